@@ -1,0 +1,62 @@
+# Everything from a fresh clone: `make demo` and `make test` do all set-up themselves.
+
+VENV := .venv
+PYTHON := $(VENV)/bin/python
+READY := $(VENV)/.ready
+
+.PHONY: setup demo test test-long lint check format bench clauses docs lock clean
+
+setup: $(READY)
+
+$(READY): pyproject.toml constraints.txt scripts/setup
+	@sh scripts/setup $(VENV)
+	@touch $(READY)
+
+demo: setup
+	@$(VENV)/bin/mirrorlake demo $(ARGS)
+
+# The whole suite: real PostgreSQL, Spark and Delta. Two processes, because two cores suffice.
+test: setup
+	@$(PYTHON) -m pytest -n 2 --dist loadgroup -m "not long" --clauses build/clauses.json $(ARGS)
+
+# Hours: many more examples, more versions of PostgreSQL, long crash series.
+test-long: setup
+	@MIRRORLAKE_LONG=1 $(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
+
+# Without running anything: format, lint, types, layers.
+lint: setup
+	@$(VENV)/bin/ruff format --check src tests bench
+	@$(VENV)/bin/ruff check src tests bench
+	@$(VENV)/bin/mypy
+	@$(VENV)/bin/lint-imports --no-logo
+
+# Seconds: the same, and the tests that need no server and no JVM.
+check: lint
+	@$(PYTHON) -m pytest -q -m "not postgres and not spark and not crash and not long"
+
+format: setup
+	@$(VENV)/bin/ruff format src tests bench
+	@$(VENV)/bin/ruff check --fix src tests bench
+
+# Side by side with peers, which have a virtual environment of their own; NAME=load runs one.
+bench: setup
+	@sh scripts/setup-bench $(VENV) $(VENV)-bench
+	@$(VENV)-bench/bin/python -m bench $(if $(NAME),--only $(NAME)) $(ARGS)
+
+clauses: setup
+	@$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m "not long" --clauses build/clauses.json
+
+# The generated parts of the documentation, from the code.
+docs: setup
+	@$(PYTHON) -m tests.docs.generate
+
+# Pin what pyproject.toml asks for, with hashes and without addresses.
+lock: setup
+	@$(PYTHON) -m pip install -q uv
+	@$(VENV)/bin/uv pip compile -q pyproject.toml --extra dev --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o constraints.txt
+	@$(VENV)/bin/uv pip compile -q bench/requirements.in -c constraints.txt --universal --python-version 3.11 \
+		--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o bench/constraints.txt
+
+clean:
+	rm -rf $(VENV) $(VENV)-bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
