@@ -1,0 +1,111 @@
+"""Pytest plugin: which clauses of the specifications the passed tests prove.
+
+Tests carry `@pytest.mark.clause("LZ-077", ...)`. With `--clauses FILE` the run writes a JSON object
+from clause to the tests that proved it, and prints proved and total per section of each
+specification. A mark with an unknown id fails the run, always, before any test has run.
+"""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections import defaultdict
+from pathlib import Path
+
+import pytest
+
+SPEC = Path(__file__).parent.parent / "docs" / "spec"
+DOCUMENTS = {"LZ": "landing-zone.md", "ST": "streams.md", "CF": "change-feed.md"}
+
+
+def known_clauses() -> list[str]:
+    with (SPEC / "clauses.csv").open(newline="") as file:
+        return [row["id"] for row in csv.DictReader(file)]
+
+
+def sections() -> dict[str, dict[str, list[str]]]:
+    """Document to section title to the clauses that stand in it."""
+    found: dict[str, dict[str, list[str]]] = {}
+    for name in DOCUMENTS.values():
+        titles: dict[str, list[str]] = {}
+        title = ""
+        for line in (SPEC / name).read_text().splitlines():
+            if line.startswith("## "):
+                title = line.removeprefix("## ")
+            elif match := re.match(r"\*\*((?:LZ|ST|CF)-\d{3})\*\*", line):
+                titles.setdefault(title, []).append(match[1])
+        found[name] = titles
+    return found
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--clauses", metavar="FILE", help="write the proved clauses to FILE")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    known = set(known_clauses())
+    wrong = [
+        f"{item.nodeid} marks {clause}, which no document has"
+        for item in items
+        for clause in sorted(_clauses(item) - known)
+    ]
+    if not wrong:
+        return
+    if not hasattr(config, "workerinput"):
+        raise pytest.UsageError(*wrong)
+    # An error would be told as a crash of this process: the one that gathers the reports raises it.
+    config.workeroutput["wrong_clauses"] = wrong
+    items.clear()
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # With several processes only the one that gathers their reports keeps the record.
+    if not hasattr(config, "workerinput"):
+        config.pluginmanager.register(_Record(config), "clause-record")
+
+
+@pytest.hookimpl(hookwrapper=True)
+def pytest_runtest_makereport(item: pytest.Item):
+    outcome = yield
+    outcome.get_result().user_properties.append(("clauses", sorted(_clauses(item))))
+
+
+class _Record:
+    def __init__(self, config: pytest.Config) -> None:
+        self._file = config.getoption("--clauses")
+        self._proved: dict[str, set[str]] = defaultdict(set)
+        self._wrong: list[str] = []
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        if report.when == "call" and report.passed:
+            for clause in dict(report.user_properties).get("clauses", ()):
+                self._proved[clause].add(report.nodeid)
+
+    @pytest.hookimpl(optionalhook=True)
+    def pytest_testnodedown(self, node) -> None:
+        """A process of several is done; all of them have seen the same tests."""
+        self._wrong = getattr(node, "workeroutput", {}).get("wrong_clauses") or self._wrong
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        if self._wrong:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+    def pytest_terminal_summary(self, terminalreporter) -> None:
+        for line in self._wrong:
+            terminalreporter.write_line(f"ERROR: {line}", red=True)
+        if not self._file:
+            return
+        path = Path(self._file)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        proved = {clause: sorted(tests) for clause, tests in sorted(self._proved.items())}
+        path.write_text(json.dumps(proved, indent=1) + "\n")
+        for document, titles in sections().items():
+            terminalreporter.section(document)
+            for title, clauses in titles.items():
+                count = sum(clause in proved for clause in clauses)
+                terminalreporter.write_line(f"{count:4d} / {len(clauses):<4d} {title}")
+
+
+def _clauses(item: pytest.Item) -> set[str]:
+    return {clause for mark in item.iter_markers("clause") for clause in mark.args}

@@ -1,0 +1,133 @@
+"""What tests share: real servers, a real Spark, and nothing pretended."""
+
+from __future__ import annotations
+
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+import structlog
+from hypothesis import HealthCheck, settings
+
+from mirrorlake.app.demo.server import EmbeddedServer
+from mirrorlake.landing.local import LocalStore
+from mirrorlake.sources.postgresql.settings import PostgresSettings
+from tests.older_postgres import RELEASES, install_of
+
+# The suites of the contracts are no test modules themselves, and yet assert as they do.
+pytest.register_assert_rewrite("tests.conformance")
+
+settings.register_profile(
+    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+)
+settings.register_profile("long", parent=settings.get_profile("default"), max_examples=2_000)
+settings.load_profile("long" if "MIRRORLAKE_LONG" in os.environ else "default")
+
+VERSIONS = [18, 16, *(pytest.param(version, marks=pytest.mark.long) for version in RELEASES)]
+"""Of PostgreSQL: two in the ordinary run, the oldest and one more in the long."""
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture(autouse=True)
+def logs_as_they_were() -> Iterator[None]:
+    """A command logs to the standard error of its own test, which is closed for the next."""
+    yield
+    structlog.reset_defaults()
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database of its own on a running server, and a connection to it."""
+
+    url: str
+    server: EmbeddedServer
+    sql: psycopg.Connection
+    name: str
+
+    def execute(self, *statements: str) -> None:
+        for statement in statements:
+            self.sql.execute(statement)
+
+    def settings(self, **changes: object) -> PostgresSettings:
+        """Settings with a slot and a publication that no other test has."""
+        own = {"slot": f"slot_{self.name}", "publication": f"pub_{self.name}"}
+        return PostgresSettings(self.url, **{**own, **changes})
+
+
+def _server(version: int, install: Path | None = None) -> Iterator[EmbeddedServer]:
+    with EmbeddedServer(version, install=install) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def postgres18() -> Iterator[EmbeddedServer]:
+    yield from _server(18)
+
+
+@pytest.fixture(scope="session")
+def postgres16() -> Iterator[EmbeddedServer]:
+    yield from _server(16)
+
+
+@pytest.fixture(scope="session")
+def postgres17() -> Iterator[EmbeddedServer]:
+    yield from _server(17, install_of(17))
+
+
+@pytest.fixture(scope="session")
+def postgres14() -> Iterator[EmbeddedServer]:
+    yield from _server(14, install_of(14))
+
+
+def database_on(server: EmbeddedServer, options: str = "") -> Iterator[Database]:
+    """A new database; its slots and itself are gone afterwards."""
+    name = f"test{next(_numbers)}"
+    with psycopg.connect(server.url, autocommit=True) as admin:
+        admin.execute(f"create database {name} {options}")
+        url = server.url.replace("/postgres?", f"/{name}?")
+        with psycopg.connect(url, autocommit=True) as sql:
+            yield Database(url, server, sql, name)
+        # Who is still connected may hold a slot; the answer comes when all of them are gone.
+        admin.execute(
+            "select pg_terminate_backend(pid, 10000) from pg_stat_activity where datname = %s",
+            [name],
+        )
+        admin.execute(
+            "select pg_drop_replication_slot(slot_name) from pg_replication_slots "
+            "where database = %s",
+            [name],
+        )
+        admin.execute(f"drop database {name} with (force)")
+
+
+@pytest.fixture
+def database(postgres18: EmbeddedServer) -> Iterator[Database]:
+    """A database on PostgreSQL 18."""
+    yield from database_on(postgres18)
+
+
+@pytest.fixture(params=VERSIONS)
+def any_database(request: pytest.FixtureRequest) -> Iterator[Database]:
+    """A database on each version."""
+    yield from database_on(request.getfixturevalue(f"postgres{request.param}"))
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> LocalStore:
+    """A store below an empty folder."""
+    return LocalStore(tmp_path / "root")
+
+
+@pytest.fixture(scope="session")
+def spark():
+    """The one Spark session of the run."""
+    from mirrorlake.spark.session import Spark
+    from mirrorlake.spark.settings import SparkSettings
+
+    with Spark.start(SparkSettings(master="local[2]", driver_memory="1g")) as started:
+        yield started
