@@ -1,0 +1,1 @@
+"""The words everybody uses: tables, columns, types, changes, positions. No I/O."""

@@ -1,0 +1,53 @@
+"""The Arrow face of the types: how a column of a mirrored table looks in memory and in Parquet."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+
+from mirrorlake.model.table import Column, Schema
+from mirrorlake.model.types import DataType
+
+_ARROW: dict[str, pa.DataType] = {
+    "boolean": pa.bool_(),
+    "byte": pa.int8(),
+    "short": pa.int16(),
+    "integer": pa.int32(),
+    "long": pa.int64(),
+    "float": pa.float32(),
+    "double": pa.float64(),
+    "string": pa.string(),
+    "binary": pa.binary(),
+    "date": pa.date32(),
+    # Delta's timestamp is an instant; microseconds in UTC on every path, so that two writers
+    # cannot disagree on isAdjustedToUTC.
+    "timestamp": pa.timestamp("us", "UTC"),
+}
+
+
+def arrow_type(data_type: DataType) -> pa.DataType:
+    """The one Arrow type that holds values of `data_type`."""
+    if data_type.name == "decimal":
+        return pa.decimal128(data_type.precision, data_type.scale)
+    return _ARROW[data_type.name]
+
+
+def arrow_field(column: Column) -> pa.Field:
+    return pa.field(column.name, arrow_type(column.type), nullable=column.nullable)
+
+
+def arrow_schema(schema: Schema) -> pa.Schema:
+    return pa.schema([arrow_field(column) for column in schema])
+
+
+def nullable_schema(schema: Schema) -> pa.Schema:
+    """The schema with every column nullable, as rows of deletions need it (LZ-103)."""
+    return pa.schema([pa.field(c.name, arrow_type(c.type)) for c in schema])
+
+
+def contiguous(column: Any) -> pa.Array:
+    """One array with the values of a chunked column."""
+    if isinstance(column, pa.ChunkedArray):
+        return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
+    return column

@@ -1,0 +1,129 @@
+"""Landed files: their numbers, their names, and what their footers say."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Self
+
+FORMAT = "1"
+_NAME = re.compile(r"([0-9]{20})\.([A-Za-z0-9][A-Za-z0-9.]*)")
+_PREFIX = "mirrorlake."
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class FileName:
+    """The name of a data file in sequential mode: 20 digits and an extension (LZ-112, LZ-115)."""
+
+    number: int
+    extension: str = "parquet"
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """The parsed name; None when this is not the name of a data file (LZ-023)."""
+        match = _NAME.fullmatch(text)
+        return cls(int(match[1]), match[2]) if match else None
+
+    def __str__(self) -> str:
+        return f"{self.number:020d}.{self.extension}"
+
+
+class FileKind(StrEnum):
+    """What a landed file of ours holds."""
+
+    LOAD = "load"
+    CHANGES = "changes"
+    TRUNCATE = "truncate"
+
+
+class LaterFormat(ValueError):
+    """A stored format of a later release."""
+
+
+@dataclass(frozen=True, slots=True)
+class Footer:
+    """What a landed file of ours says about itself, format version 1.
+
+    `first` and `last` are the positions of its first and last change, in the printed form that only
+    their source can order; `complete` tells whether the last transaction ends in this file. For a
+    load both positions are the snapshot's point with ordinal 0, and `complete` marks the last file.
+    """
+
+    stream: str
+    kind: FileKind
+    first: str
+    last: str
+    complete: bool
+    commit_times: tuple[datetime, datetime] | None = None
+    rows: Mapping[str, int] = field(default_factory=dict)
+
+    def encode(self) -> dict[str, str]:
+        """The key-value metadata of the Parquet file."""
+        facts = {
+            "format": FORMAT,
+            "stream": self.stream,
+            "kind": str(self.kind),
+            "first": self.first,
+            "last": self.last,
+            "complete": "true" if self.complete else "false",
+            "rows": json.dumps(dict(self.rows), sort_keys=True),
+        }
+        if self.commit_times:
+            facts["commit_time.first"], facts["commit_time.last"] = map(
+                format_time, self.commit_times
+            )
+        return {_PREFIX + name: value for name, value in facts.items()}
+
+    @classmethod
+    def decode(cls, metadata: Mapping[str, str]) -> Self | None:
+        """Read the footer; None for a file of another publisher.
+
+        Raises LaterFormat for a format of a later release, ValueError for a damaged footer.
+        """
+        facts = {k.removeprefix(_PREFIX): v for k, v in metadata.items() if k.startswith(_PREFIX)}
+        if "format" not in facts:
+            return None
+        if facts["format"] != FORMAT:
+            raise LaterFormat(f"landed file format {facts['format']}; this release reads {FORMAT}")
+        try:
+            times = None
+            if "commit_time.first" in facts:
+                times = (
+                    parse_time(facts["commit_time.first"]),
+                    parse_time(facts["commit_time.last"]),
+                )
+            return cls(
+                stream=facts["stream"],
+                kind=FileKind(facts["kind"]),
+                first=facts["first"],
+                last=facts["last"],
+                complete=_boolean(facts["complete"]),
+                commit_times=times,
+                rows={str(k): int(v) for k, v in json.loads(facts["rows"]).items()},
+            )
+        except KeyError as missing:
+            raise ValueError(f"the footer has no {_PREFIX}{missing.args[0]}") from None
+        except (AttributeError, TypeError) as error:
+            raise ValueError(f"the footer's {_PREFIX}rows cannot be read: {error}") from None
+
+
+def _boolean(text: str) -> bool:
+    if text not in {"true", "false"}:
+        raise ValueError(f"neither true nor false: {text!r}")
+    return text == "true"
+
+
+def format_time(time: datetime) -> str:
+    """RFC 3339 in UTC with microseconds."""
+    in_utc = time.astimezone(UTC).replace(tzinfo=None)
+    return in_utc.isoformat(timespec="microseconds") + "Z"
+
+
+def parse_time(text: str) -> datetime:
+    """Read RFC 3339; without a zone it is UTC."""
+    time = datetime.fromisoformat(text)
+    return time if time.tzinfo else time.replace(tzinfo=UTC)

@@ -1,0 +1,97 @@
+"""What a run is given from outside: time, and the points at which it may die.
+
+Whatever reads a clock or waits does so through `Clock`; whatever makes a step durable announces it
+to a `Probe` first and afterwards. With a simulated clock and a probe that raises, the whole path
+runs on one thread under one seed; with a probe that kills the process, every step is a crash test.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """Time, as far as a run may know it."""
+
+    def now(self) -> datetime:
+        """The time of day, in UTC."""
+        ...
+
+    def monotonic(self) -> float:
+        """Seconds that only grow."""
+        ...
+
+    def sleep(self, seconds: float) -> None: ...
+
+
+class WallClock:
+    """The real time. `sleep` returns early once `stop` is set."""
+
+    def __init__(self, stop: threading.Event | None = None) -> None:
+        self._stop = stop or threading.Event()
+
+    def now(self) -> datetime:
+        return datetime.now(UTC)
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def sleep(self, seconds: float) -> None:
+        self._stop.wait(seconds)
+
+
+class Point(StrEnum):
+    """The points at which a process may die: around each durable step between source and table."""
+
+    STREAM_RECORDED = "capture.stream.recorded"
+    SLOT_CREATED = "capture.slot.created"
+    ESTABLISHED = "capture.established"
+    LOAD_STAGED = "capture.load.staged"
+    LOAD_MANIFEST = "capture.load.manifest"
+    LOAD_PUBLISHED_ONE = "capture.load.published_one"
+    LOAD_PUBLISHED = "capture.load.published"
+    CHANGES_STAGED = "capture.changes.staged"
+    CHANGES_PUBLISHED_ONE = "capture.changes.published_one"
+    CHANGES_PUBLISHED = "capture.changes.published"
+    CUT_WRITTEN = "capture.cut.written"
+    ACKNOWLEDGED = "capture.acknowledged"
+    TABLE_CREATED = "apply.table.created"
+    COLUMNS_ADDED = "apply.columns.added"
+    BATCH_WRITTEN = "apply.batch.written"
+    COMMIT_BEGUN = "apply.commit.begun"
+    COMMITTED = "apply.committed"
+    COMMIT_DURABLE = "apply.commit.durable"
+    FILES_COMPACTED = "apply.compaction.written"
+    COMPACTION_COMMITTED = "apply.compaction.committed"
+    CLEANUP_MOVED_ONE = "apply.cleanup.moved_one"
+    CLEANUP_DONE = "apply.cleanup.done"
+
+
+Probe = Callable[[Point], None]
+
+
+def no_probe(_point: Point) -> None:
+    """The probe of every ordinary run."""
+
+
+def killing_probe(target: str) -> Probe:
+    """A probe that kills the process at `target`, or at its n-th passage for `target#n`."""
+    name, _, count = target.partition("#")
+    point, left = Point(name), int(count or 1)
+    lock = threading.Lock()
+
+    def probe(reached: Point) -> None:
+        nonlocal left
+        with lock:
+            left -= reached is point
+            if left == 0 and reached is point:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return probe

@@ -1,0 +1,72 @@
+"""The types a mirrored column can have: the simple types of Delta (LZ-151).
+
+Everything a source has beyond them becomes one of them on the way; the map from a source's types
+belongs to the source, the one from Parquet to the landing zone.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import ClassVar, Self
+
+MAX_PRECISION = 38
+_DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
+
+
+@dataclass(frozen=True, slots=True)
+class DataType:
+    """A type by its Delta name, `decimal` with precision and scale."""
+
+    name: str
+    precision: int = 0
+    scale: int = 0
+
+    SIMPLE: ClassVar[frozenset[str]] = frozenset(
+        {
+            "boolean",
+            "byte",
+            "short",
+            "integer",
+            "long",
+            "float",
+            "double",
+            "string",
+            "binary",
+            "date",
+            "timestamp",
+        }
+    )
+
+    def __post_init__(self) -> None:
+        if self.name == "decimal":
+            if not (1 <= self.precision <= MAX_PRECISION and 0 <= self.scale <= self.precision):
+                raise ValueError(f"no such decimal: ({self.precision},{self.scale})")
+        elif self.name not in self.SIMPLE:
+            raise ValueError(f"no such type: {self.name}")
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        if match := _DECIMAL.fullmatch(text):
+            return cls("decimal", int(match[1]), int(match[2]))
+        return cls(text)
+
+    def __str__(self) -> str:
+        return f"decimal({self.precision},{self.scale})" if self.name == "decimal" else self.name
+
+
+BOOLEAN = DataType("boolean")
+BYTE = DataType("byte")
+SHORT = DataType("short")
+INTEGER = DataType("integer")
+LONG = DataType("long")
+FLOAT = DataType("float")
+DOUBLE = DataType("double")
+STRING = DataType("string")
+BINARY = DataType("binary")
+DATE = DataType("date")
+TIMESTAMP = DataType("timestamp")
+
+
+def decimal(precision: int, scale: int) -> DataType:
+    return DataType("decimal", precision, scale)

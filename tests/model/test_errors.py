@@ -1,0 +1,136 @@
+"""The error tree: stable codes, one shape as data, whole after a journey between processes."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+from collections import Counter
+
+import pytest
+
+from mirrorlake import errors
+from mirrorlake.errors import (
+    MirrorlakeError,
+    OperatorError,
+    SourceGap,
+    StorageUnavailable,
+    TableError,
+    UnknownMarker,
+    UsageError,
+)
+
+
+def tree(root: type[MirrorlakeError]) -> list[type[MirrorlakeError]]:
+    """A class of the module and all that derive from it there."""
+    below = [kind for child in root.__subclasses__() for kind in tree(child)]
+    return [kind for kind in [root, *below] if kind.__module__ == errors.__name__]
+
+
+ALL = tree(MirrorlakeError)
+OF_TABLES = tree(TableError)
+FULL = UnknownMarker(
+    "marker 3 is none of 0, 1, 2 and 4",
+    table="sales.orders",
+    file="00000000000000000017.parquet",
+    row=5,
+    column="__rowMarker__",
+    value="3",
+    hint="Delete the file.",
+)
+
+
+def made(kind: type[MirrorlakeError]) -> MirrorlakeError:
+    if issubclass(kind, TableError):
+        return kind("it broke", table="t", file="f", row=1, column="c", value="v", hint="Mend it.")
+    return kind("it broke", where="here", hint="Mend it.")
+
+
+def test_every_class_has_a_code_of_its_own() -> None:
+    shared = [code for code, count in Counter(kind.code for kind in ALL).items() if count > 1]
+    assert shared == []
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_every_class_says_what_it_means(kind: type[MirrorlakeError]) -> None:
+    assert kind.__doc__
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_an_error_prints_what_where_and_the_way_out(kind: type[MirrorlakeError]) -> None:
+    error = made(kind)
+    assert str(error) == f"it broke ({error.where}). Mend it."
+
+
+def test_an_error_without_place_and_hint_is_one_sentence() -> None:
+    assert str(SourceGap("it broke")) == "it broke."
+
+
+@pytest.mark.parametrize("kind", ALL)
+def test_the_facts_name_code_message_and_hint(kind: type[MirrorlakeError]) -> None:
+    error = made(kind)
+    facts = error.facts()
+    assert (facts["code"], facts["message"], facts["hint"]) == (kind.code, str(error), "Mend it.")
+
+
+@pytest.mark.clause("LZ-270")
+def test_the_facts_of_a_table_error_name_file_row_column_and_value() -> None:
+    facts = FULL.facts()
+    assert {name: facts[name] for name in ("file", "row", "column", "value")} == {
+        "file": "00000000000000000017.parquet",
+        "row": 5,
+        "column": "__rowMarker__",
+        "value": "3",
+    }
+
+
+@pytest.mark.clause("LZ-270")
+def test_a_table_error_prints_table_file_row_and_column() -> None:
+    place = "table sales.orders, file 00000000000000000017.parquet, row 5, column __rowMarker__"
+    assert str(FULL) == f"marker 3 is none of 0, 1, 2 and 4 ({place}). Delete the file."
+
+
+@pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
+@pytest.mark.parametrize("kind", ALL)
+def test_an_error_is_whole_after_a_journey(kind: type[MirrorlakeError], protocol: int) -> None:
+    error = made(kind)
+    arrived = pickle.loads(pickle.dumps(error, protocol))
+    assert type(arrived) is kind
+    assert (arrived.facts(), str(arrived), arrived.args) == (error.facts(), str(error), error.args)
+
+
+@pytest.mark.parametrize("kind", OF_TABLES)
+def test_a_table_error_arrives_with_all_its_fields(kind: type[TableError]) -> None:
+    error = made(kind)
+    arrived = pickle.loads(pickle.dumps(error))
+    assert vars(arrived) == vars(error)
+
+
+def test_errors_without_a_place_travel_too() -> None:
+    arrived = pickle.loads(pickle.dumps(UsageError("no")))
+    assert (arrived.what, arrived.where, arrived.hint) == ("no", "", "")
+
+
+def test_only_wrong_use_and_missing_systems_have_exit_codes_of_their_own() -> None:
+    codes = {kind.code: kind.exit_code for kind in ALL if kind.exit_code != 1}
+    assert codes == {
+        "usage": 2,
+        "config": 2,
+        "unavailable": 3,
+        "spark_unavailable": 3,
+        "source_unavailable": 3,
+    }
+
+
+def test_a_changed_type_has_the_code_of_the_original() -> None:
+    assert errors.SchemaMergeFailure.code == "SchemaMergeFailure"
+
+
+def test_an_error_of_a_table_waits_for_a_person() -> None:
+    assert all(issubclass(kind, OperatorError) for kind in OF_TABLES)
+
+
+def test_what_the_system_says_of_a_full_disk_becomes_ours() -> None:
+    error = StorageUnavailable.of(OSError(errno.ENOSPC, "No space left on device", "/lake/file"))
+    assert error is not None
+    assert str(error).startswith("the storage refuses: no space left on device (/lake/file). Make")
+    assert StorageUnavailable.of(OSError(errno.ECONNRESET, "Connection reset by peer")) is None
