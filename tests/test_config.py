@@ -1,0 +1,160 @@
+"""The project file: what it means, and how a wrong one is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from mirrorlake.config import TEMPLATE, load
+from mirrorlake.errors import ConfigError
+
+SECRET = "hush-hush"
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "mirrorlake.yaml"
+    path.write_text(text)
+    return path
+
+
+def refused(folder: Path, text: str, **environment: str) -> ConfigError:
+    with pytest.raises(ConfigError) as error:
+        load(write(folder, text), environment)
+    return error.value
+
+
+def test_a_full_file_becomes_settings(tmp_path: Path) -> None:
+    text = """
+name: shop
+root: ./lake
+default_schema: dbo
+source:
+  type: postgresql
+  url: ${SHOP_URL}
+  tables: [public.*, "!public.audit_*"]
+  columns: {public.users: ["*", "!password_hash"]}
+  rows: {public.orders: "total > 0"}
+  extremes: {dates: error}
+capture: {roll_bytes: 1MiB, roll_seconds: 2}
+landing: {strict: true}
+spark: {master: null, jars: ./jars, conf: {spark.executor.memory: 2g}}
+"""
+    project = load(write(tmp_path, text), {"SHOP_URL": "postgresql://u:p@h/d"})
+    assert project.root == tmp_path / "lake"
+    assert project.source is not None
+    assert project.source.url == "postgresql://u:p@h/d"
+    assert project.source.slot == "mirrorlake_shop"
+    assert project.source.selection.tables == ("public.*", "!public.audit_*")
+    assert project.source.extremes.dates == "error"
+    assert project.capture.roll_bytes == 1 << 20
+    assert project.capture.strict
+    assert project.mirror.default_schema == "dbo"
+    assert project.spark.master is None
+    assert project.spark.jars == tmp_path / "jars"
+
+
+def test_the_template_of_init_is_valid(tmp_path: Path) -> None:
+    text = TEMPLATE.format(name='"shop"', root='"./shop"', url='"${SHOP_URL}"')
+    assert load(write(tmp_path, text), {"SHOP_URL": "postgresql://"}).name == "shop"
+
+
+def test_a_file_without_source_mirrors_what_others_land(tmp_path: Path) -> None:
+    assert load(write(tmp_path, "{name: zone, root: .}"), {}).source is None
+
+
+def test_a_missing_file_names_the_way_out(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="mirrorlake init"):
+        load(tmp_path / "mirrorlake.yaml", {})
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "field"),
+    [
+        ("name: a\nroot: b\nsauce: {}\n", 3, "sauce"),
+        ("name: a\nroot: b\ncapture:\n  roll_bites: 3\n", 4, "capture.roll_bites"),
+        ("name: a\nroot: b\ncapture:\n  roll_seconds: -1\n", 4, "capture.roll_seconds"),
+        ("name: a\nroot: b\nsource:\n  type: oracle\n  url: x\n", 4, "source.type"),
+        ("name: a\nroot: b\nsource: {type: postgresql}\n", 3, "source.url"),
+        ("name: a\nroot: b\nmirror:\n  deletes: soft\n", 4, "mirror.deletes"),
+        ("name: a\n", 1, "root"),
+        ("name: a\nroot: b\nsource:\n  type: postgresql\n  url: x\n  slot: Bad Name\n", 6, "slot"),
+    ],
+)
+def test_a_wrong_field_is_refused_with_its_line(
+    tmp_path: Path, text: str, line: int, field: str
+) -> None:
+    error = refused(tmp_path, text)
+    assert f"line {line}" in error.where
+    assert field in error.where
+
+
+def test_an_unknown_field_is_answered_with_the_known_ones(tmp_path: Path) -> None:
+    error = refused(tmp_path, "name: a\nroot: b\ncapture: {roll: 1}\n")
+    assert "roll_bytes, roll_seconds" in error.hint
+
+
+def test_text_that_is_no_yaml_is_refused_with_its_line(tmp_path: Path) -> None:
+    assert "line 2" in refused(tmp_path, "name: a\nroot: b: c\n").where
+
+
+def test_a_missing_variable_is_named_with_its_line(tmp_path: Path) -> None:
+    error = refused(tmp_path, "name: a\nroot: ${NOWHERE}\n")
+    assert "NOWHERE" in error.what
+    assert "line 2" in error.where
+
+
+def test_a_url_as_root_is_refused(tmp_path: Path) -> None:
+    assert "root" in refused(tmp_path, "name: a\nroot: s3://bucket/x\n").where
+
+
+def test_secrets_appear_in_no_error_and_no_repr(tmp_path: Path) -> None:
+    text = "name: a\nroot: b\nsource:\n  type: postgresql\n  url: ${URL}\n  what: 1\n"
+    error = refused(tmp_path, text, URL=f"postgresql://u:{SECRET}@h/d")
+    assert SECRET not in str(error)
+    good = text.replace("  what: 1\n", "")
+    project = load(write(tmp_path, good), {"URL": f"postgresql://u:{SECRET}@h/d"})
+    assert SECRET not in repr(project)
+
+
+@pytest.mark.parametrize("value", ["", " "])
+def test_an_empty_variable_is_refused_with_its_name(tmp_path: Path, value: str) -> None:
+    text = "name: a\nroot: b\nsource:\n  type: postgresql\n  url: ${SHOP_URL}\n"
+    error = refused(tmp_path, text, SHOP_URL=value)
+    assert "SHOP_URL" in error.what
+    assert "line 5" in error.where
+
+
+def test_an_empty_url_is_refused(tmp_path: Path) -> None:
+    text = 'name: a\nroot: b\nsource:\n  type: postgresql\n  url: ""\n'
+    assert "source.url" in refused(tmp_path, text).where
+
+
+def test_a_file_that_is_not_utf8_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "mirrorlake.yaml"
+    path.write_bytes(b"name: caf\xe9\nroot: b\n")
+    with pytest.raises(ConfigError, match="UTF-8"):
+        load(path, {})
+
+
+def test_a_folder_as_project_file_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read"):
+        load(tmp_path, {})
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "[a, b]: c",
+        "landing: {retention_days: 1e300}",
+        "landing: {retention_days: 1.0e+300}",
+        "landing: {retention_days: .inf}",
+        "capture: {roll_seconds: .inf}",
+        "default_schema: 2024-99-99",
+        "default_schema: !unknown x",
+    ],
+)
+def test_what_yaml_allows_and_no_setting_can_be_is_refused_with_its_line(
+    tmp_path: Path, line: str
+) -> None:
+    assert "line 3" in refused(tmp_path, f"name: a\nroot: b\n{line}\n").where
