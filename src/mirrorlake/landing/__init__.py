@@ -1,0 +1,1 @@
+"""The landing zone on a store: names, metadata, files, publication, scan, cleanup, cuts, lease."""

@@ -1,0 +1,82 @@
+"""Processed files: moved aside, and removed after a while (section 12 of the specification)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime, timedelta
+
+from mirrorlake.landing import layout
+from mirrorlake.landing.scan import Landed
+from mirrorlake.landing.store import Store
+from mirrorlake.model.landed import FileName, format_time, parse_time
+
+RETENTION = timedelta(days=7)
+
+
+def processed(files: Sequence[Landed], applied: int) -> list[Landed]:
+    """The files to move: those applied, but never the last of them (LZ-243, LZ-250, LZ-251)."""
+    return [file for file in files if file.number < applied]
+
+
+def move(store: Store, folder: str, files: Sequence[Landed], now: datetime) -> Iterator[Landed]:
+    """Move files to the cleanup folder, yielding each one that was moved (LZ-248).
+
+    The record of the time is written first: a file that is not recorded would never be removed.
+    A file that is gone, moved by an earlier run, is passed over.
+    """
+    if not files:
+        return
+    moved = _info(store, folder)
+    moved |= {str(file.name): now for file in files}
+    _write_info(store, folder, moved)
+    for file in files:
+        try:
+            store.move(file.path, f"{folder}/{layout.CLEANUP}/{file.name}")
+        except FileNotFoundError:
+            continue
+        yield file
+
+
+def expire(store: Store, folder: str, now: datetime, retention: timedelta = RETENTION) -> int:
+    """Remove what was moved longer ago than `retention` (LZ-245, LZ-252). Returns how many.
+
+    A file whose time nobody recorded counts from its modification. Publishers may empty the folder
+    earlier (LZ-249).
+    """
+    place = f"{folder}/{layout.CLEANUP}"
+    files = [file for file in store.list(place).files if FileName.parse(file.name)]
+    if not files:
+        return 0
+    moved = _info(store, folder)
+    old = {
+        file.name
+        for file in files
+        if now - (moved.get(file.name) or _time(file.modified)) > retention
+    }
+    for name in old:
+        store.delete(f"{place}/{name}")
+    if old:
+        present = {file.name for file in files} - old
+        _write_info(store, folder, {name: t for name, t in moved.items() if name in present})
+    return len(old)
+
+
+def _time(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, UTC)
+
+
+def _info(store: Store, folder: str) -> dict[str, datetime]:
+    try:
+        record = json.loads(store.read(f"{folder}/{layout.CLEANUP}/{layout.CLEANUP_INFO}"))
+        return {str(file["name"]): parse_time(file["movedTimeUtc"]) for file in record["files"]}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        return {}  # ours to write, theirs to empty (LZ-249); without it modification times count
+
+
+def _write_info(store: Store, folder: str, moved: dict[str, datetime]) -> None:
+    files = [
+        {"name": name, "movedTimeUtc": format_time(time)} for name, time in sorted(moved.items())
+    ]
+    path = f"{folder}/{layout.CLEANUP}/{layout.CLEANUP_INFO}"
+    store.replace(path, json.dumps({"files": files}).encode())

@@ -1,0 +1,137 @@
+"""Cuts: places in the log up to which the files of all tables are complete.
+
+A cut names a position and, for each table that changed since the cut before, its last complete
+file number. From time to time a cut is full and names every table; older ones are then removed.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Self
+
+from mirrorlake.landing import layout
+from mirrorlake.landing.store import Store
+from mirrorlake.model.landed import FORMAT, LaterFormat
+
+FULL_EVERY = 64
+_NAME = re.compile(r"([0-9]{20})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Cut:
+    """Everything up to `position` is in the named files.
+
+    tables: table name to its last complete file number (of the changed tables only, unless
+    `full`); excluded: table name to the reason why the cut says nothing about it; source: the
+    identity of the source. `position` is in the printed form of the source's log.
+    """
+
+    number: int
+    stream: str
+    position: str
+    commit_time: str | None
+    tables: Mapping[str, int]
+    excluded: Mapping[str, str] = field(default_factory=dict)
+    source: Mapping[str, str] = field(default_factory=dict)
+    full: bool = False
+
+    def encode(self) -> bytes:
+        record = {
+            "format": FORMAT,
+            "cut": self.number,
+            "stream": self.stream,
+            "position": self.position,
+            "commit_time": self.commit_time,
+            "full": self.full,
+            "tables": dict(self.tables),
+            "excluded": dict(self.excluded),
+            "source": dict(self.source),
+        }
+        return (json.dumps(record, ensure_ascii=False) + "\n").encode()
+
+    @classmethod
+    def decode(cls, content: bytes) -> Self:
+        """Raises LaterFormat for a cut of a later release."""
+        record: dict[str, Any] = json.loads(content)
+        if record["format"] != FORMAT:
+            raise LaterFormat(f"cut of format {record['format']}; this release reads {FORMAT}")
+        return cls(
+            number=record["cut"],
+            stream=record["stream"],
+            position=record["position"],
+            commit_time=record["commit_time"],
+            tables=record["tables"],
+            excluded=record["excluded"],
+            source=record["source"],
+            full=record["full"],
+        )
+
+    def then(self, later: Cut) -> Cut:
+        """The later cut, with what this one knows of the tables that did not change since."""
+        if later.full:
+            return later
+        return replace(later, tables={**self.tables, **later.tables})
+
+
+class Cuts:
+    """The cuts of a zone: reads the newest, writes the next. One writer (LZ-138)."""
+
+    def __init__(self, store: Store, zone: str) -> None:
+        self._store = store
+        self._folder = f"{zone}/{layout.CUTS}"
+        self._newest: Cut | None = None
+
+    def newest(self) -> Cut | None:
+        """The newest cut, with every table in it; None when the zone has no cuts."""
+        numbers = self._numbers()
+        if not numbers:
+            return None
+        known = self._newest
+        if known is None or known.number not in numbers:
+            known = self._last_full(numbers)
+        for number in (n for n in numbers if n > known.number):
+            known = known.then(self._read(number))
+        self._newest = known
+        return known
+
+    def write(self, cut: Cut) -> Cut:
+        """Write the cut after the newest one. Returns it as readers see it, with every table.
+
+        Raises FileExistsError when another writer was faster.
+        """
+        whole = self._newest.then(cut) if self._newest else replace(cut, full=True)
+        full = self._newest is None or cut.number % FULL_EVERY == 0
+        written = replace(whole, full=True) if full else cut
+        self._store.create(self._path(cut.number), written.encode())
+        self._newest = whole
+        if full:
+            self._prune(cut.number)
+        return whole
+
+    def _prune(self, full: int) -> None:
+        """Keep the last full cut before this one, for readers that are just starting from it."""
+        numbers = self._numbers()
+        earlier = [n for n in numbers if n < full and n % FULL_EVERY == 0]
+        for number in numbers:
+            if earlier and number < earlier[-1]:
+                self._store.delete(self._path(number))
+
+    def _last_full(self, numbers: list[int]) -> Cut:
+        for number in reversed(numbers):
+            cut = self._read(number)
+            if cut.full:
+                return cut
+        raise ValueError(f"no full cut among {len(numbers)} cuts in {self._folder}")
+
+    def _numbers(self) -> list[int]:
+        names = (_NAME.fullmatch(file.name) for file in self._store.list(self._folder).files)
+        return [int(match[1]) for match in names if match]
+
+    def _read(self, number: int) -> Cut:
+        return Cut.decode(self._store.read(self._path(number)))
+
+    def _path(self, number: int) -> str:
+        return f"{self._folder}/{number:020d}.json"

@@ -1,0 +1,69 @@
+"""What tells a landed file from another of the same name: its size, its time, and how it ends.
+
+A time alone proves nothing, because copies of a zone change it; the end of a Parquet file says what
+is in it, and is read only where the time is another.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Self
+
+from mirrorlake.landing.scan import Landed
+from mirrorlake.landing.store import Store
+
+TAIL = 64 * 1024
+"""Bytes of the end: the footer, with statistics of every column, and the last rows."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """A file as it was when it was applied. tail: a digest of its last bytes."""
+
+    size: int
+    modified: float
+    tail: str
+
+    @classmethod
+    def of(cls, store: Store, file: Landed) -> Self | None:
+        """None when the file is gone, or cannot be read any more."""
+        try:
+            return cls(file.size, file.modified, tail_of(store, file))
+        except OSError:
+            return None
+
+    @classmethod
+    def parse(cls, record: Mapping[str, Any]) -> Self:
+        """Raises KeyError, TypeError, ValueError."""
+        return cls(int(record["size"]), float(record["modified"]), str(record["tail"]))
+
+    def as_record(self) -> dict[str, Any]:
+        return {"size": self.size, "modified": self.modified, "tail": self.tail}
+
+
+class Tails:
+    """Ends of files, read once as long as they do not change."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._known: dict[str, tuple[str, str]] = {}
+
+    def __call__(self, file: Landed) -> str:
+        """The end of a file as a digest, empty when it is gone or cannot be read."""
+        known = self._known.get(file.path)
+        if known is None or known[0] != file.etag:
+            try:
+                known = file.etag, tail_of(self._store, file)
+            except OSError:
+                return ""
+            self._known[file.path] = known
+        return known[1]
+
+
+def tail_of(store: Store, file: Landed) -> str:
+    """A digest of the last bytes. Raises OSError."""
+    with store.open(file.path) as handle:
+        handle.seek(max(file.size - TAIL, 0))
+        return hashlib.sha256(handle.read(TAIL)).hexdigest()[:32]

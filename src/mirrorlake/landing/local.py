@@ -1,0 +1,173 @@
+"""The store of a local or mounted file system.
+
+Files are written under another name, flushed to the disk, and given their final name by a hard
+link, which fails when the name exists; then the folder is flushed. A rename would overwrite.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import BinaryIO
+
+from mirrorlake.landing.store import Entry, Listing, UnsafePath, checked
+
+GONE = ".gone"
+"""The end of the name that a folder has while it is removed."""
+
+
+class LocalStore:
+    """A `Store` below a folder. The folder is made when something is first written.
+
+    Names that no store path can hold, such as those with a backslash, are not shown.
+    """
+
+    def __init__(self, root: str | Path) -> None:
+        self.root = Path(root).absolute()
+        self._real = self.root.resolve()
+
+    def __repr__(self) -> str:
+        return f"LocalStore({str(self.root)!r})"
+
+    def location(self, path: str) -> str:
+        return str(self.root.joinpath(*checked(path)))
+
+    def list(self, folder: str) -> Listing:
+        files: list[Entry] = []
+        folders: list[str] = []
+        place = self.root.joinpath(*checked(folder)) if folder else self.root
+        if folder and self._leaves(place):
+            return Listing((), ())
+        try:
+            with os.scandir(place) as found:
+                for item in found:
+                    if not _is_addressable(item.name):
+                        continue
+                    if item.is_dir(follow_symlinks=False):
+                        folders.append(item.name)
+                    elif item.is_file(follow_symlinks=False):
+                        with suppress(FileNotFoundError):  # removed while we looked
+                            files.append(_entry(item))
+        except (FileNotFoundError, NotADirectoryError):
+            pass
+        return Listing(tuple(sorted(files, key=lambda f: f.name)), tuple(sorted(folders)))
+
+    def read(self, path: str) -> bytes:
+        return self._path(path).read_bytes()
+
+    def open(self, path: str) -> BinaryIO:
+        return self._path(path).open("rb")
+
+    @contextmanager
+    def stage(self, path: str) -> Iterator[BinaryIO]:
+        target = self._path(path)
+        make_folder(target.parent)
+        try:
+            with target.open("wb") as file:
+                yield file
+                file.flush()
+                os.fsync(file.fileno())
+        except BaseException:
+            target.unlink(missing_ok=True)
+            raise
+        flush_folder(target.parent)
+
+    def publish(self, staged: str, final: str) -> None:
+        source, target = self._path(staged), self._path(final)
+        make_folder(target.parent)
+        os.link(source, target)
+        source.unlink()
+        flush_folder(target.parent)
+        if source.parent != target.parent:
+            flush_folder(source.parent)
+
+    def create(self, path: str, content: bytes) -> None:
+        with self._beside(path, content) as written:
+            os.link(written, self._path(path))
+
+    def replace(self, path: str, content: bytes) -> None:
+        with self._beside(path, content) as written:
+            written.rename(self._path(path))
+
+    def move(self, path: str, target: str) -> None:
+        source, final = self._path(path), self._path(target)
+        make_folder(final.parent)
+        source.rename(final)
+        flush_folder(final.parent)
+        flush_folder(source.parent)
+
+    def delete(self, path: str) -> None:
+        self._path(path).unlink(missing_ok=True)
+
+    def delete_folder(self, folder: str) -> None:
+        target = self._path(folder)
+        for left in target.parent.glob(f"_{'?' * 32}{GONE}"):
+            shutil.rmtree(left, ignore_errors=True)  # a process ended before it had removed it
+        aside = target.with_name(f"_{uuid.uuid4().hex}{GONE}")
+        try:
+            target.rename(aside)  # a reader sees all of it or nothing
+        except FileNotFoundError:
+            return
+        flush_folder(target.parent)
+        shutil.rmtree(aside)
+
+    def _path(self, path: str) -> Path:
+        found = self.root.joinpath(*checked(path))
+        if self._leaves(found):
+            raise UnsafePath(f"a link leads out of the root: {path!r}")
+        return found
+
+    def _leaves(self, place: Path) -> bool:
+        return not place.resolve().is_relative_to(self._real)
+
+    @contextmanager
+    def _beside(self, path: str, content: bytes) -> Iterator[Path]:
+        """A flushed file next to `path`, for the caller to name; gone afterwards."""
+        target = self._path(path)
+        make_folder(target.parent)
+        written = target.with_name(f"_{uuid.uuid4().hex}.tmp")
+        try:
+            with written.open("wb") as file:
+                file.write(content)
+                file.flush()
+                os.fsync(file.fileno())
+            yield written
+        finally:
+            written.unlink(missing_ok=True)
+        flush_folder(target.parent)
+
+
+def make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each durable in the one that holds it."""
+    if not folder.is_dir():
+        make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        flush_folder(folder.parent)
+
+
+def flush_folder(folder: Path) -> None:
+    """Make the names in a folder durable."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def _is_addressable(name: str) -> bool:
+    """Whether a store path can hold the name: `checked`, and text rather than stray bytes."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return "\\" not in name
+
+
+def _entry(item: os.DirEntry[str]) -> Entry:
+    facts = item.stat(follow_symlinks=False)
+    etag = f"{facts.st_ino:x}-{facts.st_mtime_ns:x}-{facts.st_size:x}"
+    return Entry(item.name, facts.st_size, facts.st_mtime_ns / 1e9, etag)

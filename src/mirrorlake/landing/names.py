@@ -1,0 +1,55 @@
+"""Folder names for names from outside.
+
+A source name that a folder could not carry is percent-encoded; the true name stands in
+`_metadata.json`. The encoding is injective: `%` itself is always encoded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+
+LONGEST = 200
+"""Bytes of UTF-8 in a folder name; file systems end at 255, and suffixes must fit."""
+
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\%]")
+_PARTS = re.compile(r"%[0-9A-F]{2}|[^%]")
+
+
+def folder_name(name: str, *, apart_from: frozenset[str] = frozenset()) -> str:
+    """The folder name for `name`.
+
+    apart_from: case-folded names of other tables; a name that equals one of them but for case gets
+    all letters encoded that case changes, or else its first one, because some storages ignore case.
+    Longer names are cut and end in a hash of the whole name.
+    """
+    if not name:
+        raise ValueError("a table needs a name")
+    encoded = _UNSAFE.sub(lambda match: _percent(match[0]), name)
+    if encoded[:1] in {"_", "."}:
+        encoded = _percent(encoded[0]) + encoded[1:]
+    if encoded[-1:] in {".", " "}:
+        encoded = encoded[:-1] + _percent(encoded[-1])
+    if encoded.lower().endswith(".schema"):
+        encoded = encoded[:-7] + _percent(".") + encoded[-6:]
+    if name.casefold() in apart_from:
+        encoded = _apart(encoded)
+    if len(encoded.encode()) > LONGEST:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+        head = encoded.encode()[: LONGEST - 20].decode(errors="ignore")
+        encoded = f"{head.rstrip('%')}%~{digest}"
+    return encoded
+
+
+def _apart(encoded: str) -> str:
+    """The name without letters that case changes: twins then differ in what is encoded."""
+    parts = _PARTS.findall(encoded)
+    plain = [place for place, part in enumerate(parts) if len(part) == 1]
+    cased = [place for place in plain if parts[place] != parts[place].casefold()]
+    for place in cased or plain[:1]:
+        parts[place] = _percent(parts[place])
+    return "".join(parts)
+
+
+def _percent(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode())

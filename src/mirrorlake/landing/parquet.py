@@ -1,0 +1,302 @@
+"""Landed Parquet files: what is in one, and its rows in the types of the table.
+
+A file is looked at twice: `inspect` reads its footer, `read` its rows. Types become those of
+section 8 of the specification on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mirrorlake.errors import (
+    BadFile,
+    BadValue,
+    MisspeltMarker,
+    UnknownMarker,
+    UnsupportedColumn,
+)
+from mirrorlake.model import types
+from mirrorlake.model.arrow import arrow_type, contiguous
+from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Marker
+from mirrorlake.model.landed import Footer, LaterFormat
+from mirrorlake.model.table import Column, Schema
+
+_RESEND = "Delete the file and upload a valid one under the same name."
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What the footer of a landed file tells.
+
+    `schema` holds the data columns in the order of the file; `size` is the uncompressed size of
+    the rows in bytes.
+    """
+
+    schema: Schema
+    rows: int
+    size: int
+    has_marker: bool
+    has_unchanged: bool
+    footer: Footer | None
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of one landed file, in its order.
+
+    data: the table's columns in the table's types; marker: int8; unchanged: the packed masks of
+    `__mirrorlake_unchanged__` over the columns of *this file*, which `names` lists; None without.
+    """
+
+    data: pa.Table
+    marker: pa.Array
+    unchanged: pa.Array | None
+    names: tuple[str, ...]
+
+
+def inspect(handle: BinaryIO, size: int, *, table: str, file: str) -> Inspected:
+    """Read the footer. Raises BadFile, UnsupportedColumn, MisspeltMarker."""
+    parquet = _opened(handle, size, table, file)
+    metadata = parquet.metadata
+    arrow = parquet.schema_arrow
+    _check_names(arrow.names, table, file)
+    columns = [
+        Column(field.name, column_type(field, table=table, file=file))
+        for field in arrow
+        if field.name not in {MARKER_COLUMN, UNCHANGED_COLUMN} and not pa.types.is_null(field.type)
+    ]
+    texts = {
+        key.decode(errors="replace"): value.decode(errors="replace")
+        for key, value in (metadata.metadata or {}).items()
+    }
+    try:
+        footer = Footer.decode(texts)
+    except (LaterFormat, ValueError) as error:
+        raise BadFile(str(error), table=table, file=file, hint=_RESEND) from error
+    return Inspected(
+        schema=Schema.of(columns),
+        rows=metadata.num_rows,
+        size=sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)),
+        has_marker=MARKER_COLUMN in arrow.names,
+        has_unchanged=UNCHANGED_COLUMN in arrow.names,
+        footer=footer,
+    )
+
+
+def read(
+    handle: BinaryIO, size: int, target: Schema, default: Marker, *, table: str, file: str
+) -> Rows:
+    """All rows of a file as rows of the table.
+
+    target: the table's columns; a column that the file lacks is NULL (LZ-214).
+    default: what a row without a marker does (LZ-091, LZ-094).
+    Raises BadFile, BadValue, UnknownMarker.
+    """
+    parquet = _opened(handle, size, table, file)
+    try:
+        rows = parquet.read()
+    except (pa.ArrowException, OSError) as error:
+        raise BadFile(f"cannot be read: {error}", table=table, file=file, hint=_RESEND) from error
+    names = [n for n in rows.column_names if n not in {MARKER_COLUMN, UNCHANGED_COLUMN}]
+    places = match_columns(target.names, names)
+    data = pa.table(
+        [_column(rows, places.get(c.name), c, table, file) for c in target],
+        schema=pa.schema([pa.field(c.name, arrow_type(c.type)) for c in target]),
+    )
+    if MARKER_COLUMN in rows.column_names:
+        marker = markers(contiguous(rows[MARKER_COLUMN]), table=table, file=file)
+    else:
+        marker = pa.repeat(pa.scalar(int(default), pa.int8()), rows.num_rows)
+    masked = UNCHANGED_COLUMN in rows.column_names
+    return Rows(
+        data=data,
+        marker=marker,
+        unchanged=contiguous(rows[UNCHANGED_COLUMN]) if masked else None,
+        names=tuple(names),
+    )
+
+
+def match_columns(wanted: list[str], found: list[str]) -> Mapping[str, str]:
+    """For each wanted name the found one: the same, else the only one but for case (LZ-156)."""
+    folded: dict[str, list[str]] = {}
+    for name in found:
+        folded.setdefault(name.casefold(), []).append(name)
+    exact = set(found)
+    matched = {}
+    for name in wanted:
+        alike = folded.get(name.casefold(), [])
+        if name in exact:
+            matched[name] = name
+        elif len(alike) == 1 and alike[0] not in wanted:
+            matched[name] = alike[0]
+    return matched
+
+
+def column_type(field: pa.Field, *, table: str, file: str) -> types.DataType:
+    """The type of a Parquet column in the table (LZ-151 to LZ-155)."""
+    for found, data_type in _candidates(field.type):
+        if found:
+            return data_type
+    nested = pa.types.is_nested(field.type)
+    raise UnsupportedColumn(
+        f"its type {field.type} cannot be stored",
+        table=table,
+        file=file,
+        column=field.name,
+        hint=f"Write it as {'a JSON string (LZ-148)' if nested else 'text, or as binary'}.",
+    )
+
+
+def _candidates(kind: pa.DataType) -> Iterator[tuple[bool, types.DataType]]:
+    is_ = pa.types
+    if is_.is_dictionary(kind):
+        yield from _candidates(kind.value_type)
+        return
+    if isinstance(kind, pa.BaseExtensionType):  # JSON and UUID, among others
+        yield from _candidates(kind.storage_type)
+        return
+    for test, data_type in _SIMPLE:
+        yield test(kind), data_type
+    if is_.is_decimal(kind) and kind.precision <= types.MAX_PRECISION and kind.scale >= 0:
+        yield True, types.decimal(kind.precision, max(kind.scale, 0))
+
+
+_SIMPLE: tuple[tuple[Any, types.DataType], ...] = (
+    (pa.types.is_boolean, types.BOOLEAN),
+    (pa.types.is_int8, types.BYTE),
+    (pa.types.is_int16, types.SHORT),
+    (pa.types.is_int32, types.INTEGER),
+    (pa.types.is_int64, types.LONG),
+    (pa.types.is_uint8, types.SHORT),
+    (pa.types.is_uint16, types.INTEGER),
+    (pa.types.is_uint32, types.LONG),
+    (pa.types.is_uint64, types.decimal(20, 0)),
+    (pa.types.is_float16, types.FLOAT),
+    (pa.types.is_float32, types.FLOAT),
+    (pa.types.is_float64, types.DOUBLE),
+    (pa.types.is_string, types.STRING),
+    (pa.types.is_large_string, types.STRING),
+    (pa.types.is_string_view, types.STRING),
+    (pa.types.is_binary, types.BINARY),
+    (pa.types.is_large_binary, types.BINARY),
+    (pa.types.is_binary_view, types.BINARY),
+    (pa.types.is_fixed_size_binary, types.BINARY),
+    (pa.types.is_date, types.DATE),
+    (pa.types.is_timestamp, types.TIMESTAMP),
+    (pa.types.is_time, types.STRING),
+)
+
+
+def markers(column: pa.Array, *, table: str, file: str) -> pa.Array:
+    """The marker column as int8 (LZ-084). Raises UnknownMarker for the first bad row (LZ-085)."""
+    known = [int(marker) for marker in Marker]
+    column = _plain(column)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        plain = pc.index_in(column, value_set=pa.array([str(m) for m in known], column.type))
+        numbers = pa.array(known, pa.int8()).take(plain)
+    elif pa.types.is_integer(column.type):
+        fits = pc.is_in(column, value_set=pa.array(known, pa.int8()).cast(column.type))
+        numbers = pc.if_else(fits, column, None).cast(pa.int8())
+    else:
+        raise UnknownMarker(
+            f"{MARKER_COLUMN} has type {column.type}, expected an integer or text",
+            table=table,
+            file=file,
+            column=MARKER_COLUMN,
+            hint=_RESEND,
+        )
+    if numbers.null_count:
+        row = pc.index(numbers.is_null(), True).as_py()
+        value = column[row].as_py()
+        raise UnknownMarker(
+            f"marker {'NULL' if value is None else repr(value)} is none of 0, 1, 2 and 4",
+            table=table,
+            file=file,
+            row=row + 1,
+            column=MARKER_COLUMN,
+            value=None if value is None else str(value),
+            hint=_RESEND,
+        )
+    return numbers
+
+
+def _column(rows: pa.Table, found: str | None, column: Column, table: str, file: str) -> pa.Array:
+    target = arrow_type(column.type)
+    if found is None:
+        return pa.nulls(rows.num_rows, target)
+    values = _plain(contiguous(rows[found]))
+    if values.type == target:
+        return values
+    try:
+        return _converted(values, target)
+    except pa.ArrowException as error:
+        raise BadValue(
+            f"a value does not fit {column.type}: {error}",
+            table=table,
+            file=file,
+            column=column.name,
+            hint=_RESEND,
+        ) from error
+
+
+def _plain(values: pa.Array) -> pa.Array:
+    """The values without what Arrow alone wraps around them."""
+    if isinstance(values.type, pa.BaseExtensionType):
+        values = values.storage
+    if pa.types.is_dictionary(values.type):
+        values = values.dictionary_decode()
+    if pa.types.is_string_view(values.type):
+        values = values.cast(pa.string())
+    return values
+
+
+def _converted(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Between an accepted Parquet type and the type of the table; nothing else gets here."""
+    if pa.types.is_timestamp(values.type):
+        # Without a zone it means UTC (LZ-152). Delta has microseconds: nanoseconds are cut, while a
+        # time that microseconds cannot hold is refused.
+        cut = values.type.unit == "ns"
+        return values.cast(pa.timestamp("us"), safe=not cut).cast(target)
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), target)
+    return values.cast(target)
+
+
+def _opened(handle: BinaryIO, size: int, table: str, file: str) -> pq.ParquetFile:
+    if size == 0:
+        raise BadFile("Parquet file size is 0 bytes", table=table, file=file, hint=_RESEND)
+    try:
+        # INT96 holds years that nanoseconds do not.
+        return pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
+    except (pa.ArrowException, OSError) as error:
+        raise BadFile(
+            f"not a complete Parquet file: {error}", table=table, file=file, hint=_RESEND
+        ) from error
+
+
+def _check_names(names: list[str], table: str, file: str) -> None:
+    folded: dict[str, str] = {}
+    for name in names:
+        if name != MARKER_COLUMN and name.casefold() == MARKER_COLUMN.casefold():
+            raise MisspeltMarker(
+                f"column {name} is written {MARKER_COLUMN}",
+                table=table,
+                file=file,
+                column=name,
+                hint=_RESEND,
+            )
+        if (alike := folded.get(name.casefold())) is not None:
+            raise UnsupportedColumn(
+                f"columns {alike} and {name} differ only in case, or not at all (LZ-156)",
+                table=table,
+                file=file,
+                column=name,
+                hint="Rename one of them.",
+            )
+        folded[name.casefold()] = name

@@ -1,0 +1,219 @@
+"""What is in the landing zone now: tables, their metadata, their files.
+
+A scan lists folders and reads what is new: `_metadata.json` when it changed (LZ-055), the footer
+of a file once. It changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import structlog
+
+from mirrorlake.errors import BadFile, DuplicateNumber, TableError, UnsupportedTable
+from mirrorlake.landing import layout, metadata, parquet
+from mirrorlake.landing.layout import TableFolder
+from mirrorlake.landing.metadata import BY_TIME, Metadata
+from mirrorlake.landing.store import Entry, Listing, Store
+from mirrorlake.model.landed import FileName
+from mirrorlake.model.table import TableId
+
+log = structlog.get_logger()
+
+TWO_ZONES = "two_landing_zones"
+UNKNOWN_MEMBERS = "unknown_metadata_members"
+
+CLEANUP_FOLDERS = (layout.CLEANUP, "_ProcessedFiles")
+"""Both names are in use (LZ-244, LZ-248); ours is the first."""
+
+_PARQUET = "parquet"
+
+
+@dataclass(frozen=True, slots=True)
+class Landed:
+    """A data file in a table folder, or in its cleanup folder."""
+
+    name: FileName
+    path: str
+    size: int
+    modified: float
+    etag: str
+
+    @property
+    def number(self) -> int:
+        return self.name.number
+
+
+@dataclass(frozen=True, slots=True)
+class TableScan:
+    """A table folder as it is now.
+
+    files: by number, ascending; error: why the table cannot be read at all; moved: the files in its
+    cleanup folders, listed only when somebody calls for them.
+    """
+
+    table: TableId
+    folder: TableFolder
+    metadata: Metadata | None
+    files: tuple[Landed, ...]
+    error: TableError | None
+    moved: Callable[[], tuple[Landed, ...]]
+
+
+class Scanner:
+    """Looks at a landing zone again and again, and remembers what cannot have changed."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._metadata: dict[str, tuple[str, Metadata | TableError]] = {}
+        self._inspected: dict[str, tuple[str, parquet.Inspected]] = {}
+        self._warned = False
+
+    def zone(self) -> str:
+        """The landing zone's folder. Warns once when there are two (LZ-009)."""
+        zones = layout.landing_zones(self._store)
+        if len(zones) > 1 and not self._warned:
+            log.warning(TWO_ZONES, used=zones[0], ignored=zones[1])
+            self._warned = True
+        return zones[0] if zones else layout.LANDING
+
+    def scan(self) -> list[TableScan]:
+        """All tables, in order. Copies of one folder are called by the names of their folders."""
+        found = [self._scan_folder(f) for f in layout.table_folders(self._store, self.zone())]
+        claimed = Counter(scan.table for scan in found)
+        return [
+            scan if claimed[scan.table] == 1 else replace(scan, table=scan.folder.table)
+            for scan in found
+        ]
+
+    def inspect(self, table: TableId, file: Landed) -> parquet.Inspected:
+        """The footer of a data file. Raises TableError."""
+        known = self._inspected.get(file.path)
+        if known is None or known[0] != file.etag:
+            try:
+                with self._store.open(file.path) as handle:
+                    found = parquet.inspect(
+                        handle, file.size, table=str(table), file=str(file.name)
+                    )
+            except OSError as error:
+                raise BadFile(
+                    f"cannot be opened: {error}",
+                    table=str(table),
+                    file=str(file.name),
+                    hint="It is tried again as long as it is there.",
+                ) from error
+            known = self._inspected[file.path] = (file.etag, found)
+        return known[1]
+
+    def forget(self, path: str) -> None:
+        """Drop what is remembered of a file that is gone."""
+        self._inspected.pop(path, None)
+
+    def _scan_folder(self, folder: TableFolder) -> TableScan:
+        listing = Listing((), ())
+        found: Metadata | TableError | None
+        try:
+            listing = self._store.list(folder.path)
+            found = self._read_metadata(folder, listing)
+        except OSError as unreadable:
+            found = TableError(
+                f"its folder cannot be read: {unreadable}",
+                table=str(folder.table),
+                hint="Let this process read it; it is tried again.",
+            )
+        error = found if isinstance(found, TableError) else None
+        described = found if isinstance(found, Metadata) else None
+        table, extension = folder.table, "csv"
+        if described and described.ours:
+            schema = described.ours.source.get("schema", folder.table.schema)
+            table = TableId(str(schema), described.ours.table)
+        if described and described.file_extension:
+            extension = described.file_extension
+        files = data_files(folder.path, listing, extension)
+        return TableScan(
+            table=table,
+            folder=folder,
+            metadata=described,
+            files=files,
+            error=error or _refusal(table, described, files),
+            moved=lambda: self._moved(folder, extension),
+        )
+
+    def _read_metadata(self, folder: TableFolder, listing: Listing) -> Metadata | TableError | None:
+        entry = next((f for f in listing.files if f.name == layout.METADATA), None)
+        if entry is None:
+            return None
+        known = self._metadata.get(folder.path)
+        if known is None or known[0] != entry.etag:
+            parsed: Metadata | TableError
+            try:
+                content = self._store.read(f"{folder.path}/{layout.METADATA}")
+            except FileNotFoundError:
+                return None  # gone since we looked
+            try:
+                parsed = metadata.decode(content, table=str(folder.table), file=layout.METADATA)
+                if parsed.unknown:
+                    log.warning(
+                        UNKNOWN_MEMBERS, table=str(folder.table), members=list(parsed.unknown)
+                    )
+            except TableError as error:
+                parsed = error
+            known = self._metadata[folder.path] = (entry.etag, parsed)
+        return known[1]
+
+    def _moved(self, folder: TableFolder, extension: str) -> tuple[Landed, ...]:
+        places = [f"{folder.path}/{name}" for name in CLEANUP_FOLDERS]
+        listings = [(place, self._store.list(place)) for place in places]
+        found = [file for place, files in listings for file in data_files(place, files, extension)]
+        return tuple(sorted(found, key=lambda file: file.number))
+
+
+def data_files(folder: str, listing: Listing, extension: str = "csv") -> tuple[Landed, ...]:
+    """The data files of a listing, by number; every other name is ignored (LZ-021, LZ-023).
+
+    extension: of the files that are not Parquet (LZ-158), which may be compressed (LZ-209).
+    """
+    text = extension.lower().removeprefix(".")
+    known = {_PARQUET, text, f"{text}.gz", f"{text}.zst"}
+    found = [
+        _landed(folder, entry, name)
+        for entry in listing.files
+        if (name := FileName.parse(entry.name)) and name.extension.lower() in known
+    ]
+    return tuple(sorted(found, key=lambda file: file.name))
+
+
+def _landed(folder: str, entry: Entry, name: FileName) -> Landed:
+    return Landed(name, f"{folder}/{entry.name}", entry.size, entry.modified, entry.etag)
+
+
+def _refusal(
+    table: TableId, described: Metadata | None, files: tuple[Landed, ...]
+) -> TableError | None:
+    for earlier, later in pairwise(files):
+        if earlier.number == later.number:
+            return DuplicateNumber(
+                f"{earlier.name} and {later.name} have the same number",
+                table=str(table),
+                file=str(later.name),
+                hint="Remove the one that is not meant.",
+            )
+    if described and described.detection == BY_TIME:
+        return UnsupportedTable(
+            f"fileDetectionStrategy {BY_TIME} is not read by this release",
+            table=str(table),
+            file=layout.METADATA,
+            hint="Number the files and leave the member out.",
+        )
+    for file in files:
+        if file.name.extension.lower() != _PARQUET:
+            return UnsupportedTable(
+                f"{file.name.extension} files are not read by this release",
+                table=str(table),
+                file=str(file.name),
+                hint="Write Parquet.",
+            )
+    return None

@@ -1,0 +1,47 @@
+"""Landed files for tests: columns in, the bytes of a Parquet file out, and back."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlake.landing import parquet
+from mirrorlake.landing.parquet import Inspected, Rows
+from mirrorlake.model.change import MARKER_COLUMN, Marker
+from mirrorlake.model.landed import Footer
+from mirrorlake.model.table import Schema
+
+TABLE, FILE = "sales.orders", "00000000000000000017.parquet"
+
+
+def encoded(
+    columns: Mapping[str, Any] | pa.Table, footer: Footer | None = None, **options: Any
+) -> bytes:
+    """The bytes of a Parquet file with these columns."""
+    table = columns if isinstance(columns, pa.Table) else pa.table(dict(columns))
+    if footer:
+        table = table.replace_schema_metadata(footer.encode())
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, **options)
+    return buffer.getvalue()
+
+
+def inspected(content: bytes) -> Inspected:
+    return parquet.inspect(io.BytesIO(content), len(content), table=TABLE, file=FILE)
+
+
+def read(content: bytes, target: Schema | None = None, default: Marker = Marker.INSERT) -> Rows:
+    """The rows of a file, by default in its own columns."""
+    schema = inspected(content).schema if target is None else target
+    handle = io.BytesIO(content)
+    return parquet.read(handle, len(content), schema, default, table=TABLE, file=FILE)
+
+
+def with_markers(markers: pa.Array, at: int = 1) -> pa.Table:
+    """Two data columns, and the marker column as the `at`-th of three."""
+    plain = pa.table({"id": range(len(markers)), "note": ["x"] * len(markers)})
+    return plain.add_column(at, MARKER_COLUMN, markers)

@@ -1,0 +1,178 @@
+"""The store of a local file system: what its names, links and flushes promise."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mirrorlake.landing.local import LocalStore
+from mirrorlake.landing.store import Store, UnsafePath
+from tests.conformance.store import StoreContract, names, stage
+
+
+class TestLocalStore(StoreContract):
+    @pytest.fixture
+    def store(self, store: LocalStore) -> Store:
+        return store
+
+
+@pytest.fixture
+def outside(tmp_path: Path) -> Path:
+    """A folder beside the root, with a file in it."""
+    folder = tmp_path / "outside"
+    folder.mkdir()
+    (folder / "secret").write_bytes(b"secret")
+    return folder
+
+
+def test_nothing_is_made_before_something_is_written(store: LocalStore) -> None:
+    store.list("")
+    assert not store.root.exists()
+
+
+def test_a_location_is_the_path_of_the_file(store: LocalStore) -> None:
+    store.create("a/b", b"x")
+    assert Path(store.location("a/b")).read_bytes() == b"x"
+
+
+def test_the_root_may_be_reached_through_a_link(store: LocalStore, tmp_path: Path) -> None:
+    store.create("a", b"x")
+    (tmp_path / "link").symlink_to(store.root)
+    assert LocalStore(tmp_path / "link").read("a") == b"x"
+
+
+class TestCrash:
+    def test_between_link_and_unlink_the_final_file_is_whole(
+        self, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        stage(store, b"rows")
+        interrupt(monkeypatch, Path, "unlink")
+        with pytest.raises(KeyboardInterrupt):
+            store.publish("zone/t/_stage-1", "zone/t/1")
+        assert store.read("zone/t/1") == b"rows"
+
+    def test_while_a_folder_is_removed_none_of_it_is_seen(
+        self, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.create("zone/t/file", b"x")
+        interrupt(monkeypatch, shutil, "rmtree")
+        with pytest.raises(KeyboardInterrupt):
+            store.delete_folder("zone/t")
+        assert [name for name in store.list("zone").folders if not name.startswith("_")] == []
+
+    def test_what_is_left_of_a_removed_folder_goes_with_the_next(
+        self, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.create("zone/t/file", b"x")
+        with monkeypatch.context() as patch:
+            interrupt(patch, shutil, "rmtree")
+            with pytest.raises(KeyboardInterrupt):
+                store.delete_folder("zone/t")
+        store.create("zone/u/file", b"x")
+        store.delete_folder("zone/u")
+        assert store.list("zone").folders == ()
+
+    def test_while_a_file_is_replaced_the_older_one_stays(
+        self, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        store.replace("a", b"old")
+        interrupt(monkeypatch, os, "fsync")
+        with pytest.raises(KeyboardInterrupt):
+            store.replace("a", b"new")
+        assert store.read("a") == b"old"
+
+
+class TestFlush:
+    """A name survives a power failure only when its folder was flushed after it appeared."""
+
+    def test_a_published_file_and_its_folder_are_flushed(self, store: LocalStore, flushed) -> None:
+        stage(store, b"rows")
+        store.publish("zone/t/_stage-1", "zone/t/1")
+        assert {inode(store, "zone/t/1"), inode(store, "zone/t")} <= flushed
+
+    def test_a_new_folder_is_flushed_into_those_above_it(self, store: LocalStore, flushed) -> None:
+        store.create("a/b/c", b"x")
+        above = {inode(store, "a/b"), inode(store, "a"), store.root.stat().st_ino}
+        assert above <= flushed
+
+    @pytest.fixture
+    def flushed(self, monkeypatch: pytest.MonkeyPatch) -> set[int]:
+        seen: set[int] = set()
+        flush = os.fsync
+
+        def noting(handle: int) -> None:
+            seen.add(os.fstat(handle).st_ino)
+            flush(handle)
+
+        monkeypatch.setattr(os, "fsync", noting)
+        return seen
+
+
+class TestLinks:
+    def test_a_link_to_a_file_is_not_shown(self, store: LocalStore, outside: Path) -> None:
+        store.create("a/file", b"x")
+        (store.root / "a/link").symlink_to(outside / "secret")
+        assert names(store, "a") == ["file"]
+
+    def test_a_link_to_a_folder_is_not_shown(self, store: LocalStore, outside: Path) -> None:
+        store.create("a/folder/file", b"x")
+        (store.root / "a/link").symlink_to(outside)
+        assert store.list("a").folders == ("folder",)
+
+    def test_a_link_that_leaves_the_root_is_not_listed(
+        self, store: LocalStore, outside: Path
+    ) -> None:
+        store.create("a", b"x")
+        (store.root / "link").symlink_to(outside)
+        assert names(store, "link") == []
+
+    @pytest.mark.parametrize("path", ["link/secret", "file"])
+    def test_a_link_that_leaves_the_root_is_not_read(
+        self, store: LocalStore, outside: Path, path: str
+    ) -> None:
+        store.create("a", b"x")
+        (store.root / "link").symlink_to(outside)
+        (store.root / "file").symlink_to(outside / "secret")
+        with pytest.raises(UnsafePath):
+            store.read(path)
+
+    def test_a_link_that_leaves_the_root_is_not_written_through(
+        self, store: LocalStore, outside: Path
+    ) -> None:
+        store.create("a", b"x")
+        (store.root / "link").symlink_to(outside)
+        with pytest.raises(UnsafePath):
+            store.create("link/new", b"x")
+
+
+class TestForeignNames:
+    """Names that others made and that no store path can hold are not shown."""
+
+    @pytest.mark.parametrize("name", [b"a\\b", b"latin-\xe9"])
+    def test_a_folder_that_cannot_be_addressed_is_not_shown(
+        self, store: LocalStore, name: bytes
+    ) -> None:
+        store.create("zone/t/file", b"x")
+        (store.root / "zone" / os.fsdecode(name)).mkdir()
+        assert store.list("zone").folders == ("t",)
+
+    def test_a_file_that_cannot_be_addressed_is_not_shown(self, store: LocalStore) -> None:
+        store.create("zone/file", b"x")
+        (store.root / "zone/a\\b").write_bytes(b"x")
+        assert names(store, "zone") == ["file"]
+
+
+def inode(store: LocalStore, path: str) -> int:
+    return (store.root / path).stat().st_ino
+
+
+def interrupt(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> None:
+    """Let the next call of `owner.name` be the last act of the process."""
+
+    def die(*_args: object, **_kwargs: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(owner, name, die)

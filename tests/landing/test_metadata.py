@@ -1,0 +1,199 @@
+"""`_metadata.json`: what publishers write, and what they get wrong."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrorlake.errors import BadMetadata
+from mirrorlake.landing import metadata
+from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL, Metadata, OurMetadata
+
+texts = st.text(min_size=1, max_size=10)
+written = st.builds(
+    Metadata,
+    key_columns=st.lists(texts, max_size=4).map(tuple),
+    detection=st.sampled_from([SEQUENTIAL, BY_TIME]),
+    upsert_default=st.booleans(),
+    ours=st.none()
+    | st.builds(OurMetadata, texts, texts, st.dictionaries(texts, texts | st.booleans())),
+)
+OURS = {"format": "1", "generation": "g", "table": "t", "source": {"schema": "s"}}
+
+
+def decode(content: bytes | str | dict) -> Metadata:
+    if isinstance(content, dict):
+        content = json.dumps(content)
+    if isinstance(content, str):
+        content = content.encode()
+    return metadata.decode(content, table="sales.orders", file="_metadata.json")
+
+
+def fault(content: bytes | str | dict) -> BadMetadata:
+    with pytest.raises(BadMetadata) as caught:
+        decode(content)
+    return caught.value
+
+
+class TestKey:
+    @pytest.mark.clause("LZ-030", "LZ-031", "LZ-328")
+    def test_the_key_of_a_table(self) -> None:
+        assert decode('{"keyColumns": ["EmployeeID"]}').key_columns == ("EmployeeID",)
+
+    @pytest.mark.clause("LZ-032", "LZ-317")
+    def test_several_names_make_a_composite_key(self) -> None:
+        assert decode('{ "keyColumns" : ["C1", "C2"] }').key_columns == ("C1", "C2")
+
+    @pytest.mark.clause("LZ-045")
+    def test_an_empty_key_is_no_key(self) -> None:
+        assert decode({"keyColumns": []}) == decode({})
+
+    def test_a_null_key_is_no_key(self) -> None:
+        assert decode({"keyColumns": None}).key_columns == ()
+
+    @pytest.mark.parametrize("key", ["id", {"id": 1}, [1], [None], [""], [["id"]]])
+    def test_a_key_is_an_array_of_names(self, key: object) -> None:
+        assert "keyColumns" in fault({"keyColumns": key}).what
+
+    def test_a_name_that_is_repeated_counts_once(self) -> None:
+        assert decode({"keyColumns": ["a", "b", "a"]}).key_columns == ("a", "b")
+
+
+class TestOptions:
+    @pytest.mark.clause("LZ-047")
+    def test_files_are_sequential_by_default(self) -> None:
+        assert decode({}).detection == SEQUENTIAL
+
+    @pytest.mark.clause("LZ-047", "LZ-050")
+    @pytest.mark.parametrize("text", [BY_TIME, BY_TIME.upper(), BY_TIME.lower()])
+    def test_files_may_be_detected_by_time(self, text: str) -> None:
+        assert decode({"fileDetectionStrategy": text}).detection == BY_TIME
+
+    @pytest.mark.parametrize("value", ["", "Sequential", 1, True, []])
+    def test_any_other_strategy_is_refused(self, value: object) -> None:
+        error = fault({"fileDetectionStrategy": value})
+        assert SEQUENTIAL in error.what
+        assert BY_TIME in error.what
+
+    @pytest.mark.clause("LZ-048")
+    @pytest.mark.parametrize(
+        ("content", "upsert"),
+        [
+            ({}, False),
+            ({"isUpsertDefaultRowMarker": False}, False),
+            ({"isUpsertDefaultRowMarker": True}, True),
+        ],
+    )
+    def test_the_default_operation(self, content: dict, upsert: bool) -> None:
+        assert decode(content).upsert_default is upsert
+
+    @pytest.mark.parametrize("value", ["true", 1, 0, [], {}])
+    def test_the_default_operation_is_true_or_false(self, value: object) -> None:
+        assert "isUpsertDefaultRowMarker" in fault({"isUpsertDefaultRowMarker": value}).what
+
+    @pytest.mark.parametrize("upsert", [True, False])
+    @pytest.mark.parametrize("detection", [SEQUENTIAL, BY_TIME])
+    def test_both_options_go_together(self, upsert: bool, detection: str) -> None:
+        found = decode({"isUpsertDefaultRowMarker": upsert, "fileDetectionStrategy": detection})
+        assert (found.upsert_default, found.detection) == (upsert, detection)
+
+
+class TestLenience:
+    @pytest.mark.clause("LZ-050")
+    @pytest.mark.parametrize("name", ["keyColumns", "KeyColumns", "keycolumns", "KEYCOLUMNS"])
+    def test_members_are_found_in_any_case(self, name: str) -> None:
+        assert decode({name: ["id"]}).key_columns == ("id",)
+
+    def test_unknown_members_are_ignored_and_told(self) -> None:
+        found = decode({"keyColumns": ["id"], "protocolVersion": 3, "Colour": {}})
+        assert found == Metadata(key_columns=("id",), unknown=("Colour", "protocolVersion"))
+
+    def test_a_condition_on_updates_is_ignored_and_told(self) -> None:
+        found = decode({"keyColumns": ["id"], "ConditionalUpdateColumn": "seqNum"})
+        assert (found.key_columns, found.unknown) == (("id",), ("ConditionalUpdateColumn",))
+
+    def test_a_byte_order_mark_is_no_matter(self) -> None:
+        assert decode(b'\xef\xbb\xbf{"keyColumns": ["id"]}').key_columns == ("id",)
+
+    def test_names_are_unicode(self) -> None:
+        assert decode('{"keyColumns": ["größe", "\\u00e9"]}').key_columns == ("größe", "é")
+
+
+class TestErrors:
+    @pytest.mark.clause("LZ-054")
+    def test_the_place_of_a_fault_is_named(self) -> None:
+        error = fault('{"keyColumns":\n  ["id"}')
+        assert "line 2, column 8" in error.what
+        assert (error.table, error.file) == ("sales.orders", "_metadata.json")
+
+    @pytest.mark.clause("LZ-054")
+    def test_a_byte_that_is_no_text_is_named(self) -> None:
+        assert "byte 2" in fault(b'{"\xff": 1}').what
+
+    @pytest.mark.clause("LZ-030")
+    @pytest.mark.parametrize("content", ["[]", '"id"', "1", "null"])
+    def test_the_file_holds_one_object(self, content: str) -> None:
+        assert "one JSON object" in fault(content).what
+
+    @pytest.mark.parametrize("content", ["", "  ", '{"keyColumns": ["id"]', "{} {}"])
+    def test_what_is_no_json_is_refused(self, content: str) -> None:
+        assert "not JSON" in fault(content).what
+
+    @pytest.mark.parametrize("content", ["[" * 100_000, "9" * 5_000])
+    def test_json_without_end_is_refused(self, content: str) -> None:
+        assert "JSON" in fault(content).what
+
+
+class TestOurs:
+    def test_our_member_is_read(self) -> None:
+        assert decode({"mirrorlake": OURS}).ours == OurMetadata("g", "t", {"schema": "s"})
+
+    def test_other_publishers_have_no_member_of_ours(self) -> None:
+        assert decode({"keyColumns": ["id"]}).ours is None
+
+    def test_a_later_format_is_refused_by_its_name(self) -> None:
+        error = fault({"mirrorlake": OURS | {"format": "2"}})
+        assert "'2'" in error.what
+        assert "release" in error.hint
+
+    @pytest.mark.parametrize(
+        "member",
+        [
+            "text",
+            {},
+            {name: value for name, value in OURS.items() if name != "generation"},
+            {name: value for name, value in OURS.items() if name != "table"},
+            OURS | {"generation": 1},
+            OURS | {"source": "text"},
+        ],
+    )
+    def test_a_damaged_member_is_refused(self, member: object) -> None:
+        assert "mirrorlake" in fault({"mirrorlake": member}).what
+
+
+class TestWriting:
+    @pytest.mark.clause("LZ-053")
+    @given(written)
+    def test_what_we_write_is_read_back(self, found: Metadata) -> None:
+        expected = Metadata(
+            tuple(dict.fromkeys(found.key_columns)),
+            found.detection,
+            found.upsert_default,
+            ours=found.ours,
+        )
+        assert decode(metadata.encode(found)) == expected
+
+    @pytest.mark.clause("LZ-053")
+    def test_we_write_strict_json_in_the_spelling_of_the_specification(self) -> None:
+        found = Metadata(("id",), BY_TIME, upsert_default=True)
+        assert json.loads(metadata.encode(found)) == {
+            "keyColumns": ["id"],
+            "fileDetectionStrategy": "LastUpdateTimeFileDetection",
+            "isUpsertDefaultRowMarker": True,
+        }
+
+    def test_defaults_are_left_out(self) -> None:
+        assert json.loads(metadata.encode(Metadata(("id",)))) == {"keyColumns": ["id"]}

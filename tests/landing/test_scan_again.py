@@ -1,0 +1,159 @@
+"""The scan, again and again: what changed is read again, what goes wrong stays with its table."""
+
+from __future__ import annotations
+
+import pytest
+from structlog.testing import capture_logs
+
+from mirrorlake.errors import BadFile, BadMetadata, TableError
+from mirrorlake.landing.scan import UNKNOWN_MEMBERS, Landed, Scanner
+from mirrorlake.landing.store import Listing
+from tests.doubles.clock import SteppedClock
+from tests.doubles.memory_store import MemoryStore
+from tests.landing.files import encoded
+from tests.landing.zone import KEYED, ZONE, name, only, put
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(SteppedClock())
+
+
+@pytest.fixture
+def scanner(store: MemoryStore) -> Scanner:
+    return Scanner(store)
+
+
+class TestMetadata:
+    @pytest.mark.clause("LZ-035", "LZ-055")
+    def test_metadata_is_read_when_it_appears_and_when_it_changes(
+        self, store: MemoryStore, scanner: Scanner
+    ) -> None:
+        put(store, name(1))
+        seen = [only(scanner).metadata]
+        for column in (b"a", b"b"):
+            put(store, "_metadata.json", content=b'{"keyColumns": ["%s"]}' % column)
+            seen.append(only(scanner).metadata)
+        assert [found and found.key_columns for found in seen] == [None, ("a",), ("b",)]
+
+    @pytest.mark.clause("LZ-054")
+    def test_broken_metadata_stops_its_table_until_it_changes(
+        self, store: MemoryStore, scanner: Scanner
+    ) -> None:
+        put(store, "_metadata.json", content=b"{")
+        error = only(scanner).error
+        assert isinstance(error, BadMetadata)
+        put(store, "_metadata.json", content=KEYED)
+        assert only(scanner).error is None
+
+    @pytest.mark.clause("LZ-051", "LZ-058")
+    def test_unknown_members_are_told_once(self, store: MemoryStore, scanner: Scanner) -> None:
+        put(store, "_metadata.json", content=b'{"keyColumns": [], "ConditionalUpdateColumn": "n"}')
+        with capture_logs() as lines:
+            scanner.scan()
+            scanner.scan()
+        assert lines == [
+            {
+                "event": UNKNOWN_MEMBERS,
+                "log_level": "warning",
+                "table": "t",
+                "members": ["ConditionalUpdateColumn"],
+            }
+        ]
+
+
+class TestTrouble:
+    """One table that cannot be read leaves the others alone (LZ-267)."""
+
+    def test_a_broken_table_leaves_the_others_alone(
+        self, store: MemoryStore, scanner: Scanner
+    ) -> None:
+        put(store, "_metadata.json", table="bad", content=b"{")
+        put(store, "_metadata.json", table="good", content=KEYED)
+        assert [scan.error is None for scan in scanner.scan()] == [False, True]
+
+    def test_metadata_that_goes_while_we_look_is_not_there(self, store: MemoryStore) -> None:
+        put(store, "_metadata.json", content=KEYED)
+        scan = only(Scanner(Troubled(store, "read", FileNotFoundError())))
+        assert (scan.metadata, scan.error) == (None, None)
+
+    @pytest.mark.parametrize("method", ["list", "read"])
+    def test_a_folder_that_we_may_not_read_is_the_error_of_its_table(
+        self, store: MemoryStore, method: str
+    ) -> None:
+        put(store, "_metadata.json", content=KEYED)
+        scan = only(Scanner(Troubled(store, method, PermissionError("denied"))))
+        assert isinstance(scan.error, TableError)
+        assert "denied" in scan.error.what
+
+    def test_a_file_that_goes_while_we_look_is_the_error_of_its_table(
+        self, store: MemoryStore, scanner: Scanner
+    ) -> None:
+        put(store, name(1), content=encoded({"id": [1]}))
+        scan = only(scanner)
+        store.delete(scan.files[0].path)
+        with pytest.raises(BadFile) as caught:
+            scanner.inspect(scan.table, scan.files[0])
+        assert caught.value.file == name(1)
+
+
+class TestInspection:
+    def test_a_file_is_inspected_once(self, store: MemoryStore) -> None:
+        put(store, name(1), content=encoded({"id": [1]}))
+        counted = Troubled(store, "open", None)
+        scanner = Scanner(counted)
+        scan = only(scanner)
+        rows = [scanner.inspect(scan.table, scan.files[0]).rows for _again in range(3)]
+        assert (rows, counted.calls) == ([1, 1, 1], 1)
+
+    @pytest.mark.clause("LZ-268", "LZ-269", "LZ-276")
+    @pytest.mark.parametrize("bad", [b"", encoded({"id": [1]})[:-3]])
+    def test_a_bad_file_is_looked_at_again_when_it_was_replaced(
+        self, store: MemoryStore, scanner: Scanner, bad: bytes
+    ) -> None:
+        put(store, name(1), content=bad)
+        with pytest.raises(BadFile):
+            inspect_first(scanner)
+        put(store, name(1), content=encoded({"id": [1, 2]}))
+        assert inspect_first(scanner) == 2
+
+    def test_a_file_that_was_forgotten_is_inspected_again(self, store: MemoryStore) -> None:
+        put(store, name(1), content=encoded({"id": [1]}))
+        counted = Troubled(store, "open", None)
+        scanner = Scanner(counted)
+        inspect_first(scanner)
+        scanner.forget(f"{ZONE}/t/{name(1)}")
+        inspect_first(scanner)
+        assert counted.calls == 2
+
+
+def inspect_first(scanner: Scanner) -> int:
+    scan = only(scanner)
+    first: Landed = scan.files[0]
+    return scanner.inspect(scan.table, first).rows
+
+
+class Troubled(MemoryStore):
+    """The files of a store, with one method that counts, and fails below a table folder."""
+
+    def __init__(self, store: MemoryStore, method: str, error: OSError | None) -> None:
+        super().__init__(store.files.clock, files=store.files)
+        self.method, self.error, self.calls = method, error, 0
+
+    def list(self, folder: str) -> Listing:
+        self._pass("list", folder)
+        return super().list(folder)
+
+    def read(self, path: str) -> bytes:
+        self._pass("read", path)
+        return super().read(path)
+
+    def open(self, path: str):  # type: ignore[no-untyped-def]
+        self._pass("open", path)
+        return super().open(path)
+
+    def _pass(self, method: str, path: str) -> None:
+        if method == self.method and path.startswith(f"{ZONE}/"):
+            self.calls += 1
+            if self.error:
+                raise self.error
