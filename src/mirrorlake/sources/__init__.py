@@ -1,0 +1,1 @@
+"""Sources: where changes come from. One package each, behind the contract in `base`."""

@@ -1,0 +1,96 @@
+"""Which tables, columns and rows a project mirrors."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+
+from mirrorlake.model.table import TableId
+
+_SHOWN = 20
+"""Names in a message."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """Patterns as in `public.*`; one that begins with `!` takes away what the others gave.
+
+    tables: patterns of `schema.table`; columns: pattern of a table to patterns of its columns;
+    rows: name of a table to a condition in the source's SQL.
+    """
+
+    tables: tuple[str, ...] = ("*.*",)
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    rows: Mapping[str, str] = field(default_factory=dict)
+
+    def takes(self, table: TableId) -> bool:
+        return matches(str(table), self.tables)
+
+    def columns_of(self, table: TableId, names: Sequence[str]) -> list[str]:
+        """The selected ones of `names`, in their order; all when nothing was said of the table."""
+        for pattern, wanted in self.columns.items():
+            if fnmatchcase(str(table), pattern):
+                return [name for name in names if matches(name, wanted)]
+        return list(names)
+
+    def condition_of(self, table: TableId) -> str | None:
+        return self.rows.get(str(table))
+
+    # -- words that mean nothing ----------------------------------------------------------------
+
+    def idle_tables(self, names: Iterable[TableId]) -> list[str]:
+        """The patterns of `tables` that no table of the source matches."""
+        known = [str(name) for name in names]
+        return [pattern for pattern in self.tables if not _any(known, pattern)]
+
+    def idle_columns(
+        self, columns: Mapping[TableId, Collection[str]], *, precautions: bool = False
+    ) -> Iterator[str]:
+        """What in `columns` concerns nothing, as sentences; `columns`: of each selected table.
+
+        With precautions also `!secret_*` and the like, which may be meant for what comes later.
+        """
+        served: dict[str, list[TableId]] = {pattern: [] for pattern in self.columns}
+        for table in columns:
+            if first := next((p for p in served if fnmatchcase(str(table), p)), None):
+                served[first].append(table)
+        for pattern, tables in served.items():
+            if not tables:
+                yield f"{pattern} in source.columns names no selected table" + (
+                    " that an earlier pattern does not name" if _any(columns, pattern) else ""
+                )
+                continue
+            known = {name for table in tables for name in columns[table]}
+            for wanted in self.columns[pattern]:
+                if not _any(known, wanted) and (precautions or not _is_precaution(wanted)):
+                    there = ", ".join(sorted(known)[:_SHOWN])
+                    more = ", ..." if len(known) > _SHOWN else ""
+                    yield (
+                        f"{wanted} in source.columns, {pattern}, names none of the columns "
+                        f"{there}{more}"
+                    )
+
+    def idle_rows(self, names: Collection[TableId]) -> Iterator[str]:
+        """What in `rows` concerns no selected table, as sentences."""
+        known = {str(name) for name in names}
+        for name in self.rows:
+            if name not in known:
+                yield f"{name} in source.rows is no selected table"
+
+
+def _is_precaution(pattern: str) -> bool:
+    return pattern.startswith("!") and not set(pattern).isdisjoint("*?[")
+
+
+def _any(names: Iterable[object], pattern: str) -> bool:
+    return any(fnmatchcase(str(name), pattern.removeprefix("!")) for name in names)
+
+
+def matches(name: str, patterns: Sequence[str]) -> bool:
+    """At least one pattern takes the name, and none that begins with `!` does."""
+    refused = [pattern[1:] for pattern in patterns if pattern.startswith("!")]
+    taken = [pattern for pattern in patterns if not pattern.startswith("!")] or ["*"]
+    return any(fnmatchcase(name, p) for p in taken) and not any(
+        fnmatchcase(name, p) for p in refused
+    )

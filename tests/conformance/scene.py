@@ -1,0 +1,259 @@
+"""What a source stands on in tests, and how its chunks are read: one row after another.
+
+A `Scene` is a database with an application that writes and an operator who alters. Its tables have
+the columns `id` (an integer, the key unless said otherwise) and `note` (text). Everything the
+suite of the contract does to a database goes through it, so that a source in memory and a server
+can pass the same suite.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import Any, Protocol, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from mirrorlake.errors import SourceUnavailable
+from mirrorlake.model.change import Marker
+from mirrorlake.model.position import LogPoint
+from mirrorlake.sources.base import (
+    Changes,
+    ChangeStream,
+    Chunk,
+    Snapshot,
+    Source,
+    SourceTable,
+    TableFault,
+    Truncation,
+)
+
+T = TypeVar("T")
+
+PATIENCE = 30.0
+"""Seconds after which something that should have happened never will."""
+
+UNCHANGED = "<unchanged>"
+"""Stands where the source did not send a value."""
+
+TRUNCATE = "truncate"
+
+
+class Writer(Protocol):
+    """An open transaction of the application."""
+
+    def insert(self, table: str, *rows: tuple[int, str | None]) -> None: ...
+    def update(self, table: str, key: int, note: str) -> None: ...
+    def rekey(self, table: str, key: int, new: int) -> None: ...
+    def delete(self, table: str, key: int) -> None: ...
+    def truncate(self, *tables: str) -> None: ...
+
+
+class Scene(Protocol):
+    """A database, used by its application and its operator. Table names are without schema."""
+
+    def source(self, *, chunk_rows: int | None = None) -> Source:
+        """The source anew, as after a restart. `chunk_rows`: at most so many changes per chunk."""
+        ...
+
+    def create(self, *tables: str, keyed: bool = True) -> None: ...
+
+    @property
+    def admits_tables(self) -> bool:
+        """Whether tables can join while others are streamed."""
+        ...
+
+    def transaction(self) -> AbstractContextManager[Writer]:
+        """Committed at the end of the block."""
+        ...
+
+    def busy(self, table: str) -> AbstractContextManager[list[int]]:
+        """Until the end of the block rows are inserted, always in more than one open transaction.
+
+        Gives the keys of what was committed; the list is complete after the block.
+        """
+        ...
+
+    def write_elsewhere(self) -> None:
+        """Let the log grow by something that is not for us."""
+        ...
+
+    def acknowledged(self) -> LogPoint:
+        """Up to where the database may forget."""
+        ...
+
+    def recreate(self, table: str) -> None:
+        """Drop the table and make another one of the same name."""
+        ...
+
+    def add_column(self, table: str, column: str) -> None: ...
+    def drop_column(self, table: str, column: str) -> None: ...
+    def rename_column(self, table: str, column: str, new: str) -> None: ...
+
+    def lose_place(self) -> None:
+        """Let the place in the log, which `establish` made, be gone."""
+        ...
+
+
+@dataclass(frozen=True)
+class Event:
+    """A change as a reader of one row at a time sees it. `end`: the end of its transaction."""
+
+    table: str
+    kind: Marker | str
+    row: dict[str, Any]
+    ordinal: int
+    time: datetime | None
+    end: LogPoint | None = None
+
+
+class Reader:
+    """Reads a stream to its end, and takes its chunks apart."""
+
+    def __init__(self, stream: ChangeStream) -> None:
+        self.stream = stream
+        self.chunks: list[Chunk] = []
+
+    def read_to(self, target: LogPoint) -> list[Chunk]:
+        """All chunks up to one with which everything that ends at or before `target` has come."""
+        begun = len(self.chunks)
+
+        def has_come() -> bool:
+            chunk = self.stream.read(0.2)
+            if chunk is None:
+                return False
+            self.chunks.append(chunk)
+            ends = [end for end in (*chunk.transactions.end, chunk.idle) if end is not None]
+            return bool(ends) and ends[-1] >= target
+
+        until(has_come)
+        return self.chunks[begun:]
+
+    def close(self) -> None:
+        self.stream.close()
+
+
+def until(condition: Callable[[], T]) -> T:
+    """Try again and again until it is true."""
+    deadline = time.monotonic() + PATIENCE
+    while not (result := condition()):
+        assert time.monotonic() < deadline, "it never came true"
+    return result
+
+
+@contextmanager
+def streaming(source: Source, tables: Sequence[SourceTable]) -> Iterator[Reader]:
+    """The stream of the source. A place that is still held by the stream before is waited for."""
+
+    def opened() -> ChangeStream | None:
+        try:
+            return source.stream(tables)
+        except SourceUnavailable:
+            return None
+
+    reader = Reader(until(opened))
+    try:
+        yield reader
+    finally:
+        reader.close()
+
+
+def changes_now(source: Source, tables: Sequence[SourceTable]) -> list[Event]:
+    """What was not acknowledged, up to now, in order."""
+    target = source.current()
+    with streaming(source, tables) as reader:
+        return events(reader.read_to(target))
+
+
+def events(chunks: Sequence[Chunk]) -> list[Event]:
+    """The changes of consecutive chunks in the order of the stream.
+
+    Those of a transaction that has not ended are left out.
+    """
+    done: list[Event] = []
+    open_: list[Event] = []
+    for chunk in chunks:
+        assert chunk.opens or not open_, "a transaction was not continued"
+        mine = sorted(_rows(chunk), key=lambda event: event[1].ordinal)
+        for number, end in enumerate(chunk.transactions.end):
+            open_ += [event for of, event in mine if of == number]
+            if end is not None:
+                done += [replace(event, end=end) for event in open_]
+                open_ = []
+    return done
+
+
+def faults(chunks: Sequence[Chunk]) -> list[TableFault]:
+    return [part for chunk in chunks for part in chunk.parts if isinstance(part, TableFault)]
+
+
+def _rows(chunk: Chunk) -> Iterator[tuple[int, Event]]:
+    """The changes of a chunk, each with the number of its transaction."""
+    times = chunk.transactions.time
+    for part in chunk.parts:
+        match part:
+            case Truncation(table, number, ordinal):
+                yield number, Event(table.table.name, TRUNCATE, {}, ordinal, times[number])
+            case Changes():
+                numbers = part.transaction.tolist()
+                rows = zip(_values(part), part.marker, part.ordinal.tolist(), numbers, strict=True)
+                for row, marker, ordinal, number in rows:
+                    name = part.table.table.name
+                    yield number, Event(name, Marker(marker), row, ordinal, times[number])
+
+
+def _values(part: Changes) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = part.rows.to_pylist()
+    if part.unchanged is not None:
+        names = part.rows.schema.names
+        for row, column in np.argwhere(part.unchanged).tolist():
+            rows[row][names[column]] = UNCHANGED
+    return rows
+
+
+def loaded(snapshot: Snapshot, table: SourceTable) -> list[dict[str, Any]]:
+    """The rows of a table in a snapshot, in no order."""
+    return [
+        row
+        for piece in snapshot.pieces(table)
+        for batch in snapshot.read(piece)
+        for row in batch.to_pylist()
+    ]
+
+
+def keys_of(ids: Sequence[int]) -> pa.Table:
+    return pa.table({"id": pa.array(ids, pa.int32())})
+
+
+def prepared(
+    scene: Scene, *tables: str, keyed: bool = True, chunk_rows: int | None = None
+) -> tuple[Source, list[SourceTable]]:
+    """A source of these tables with a place in the log."""
+    scene.create(*tables, keyed=keyed)
+    source = scene.source(chunk_rows=chunk_rows)
+    return source, established(source)
+
+
+def established(source: Source) -> list[SourceTable]:
+    """A new place in the log for everything that there is; its snapshot is not wanted."""
+    tables = source.discover()
+    source.establish(tables).snapshot.close()
+    return tables
+
+
+def named(tables: Sequence[SourceTable], name: str) -> SourceTable:
+    return next(table for table in tables if table.table.name == name)
+
+
+def told(found: Sequence[Event]) -> list[tuple[Any, ...]]:
+    """The changes in short: kind and values; of a deletion only the key, as only that counts."""
+    return [
+        (event.kind, event.row["id"])
+        if event.kind is Marker.DELETE
+        else (event.kind, *event.row.values())
+        for event in found
+    ]
