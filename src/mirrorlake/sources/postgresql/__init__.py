@@ -1,0 +1,1 @@
+"""PostgreSQL 14 to 18, by logical decoding with pgoutput."""

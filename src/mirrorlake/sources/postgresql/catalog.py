@@ -1,0 +1,256 @@
+"""What the catalog says: the selected tables, their columns, their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirrorlake.errors import UnsupportedColumn
+from mirrorlake.model.change import FEED_COLUMNS
+from mirrorlake.model.table import Column, Schema, TableId
+from mirrorlake.sources.base import SourceTable
+from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.types import TypeRow, Types
+from mirrorlake.sources.selection import Selection
+
+_TYPES = """
+select oid::bigint, typname, typtype::text, typcategory::text, typbasetype::bigint, typtypmod,
+       typelem::bigint, typdelim::text
+from pg_catalog.pg_type
+"""
+
+# An index that is checked late identifies nothing, for PostgreSQL and for us: until the end of the
+# transaction two rows may have one key.
+_INDEX_COLUMNS = """
+       (select array_agg(a.attname::text order by k.place)
+        from pg_index i, unnest(i.indkey) with ordinality k(number, place), pg_attribute a
+        where i.indrelid = c.oid and i.indimmediate and {which}
+          and a.attrelid = c.oid and a.attnum = k.number and k.place <= i.indnkeyatts)
+"""
+_PRIMARY = _INDEX_COLUMNS.format(which="i.indisprimary")
+_IDENTITY_INDEX = _INDEX_COLUMNS.format(which="i.indisreplident")
+
+# Partitions are published under the name of their root, so only roots count as tables.
+_TABLES = f"""
+select n.nspname, c.relname, c.oid::bigint, c.relreplident::text, c.relkind::text,
+       c.reltuples::bigint,
+       coalesce((select sum(pg_relation_size(t.relid)) from pg_partition_tree(c.oid) t
+                 where t.isleaf), pg_relation_size(c.oid))::bigint,
+       {_PRIMARY}, {_IDENTITY_INDEX},
+       exists (select from pg_index i
+               where i.indrelid = c.oid and i.indisprimary and not i.indimmediate),
+       c.relpersistence::text, pg_get_userbyid(c.relowner)::text, pg_has_role(c.relowner, 'usage'),
+       row_security_active(c.oid)
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p') and not c.relispartition
+  and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
+order by n.nspname, c.relname
+"""  # noqa: S608
+
+# What the log says of an old row is decided by the partition that the row was in.
+_PARTITIONS = f"""
+select root::bigint, n.nspname, c.relname, c.relreplident::text, {_PRIMARY}, {_IDENTITY_INDEX}
+from unnest(%s::oid[]) root, pg_partition_tree(root) t, pg_class c, pg_namespace n
+where t.isleaf and c.oid = t.relid and n.oid = c.relnamespace
+order by n.nspname, c.relname
+"""  # noqa: S608
+
+_COLUMNS = """
+select attrelid::bigint, attname::text, atttypid::bigint, atttypmod, attgenerated::text <> '',
+       has_column_privilege(attrelid, attnum, 'select'), atthasdef
+from pg_catalog.pg_attribute
+where attrelid = any(%s::oid[]) and attnum > 0 and not attisdropped
+order by attrelid, attnum
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogTable:
+    """A table as the catalog describes it, selected or not.
+
+    deferrable: it has a primary key that is checked late; owned: our user may publish it; filtered:
+    a policy hides rows of it from our user; generated: columns that the log does not carry and that
+    are therefore left out; unreadable: columns that our user may not read; defaults: columns that
+    have one; partitions: the leaves with the columns by which they identify their rows, None for
+    all columns.
+    """
+
+    table: TableId
+    oid: int
+    identity: str  # relreplident: d default, i index, f full, n nothing
+    kind: str  # relkind: r table, p partitioned
+    rows: int | None
+    size: int
+    primary: tuple[str, ...]
+    index: tuple[str, ...]
+    deferrable: bool
+    logged: bool
+    owner: str
+    owned: bool
+    filtered: bool
+    columns: tuple[tuple[str, int, int], ...]  # name, type, modifier
+    generated: tuple[str, ...]
+    unreadable: frozenset[str]
+    defaults: frozenset[str]
+    partitions: Mapping[TableId, frozenset[str] | None]
+
+    @property
+    def identifies(self) -> bool:
+        """Whether the log can tell an old row of it: otherwise it cannot be updated while it is
+        published with updates."""
+        match self.identity:
+            case "f":
+                return True
+            case "d":
+                return bool(self.primary)
+            case "i":
+                return bool(self.index)
+            case _:
+                return False
+
+    @property
+    def weak_partition(self) -> TableId | None:
+        """A partition whose old rows do not tell the key of the table."""
+        key = set(self.primary or self.index)
+        for name, identity in self.partitions.items():
+            if identity is not None and not identity >= key:
+                return name
+        return None
+
+
+def read_types(connection: Connection) -> Types:
+    rows = [TypeRow(*row) for row in connection.execute(_TYPES)]
+    return Types({row.oid: row for row in rows})
+
+
+def read_tables(connection: Connection, selection: Selection) -> list[CatalogTable]:
+    """The selected tables, by name."""
+    found = [r for r in connection.execute(_TABLES) if selection.takes(TableId(r[0], r[1]))]
+    columns: dict[int, list[Any]] = {row[2]: [] for row in found}
+    for row in connection.execute(_COLUMNS, [list(columns)]):
+        columns[row[0]].append(row[1:])
+    partitions: dict[int, dict[TableId, frozenset[str] | None]] = {oid: {} for oid in columns}
+    for root, schema, name, *identity in connection.execute(_PARTITIONS, [list(columns)]):
+        partitions[root][TableId(schema, name)] = _identity(*identity)
+    return [_table(row, columns[row[2]], partitions[row[2]]) for row in found]
+
+
+def _table(
+    row: Sequence[Any],
+    columns: Sequence[Sequence[Any]],
+    partitions: Mapping[TableId, frozenset[str] | None],
+) -> CatalogTable:
+    schema, name, oid, identity, kind, rows, size, primary, index, *facts = row
+    deferrable, persistence, owner, owned, filtered = facts
+    return CatalogTable(
+        table=TableId(schema, name),
+        oid=oid,
+        identity=identity,
+        kind=kind,
+        rows=None if rows < 0 else rows,
+        size=size,
+        primary=tuple(primary or ()),
+        index=tuple(index or ()),
+        deferrable=deferrable,
+        logged=persistence == "p",
+        owner=owner,
+        owned=owned,
+        filtered=filtered,
+        columns=tuple((n, t, m) for n, t, m, generated, *_ in columns if not generated),
+        generated=tuple(n for n, _, _, generated, *_ in columns if generated),
+        unreadable=frozenset(n for n, *_, readable, _ in columns if not readable),
+        defaults=frozenset(n for n, *_, has_default in columns if has_default),
+        partitions=partitions,
+    )
+
+
+def _identity(
+    identity: str, primary: list[str] | None, index: list[str] | None
+) -> frozenset[str] | None:
+    """The columns that the log tells of an old row; None for all of them."""
+    match identity:
+        case "f":
+            return None
+        case "d":
+            return frozenset(primary or ())
+        case "i":
+            return frozenset(index or ())
+        case _:
+            return frozenset()
+
+
+def describe(table: CatalogTable, types: Types, selection: Selection) -> SourceTable:
+    """The table as it is captured."""
+    chosen = selection.columns_of(table.table, [name for name, _, _ in table.columns])
+    resolved = {n: types.resolve(t, m) for n, t, m in table.columns if n in chosen}
+    key, reason = _key(table)
+    if not reason and (missing := [name for name in key if name not in resolved]):
+        key, reason = (), f"key column {missing[0]} is not selected"
+    schema = Schema.of([Column(name, kind.type) for name, kind in resolved.items()])
+    return SourceTable(
+        table=table.table,
+        schema=schema,
+        key=key,
+        identity=str(table.oid),
+        source_types=resolved,
+        append_only=reason,
+        refused=refusal(table.table, schema),
+        rows=table.rows,
+        size=table.size,
+        selection=_selection_facts(table.table, selection),
+    )
+
+
+def _key(table: CatalogTable) -> tuple[tuple[str, ...], str]:  # noqa: PLR0911  (one per identity)
+    """The columns by which updates and deletions name their row, or why there are none."""
+    if table.kind == "p" and (key := table.primary or table.index):
+        if weak := table.weak_partition:
+            return (), f"the replica identity of partition {weak} does not contain its key"
+        return key, ""
+    match table.identity:
+        case "d" | "f" if table.primary:
+            return table.primary, ""
+        case "d" | "f" if table.deferrable:
+            return (), "its primary key is deferrable, so two rows may have one key for a while"
+        case "d":
+            return (), "it has no primary key"
+        case "f":
+            return (), "it has no primary key, and equal rows of it cannot be told apart"
+        case "i" if table.index:
+            return table.index, ""
+        case "i":
+            return (), "the index of its replica identity is gone"
+        case _:
+            return (), "its replica identity is NOTHING"
+
+
+def _selection_facts(table: TableId, selection: Selection) -> Mapping[str, Any]:
+    facts: dict[str, Any] = {}
+    for pattern, columns in selection.columns.items():
+        if Selection(tables=(pattern,)).takes(table):
+            facts["columns"] = list(columns)
+            break
+    if condition := selection.condition_of(table):
+        facts["rows"] = condition
+    return facts
+
+
+def refusal(table: TableId, schema: Schema) -> UnsupportedColumn | None:
+    """The first column that the zone or the feed cannot carry under its name, and why."""
+    folded: dict[str, str] = {}
+    for name in schema.names:
+        alike = folded.setdefault(name.casefold(), name)
+        if name.startswith("__") or name.casefold() in FEED_COLUMNS:
+            reason = "has a reserved name"
+        elif alike != name:
+            reason = f"is called like column {alike} but for case"
+        else:
+            continue
+        return UnsupportedColumn(
+            f"column {name} {reason}",
+            table=str(table),
+            column=name,
+            hint=f'Leave it out: source.columns: {{{table}: ["*", "!{name}"]}}.',
+        )
+    return None

@@ -1,0 +1,396 @@
+"""From messages of pgoutput to changes in columns.
+
+A batch of messages is cut where a relation changes its columns or is truncated; between two cuts
+all changes of a relation are decoded together. The decoder keeps what crosses batches: the
+relations, the open transaction and its count of changes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import partial
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.errors import BadValue, TableError, TableRecreated
+from mirrorlake.model.change import Marker
+from mirrorlake.model.position import Lsn
+from mirrorlake.model.table import Column, Schema, TableId
+from mirrorlake.sources.base import (
+    Changes,
+    Chunk,
+    SourceTable,
+    TableFault,
+    Transactions,
+    Truncation,
+)
+from mirrorlake.sources.postgresql import protocol
+from mirrorlake.sources.postgresql.catalog import refusal
+from mirrorlake.sources.postgresql.protocol import Messages, Relation, Tuples
+from mirrorlake.sources.postgresql.types import PgType
+from mirrorlake.sources.postgresql.values import ColumnDecoder, Extremes
+from mirrorlake.sources.selection import matches
+
+Resolve = Callable[[int, int], PgType]
+"""From the oid and modifier of a type to what it becomes; may ask the database."""
+
+NotedIn = Callable[[TableId, str, int], None]
+"""Told of a table, a column and how many of its values were replaced."""
+
+Part = Changes | Truncation | TableFault
+
+
+@dataclass(slots=True)
+class _Open:
+    """The transaction whose commit has not arrived."""
+
+    after: Lsn
+    time: datetime
+    changes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """A relation as it was last described: its table now, and where the table's columns stand."""
+
+    relation: Relation
+    table: SourceTable | None  # None: not selected
+    places: tuple[int, ...] = ()
+    keys: tuple[int, ...] = ()  # places of the key columns
+    decoders: tuple[ColumnDecoder, ...] = ()
+
+
+@dataclass(slots=True)
+class Decoder:
+    """Decodes one stream. `tables` are the selected tables as discovered."""
+
+    tables: Mapping[TableId, SourceTable]
+    resolve: Resolve
+    extremes: Extremes = field(default_factory=Extremes)
+    noted: NotedIn = lambda _table, _column, _count: None
+    _relations: dict[int, _Known] = field(default_factory=dict)
+    _open: _Open | None = None
+    _faulty: set[TableId] = field(default_factory=set)
+    _names: dict[str, TableId] = field(init=False)  # of the selected tables, by their identity
+
+    def __post_init__(self) -> None:
+        self._names = {table.identity: name for name, table in self.tables.items()}
+
+    @property
+    def in_transaction(self) -> bool:
+        return self._open is not None
+
+    def decode(self, raw: Sequence[bytes | memoryview]) -> Chunk:
+        """The changes in a batch of messages, in the order in which they came."""
+        if not raw:
+            return Chunk(Transactions((), (), ()), (), opens=False, idle=None, size=0)
+        messages = Messages(raw)
+        carried = self._open
+        transactions, transaction, ordinal = self._transactions(messages)
+        parts: list[Part] = []
+        start = 0
+        for barrier in self._barriers(messages):
+            parts += self._segment(messages, start, barrier, transaction, ordinal)
+            parts += self._at_barrier(messages, barrier, transaction, ordinal)
+            start = barrier + 1
+        parts += self._segment(messages, start, len(messages), transaction, ordinal)
+        return Chunk(
+            transactions,
+            parts,
+            opens=carried is not None,
+            idle=None,
+            size=len(messages.raw),
+        )
+
+    # -- transactions ---------------------------------------------------------------------------
+
+    def _transactions(self, messages: Messages) -> tuple[Transactions, np.ndarray, np.ndarray]:
+        """The transactions, and for each message its transaction and its ordinal in it."""
+        kind, start = messages.kind, messages.start
+        begins = np.flatnonzero(kind == protocol.BEGIN)
+        commits = np.flatnonzero(kind == protocol.COMMIT)
+        carried = self._open
+        after = [Lsn(int(v)) for v in messages.int64(start[begins] + 1)]
+        times = [_moment(int(v)) for v in messages.int64(start[begins] + 9)]
+        ends: list[Lsn | None] = [Lsn(int(v)) for v in messages.int64(start[commits] + 10)]
+        if carried:
+            after.insert(0, carried.after)
+            times.insert(0, carried.time)
+        if len(ends) < len(after):
+            ends.append(None)
+        transaction = np.cumsum(kind == protocol.BEGIN) - (0 if carried else 1)
+
+        change = _is_change(kind)
+        counted = np.cumsum(change)
+        before = np.concatenate(([0], counted))[begins]
+        bases = np.concatenate(([-carried.changes], before)) if carried else before
+        if len(bases) == 0:  # nothing but messages outside transactions
+            bases = np.zeros(1, np.int64)
+        ordinal = counted - bases[np.clip(transaction, 0, len(bases) - 1)]
+        self._open = None
+        if after and ends[-1] is None:
+            self._open = _Open(after[-1], times[-1], int(ordinal[-1]))
+        return Transactions(after, ends, times), transaction.astype(np.int32), ordinal
+
+    # -- cuts -----------------------------------------------------------------------------------
+
+    def _barriers(self, messages: Messages) -> Iterator[int]:
+        """Where decoding together must stop: a new description of a relation, or a truncation."""
+        kinds = np.array([protocol.RELATION, protocol.TRUNCATE], np.uint8)
+        for index in np.flatnonzero(np.isin(messages.kind, kinds)):
+            if messages.kind[index] == protocol.TRUNCATE:
+                yield int(index)
+            else:
+                relation = messages.relation(int(index))
+                known = self._relations.get(relation.oid)
+                if known is None or known.relation != relation:
+                    yield int(index)
+
+    def _at_barrier(
+        self, messages: Messages, index: int, transaction: np.ndarray, ordinal: np.ndarray
+    ) -> Iterator[Part]:
+        if messages.kind[index] == protocol.TRUNCATE:
+            for oid in messages.truncated(index):
+                known = self._relations.get(oid)
+                if known and known.table and known.table.table not in self._faulty:
+                    yield Truncation(known.table, int(transaction[index]), int(ordinal[index]))
+            return
+        relation = messages.relation(index)
+        name = TableId(relation.schema, relation.name)
+        former = self._names.get(str(relation.oid), name)
+        if former != name and former not in self._faulty:
+            yield self._fault(former, _renamed(former, name))
+        try:
+            self._relations[relation.oid] = self._describe(relation)
+        except TableError as error:
+            yield self._fault(name, error)
+            self._relations[relation.oid] = _Known(relation, None)
+
+    def _describe(self, relation: Relation) -> _Known:
+        selected = self.tables.get(TableId(relation.schema, relation.name))
+        if selected is None or selected.table in self._faulty:
+            return _Known(relation, None)
+        if selected.identity != str(relation.oid):
+            raise TableRecreated(
+                "the table was dropped and created again in the source",
+                table=str(selected.table),
+                hint=f"Load it anew with `mirrorlake reset {selected.table}`.",
+            )
+        chosen = selected.selection.get("columns")
+        places = [
+            i for i, c in enumerate(relation.columns) if chosen is None or matches(c.name, chosen)
+        ]
+        columns = [relation.columns[i] for i in places]
+        types = [self.resolve(c.type, c.modifier) for c in columns]
+        names = [c.name for c in columns]
+        if missing := [key for key in selected.key if key not in names]:
+            raise TableRecreated(
+                f"key column {missing[0]} is gone in the source",
+                table=str(selected.table),
+                column=missing[0],
+                hint=f"Load the table anew with `mirrorlake reset {selected.table}`.",
+            )
+        schema = Schema.of([Column(c.name, t.type) for c, t in zip(columns, types, strict=True)])
+        if refused := refusal(selected.table, schema):
+            raise refused
+        table = replace(
+            selected,
+            schema=schema,
+            source_types=dict(zip(names, types, strict=True)),
+        )
+        decoders = tuple(
+            ColumnDecoder(
+                str(table.table),
+                name,
+                kind,
+                self.extremes,
+                partial(self.noted, table.table),
+            )
+            for name, kind in zip(names, types, strict=True)
+        )
+        keys = tuple(places[names.index(key)] for key in table.key)
+        return _Known(relation, table, tuple(places), keys, decoders)
+
+    # -- rows -----------------------------------------------------------------------------------
+
+    def _segment(
+        self,
+        messages: Messages,
+        start: int,
+        stop: int,
+        transaction: np.ndarray,
+        ordinal: np.ndarray,
+    ) -> Iterator[Part]:
+        """The changes between two cuts, relation by relation."""
+        rows = np.isin(messages.kind[start:stop], np.frombuffer(b"IUD", np.uint8))
+        at = start + np.flatnonzero(rows)
+        if len(at) == 0:
+            return
+        oids = messages.int32(messages.start[at] + 1) & 0xFFFFFFFF
+        for oid in np.unique(oids):
+            known = self._relations.get(int(oid))
+            if known is None or known.table is None or known.table.table in self._faulty:
+                continue
+            mine = at[oids == oid]
+            if known.table.append_only:  # a publication of others may carry more
+                mine = mine[messages.kind[mine] == protocol.INSERT]
+            if len(mine) == 0:
+                continue
+            try:
+                yield self._changes(messages, known, known.table, mine, transaction, ordinal)
+            except TableError as error:
+                yield self._fault(known.table.table, error)
+
+    def _changes(
+        self,
+        messages: Messages,
+        known: _Known,
+        table: SourceTable,
+        at: np.ndarray,
+        transaction: np.ndarray,
+        ordinal: np.ndarray,
+    ) -> Changes:
+        width = len(known.relation.columns)
+        kind = messages.kind[at]
+        place = messages.start[at] + 5
+        shape = messages.buffer[place]
+        has_old = (shape == protocol.KEY_TUPLE) | (shape == protocol.OLD_TUPLE)
+        old = protocol.walk(messages, place[has_old] + 1, width)
+        _check_keys(old, known, table)
+        place[has_old] = old.end
+        is_new = kind != protocol.DELETE
+        new = protocol.walk(messages, place[is_new] + 1, width)
+
+        # Which row of `old` belongs to which row of `new`: updates that bring both.
+        old_at, new_at = at[has_old], at[is_new]
+        both = np.flatnonzero(np.isin(new_at, old_at))
+        its_old = np.searchsorted(old_at, new_at[both])
+        _fill_unchanged(new, both, old, its_old)
+        moved = self._key_changed(messages, known, new, both, old, its_old)
+
+        removed = np.concatenate((np.flatnonzero(kind[has_old] == protocol.DELETE), its_old[moved]))
+        moved_new = both[moved]
+        marker = np.where(kind[is_new] == protocol.INSERT, Marker.INSERT, Marker.UPDATE)
+        marker[moved_new] = Marker.INSERT
+
+        tuples = _stack(old.select(removed), new)
+        # In an old tuple everything but the key is NULL or, with identity FULL, of no interest.
+        beside = [c for c in range(width) if c not in known.keys]
+        tuples.kind[: len(removed), beside] = protocol.NULL
+        message = np.concatenate((old_at[removed], new_at))
+        order = np.lexsort((np.arange(len(message)), message))
+        tuples, message = tuples.select(order), message[order]
+        marker = np.concatenate((np.full(len(removed), Marker.DELETE), marker))[order]
+        return Changes(
+            table=table,
+            rows=self._decoded(messages, known, table, tuples),
+            marker=marker.astype(np.int8),
+            unchanged=_unchanged(tuples, known.places),
+            transaction=transaction[message],
+            ordinal=ordinal[message],
+        )
+
+    def _key_changed(
+        self,
+        messages: Messages,
+        known: _Known,
+        new: Tuples,
+        rows: np.ndarray,
+        old: Tuples,
+        old_rows: np.ndarray,
+    ) -> np.ndarray:
+        """For updates that bring an old tuple: whether the key differs in it."""
+        changed = np.zeros(len(rows), bool)
+        if len(rows) == 0:
+            return changed
+        now, before = new.select(rows), old.select(old_rows)
+        for place in known.keys:
+            differs = pc.not_equal(
+                protocol.texts(messages, now, place), protocol.texts(messages, before, place)
+            )
+            changed |= pc.fill_null(differs, False).to_numpy(zero_copy_only=False)
+        return changed
+
+    def _decoded(
+        self, messages: Messages, known: _Known, table: SourceTable, tuples: Tuples
+    ) -> pa.RecordBatch:
+        columns = []
+        for decoder, place in zip(known.decoders, known.places, strict=True):
+            texts = protocol.texts(messages, tuples, place)
+            try:
+                columns.append(decoder.decode(texts))
+            except pa.ArrowInvalid as error:
+                raise BadValue(
+                    f"a value does not fit {decoder.type.type}: {error}",
+                    table=str(table.table),
+                    column=decoder.column,
+                    hint="Report this with the type of the column.",
+                ) from error
+        return pa.RecordBatch.from_arrays(columns, names=table.schema.names)
+
+    def _fault(self, table: TableId, error: Exception) -> TableFault:
+        self._faulty.add(table)
+        return TableFault(table, error)
+
+
+def _is_change(kind: np.ndarray) -> np.ndarray:
+    return np.isin(kind, np.frombuffer(b"IUDT", np.uint8))
+
+
+def _moment(microseconds: int) -> datetime:
+    epoch = datetime(1970, 1, 1, tzinfo=UTC)
+    return epoch + timedelta(microseconds=protocol.POSTGRES_EPOCH + microseconds)
+
+
+def _renamed(former: TableId, name: TableId) -> TableRecreated:
+    return TableRecreated(
+        f"the table is called {name} in the source now",
+        table=str(former),
+        hint=f"Give it its name back, then load it anew with `mirrorlake reset {former}`; or let "
+        f"source.tables select {name}.",
+    )
+
+
+def _check_keys(old: Tuples, known: _Known, table: SourceTable) -> None:
+    """Every old tuple tells the whole key, unless the replica identity was changed meanwhile."""
+    for key, place in zip(table.key, known.keys, strict=True):
+        if (old.kind[:, place] != protocol.TEXT).any():
+            raise TableError(
+                f"the source does not tell column {key} of the key of a changed row",
+                table=str(table.table),
+                column=key,
+                hint="Give it, and all its partitions, a replica identity that contains the key; "
+                f"then load it anew with `mirrorlake reset {table.table}`.",
+            )
+
+
+def _fill_unchanged(new: Tuples, rows: np.ndarray, old: Tuples, old_rows: np.ndarray) -> None:
+    """The old tuple may have what the new one leaves out: the key, with identity FULL everything.
+
+    The letter before the old tuple does not tell which: of a partitioned table it is the identity
+    of the root, while the partition decides what is sent. But what is left out is never NULL.
+    """
+    if len(rows) == 0:
+        return
+    left_out = new.kind[rows] == protocol.UNCHANGED
+    row, column = np.nonzero(left_out & (old.kind[old_rows] == protocol.TEXT))
+    for name in ("kind", "begin", "length"):
+        getattr(new, name)[rows[row], column] = getattr(old, name)[old_rows[row], column]
+
+
+def _stack(first: Tuples, second: Tuples) -> Tuples:
+    return Tuples(
+        np.concatenate((first.kind, second.kind)),
+        np.concatenate((first.begin, second.begin)),
+        np.concatenate((first.length, second.length)),
+        np.concatenate((first.end, second.end)),
+    )
+
+
+def _unchanged(tuples: Tuples, places: Sequence[int]) -> np.ndarray | None:
+    unchanged = tuples.kind[:, list(places)] == protocol.UNCHANGED
+    return unchanged if unchanged.any() else None

@@ -1,0 +1,206 @@
+"""What must hold before capture, and keep holding: each as a finding with its remedy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from mirrorlake.sources.base import Finding, Severity, SourceTable
+from mirrorlake.sources.postgresql import publication
+from mirrorlake.sources.postgresql import slot as slots
+from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.settings import PostgresSettings
+
+OLDEST, NEWEST = 14, 18
+KEEP_FREE = 1 << 30
+"""Bytes of WAL that a slot may still hold back before a warning becomes an error."""
+
+_OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
+
+
+def server(connection: Connection, settings: PostgresSettings) -> Iterator[Finding]:
+    """The server and the rights of our user in it."""
+    yield _version(connection)
+    yield _wal_level(connection)
+    yield from _room(connection, settings)
+    yield _rights(connection)
+    yield _retention(connection)
+
+
+def watch(
+    connection: Connection, settings: PostgresSettings, tables: Sequence[SourceTable]
+) -> Iterator[Finding]:
+    """What would lose changes without a word: the slot and what the publications carry."""
+    yield _slot(connection, settings)
+    for name in publication.names_of(settings, tables):
+        members = [
+            t for t in tables if bool(t.append_only) == (name == settings.append_publication)
+        ]
+        yield from _publication(connection, name, members, keyed=name == settings.publication)
+
+
+def _version(connection: Connection) -> Finding:
+    number = connection.info.server_version
+    major = number // 10_000
+    text = f"PostgreSQL {major}.{number % 10_000}"
+    if major < OLDEST:
+        return Finding(
+            "version", _ERROR, f"{text} is too old", f"Use PostgreSQL {OLDEST} to {NEWEST}."
+        )
+    if major > NEWEST:
+        return Finding("version", _WARNING, f"{text} has not been tested", "Report what you see.")
+    return Finding("version", _OK, text)
+
+
+def _setting(connection: Connection, name: str) -> str:
+    row = connection.execute("select current_setting(%s)", [name]).fetchone()
+    return str(row[0]) if row else ""
+
+
+def _wal_level(connection: Connection) -> Finding:
+    level = _setting(connection, "wal_level")
+    if level == "logical":
+        return Finding("wal_level", _OK, "wal_level is logical")
+    return Finding(
+        "wal_level",
+        _ERROR,
+        f"wal_level is {level}, logical decoding needs logical",
+        "Run `alter system set wal_level = logical` and restart PostgreSQL.",
+    )
+
+
+def _room(connection: Connection, settings: PostgresSettings) -> Iterator[Finding]:
+    """A slot and a sender for the stream, and one more of each while tables are loaded."""
+    ours = slots.slot_state(connection, settings.slot) is not None
+    for name, view in (
+        ("max_replication_slots", "pg_replication_slots"),
+        ("max_wal_senders", "pg_stat_replication"),
+    ):
+        most = int(_setting(connection, name))
+        row = connection.execute(f"select count(*) from {view}").fetchone()  # noqa: S608
+        free = most - (row[0] if row else 0)
+        needed = 1 if ours else 2
+        if free >= needed:
+            yield Finding(name, _OK, f"{free} of {most} are free")
+        else:
+            yield Finding(
+                name,
+                _ERROR,
+                f"{free} of {most} are free, {needed} are needed",
+                f"Run `alter system set {name} = {most + needed}` and restart PostgreSQL, or drop "
+                "slots that nobody reads.",
+            )
+
+
+def _rights(connection: Connection) -> Finding:
+    row = connection.execute(
+        "select rolsuper or rolreplication, rolsuper, current_user::text, "
+        "has_database_privilege(current_database(), 'create'), current_database()::text "
+        "from pg_roles where rolname = current_user"
+    ).fetchone()
+    assert row is not None
+    may_replicate, is_super, user, may_create, database = row
+    granted = connection.execute(
+        "select 1 from pg_roles where rolname = 'rds_replication' "
+        "and pg_has_role(current_user, oid, 'usage')"
+    ).fetchone()
+    if not may_replicate and not granted:
+        return Finding(
+            "rights",
+            _ERROR,
+            f"user {user} may not replicate",
+            f'Run `alter role "{user}" with replication` as a superuser.',
+        )
+    if not is_super and not may_create:
+        return Finding(
+            "rights",
+            _WARNING,
+            f"user {user} may not create a publication in {database}",
+            f'Run `grant create on database "{database}" to "{user}"`, or create the publication '
+            "yourself and name it in source.publication.",
+        )
+    return Finding("rights", _OK, f"user {user} may replicate")
+
+
+def _retention(connection: Connection) -> Finding:
+    limit = _setting(connection, "max_slot_wal_keep_size")
+    if limit == "-1":
+        return Finding(
+            "max_slot_wal_keep_size",
+            _WARNING,
+            "a slot may hold back WAL without limit: capture that stands still fills the disk",
+            "Set max_slot_wal_keep_size to what the disk can spare, and watch `mirrorlake status`.",
+        )
+    return Finding(
+        "max_slot_wal_keep_size",
+        _OK,
+        f"a slot may hold back {limit} of WAL; beyond that changes are lost and tables reloaded",
+    )
+
+
+def _slot(connection: Connection, settings: PostgresSettings) -> Finding:
+    state = slots.slot_state(connection, settings.slot)
+    if state is None:
+        return Finding(
+            "slot",
+            _ERROR,
+            f"replication slot {settings.slot} is gone",
+            "Changes since its last position are lost: load anew with `mirrorlake reset --all`.",
+        )
+    if state.status == "lost":
+        return Finding(
+            "slot",
+            _ERROR,
+            f"replication slot {settings.slot} was invalidated: it held back more WAL than "
+            "max_slot_wal_keep_size",
+            "Raise the limit, then load anew with `mirrorlake reset --all`.",
+        )
+    if state.status == "unreserved" or (state.safe_bytes or KEEP_FREE) < KEEP_FREE // 4:
+        return Finding(
+            "slot",
+            _WARNING,
+            f"replication slot {settings.slot} is close to its limit: "
+            f"{max(state.safe_bytes or 0, 0) >> 20} MiB of WAL are left",
+            "Let capture catch up, or raise max_slot_wal_keep_size now.",
+        )
+    return Finding("slot", _OK, f"replication slot {settings.slot} is {state.status}")
+
+
+def _publication(
+    connection: Connection, name: str, members: Sequence[SourceTable], *, keyed: bool
+) -> Iterator[Finding]:
+    state = publication.state_of(connection, name)
+    if state is None:
+        yield Finding(
+            "publication",
+            _ERROR,
+            f"publication {name} is gone: nothing of its tables is captured",
+            "Changes made since are lost: load anew with `mirrorlake reset --all`.",
+        )
+        return
+    # A table without key must not publish updates: they would be refused to its own users.
+    operations = "insert, update, delete, truncate" if keyed else "insert, truncate"
+    if not (state.inserts and state.truncates and (not keyed or (state.updates and state.deletes))):
+        yield Finding(
+            "publication",
+            _ERROR,
+            f"publication {name} leaves operations out",
+            f"Run `alter publication \"{name}\" set (publish = '{operations}')`. What it left out "
+            "so far is lost: then load anew, mirrorlake reset --all.",
+        )
+    if state.partitions:
+        yield Finding(
+            "publication",
+            _ERROR,
+            f"publication {name} names partitions instead of their table",
+            f'Run `alter publication "{name}" set (publish_via_partition_root = true)`, then load '
+            "the partitioned tables anew, mirrorlake reset TABLE.",
+        )
+    for table in members:
+        if table.table not in state.tables:
+            yield Finding(
+                "publication",
+                _ERROR,
+                f"publication {name} no longer carries the table: its changes are lost",
+                f"Load it anew with `mirrorlake reset {table.table}`.",
+                table.table,
+            )

@@ -1,0 +1,223 @@
+"""What must hold for each selected table: its columns, its identity, what we may do with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import Finding, Severity, SourceTable
+from mirrorlake.sources.postgresql import publication
+from mirrorlake.sources.postgresql.catalog import CatalogTable
+from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.settings import PostgresSettings
+
+_OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
+
+
+IDLE_HINT = "Mend the spelling, case counts; or take it out of the project file."
+
+_NAMES = """
+select n.nspname::text, c.relname::text
+from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p') and not c.relispartition
+"""
+
+
+def tables(
+    connection: Connection,
+    settings: PostgresSettings,
+    catalog: Sequence[CatalogTable],
+    selected: Sequence[SourceTable],
+) -> Iterator[Finding]:
+    """The selected tables, one by one."""
+    if not selected:
+        yield Finding(
+            "tables", _ERROR, "no table is selected", "Widen source.tables in the project file."
+        )
+    yield from _idle_tables(connection, settings)
+    certain = idle(settings, catalog)
+    for what in idle(settings, catalog, precautions=True):
+        yield Finding("selection", _ERROR if what in certain else _WARNING, what, IDLE_HINT)
+    by_name = {table.table: table for table in catalog}
+    published = {
+        table
+        for name in (settings.publication, settings.append_publication)
+        if (state := publication.state_of(connection, name))
+        for table in state.tables
+    }
+    updates = publication.state_of(connection, settings.publication)
+    for table in selected:
+        facts = by_name[table.table]
+        if updates and updates.updates and table.table in updates.tables and not facts.identifies:
+            yield _blocked(table.table, settings.publication)
+        yield from _table(table, facts)
+        yield from _access(connection, table, facts, is_published=table.table in published)
+    yield from _conditions(connection, settings, selected)
+
+
+def idle(
+    settings: PostgresSettings, catalog: Sequence[CatalogTable], *, precautions: bool = False
+) -> list[str]:
+    """What is said of columns and rows that are not there, as sentences.
+
+    A misspelt name would mirror what somebody meant to leave out.
+    """
+    columns = {
+        table.table: [*(name for name, _, _ in table.columns), *table.generated]
+        for table in catalog
+    }
+    selection = settings.selection
+    told = selection.idle_columns(columns, precautions=precautions)
+    return [*told, *selection.idle_rows(columns)]
+
+
+def _idle_tables(connection: Connection, settings: PostgresSettings) -> Iterator[Finding]:
+    names = [TableId(schema, name) for schema, name in connection.execute(_NAMES)]
+    for pattern in settings.selection.idle_tables(names):
+        yield Finding(
+            "selection",
+            _WARNING,
+            f"{pattern} in source.tables matches no table of the database",
+            "Mend the spelling, case counts; or take the pattern out. Partitions go by the name of "
+            "their table.",
+        )
+
+
+def changed(
+    tables: Sequence[SourceTable],
+    now: Mapping[TableId, SourceTable],
+    catalog: Sequence[CatalogTable],
+) -> Iterator[Finding]:
+    """Tables that are other tables now, tell their rows apart in another way, or have values that
+    the log does not tell."""
+    defaults = {table.table: table.defaults for table in catalog}
+    for table in tables:
+        current = now.get(table.table)
+        if current is None:  # it is missing in its publication too
+            continue
+        remedy = f"Load it anew with `mirrorlake reset {table.table}`."
+        if current.identity != table.identity:
+            yield Finding("table", _ERROR, "it was dropped and created again", remedy, table.table)
+        elif not table.append_only and current.key != table.key:
+            told = f"is {', '.join(current.key)} now" if current.key else "is gone"
+            yield Finding(
+                "replica identity",
+                _ERROR,
+                f"its key was {', '.join(table.key)} and {told}: changes may have been lost",
+                remedy,
+                table.table,
+            )
+        for name in current.schema.names:
+            if name not in table.schema and name in defaults[table.table]:
+                yield Finding(
+                    "default",
+                    _WARNING,
+                    f"column {name} was added with a default: PostgreSQL logs nothing for the rows "
+                    "that stood before, they have NULL in the mirror until they change",
+                    remedy,
+                    table.table,
+                )
+
+
+def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[Finding]:
+    name = table.table
+    if table.refused:
+        yield Finding("columns", _ERROR, table.refused.what, table.refused.hint, name)
+    if not catalog.logged:
+        yield Finding(
+            "logged",
+            _ERROR,
+            "it is unlogged: its changes are not in the WAL",
+            f"Run `alter table {_sql(name)} set logged`, or take it out of source.tables.",
+            name,
+        )
+    if catalog.generated:
+        yield Finding(
+            "columns",
+            _WARNING,
+            f"generated columns are left out, the log lacks them: {', '.join(catalog.generated)}",
+            "Compute them in a view over the mirrored table.",
+            name,
+        )
+    if table.append_only:
+        yield Finding(
+            "replica identity",
+            _WARNING,
+            f"{table.append_only}: it is mirrored append-only, its updates and deletions are not "
+            "captured",
+            _identity_remedy(name, catalog),
+            name,
+        )
+    else:
+        yield Finding("replica identity", _OK, f"key {', '.join(table.key)}", table=name)
+
+
+def _blocked(table: TableId, name: str) -> Finding:
+    return Finding(
+        "replica identity",
+        _ERROR,
+        f"publication {name} carries it with updates, and it has no replica identity: PostgreSQL "
+        "refuses every update of it to its own users",
+        f'Run `alter publication "{name}" drop table {_sql(table)}`, or give it a primary key.',
+        table,
+    )
+
+
+def _access(
+    connection: Connection, table: SourceTable, catalog: CatalogTable, *, is_published: bool
+) -> Iterator[Finding]:
+    """What our user may do with the table."""
+    name, user = table.table, connection.info.user
+    if unreadable := [c for c in table.schema.names if c in catalog.unreadable]:
+        yield Finding(
+            "select",
+            _ERROR,
+            f"user {user} may not read column {unreadable[0]}",
+            f'Run `grant select on {_sql(name)} to "{user}"`, or leave the column out in '
+            "source.columns.",
+            name,
+        )
+    if catalog.filtered:
+        yield Finding(
+            "row security",
+            _ERROR,
+            f"a policy hides rows from user {user}",
+            f'Run `alter role "{user}" bypassrls` as a superuser.',
+            name,
+        )
+    if not (catalog.owned or is_published):
+        yield Finding(
+            "owner",
+            _ERROR,
+            f"user {user} does not own the table and may not publish it",
+            f'Run `grant "{catalog.owner}" to "{user}"`, or let {catalog.owner} add it to the '
+            "publication.",
+            name,
+        )
+
+
+def _conditions(
+    connection: Connection, settings: PostgresSettings, selected: Sequence[SourceTable]
+) -> Iterator[Finding]:
+    """Try the row conditions on a publication that is rolled back."""
+    for table in selected:
+        if "rows" not in table.selection or table.append_only:
+            continue
+        refused = publication.tried_condition(connection, settings, table)
+        if refused:
+            yield Finding("rows", _ERROR, refused.what, refused.hint, table.table)
+
+
+def _identity_remedy(name: TableId, catalog: CatalogTable) -> str:
+    if catalog.weak_partition:
+        return f"Run `alter table {_sql(catalog.weak_partition)} replica identity default`."
+    if catalog.identity in {"n", "i"} and catalog.primary:
+        return f"Run `alter table {_sql(name)} replica identity default`."
+    return (
+        f"Run `alter table {_sql(name)} add primary key (...)`, or `alter table {_sql(name)} "
+        "replica identity using index ...` with a unique index of columns that are not null."
+    )
+
+
+def _sql(table: TableId) -> str:
+    return ".".join('"' + part.replace('"', '""') + '"' for part in (table.schema, table.name))

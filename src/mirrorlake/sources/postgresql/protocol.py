@@ -1,0 +1,156 @@
+"""The messages of pgoutput, version 1, many at a time.
+
+PostgreSQL documentation: "Logical Replication Message Formats". A batch of messages stands end to
+end in one buffer. Nothing here walks rows in Python: positions are vectors, and columns are walked
+one after the other for all tuples at once.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+BEGIN, COMMIT, RELATION, TRUNCATE = b"BCRT"
+INSERT, UPDATE, DELETE = b"IUD"
+KEY_TUPLE, OLD_TUPLE = b"KO"
+NULL, TEXT, UNCHANGED = b"ntu"
+
+POSTGRES_EPOCH = 946_684_800_000_000
+"""Microseconds from 1970 to 2000, from which PostgreSQL counts."""
+
+_PADDING = 16
+"""Zero bytes after the last message, so that a vector may read ahead of a short tuple."""
+
+
+@dataclass(frozen=True, slots=True)
+class RelationColumn:
+    name: str
+    type: int
+    modifier: int
+
+
+@dataclass(frozen=True, slots=True)
+class Relation:
+    """What PostgreSQL says of a table before it sends its first change."""
+
+    oid: int
+    schema: str
+    name: str
+    identity: str
+    columns: tuple[RelationColumn, ...]
+
+
+class Messages:
+    """A batch of messages as vectors.
+
+    kind: uint8, the type byte of each; start: int64, where each begins in `buffer`.
+    """
+
+    def __init__(self, messages: Sequence[bytes | memoryview]) -> None:
+        lengths = np.fromiter(map(len, messages), np.int64, len(messages))
+        self.raw = b"".join([*messages, bytes(_PADDING)])
+        self.buffer = np.frombuffer(self.raw, np.uint8)
+        self.start = np.cumsum(lengths) - lengths
+        self.end = self.start + lengths
+        self.kind = self.buffer[self.start]
+        size = len(self.raw)
+        self._int32 = np.ndarray((size - 3,), ">i4", self.raw, strides=(1,))
+        self._int64 = np.ndarray((size - 7,), ">i8", self.raw, strides=(1,))
+
+    def __len__(self) -> int:
+        return len(self.start)
+
+    def int32(self, at: np.ndarray) -> np.ndarray:
+        values: np.ndarray = self._int32[at].astype(np.int64)
+        return values
+
+    def int64(self, at: np.ndarray) -> np.ndarray:
+        values: np.ndarray = self._int64[at].astype(np.int64)
+        return values
+
+    def relation(self, index: int) -> Relation:
+        """The Relation message at `index`."""
+        return _relation(self.raw[self.start[index] : self.end[index]])
+
+    def truncated(self, index: int) -> list[int]:
+        """The relations of the Truncate message at `index`."""
+        count, _options = struct.unpack_from("!IB", self.raw, self.start[index] + 1)
+        return list(struct.unpack_from(f"!{count}I", self.raw, self.start[index] + 6))
+
+
+def _relation(raw: bytes) -> Relation:
+    (oid,) = struct.unpack_from("!I", raw, 1)
+    schema, place = _string(raw, 5)
+    name, place = _string(raw, place)
+    identity, count = struct.unpack_from("!cH", raw, place)
+    place += 3
+    columns = []
+    for _ in range(count):
+        column, place = _string(raw, place + 1)
+        type_oid, modifier = struct.unpack_from("!Ii", raw, place)
+        columns.append(RelationColumn(column, type_oid, modifier))
+        place += 8
+    return Relation(oid, schema or "pg_catalog", name, identity.decode(), tuple(columns))
+
+
+def _string(raw: bytes, place: int) -> tuple[str, int]:
+    end = raw.index(0, place)
+    return raw[place:end].decode(), end + 1
+
+
+@dataclass(slots=True)
+class Tuples:
+    """The column values of n tuples: matrices n x columns, and where each tuple ends."""
+
+    kind: np.ndarray  # uint8: NULL, TEXT or UNCHANGED
+    begin: np.ndarray  # int64, in the buffer
+    length: np.ndarray  # int64
+    end: np.ndarray  # int64, n
+
+    def select(self, rows: np.ndarray) -> Tuples:
+        return Tuples(self.kind[rows], self.begin[rows], self.length[rows], self.end[rows])
+
+
+def walk(messages: Messages, at: np.ndarray, columns: int) -> Tuples:
+    """Read the tuples that begin (with their column count) at `at`."""
+    n = len(at)
+    kind = np.empty((n, columns), np.uint8)
+    begin = np.empty((n, columns), np.int64)
+    length = np.zeros((n, columns), np.int64)
+    place = at + 2
+    for column in range(columns):
+        kind[:, column] = messages.buffer[place]
+        sent = kind[:, column] == TEXT
+        begin[:, column] = place + 5
+        length[:, column] = np.where(sent, messages.int32(place + 1), 0)
+        place = place + np.where(sent, 5 + length[:, column], 1)
+    return Tuples(kind, begin, length, place)
+
+
+def texts(messages: Messages, tuples: Tuples, column: int) -> pa.Array:
+    """One column of the tuples as an Arrow string column; what was not sent is NULL.
+
+    The values stand in the buffer in any order. Offsets that alternate between beginning and end
+    of each value, put in order, make every other slice of the buffer a value; `take` gathers them.
+    UTF-8 is not checked here.
+    """
+    sent = tuples.kind[:, column] == TEXT
+    begin, length = tuples.begin[:, column][sent], tuples.length[:, column][sent]
+    order = np.argsort(begin, kind="stable")
+    n = len(begin)
+    offsets = np.empty(2 * n + 1, np.int32)
+    offsets[0 : 2 * n : 2] = begin[order]
+    offsets[1 : 2 * n : 2] = begin[order] + length[order]
+    offsets[2 * n] = offsets[2 * n - 1] if n else 0
+    slices = pa.Array.from_buffers(
+        pa.string(), 2 * n, [None, pa.py_buffer(offsets), pa.py_buffer(messages.raw)]
+    )
+    places = np.empty(n, np.int64)
+    places[order] = np.arange(0, 2 * n, 2)
+    rows = np.zeros(len(sent), np.int64)
+    rows[sent] = places
+    return slices.take(pa.array(rows, mask=~sent))

@@ -1,0 +1,319 @@
+"""The publications: what the slot carries of each table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import psycopg
+from psycopg import sql
+
+from mirrorlake.errors import PrerequisiteMissing
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import SourceTable
+from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.settings import PostgresSettings
+
+
+@dataclass(frozen=True, slots=True)
+class PublicationState:
+    """A publication, and the tables it names or covers.
+
+    partitions: it carries partitions under their own names.
+    """
+
+    name: str
+    number: int  # oid
+    inserts: bool
+    updates: bool
+    deletes: bool
+    truncates: bool
+    partitions: bool
+    all_tables: bool
+    comment: str | None
+    tables: frozenset[TableId]
+
+
+def state_of(connection: Connection, name: str) -> PublicationState | None:
+    row = connection.execute(
+        """
+        select oid::bigint, pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables,
+               obj_description(oid, 'pg_publication')
+        from pg_publication where pubname = %s
+        """,
+        [name],
+    ).fetchone()
+    if row is None:
+        return None
+    tables = connection.execute(
+        """
+        select t.schemaname, t.tablename, c.relispartition
+        from pg_publication_tables t join pg_namespace n on n.nspname = t.schemaname
+        join pg_class c on c.relnamespace = n.oid and c.relname = t.tablename
+        where t.pubname = %s
+        union
+        select n.nspname, c.relname, c.relispartition
+        from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
+        join pg_class c on c.oid = r.prrelid join pg_namespace n on n.oid = c.relnamespace
+        where p.pubname = %s
+        """,
+        [name, name],
+    ).fetchall()
+    number, inserts, updates, deletes, truncates, via_root, all_tables, comment = row
+    return PublicationState(
+        name=name,
+        number=number,
+        inserts=inserts,
+        updates=updates,
+        deletes=deletes,
+        truncates=truncates,
+        partitions=not via_root and any(is_partition for _, _, is_partition in tables),
+        all_tables=all_tables,
+        comment=comment,
+        tables=frozenset(TableId(schema, table) for schema, table, _ in tables),
+    )
+
+
+def create(
+    connection: Connection, settings: PostgresSettings, tables: Sequence[SourceTable]
+) -> list[str]:
+    """Make the publications that are not there yet. Returns the names of those made.
+
+    One that an interrupted call left is made anew. Both are made, whatever the tables are:
+    PostgreSQL looks a publication up as it was at the time of each change, and before version 18
+    fails when there was none, so one that is made for a later table without key comes too late.
+    """
+    made: list[str] = []
+    with connection.transaction():
+        for name, members in _by_publication(settings, tables).items():
+            state = state_of(connection, name)
+            if state is not None and is_ours(state, settings):
+                drop(connection, name)
+            elif state is not None:
+                continue
+            try:
+                _create(connection, settings, name, members)
+                made.append(name)
+            except PrerequisiteMissing:
+                # Who was given a publication to use may not be allowed to make a second one.
+                if members or name == settings.publication:
+                    raise
+        include(connection, settings, tables, in_use=False)
+    return made
+
+
+def include(
+    connection: Connection,
+    settings: PostgresSettings,
+    tables: Sequence[SourceTable],
+    *,
+    in_use: bool = True,
+) -> None:
+    """Add the tables that their publication does not carry yet: all of them, or none.
+
+    in_use: a slot reads the publication already.
+    """
+    with connection.transaction():
+        exclude(connection, settings, [table for table in tables if table.append_only])
+        for name, members in _by_publication(settings, tables).items():
+            state = state_of(connection, name)
+            if state is None:
+                if members:
+                    _create(connection, settings, name, members)
+                continue
+            missing = [t for t in members if not state.all_tables and t.table not in state.tables]
+            if missing:
+                if in_use:
+                    _refuse_late_additions(connection, name, missing)
+                _run(
+                    connection,
+                    sql.SQL("alter publication {} add table {}").format(
+                        sql.Identifier(name), _members(missing)
+                    ),
+                    f"publication {name} does not carry {_named(missing)} and cannot be changed",
+                )
+        _check_conditions(connection, settings.publication)
+
+
+def exclude(
+    connection: Connection, settings: PostgresSettings, tables: Sequence[SourceTable]
+) -> None:
+    """Take tables out of the publication of updates, if it is ours.
+
+    A table without a key that stays in it cannot be updated any more by its own users.
+    """
+    state = state_of(connection, settings.publication)
+    if state is None or state.all_tables or not is_ours(state, settings):
+        return
+    for table in tables:
+        if table.table in state.tables:
+            connection.execute(
+                sql.SQL("alter publication {} drop table only {}").format(
+                    sql.Identifier(state.name),
+                    sql.Identifier(table.table.schema, table.table.name),
+                )
+            )
+
+
+CORRECTED = {14: 18, 15: 13, 16: 9, 17: 5}
+"""The release of each version from which on a table that is added to a publication loses nothing.
+
+Before, a transaction that runs meanwhile can make the decoder remember for good that the table is
+not published, and nothing tells from outside whether it does.
+"""
+
+
+def loses_additions(version: int) -> bool:
+    """Whether a server of this number, as 170002, has that fault."""
+    major, minor = divmod(version, 10_000)
+    return minor < CORRECTED.get(major, 0)
+
+
+def _refuse_late_additions(
+    connection: Connection, name: str, tables: Sequence[SourceTable]
+) -> None:
+    version = connection.info.server_version
+    if loses_additions(version):
+        major, minor = divmod(version, 10_000)
+        raise PrerequisiteMissing(
+            f"PostgreSQL {major}.{minor} can lose changes of a table that is added to a "
+            f"publication in use: {_named(tables)}",
+            where=f"publication {name}",
+            hint=f"Upgrade to {major}.{CORRECTED[major]} or later, or load everything anew with "
+            "`mirrorlake reset --all`.",
+        )
+
+
+def tried_condition(
+    connection: Connection, settings: PostgresSettings, table: SourceTable
+) -> PrerequisiteMissing | None:
+    """What would be wrong with publishing the table under its row condition; nothing is changed."""
+    name = f"{settings.publication}_tried"
+    try:
+        with connection.transaction(force_rollback=True):
+            _create(connection, settings, name, [table])
+            _check_conditions(connection, name)
+    except PrerequisiteMissing as error:
+        return error
+    return None
+
+
+def _check_conditions(connection: Connection, publication: str) -> None:
+    """Refuse a row condition on a column that the log does not tell of old rows.
+
+    PostgreSQL would refuse every update and deletion of such a table to its own users.
+    """
+    row = connection.execute(
+        """
+        select n.nspname, c.relname, a.attname
+        from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
+        join pg_depend d on d.classid = 'pg_publication_rel'::regclass and d.objid = r.oid
+        join pg_class c on c.oid = r.prrelid join pg_namespace n on n.oid = c.relnamespace
+        join pg_attribute a on a.attrelid = d.refobjid and a.attnum = d.refobjsubid
+        where p.pubname = %s and p.pubupdate and d.refclassid = 'pg_class'::regclass
+          and d.refobjsubid > 0 and c.relreplident <> 'f'
+          and not exists (
+            select from pg_index i, unnest(i.indkey) with ordinality k(number, place)
+            where i.indrelid = c.oid and k.number = a.attnum and k.place <= i.indnkeyatts
+              and case c.relreplident when 'd' then i.indisprimary else i.indisreplident end)
+        order by n.nspname, c.relname, a.attname limit 1
+        """,
+        [publication],
+    ).fetchone()
+    if row is not None:
+        schema, name, column = row
+        raise PrerequisiteMissing(
+            f"the row condition reads {column}, which is not in the replica identity",
+            where=f"table {TableId(schema, name)}",
+            hint=f"Run `alter table {sql.Identifier(schema, name).as_string()} replica identity "
+            "full`, or let the condition read the key only.",
+        )
+
+
+def names_of(settings: PostgresSettings, tables: Iterable[SourceTable]) -> list[str]:
+    """The publications that the stream reads."""
+    found = _by_publication(settings, tables)
+    return [name for name, members in found.items() if members or name == settings.publication]
+
+
+def drop(connection: Connection, name: str) -> None:
+    connection.execute(sql.SQL("drop publication if exists {}").format(sql.Identifier(name)))
+
+
+def _by_publication(
+    settings: PostgresSettings, tables: Iterable[SourceTable]
+) -> dict[str, list[SourceTable]]:
+    found: dict[str, list[SourceTable]] = {
+        settings.publication: [],
+        settings.append_publication: [],
+    }
+    for table in tables:
+        found[settings.append_publication if table.append_only else settings.publication].append(
+            table
+        )
+    return found
+
+
+def _create(
+    connection: Connection, settings: PostgresSettings, name: str, members: Sequence[SourceTable]
+) -> None:
+    # A table without key must not publish updates: they would be refused to its own users.
+    is_append = name == settings.append_publication
+    operations = "insert, truncate" if is_append else "insert, update, delete, truncate"
+    statement: sql.Composed = sql.SQL("create publication {}").format(sql.Identifier(name))
+    if members:
+        statement += sql.SQL(" for table ") + _members(members)
+    statement += sql.SQL(" with (publish = {}, publish_via_partition_root = true)").format(
+        sql.Literal(operations)
+    )
+    _run(connection, statement, f"publication {name} cannot be made")
+    connection.execute(
+        sql.SQL("comment on publication {} is {}").format(
+            sql.Identifier(name), sql.Literal(_mark(settings))
+        )
+    )
+
+
+def is_ours(state: PublicationState, settings: PostgresSettings) -> bool:
+    """Whether we made it, for this slot."""
+    return state.comment == _mark(settings)
+
+
+def _mark(settings: PostgresSettings) -> str:
+    """What we write on a publication of ours, to know it again after an interruption."""
+    return f"Made by mirrorlake with replication slot {settings.slot}"
+
+
+def _members(tables: Sequence[SourceTable]) -> sql.Composed:
+    return sql.SQL(", ").join(_member(table) for table in tables)
+
+
+def _member(table: SourceTable) -> sql.Composable:
+    # Without ONLY the tables that inherit from it would be added, which have no key of it: their
+    # own users could not update them any more.
+    name = sql.SQL("only ") + sql.Identifier(table.table.schema, table.table.name)
+    condition = table.selection.get("rows")
+    if condition is None:
+        return name
+    # The condition is the project's own SQL, written by who may change the publication anyway.
+    return name + sql.SQL(" where (") + sql.SQL(condition) + sql.SQL(")")
+
+
+def _run(connection: Connection, statement: sql.SQL | sql.Composed, what: str) -> None:
+    try:
+        with connection.transaction():
+            connection.execute(statement)
+    except psycopg.OperationalError:  # it says nothing about the statement
+        raise
+    except psycopg.Error as error:
+        said = (error.diag.message_primary, error.diag.message_detail)
+        reason = ": ".join(part for part in said if part) or "no reason given"
+        raise PrerequisiteMissing(
+            f"{what}: {reason}",
+            where="PostgreSQL",
+            hint=f"Run as the owner of the tables: {statement.as_string(connection)};",
+        ) from error
+
+
+def _named(tables: Sequence[SourceTable]) -> str:
+    return ", ".join(str(table.table) for table in tables)

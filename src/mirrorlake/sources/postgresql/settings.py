@@ -1,0 +1,32 @@
+"""What a project says about its PostgreSQL."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from mirrorlake.sources.postgresql.values import Extremes
+from mirrorlake.sources.selection import Selection
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class PostgresSettings:
+    """Where the database is, what is mirrored of it, and the names of what we make in it.
+
+    `url` may hold a password and is never printed.
+    """
+
+    url: str = field(repr=False)
+    selection: Selection = field(default_factory=Selection)
+    slot: str = "mirrorlake"
+    publication: str = "mirrorlake"
+    extremes: Extremes = field(default_factory=Extremes)
+    load_workers: int = 2  # connections that read at the same time during a load
+    piece_bytes: int = 256 * MIB  # of heap per piece; a crash loads at most the table again
+    chunk_bytes: int = 8 * MIB  # of messages decoded together: enough to make vectors pay
+
+    @property
+    def append_publication(self) -> str:
+        """The publication of tables whose updates cannot be told apart."""
+        return f"{self.publication}_append"

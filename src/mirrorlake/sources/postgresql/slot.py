@@ -1,0 +1,61 @@
+"""The replication slot: what it is, making and dropping it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirrorlake.model.position import Lsn
+from mirrorlake.sources.postgresql.connect import Connection, simple_query
+
+
+@dataclass(frozen=True, slots=True)
+class SlotState:
+    """A row of pg_replication_slots. `status`: reserved, extended, unreserved or lost."""
+
+    plugin: str
+    database: str
+    active_pid: int | None
+    confirmed: Lsn | None
+    status: str
+    safe_bytes: int | None
+
+
+def slot_state(connection: Connection, name: str) -> SlotState | None:
+    row = connection.execute(
+        """
+        select plugin::text, database::text, active_pid, confirmed_flush_lsn::text,
+               coalesce(wal_status, 'lost'), safe_wal_size
+        from pg_replication_slots where slot_name = %s
+        """,
+        [name],
+    ).fetchone()
+    if row is None:
+        return None
+    confirmed = Lsn.parse(row[3]) if row[3] else None
+    return SlotState(row[0], row[1], row[2], confirmed, row[4], row[5])
+
+
+def create_slot(replication: Connection, name: str, *, temporary: bool) -> tuple[Lsn, str]:
+    """Make a slot. Returns its consistent point and the name of its exported snapshot.
+
+    The snapshot lives until the next command on this connection.
+    """
+    kind = "TEMPORARY LOGICAL" if temporary else "LOGICAL"
+    # The form without parentheses is understood by every version from 10 on.
+    (row,) = simple_query(
+        replication,
+        f"CREATE_REPLICATION_SLOT {_quoted(name)} {kind} pgoutput EXPORT_SNAPSHOT",
+    )
+    return Lsn.parse(row["consistent_point"] or ""), row["snapshot_name"] or ""
+
+
+def drop_slot(connection: Connection, name: str) -> None:
+    """Remove the slot, if it is there."""
+    connection.execute(
+        "select pg_drop_replication_slot(slot_name) from pg_replication_slots where slot_name = %s",
+        [name],
+    )
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'

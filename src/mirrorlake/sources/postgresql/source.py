@@ -1,0 +1,292 @@
+"""PostgreSQL as a source: puts the parts of this package together."""
+
+from __future__ import annotations
+
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import pyarrow as pa
+import structlog
+
+from mirrorlake.errors import PrerequisiteMissing, SourceGap, SourceUnavailable, UsageError
+from mirrorlake.model.position import LogPoint, Lsn
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import Established, Finding, Severity, SourceTable
+from mirrorlake.sources.postgresql import preflight, preflight_tables, publication
+from mirrorlake.sources.postgresql import slot as slots
+from mirrorlake.sources.postgresql.catalog import (
+    CatalogTable,
+    describe,
+    read_tables,
+    read_types,
+)
+from mirrorlake.sources.postgresql.connect import (
+    Connection,
+    connect,
+    connect_replication,
+    simple_query,
+    translated,
+)
+from mirrorlake.sources.postgresql.decoder import Decoder
+from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot, read_rows
+from mirrorlake.sources.postgresql.stream import PostgresStream
+from mirrorlake.sources.postgresql.types import PgType, Types
+
+log = structlog.get_logger()
+
+VALUES_REPLACED = "values_replaced"
+
+
+class PostgresSource:
+    """A `Source` on PostgreSQL. Connections are opened when they are needed."""
+
+    def __init__(self, settings: PostgresSettings) -> None:
+        self._settings = settings
+        self._connection: Connection | None = None
+        self._types: Types | None = None
+        self._replaced: Counter[tuple[TableId, str]] = Counter()
+
+    # -- before ---------------------------------------------------------------------------------
+
+    def check(self) -> list[Finding]:
+        try:
+            connection = self._sql()
+        except SourceUnavailable as error:
+            return [Finding("reachable", Severity.ERROR, error.what, error.hint)]
+        except UsageError as error:
+            return [Finding("reachable", Severity.ERROR, error.what, error.hint)]
+        with translated():
+            findings = [
+                Finding("reachable", Severity.OK, f"connected to {connection.info.dbname}"),
+                *preflight.server(connection, self._settings),
+            ]
+            catalog = self._catalog()
+            tables = self._described(catalog)
+            findings += preflight_tables.tables(connection, self._settings, catalog, tables)
+            if slots.slot_state(connection, self._settings.slot):
+                findings += preflight.watch(connection, self._settings, tables)
+        return findings
+
+    def discover(self) -> list[SourceTable]:
+        with translated():
+            catalog = self._catalog()
+            tables = self._described(catalog)
+        if not tables:
+            raise PrerequisiteMissing(
+                "no table of the database is selected",
+                where="source.tables",
+                hint="Widen the patterns, case counts; `mirrorlake check` names those that match "
+                "nothing.",
+            )
+        if idle := preflight_tables.idle(self._settings, catalog):
+            raise PrerequisiteMissing(idle[0], where="source", hint=preflight_tables.IDLE_HINT)
+        return tables
+
+    def identity(self) -> Mapping[str, str]:
+        replication = connect_replication(self._settings.url)
+        try:
+            (row,) = simple_query(replication, "IDENTIFY_SYSTEM")
+        finally:
+            replication.close()
+        with translated():
+            state = publication.state_of(self._sql(), self._settings.publication)
+        return {
+            "type": "postgresql",
+            "system": row["systemid"] or "",
+            "timeline": row["timeline"] or "",
+            "database": row["dbname"] or "",
+            "slot": self._settings.slot,
+            # One of the same name that was made later does not carry what happened in between.
+            "publication": f"number {state.number}" if state else "",
+        }
+
+    def parse_point(self, text: str) -> LogPoint:
+        return Lsn.parse(text)
+
+    # -- the place in the log -------------------------------------------------------------------
+
+    def occupied(self) -> Finding | None:
+        slot = self._settings.slot
+        with translated():
+            if not slots.slot_state(self._sql(), slot):
+                return None
+        return Finding(
+            "slot",
+            Severity.ERROR,
+            f"{_slot_words(slot)} exists already",
+            "Choose another name in source.slot. If nobody uses it any more, remove it: with "
+            "`mirrorlake detach` where it was made, or with "
+            f"`select pg_drop_replication_slot('{slot}')`.",
+        )
+
+    def intended(self) -> Sequence[str]:
+        connection, settings = self._sql(), self._settings
+        with translated():
+            publications = [
+                name
+                for name in (settings.publication, settings.append_publication)
+                if publication.state_of(connection, name) is None
+            ]
+        return [_slot_words(settings.slot), *map(_publication_words, publications)]
+
+    def establish(self, tables: Sequence[SourceTable]) -> Established:
+        connection, settings = self._sql(), self._settings
+        with translated():
+            state = slots.slot_state(connection, settings.slot)
+            if state and state.active_pid:
+                raise PrerequisiteMissing(
+                    f"replication slot {settings.slot} is in use by process {state.active_pid}",
+                    where="PostgreSQL",
+                    hint="Choose another name in source.slot.",
+                )
+            publications = publication.create(connection, settings, tables)
+            slots.drop_slot(connection, settings.slot)
+        snapshot = self._at_slot(settings.slot, temporary=False)
+        made = [_slot_words(settings.slot), *map(_publication_words, publications)]
+        return Established(snapshot, made)
+
+    def resume(self, since: LogPoint) -> None:
+        with translated():
+            state = slots.slot_state(self._sql(), self._settings.slot)
+        slot = self._settings.slot
+        if state is None:
+            raise _gap(f"replication slot {slot} does not exist")
+        if state.status == "lost":
+            raise _gap(f"replication slot {slot} was invalidated")
+        if state.confirmed is not None and state.confirmed > since:
+            raise _gap(
+                f"replication slot {slot} has been read up to {state.confirmed}, the zone holds "
+                f"changes up to {since}"
+            )
+        findings = preflight.watch(self._sql(), self._settings, [])
+        for finding in findings:
+            if finding.severity is Severity.ERROR:
+                raise _gap(finding.message)
+
+    def include(self, tables: Sequence[SourceTable]) -> None:
+        with translated():
+            publication.include(self._sql(), self._settings, tables)
+
+    def snapshot(self) -> PostgresSnapshot:
+        return self._at_slot(f"mirrorlake_load_{uuid.uuid4().hex[:12]}", temporary=True)
+
+    def stream(self, tables: Sequence[SourceTable]) -> PostgresStream:
+        with translated():
+            decoder = Decoder(
+                {table.table: table for table in tables},
+                self._resolve,
+                self._settings.extremes,
+                self._noted,
+            )
+            replication = connect_replication(self._settings.url)
+            try:
+                return PostgresStream(
+                    replication,
+                    self._settings.slot,
+                    publication.names_of(self._settings, tables),
+                    decoder,
+                    self._settings.chunk_bytes,
+                )
+            except BaseException:
+                replication.close()
+                raise
+
+    def watch(self, tables: Sequence[SourceTable]) -> list[Finding]:
+        with translated():
+            findings = list(preflight.watch(self._sql(), self._settings, tables))
+            catalog = self._catalog()
+            now = {table.table: table for table in self._described(catalog)}
+            findings += preflight_tables.changed(tables, now, catalog)
+            # Whoever lost their key can work on at once, whatever becomes of the mirror.
+            keyless = [table for table in now.values() if table.append_only]
+            publication.exclude(self._sql(), self._settings, keyless)
+        return findings
+
+    def current(self) -> LogPoint:
+        with translated():
+            row = self._sql().execute("select pg_current_wal_lsn()::text").fetchone()
+        assert row is not None
+        return Lsn.parse(row[0])
+
+    def reread(self, table: SourceTable, keys: pa.Table) -> pa.Table:
+        with translated():
+            return read_rows(self._sql(), table, keys, self._settings.extremes, self._noted)
+
+    # -- after ----------------------------------------------------------------------------------
+
+    def detach(self, made: Sequence[str]) -> list[str]:
+        connection, settings = self._sql(), self._settings
+        removed = []
+        with translated():
+            ours = _slot_words(settings.slot)
+            if ours in made and slots.slot_state(connection, settings.slot):
+                slots.drop_slot(connection, settings.slot)
+                removed.append(ours)
+            for name in (settings.publication, settings.append_publication):
+                ours = _publication_words(name)
+                if ours in made and publication.state_of(connection, name):
+                    publication.drop(connection, name)
+                    removed.append(ours)
+        return removed
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+            self._connection = None
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    def _sql(self) -> Connection:
+        if self._connection is None or self._connection.closed or self._connection.broken:
+            self._connection = connect(self._settings.url)
+        return self._connection
+
+    def _catalog(self) -> list[CatalogTable]:
+        self._types = read_types(self._sql())
+        return read_tables(self._sql(), self._settings.selection)
+
+    def _described(self, catalog: Sequence[CatalogTable]) -> list[SourceTable]:
+        assert self._types is not None
+        return [describe(table, self._types, self._settings.selection) for table in catalog]
+
+    def _resolve(self, oid: int, modifier: int) -> PgType:
+        if self._types is None or oid not in self._types:
+            with translated():
+                self._types = read_types(self._sql())
+        return self._types.resolve(oid, modifier)
+
+    def _at_slot(self, slot: str, *, temporary: bool) -> PostgresSnapshot:
+        """Make a slot. Returns the snapshot at its beginning."""
+        replication = connect_replication(self._settings.url)
+        try:
+            with translated():
+                point, name = slots.create_slot(replication, slot, temporary=temporary)
+            return PostgresSnapshot(self._settings, replication, point, name, self._noted)
+        except BaseException:
+            replication.close()
+            raise
+
+    def _noted(self, table: TableId, column: str, count: int) -> None:
+        """Say once per column that values were replaced, and again at every tenfold number."""
+        before = self._replaced[table, column]
+        self._replaced[table, column] = now = before + count
+        if before == 0 or len(str(before)) != len(str(now)):
+            log.warning(VALUES_REPLACED, table=str(table), column=column, values=now)
+
+
+def _slot_words(name: str) -> str:
+    return f"replication slot {name}"
+
+
+def _publication_words(name: str) -> str:
+    return f"publication {name}"
+
+
+def _gap(what: str) -> SourceGap:
+    return SourceGap(
+        what,
+        where="PostgreSQL",
+        hint="Changes in between are lost. Load the tables anew with `mirrorlake reset --all`.",
+    )

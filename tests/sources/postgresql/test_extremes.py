@@ -1,0 +1,116 @@
+"""Values that no table can hold: clamped, made NULL or refused, as the settings say."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import date
+
+import pytest
+from structlog.testing import capture_logs
+
+from mirrorlake.errors import BadValue
+from mirrorlake.sources.postgresql.source import VALUES_REPLACED
+from mirrorlake.sources.postgresql.values import Extremes
+from tests.conformance.scene import events, faults
+from tests.sources.postgresql.captured import Captured
+
+pytestmark = pytest.mark.postgres
+
+DAYS = ["infinity", "-infinity", "10000-01-01", "0001-12-31 BC"]
+NUMBERS = "create table things (id int primary key, v numeric(5, 2))"
+ODD_NUMBERS = "insert into things values (1, 'NaN'), (2, 1.5), (3, null)"
+
+
+def begin(captured: Captured, extremes: Extremes, *statements: str) -> None:
+    captured.settings = replace(captured.settings, extremes=extremes)
+    captured.begin(*statements)
+
+
+def table_of_days(type_: str) -> str:
+    return f"create table things (id int primary key, v {type_})"
+
+
+def odd_days() -> str:
+    rows = ", ".join(f"({n}, '{day}')" for n, day in enumerate([*DAYS, "2024-02-29"]))
+    return f"insert into things values {rows}, (9, null)"
+
+
+@pytest.mark.parametrize("type_", ["date", "timestamp", "timestamptz"])
+def test_days_beyond_the_calendar_become_null_when_so_set(captured: Captured, type_: str) -> None:
+    begin(captured, Extremes(dates="null"), table_of_days(type_))
+    found = [event.row["v"] for event in captured.changes(odd_days())]
+    assert found == [row["v"] for row in captured.snapshot("things")]
+    assert [value is None for value in found] == [True] * 4 + [False, True]
+
+
+@pytest.mark.parametrize("type_", ["date", "timestamp", "timestamptz"])
+def test_days_beyond_the_calendar_stop_the_table_when_so_set(
+    captured: Captured, type_: str
+) -> None:
+    begin(captured, Extremes(dates="error"), table_of_days(type_))
+    (fault,) = faults(captured.chunks(odd_days()))
+    assert isinstance(fault.error, BadValue)
+    assert (fault.error.column, fault.error.table) == ("v", "public.things")
+    assert "source.extremes.dates" in fault.error.hint
+
+
+def test_days_beyond_the_calendar_stop_the_load_when_so_set(captured: Captured) -> None:
+    begin(captured, Extremes(dates="error"), table_of_days("date"), odd_days())
+    with pytest.raises(BadValue, match="outside the years 1 to 9999"):
+        captured.snapshot("things")
+
+
+def test_days_within_the_calendar_are_no_matter_of_settings(captured: Captured) -> None:
+    begin(captured, Extremes(dates="error"), table_of_days("date"))
+    days = ("0001-01-01", "9999-12-31")
+    found = captured.changes(
+        *(f"insert into things values ({n}, '{day}')" for n, day in enumerate(days))
+    )
+    assert [event.row["v"] for event in found] == [date(1, 1, 1), date(9999, 12, 31)]
+
+
+def test_what_is_no_number_becomes_null_when_so_set(captured: Captured) -> None:
+    begin(captured, Extremes(numbers="null"), NUMBERS)
+    found = [event.row["v"] for event in captured.changes(ODD_NUMBERS)]
+    assert found == [row["v"] for row in captured.snapshot("things")]
+    assert [None if value is None else str(value) for value in found] == [None, "1.50", None]
+
+
+def test_what_is_no_number_stops_the_table_by_default(captured: Captured) -> None:
+    begin(captured, Extremes(), NUMBERS)
+    (fault,) = faults(captured.chunks(ODD_NUMBERS))
+    assert isinstance(fault.error, BadValue)
+    assert "source.extremes.numbers" in fault.error.hint
+
+
+def test_what_is_no_number_stops_the_load_by_default(captured: Captured) -> None:
+    begin(captured, Extremes(), NUMBERS, ODD_NUMBERS)
+    with pytest.raises(BadValue, match=r"NaN is no value of decimal\(5,2\)"):
+        captured.snapshot("things")
+
+
+def test_a_table_that_stops_leaves_the_others_going_on(captured: Captured) -> None:
+    begin(captured, Extremes(), NUMBERS, "create table apples (id int primary key)")
+    chunks = captured.chunks(
+        ODD_NUMBERS,
+        "insert into apples values (1)",
+        "insert into things values (4, 1)",
+        "insert into apples values (2)",
+    )
+    assert len(faults(chunks)) == 1
+    assert [(e.table, e.row["id"]) for e in events(chunks)] == [("apples", 1), ("apples", 2)]
+
+
+def test_every_replaced_value_is_counted(captured: Captured) -> None:
+    begin(captured, Extremes(), table_of_days("date"))
+    with capture_logs() as logs:
+        captured.changes(odd_days())
+    assert [log for log in logs if log["event"] == VALUES_REPLACED] == [
+        {
+            "event": VALUES_REPLACED,
+            "log_level": "warning",
+            "table": "public.things",
+            "column": "v",
+            "values": 4,
+        }
+    ]

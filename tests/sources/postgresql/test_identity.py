@@ -1,0 +1,191 @@
+"""Replica identities: by what updates and deletions name their row."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirrorlake.model.change import Marker
+from tests.conformance.scene import told
+from tests.sources.postgresql.captured import Captured
+
+pytestmark = pytest.mark.postgres
+
+INSERT, UPDATE, DELETE = Marker.INSERT, Marker.UPDATE, Marker.DELETE
+DROPPED_INDEX = (
+    "create unique index i on apples (code); "
+    "alter table apples replica identity using index i; drop index i"
+)
+
+
+def test_with_identity_full_a_change_of_other_columns_is_one_update(any_captured: Captured) -> None:
+    any_captured.begin(
+        "create table apples (id int primary key, note text)",
+        "alter table apples replica identity full",
+    )
+    found = any_captured.changes(
+        "insert into apples values (1, 'a')",
+        "update apples set note = 'b'",
+        "delete from apples",
+    )
+    assert told(found) == [(INSERT, 1, "a"), (UPDATE, 1, "b"), (DELETE, 1)]
+
+
+def test_with_identity_full_a_change_of_the_key_is_a_deletion_and_an_insert(
+    any_captured: Captured,
+) -> None:
+    any_captured.begin(
+        "create table apples (id int primary key, note text)",
+        "alter table apples replica identity full",
+    )
+    found = any_captured.changes("insert into apples values (1, 'a')", "update apples set id = 2")
+    assert told(found) == [(INSERT, 1, "a"), (DELETE, 1), (INSERT, 2, "a")]
+
+
+def test_with_identity_full_only_the_key_of_a_deleted_row_is_told(captured: Captured) -> None:
+    captured.begin(
+        "create table apples (id int primary key, note text)",
+        "alter table apples replica identity full",
+    )
+    found = captured.changes("insert into apples values (1, 'a')", "delete from apples")
+    assert found[1].row == {"id": 1, "note": None}
+
+
+def test_without_a_primary_key_identity_full_does_not_tell_rows_apart(captured: Captured) -> None:
+    captured.begin(
+        "create table apples (id int, note text)", "alter table apples replica identity full"
+    )
+    (table,) = captured.tables
+    assert table.key == ()
+    assert "cannot be told apart" in table.append_only
+
+
+def test_the_columns_of_an_identity_index_are_the_key(any_captured: Captured) -> None:
+    any_captured.begin(
+        "create table apples (id int primary key, code text not null, note text)",
+        "create unique index by_code on apples (code)",
+        "alter table apples replica identity using index by_code",
+    )
+    assert any_captured.tables[0].key == ("code",)
+    found = any_captured.changes(
+        "insert into apples values (1, 'x', 'a')",
+        "update apples set note = 'b', id = 2",
+        "update apples set code = 'y'",
+        "delete from apples",
+    )
+    assert [(event.kind, event.row["code"]) for event in found] == [
+        (INSERT, "x"),
+        (UPDATE, "x"),
+        (DELETE, "x"),
+        (INSERT, "y"),
+        (DELETE, "y"),
+    ]
+
+
+def test_the_key_stands_in_the_order_of_its_index(captured: Captured) -> None:
+    captured.begin("create table apples (a int, b int, c int, primary key (c, a))")
+    assert captured.tables[0].key == ("c", "a")
+
+
+def test_columns_that_an_index_only_includes_are_not_of_the_key(captured: Captured) -> None:
+    captured.begin("create table apples (id int, note text, primary key (id) include (note))")
+    assert captured.tables[0].key == ("id",)
+
+
+def test_a_part_of_a_key_may_change(any_captured: Captured) -> None:
+    any_captured.begin("create table apples (a int, b text, note text, primary key (a, b))")
+    found = any_captured.changes(
+        "insert into apples values (1, 'x', 'n')",
+        "update apples set b = 'y'",
+        "update apples set note = 'm'",
+    )
+    assert [(e.kind, e.row["a"], e.row["b"]) for e in found] == [
+        (INSERT, 1, "x"),
+        (DELETE, 1, "x"),
+        (INSERT, 1, "y"),
+        (UPDATE, 1, "y"),
+    ]
+
+
+@pytest.mark.parametrize("identity", ["default", "full"])
+def test_a_key_that_is_checked_late_does_not_tell_rows_apart(
+    any_captured: Captured, identity: str
+) -> None:
+    any_captured.begin(
+        "create table apples (id int, primary key (id) deferrable initially deferred)",
+        f"alter table apples replica identity {identity}",
+    )
+    assert "deferrable" in any_captured.tables[0].append_only
+    found = any_captured.changes(
+        "insert into apples values (1), (2)", "update apples set id = 3 - id"
+    )
+    assert told(found) == [(INSERT, 1), (INSERT, 2)]
+
+
+def test_of_an_append_only_table_only_inserts_come_whatever_is_published(
+    captured: Captured,
+) -> None:
+    captured.run(f"create publication {captured.settings.publication} for all tables")
+    captured.begin("create table apples (id int)", "alter table apples replica identity full")
+    found = captured.changes(
+        "insert into apples values (1)", "update apples set id = 2", "delete from apples"
+    )
+    assert told(found) == [(INSERT, 1)]
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        "alter table apples replica identity nothing",
+        DROPPED_INDEX,
+    ],
+    ids=["nothing", "dropped index"],
+)
+def test_a_table_whose_identity_is_nothing_is_append_only(
+    captured: Captured, identity: str
+) -> None:
+    captured.begin(
+        "create table apples (id int primary key, code int not null)", *identity.split("; ")
+    )
+    (table,) = captured.tables
+    assert table.key == ()
+    assert table.append_only
+
+
+@pytest.mark.parametrize(
+    "identity",
+    [
+        "alter table apples replica identity nothing",
+        DROPPED_INDEX,
+        "alter table apples drop constraint apples_pkey",
+        "alter table apples drop constraint apples_pkey; alter table apples replica identity full",
+    ],
+    ids=["nothing", "dropped index", "no key", "full without key"],
+)
+def test_the_application_updates_and_deletes_whatever_the_identity_is(
+    any_captured: Captured, identity: str
+) -> None:
+    any_captured.begin(
+        "create table apples (id int primary key, code int not null)", *identity.split("; ")
+    )
+    found = any_captured.changes(
+        "insert into apples values (1, 1), (2, 2)",
+        "update apples set code = 3 where id = 1",
+        "delete from apples where id = 2",
+    )
+    assert [event.kind for event in found] == [INSERT, INSERT]
+    assert any_captured.snapshot("apples") == [{"id": 1, "code": 3}]
+
+
+def test_a_child_that_inherits_is_updated_as_ever(any_captured: Captured) -> None:
+    # PostgreSQL adds children to a publication unasked, and a child has no key of its parent.
+    any_captured.select("public.parent")
+    any_captured.begin(
+        "create table parent (id int primary key)", "create table child () inherits (parent)"
+    )
+    found = any_captured.changes(
+        "insert into parent values (1)",
+        "insert into child values (2)",
+        "update child set id = 3",
+        "delete from child",
+    )
+    assert told(found) == [(INSERT, 1)]

@@ -1,0 +1,176 @@
+"""What is checked before a run: each finding, and that its remedy helps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+
+from mirrorlake.errors import PrerequisiteMissing, TableError
+from mirrorlake.sources.base import Finding, Severity
+from tests.conftest import Database
+from tests.sources.postgresql.captured import Captured
+
+pytestmark = pytest.mark.postgres
+
+OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
+APPLES = "create table apples (id int primary key, size int)"
+
+
+def findings(captured: Captured, check: str) -> list[Finding]:
+    return [finding for finding in captured.source().check() if finding.check == check]
+
+
+def the_finding(captured: Captured, check: str, severity: Severity) -> Finding:
+    """The one finding of a check that has this severity."""
+    (found,) = [f for f in findings(captured, check) if f.severity is severity]
+    return found
+
+
+def cure(captured: Captured, finding: Finding) -> None:
+    """Run the statements that the remedy names, as a superuser."""
+    for statement in re.findall("`([^`]+)`", finding.remedy):
+        captured.run(statement)
+
+
+@pytest.fixture
+def visitor(database: Database) -> Iterator[Captured]:
+    """A database as an ordinary user sees it, who may replicate and owns the schema public."""
+    user = f"visitor_{database.name}"
+    database.execute(
+        f"create role {user} login replication",
+        f"grant create on database {database.name} to {user}",
+        f"alter schema public owner to {user}",
+        f"set role {user}",
+        APPLES,
+        "reset role",
+    )
+    own = replace(database, url=database.url.replace("postgres@", f"{user}@"))
+    captured = Captured(database, own.settings())
+    yield captured
+    captured.close()
+    database.execute(f"reassign owned by {user} to postgres", f"drop owned by {user}")
+    database.execute(f"drop role {user}")
+
+
+def test_a_prepared_database_has_nothing_but_warnings(any_captured: Captured) -> None:
+    any_captured.run(APPLES)
+    found = any_captured.source().check()
+    assert {f.check for f in found} >= {"reachable", "version", "wal_level", "rights"}
+    assert [f for f in found if f.severity is ERROR] == []
+
+
+def test_checking_changes_nothing(captured: Captured) -> None:
+    captured.run(APPLES)
+    captured.select("public.*", rows={"public.apples": "id > 0"})
+    captured.source().check()
+    assert captured.source().occupied() is None
+    assert captured.database.sql.execute("select from pg_publication").fetchall() == []
+
+
+def test_the_version_is_told(captured: Captured) -> None:
+    captured.run(APPLES)
+    assert the_finding(captured, "version", OK).message.startswith("PostgreSQL 18.")
+
+
+def test_wal_without_a_limit_is_a_warning(captured: Captured) -> None:
+    captured.run(APPLES)
+    finding = the_finding(captured, "max_slot_wal_keep_size", WARNING)
+    assert "fills the disk" in finding.message
+
+
+# -- rights --------------------------------------------------------------------------------------
+
+
+def test_an_ordinary_user_with_these_rights_can_capture(visitor: Captured) -> None:
+    assert [f for f in visitor.source().check() if f.severity is ERROR] == []
+    visitor.begin()
+    assert len(visitor.changes("insert into apples values (1, 2)")) == 1
+
+
+def test_a_user_who_may_not_replicate_is_told_how(visitor: Captured) -> None:
+    user = f"visitor_{visitor.database.name}"
+    visitor.run(f"alter role {user} noreplication")
+    finding = the_finding(visitor, "rights", ERROR)
+    assert "may not replicate" in finding.message
+    cure(visitor, finding)
+    assert the_finding(visitor, "rights", OK)
+
+
+def test_a_user_who_may_not_create_a_publication_is_told_how(visitor: Captured) -> None:
+    user = f"visitor_{visitor.database.name}"
+    visitor.run(f"revoke create on database {visitor.database.name} from {user}")
+    finding = the_finding(visitor, "rights", WARNING)
+    assert "may not create a publication" in finding.message
+    with pytest.raises(PrerequisiteMissing, match="permission denied"):
+        visitor.begin()
+    cure(visitor, finding)
+    assert the_finding(visitor, "rights", OK)
+
+
+def test_a_user_without_that_right_captures_by_the_publication_of_another(
+    visitor: Captured,
+) -> None:
+    user = f"visitor_{visitor.database.name}"
+    visitor.run(
+        f"revoke create on database {visitor.database.name} from {user}",
+        f"create publication {visitor.settings.publication} for table apples",
+    )
+    assert visitor.begin() == [f"replication slot {visitor.settings.slot}"]
+    assert len(visitor.changes("insert into apples values (1, 2)")) == 1
+
+
+def test_a_table_of_another_owner_is_an_error(visitor: Captured) -> None:
+    visitor.run("create table pears (id int primary key)", "grant select on pears to public")
+    finding = the_finding(visitor, "owner", ERROR)
+    assert str(finding.table) == "public.pears"
+    with pytest.raises(PrerequisiteMissing, match="must be owner"):
+        visitor.begin()
+    cure(visitor, finding)
+    assert findings(visitor, "owner") == []
+
+
+def test_a_table_of_another_owner_that_is_published_is_no_error(visitor: Captured) -> None:
+    visitor.run(
+        "create table pears (id int primary key)",
+        "grant select on pears to public",
+        f"create publication {visitor.settings.publication} for table apples, pears",
+    )
+    assert findings(visitor, "owner") == []
+
+
+def test_a_column_that_may_not_be_read_is_an_error(visitor: Captured) -> None:
+    user = f"visitor_{visitor.database.name}"
+    visitor.run(f"revoke select on apples from {user}", f"grant select (id) on apples to {user}")
+    finding = the_finding(visitor, "select", ERROR)
+    assert "may not read column size" in finding.message
+    cure(visitor, finding)
+    assert findings(visitor, "select") == []
+
+
+def test_a_column_that_may_not_be_read_can_be_left_out(visitor: Captured) -> None:
+    user = f"visitor_{visitor.database.name}"
+    visitor.run(f"revoke select on apples from {user}", f"grant select (id) on apples to {user}")
+    visitor.select("public.*", columns={"public.apples": ["id"]})
+    assert findings(visitor, "select") == []
+    assert visitor.snapshot("apples") == []
+
+
+def test_rows_that_a_policy_hides_are_an_error(visitor: Captured) -> None:
+    visitor.run(
+        "alter table apples enable row level security, force row level security",
+        "insert into apples values (1, 1)",
+    )
+    finding = the_finding(visitor, "row security", ERROR)
+    assert "hides rows" in finding.message
+    cure(visitor, finding)
+    assert findings(visitor, "row security") == []
+    assert visitor.snapshot("apples") == [{"id": 1, "size": 1}]
+
+
+def test_rows_that_a_policy_hides_are_never_left_out_of_a_load(visitor: Captured) -> None:
+    visitor.run("alter table apples enable row level security, force row level security")
+    with pytest.raises(TableError, match="may not be read"):
+        visitor.snapshot("apples")

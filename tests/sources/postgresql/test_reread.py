@@ -1,0 +1,54 @@
+"""Rows read again by their keys, whatever type the key has."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from mirrorlake.model.arrow import arrow_schema
+from tests.sources.postgresql.captured import Captured
+
+pytestmark = pytest.mark.postgres
+
+KEYS = {
+    "boolean": "true",
+    "smallint": "-7",
+    "bigint": "9223372036854775807",
+    "real": "1.1",
+    "double precision": "'NaN'",
+    "numeric": "1.50",
+    "numeric(38,10)": "-1.5",
+    "text": "E'it''s \\\\ \"é\" %s'",
+    "char(5)": "'ab'",
+    "bytea": r"'\x00ff27'",
+    "date": "'0001-01-01'",
+    "timestamp": "'2024-01-02 03:04:05.123456'",
+    "timestamptz": "'9999-12-31 23:59:59.999999+00'",
+    "uuid": "'123e4567-e89b-12d3-a456-426614174000'",
+    "inet": "'10.1.2.3/8'",
+    "jsonb": """'{"a": [1, null]}'""",
+    "interval": "'1 year -2 days'",
+    "int4range": "'[1,5)'",
+    "mood": "'calm'",
+    "integer[]": "'{1,NULL,3}'",
+    "text[]": "array['a', NULL, 'it''s \"odd\"']",
+}
+
+
+@pytest.mark.parametrize("type_", KEYS)
+def test_a_row_is_found_by_a_key_as_it_was_captured(captured: Captured, type_: str) -> None:
+    captured.begin(
+        "create type mood as enum ('calm')", f"create table apples (k {type_} primary key, n int)"
+    )
+    (event,) = captured.changes(f"insert into apples values ({KEYS[type_]}, 7)")
+    (table,) = captured.tables
+    keys = pa.table({"k": [event.row["k"]]}, pa.schema([arrow_schema(table.schema).field("k")]))
+    assert captured.source().reread(table, keys)["n"].to_pylist() == [7]
+
+
+def test_rows_are_found_by_keys_of_several_columns(captured: Captured) -> None:
+    captured.begin("create table apples (a int, b text, n int, primary key (a, b))")
+    captured.run("insert into apples values (1, 'x', 10), (1, 'y', 20), (2, 'x', 30)")
+    keys = pa.table({"a": pa.array([1, 2], pa.int32()), "b": ["y", "y"]})
+    found = captured.source().reread(captured.tables[0], keys)
+    assert found.to_pylist() == [{"a": 1, "b": "y", "n": 20}]

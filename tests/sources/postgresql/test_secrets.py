@@ -1,0 +1,119 @@
+"""No error says a password, nor a part of one that was not written as a URL asks for."""
+
+from __future__ import annotations
+
+import traceback
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+
+from mirrorlake.app.demo.server import EmbeddedServer
+from mirrorlake.errors import MirrorlakeError, SourceUnavailable, UsageError
+from mirrorlake.sources.base import Severity
+from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.postgresql.source import PostgresSource
+
+MISTAKES = [
+    "postgresql://u:hush@hidden@localhost:1/db",
+    "postgresql://u:hush/hidden@localhost:1/db",
+    "postgresql://u:hush:hidden@localhost:1/db",
+    "postgresql://u:hush hidden@localhost:1/db",
+    "postgresql://u:hush%hidden@localhost:1/db",
+    "postgresql://u:hush#hidden@localhost:1/db",
+    "postgresql://u:hush?hidden@localhost:1/db",
+    "postgresql://u:hush&hidden@localhost:1/db",
+    "postgresql://u:hushhidden@[localhost:1/db",
+    "postgresql://u:hushhidden@localhost:port/db",
+    "postgresql://u:hushhidden@localhost:1/db?sslmod=no",
+    "postgresql://localhost:1/db?password=hush&hidden",
+    "postgresql//u:hushhidden@localhost:1/db",
+    "u:hushhidden@localhost:1/db",
+    "host=localhost port=1 password=hush hidden",
+    "host=localhost port=1 password='hush hidden",
+    "postgresql://u:hushhidden@localhost:1/db",
+]
+
+
+@pytest.fixture(scope="module")
+def asking() -> Iterator[EmbeddedServer]:
+    """A server that asks the user `guarded` for a password."""
+    with EmbeddedServer(18) as server:
+        server.halt()
+        rules = server.folder / "data" / "pg_hba.conf"
+        rules.write_text("local all guarded scram-sha-256\n" + rules.read_text())
+        server.start()
+        with psycopg.connect(server.url, autocommit=True) as sql:
+            sql.execute("create role guarded login superuser password 'right-hushhidden'")
+        yield server
+
+
+def everything_said(error: BaseException) -> str:
+    """All that a log, a report or a console could show of an error and of those behind it."""
+    said = [*traceback.format_exception(error)]
+    behind: BaseException | None = error
+    while behind is not None:
+        said += [str(behind), repr(behind), repr(behind.args)]
+        said += [repr(behind.facts())] if isinstance(behind, MirrorlakeError) else []
+        behind = behind.__cause__ or behind.__context__
+    return "\n".join(said)
+
+
+@pytest.mark.parametrize("url", MISTAKES)
+def test_a_url_that_leads_nowhere_is_not_repeated(url: str) -> None:
+    source = PostgresSource(PostgresSettings(url))
+    with pytest.raises((UsageError, SourceUnavailable)) as caught:
+        source.discover()
+    said = everything_said(caught.value)
+    assert "hush" not in said
+    assert "hidden" not in said
+
+
+@pytest.mark.parametrize("url", MISTAKES)
+def test_a_check_does_not_repeat_the_url(url: str) -> None:
+    (finding,) = PostgresSource(PostgresSettings(url)).check()
+    assert finding.severity is Severity.ERROR
+    assert "hush" not in repr(finding)
+    assert "hidden" not in repr(finding)
+
+
+@pytest.mark.postgres
+def test_a_wrong_password_is_not_repeated(asking: EmbeddedServer) -> None:
+    url = asking.url.replace("postgres@", "guarded:wrong-hushhidden@")
+    with pytest.raises(SourceUnavailable, match="password authentication failed") as caught:
+        PostgresSource(PostgresSettings(url)).identity()
+    assert "hushhidden" not in everything_said(caught.value)
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize(
+    ("user", "database", "hint"),
+    [
+        ("guarded:wrong", "postgres", "user and password"),
+        ("guarded", "postgres", "Put the password"),
+        ("nobody_here", "postgres", "Check the user"),
+        ("postgres", "no_such", "Check the database"),
+    ],
+)
+def test_a_refused_login_is_told_as_that_with_its_remedy(
+    asking: EmbeddedServer, user: str, database: str, hint: str
+) -> None:
+    url = asking.url.replace("postgres@/postgres", f"{user}@/{database}")
+    (finding,) = PostgresSource(PostgresSettings(url)).check()
+    assert finding.message.startswith("PostgreSQL refuses the login")
+    assert hint in finding.remedy
+
+
+@pytest.mark.postgres
+def test_a_right_password_is_not_repeated_when_a_statement_fails(asking: EmbeddedServer) -> None:
+    url = asking.url.replace("postgres@", "guarded:right-hushhidden@")
+    source = PostgresSource(PostgresSettings(url, slot="no_such_slot"))
+    with pytest.raises(Exception, match="no_such_slot") as caught:
+        source.stream([])
+    assert "hushhidden" not in everything_said(caught.value)
+
+
+def test_settings_do_not_print_the_url() -> None:
+    settings = PostgresSettings("postgresql://u:hushhidden@localhost/db")
+    assert "hushhidden" not in repr(settings)
+    assert "hushhidden" not in str(settings)

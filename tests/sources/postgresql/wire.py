@@ -1,0 +1,107 @@
+"""Messages of pgoutput, put together by hand."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+
+from mirrorlake.model.table import Column, Schema, TableId
+from mirrorlake.model.types import INTEGER, STRING
+from mirrorlake.sources.base import SourceTable
+from mirrorlake.sources.postgresql.decoder import Decoder
+from mirrorlake.sources.postgresql.types import TypeRow, Types
+from tests.conformance.scene import UNCHANGED
+
+INT4, TEXT = 23, 25
+TYPES = Types(
+    {
+        INT4: TypeRow(INT4, "int4", "b", "N", 0, -1, 0, ","),
+        TEXT: TypeRow(TEXT, "text", "b", "S", 0, -1, 0, ","),
+    }
+)
+COLUMNS = (("id", INT4), ("note", TEXT))
+
+Values = Sequence[str | None]
+"""The texts of a tuple; None for NULL, UNCHANGED for what is not sent."""
+
+
+def table(name: str, oid: int, key: tuple[str, ...] = ("id",)) -> SourceTable:
+    """A selected table with the columns `id` and `note`."""
+    schema = Schema.of([Column("id", INTEGER), Column("note", STRING)])
+    return SourceTable(TableId("public", name), schema, key, str(oid))
+
+
+def decoder(*tables: SourceTable) -> Decoder:
+    return Decoder({each.table: each for each in tables}, TYPES.resolve)
+
+
+def begin(lsn: int, time: int = 0) -> bytes:
+    return struct.pack("!cQqI", b"B", lsn, time, 700)
+
+
+def commit(lsn: int, end: int, time: int = 0) -> bytes:
+    return struct.pack("!cBQQq", b"C", 0, lsn, end, time)
+
+
+def relation(
+    name: str,
+    oid: int,
+    columns: Sequence[tuple[str, int]] = COLUMNS,
+    schema: str = "public",
+    identity: bytes = b"d",
+) -> bytes:
+    head = struct.pack("!cI", b"R", oid) + _string(schema) + _string(name) + identity
+    described = (struct.pack("!B", 0) + _string(n) + struct.pack("!Ii", t, -1) for n, t in columns)
+    return head + struct.pack("!H", len(columns)) + b"".join(described)
+
+
+def insert(oid: int, new: Values) -> bytes:
+    return struct.pack("!cI", b"I", oid) + b"N" + _tuple(new)
+
+
+def update(oid: int, new: Values, *, key: Values | None = None, old: Values | None = None) -> bytes:
+    return struct.pack("!cI", b"U", oid) + _before(key, old) + b"N" + _tuple(new)
+
+
+def delete(oid: int, *, key: Values | None = None, old: Values | None = None) -> bytes:
+    return struct.pack("!cI", b"D", oid) + _before(key, old)
+
+
+def truncate(*oids: int) -> bytes:
+    return struct.pack(f"!cIB{len(oids)}I", b"T", len(oids), 0, *oids)
+
+
+def type_(name: str = "mood") -> bytes:
+    return struct.pack("!cI", b"Y", 99_999) + _string("public") + _string(name)
+
+
+def origin() -> bytes:
+    return struct.pack("!cQ", b"O", 1) + _string("elsewhere")
+
+
+def message(content: bytes = b"hello") -> bytes:
+    head = struct.pack("!cBQ", b"M", 1, 1) + _string("prefix")
+    return head + struct.pack("!I", len(content)) + content
+
+
+def _before(key: Values | None, old: Values | None) -> bytes:
+    if key is not None:
+        return b"K" + _tuple(key)
+    return b"O" + _tuple(old) if old is not None else b""
+
+
+def _tuple(values: Values) -> bytes:
+    return struct.pack("!H", len(values)) + b"".join(map(_value, values))
+
+
+def _value(value: str | None) -> bytes:
+    if value is None:
+        return b"n"
+    if value == UNCHANGED:
+        return b"u"
+    content = value.encode()
+    return b"t" + struct.pack("!I", len(content)) + content
+
+
+def _string(text: str) -> bytes:
+    return text.encode() + b"\0"
