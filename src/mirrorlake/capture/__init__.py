@@ -1,0 +1,1 @@
+"""From a source to landed files: load, roll, publish, cut, acknowledge."""

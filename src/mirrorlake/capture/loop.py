@@ -1,0 +1,262 @@
+"""The capture loop: orders effects and does nothing else.
+
+Order, on which "nothing lost, nothing twice" rests; a crash test stands behind every arrow:
+
+    staged files of all tables durable → published under their numbers → cut written
+        → acknowledged to the source
+
+The source forgets only what was acknowledged. What was published and not acknowledged comes again
+and is recognised by the positions in the newest footer of each table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+
+import structlog
+
+from mirrorlake.capture import members, segments
+from mirrorlake.capture.outbox import Outbox
+from mirrorlake.capture.places import Place
+from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.capture.strict import Strict
+from mirrorlake.errors import TableError
+from mirrorlake.landing.cuts import Cut, Cuts
+from mirrorlake.landing.store import Store
+from mirrorlake.model.landed import format_time
+from mirrorlake.model.position import LogPoint
+from mirrorlake.model.seams import Clock, Point, Probe, no_probe
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import (
+    Changes,
+    ChangeStream,
+    Chunk,
+    TableFault,
+    Truncation,
+)
+
+log = structlog.get_logger()
+
+FILES_PUBLISHED = "files_published"
+
+AHEAD = "ahead"
+"""The files of a table reach beyond the cut: it was loaded later, or a crash came between."""
+
+
+class CaptureLoop:
+    """Reads one stream into the outboxes of its tables, and publishes them.
+
+    places: the tables that are loaded. landed: the position of the newest cut, else the start of
+    the stream; cuts only grow. `position`: up to where everything is landed and acknowledged.
+    `changes`: rows taken from the stream in this run.
+    """
+
+    def __init__(
+        self,
+        stream: ChangeStream,
+        store: Store,
+        record: StreamRecord,
+        records: Records,
+        cuts: Cuts,
+        places: Sequence[Place],
+        landed: LogPoint,
+        settings: CaptureSettings,
+        clock: Clock,
+        probe: Probe = no_probe,
+        strict: Strict | None = None,
+    ) -> None:
+        self._stream, self._record, self._records = stream, record, records
+        self._cuts, self._settings, self._clock, self._probe = cuts, settings, clock, probe
+        self._outboxes = {
+            place.table.table: Outbox(
+                table=place.table.table,
+                folder=place.folder,
+                stream=record.stream,
+                store=store,
+                number=place.number,
+                checkpoint=place.checkpoint,
+                file_bytes=settings.roll_bytes,
+                staging=strict.staging(place.folder) if strict else place.folder,
+                fill=strict.fill if strict else None,
+                recreate=strict.recreate if strict else None,
+            )
+            for place in places
+        }
+        # Tables whose files reach beyond what the stream has brought again so far.
+        self._ahead = {p.table.table: p.checkpoint.end for p in places if p.checkpoint}
+        self._unnamed = set(self._outboxes)  # their newest file is in no cut of this run
+        self._stopped = {t: str(e["code"]) for t, e in records.stopped().items()}
+        self._cut = cuts.newest()
+        self._complete = landed  # everything that ends here or before was read
+        self._commit_time: datetime | None = None
+        self._last_cut = clock.monotonic()
+        self.position = landed
+        self.changes = 0
+        # A crash may have come between the cut and this.
+        stream.acknowledge(landed)
+
+    def step(self, wait: float) -> bool:
+        """Read once, and publish when it is time. Returns whether anything came."""
+        chunk = self._stream.read(min(wait, self._until_roll()))
+        if chunk is not None:
+            self._take(chunk)
+        if self._roll_is_due():
+            self.roll()
+        elif self._heartbeat_is_due():
+            self._write_cut([])
+        return chunk is not None
+
+    def is_read_to(self, target: LogPoint) -> bool:
+        """Whether everything that ends at or before `target` has been read."""
+        return self._complete >= target
+
+    def roll(self) -> None:
+        """Publish everything that is closed, in all tables, and acknowledge it."""
+        busy = [box for box in self._outboxes.values() if not box.is_empty()]
+        for box in busy:
+            self._guarded(box, box.seal)
+        if busy:
+            self._probe(Point.CHANGES_STAGED)
+        for box in busy:
+            self._guarded(box, partial(self._publish, box))
+        if busy:
+            self._probe(Point.CHANGES_PUBLISHED)
+        self._write_cut([box for box in busy if box.table in self._outboxes])
+
+    def _publish(self, box: Outbox) -> None:
+        for _number in box.publish():
+            self._probe(Point.CHANGES_PUBLISHED_ONE)
+
+    def _guarded(self, box: Outbox, act: Callable[[], None]) -> None:
+        """What is wrong with one table stops that table only (LZ-267)."""
+        if box.table in self._outboxes:
+            try:
+                act()
+            except TableError as error:
+                self.stop_table(box.table, error)
+
+    def abandon(self) -> None:
+        """Forget what is not published."""
+        for box in self._outboxes.values():
+            box.abandon()
+
+    def stop_table(self, table: TableId, error: TableError) -> None:
+        """Take a table out of the stream, for a person to reset it; the others go on."""
+        members.stop(self._records, error)
+        self._stopped[str(table)] = error.code
+        box = self._outboxes.pop(table, None)
+        if box is not None:
+            box.abandon()
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def _take(self, chunk: Chunk) -> None:
+        transactions, now = chunk.transactions, self._clock.monotonic()
+        if chunk.opens and transactions.end[0] is not None:
+            for box in self._outboxes.values():
+                if box.has_open():
+                    box.close(transactions.end[0], transactions.time[0], now)
+        for part in chunk.parts:
+            match part:
+                case Changes():
+                    self._take_changes(part, chunk, now)
+                case Truncation():
+                    self._take_truncation(part, chunk, now)
+                case TableFault(table, error):
+                    assert isinstance(error, TableError)
+                    self.stop_table(table, error)
+        ends = [end for end in transactions.end if end is not None]
+        if ends and ends[-1] > self._complete:
+            self._complete = ends[-1]
+            self._commit_time = transactions.time[len(ends) - 1]
+        if chunk.idle is not None and chunk.idle > self._complete:
+            self._complete = chunk.idle
+
+    def _take_changes(self, part: Changes, chunk: Chunk, now: float) -> None:
+        box = self._outboxes.get(part.table.table)
+        kept = segments.after(part, chunk.transactions, box.checkpoint) if box else None
+        if box is None or kept is None:
+            return
+        self.changes += len(kept.marker)
+        closed, still_open = segments.split(kept, chunk.transactions)
+        if closed:
+            box.add(closed, now)
+        if still_open:
+            box.add_open(still_open)
+
+    def _take_truncation(self, part: Truncation, chunk: Chunk, now: float) -> None:
+        box = self._outboxes.get(part.table.table)
+        if box is None:
+            return
+        mark = segments.emptied(part, chunk.transactions)
+        end = mark.span.first_end
+        after = chunk.transactions.after[part.transaction]
+        if box.checkpoint is not None and not segments.is_after(
+            after, end, part.ordinal, box.checkpoint
+        ):
+            return
+        if end is None:
+            box.add_open(mark)
+        else:
+            box.add(mark, now)
+
+    # -- publishing -----------------------------------------------------------------------------
+
+    def _until_roll(self) -> float:
+        oldest = self._oldest()
+        if oldest is None:
+            return self._settings.heartbeat_seconds
+        return max(oldest + self._settings.roll_seconds - self._clock.monotonic(), 0.0)
+
+    def _oldest(self) -> float | None:
+        ages = [box.oldest for box in self._outboxes.values() if box.oldest is not None]
+        return min(ages, default=None)
+
+    def _roll_is_due(self) -> bool:
+        oldest = self._oldest()
+        if oldest is None:
+            return False
+        full = sum(box.size for box in self._outboxes.values()) >= self._settings.roll_bytes
+        return full or self._clock.monotonic() - oldest >= self._settings.roll_seconds
+
+    def _heartbeat_is_due(self) -> bool:
+        moved = self._complete != self.position
+        waited = self._clock.monotonic() - self._last_cut
+        return moved and self._oldest() is None and waited >= self._settings.heartbeat_seconds
+
+    def _write_cut(self, busy: Sequence[Outbox]) -> None:
+        """Everything up to `_complete` is published: say so, then let the source forget it."""
+        self._unnamed |= {box.table for box in busy}
+        if self._cut is not None and self._complete <= self.position:
+            return  # brought again after a restart, and nothing beyond
+        excluded = self._excluded(self._complete)
+        cut = Cut(
+            number=self._cut.number + 1 if self._cut else 1,
+            stream=self._record.stream,
+            position=str(self._complete),
+            commit_time=format_time(self._commit_time) if self._commit_time else None,
+            tables={
+                str(table): box.number
+                for table, box in self._outboxes.items()
+                if table in self._unnamed and str(table) not in excluded
+            },
+            excluded=excluded,
+            source=self._record.source,
+        )
+        self._cut = self._cuts.write(cut)
+        self._unnamed = {table for table in self._unnamed if str(table) in excluded}
+        self._probe(Point.CUT_WRITTEN)
+        self._stream.acknowledge(self._complete)
+        self.position, self._last_cut = self._complete, self._clock.monotonic()
+        self._probe(Point.ACKNOWLEDGED)
+        if busy:
+            log.debug(FILES_PUBLISHED, cut=cut.number, position=cut.position, tables=len(busy))
+
+    def _excluded(self, complete: LogPoint) -> dict[str, str]:
+        """Tables about which a cut at `complete` says nothing: stopped, or ahead of it."""
+        self._ahead = {table: end for table, end in self._ahead.items() if end > complete}
+        stopped = {table: f"stopped: {code}" for table, code in self._stopped.items()}
+        return stopped | {str(table): AHEAD for table in self._ahead}

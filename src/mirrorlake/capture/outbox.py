@@ -1,0 +1,213 @@
+"""The outbox of one table: from segments to published files.
+
+Closed segments wait in memory until the roll. Segments of the open transaction are kept apart; when
+they grow beyond a file they are written to staged files whose footers wait for the end of the
+transaction, so that memory stays bounded whatever its size. Files get their numbers when they are
+published, in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+
+import pyarrow as pa
+
+from mirrorlake.capture.segments import Emptied, Rows, Segment, Span, counts, table_of
+from mirrorlake.capture.staged import StagedFile
+from mirrorlake.landing import publish
+from mirrorlake.landing.store import Store
+from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.model.change import MARKER_COLUMN
+from mirrorlake.model.landed import FileKind, Footer
+from mirrorlake.model.position import LogPoint, Position
+from mirrorlake.model.table import TableId
+
+Fill = Callable[[Rows], Rows]
+"""Makes rows whole that the source sent in part (strict zones)."""
+
+Recreate = Callable[[TableId, str, Position], int]
+"""Makes the folder of a table anew at a position (strict zones); returns its last file number."""
+
+
+@dataclass(slots=True)
+class Written:
+    """A staged file that waits for its footer."""
+
+    file: StagedFile
+    kind: FileKind
+    span: Span
+    rows: dict[str, int]
+
+
+@dataclass(slots=True)
+class Outbox:
+    """What waits to be published for one table.
+
+    checkpoint: the position up to which everything is landed already; None once the stream has
+    passed it. number: of the last published file.
+    """
+
+    table: TableId
+    folder: str
+    stream: str
+    store: Store
+    number: int
+    checkpoint: Position | None
+    file_bytes: int
+    staging: str  # where files are staged; the table's folder, unless that may be recreated
+    fill: Fill | None = None
+    recreate: Recreate | None = None
+    oldest: float | None = None  # when the oldest closed change arrived, by the loop's clock
+    size: int = 0  # bytes of closed segments
+    open_size: int = 0
+    _closed: list[Segment] = field(default_factory=list)
+    _open: list[Segment] = field(default_factory=list)
+    _parked: list[Written] = field(default_factory=list)
+    _ready: list[Written] = field(default_factory=list)
+    _staged: int = 0
+    _schema: pa.Schema | None = None
+
+    def is_empty(self) -> bool:
+        """Nothing is closed and unpublished."""
+        return not self._closed and not self._ready
+
+    def has_open(self) -> bool:
+        return bool(self._open or self._parked)
+
+    def add(self, segment: Segment, now: float) -> None:
+        """A segment whose transactions are closed, after all that were added or closed before."""
+        self._closed.append(segment)
+        self.size += segment.size if isinstance(segment, Rows) else 0
+        self.oldest = now if self.oldest is None else self.oldest
+        self._passed(segment.span.last_end)
+
+    def add_open(self, segment: Segment) -> None:
+        """A segment of the open transaction."""
+        self._open.append(segment)
+        self.open_size += segment.size if isinstance(segment, Rows) else 0
+        if self.open_size >= self.file_bytes:
+            self.park()
+
+    def park(self) -> None:
+        """Write the open segments to staged files that wait for the end of their transaction."""
+        for group in _files(self._open):
+            self._parked.append(self._write(group))
+        self._open, self.open_size = [], 0
+
+    def close(self, end: LogPoint, time: datetime | None, now: float) -> None:
+        """The open transaction has ended."""
+        if self.checkpoint is not None and Position.after(end) <= self.checkpoint:
+            self._discard_open()  # an earlier transaction after all: landed before the restart
+            return
+        if self._parked:
+            self._stage()  # what was closed before goes first
+            for written in self._parked:
+                written.span = replace(written.span.closed(end), first_time=time, last_time=time)
+            self._ready += self._parked
+            self._parked = []
+            self.oldest = now if self.oldest is None else self.oldest
+            self._passed(end)
+        waiting, self._open, self.open_size = self._open, [], 0
+        for segment in waiting:
+            span = replace(segment.span.closed(end), first_time=time, last_time=time)
+            self.add(replace(segment, span=span), now)
+
+    def seal(self) -> None:
+        """Make everything that is closed durable in staged files."""
+        self._stage()
+        for index, written in enumerate(self._ready):
+            following = self._ready[index + 1] if index + 1 < len(self._ready) else None
+            self._finish(written, following)
+
+    def publish(self) -> Iterator[int]:
+        """Give the sealed files their numbers, in order, yielding each number."""
+        ready, self._ready = self._ready, []
+        for written in ready:
+            if written.kind is FileKind.TRUNCATE and self.recreate is not None:
+                position = written.span.positions()[1]
+                self.number = self.recreate(self.table, self.folder, position)
+                self.store.delete(written.file.path)
+                continue
+            number = self.number + 1
+            publish.publish(
+                self.store, self.folder, written.file.path, number, table=str(self.table)
+            )
+            self.number = number
+            yield number
+        self.oldest = None
+
+    def abandon(self) -> None:
+        """Forget everything that is not published; a restart reads it again."""
+        self._discard_open()
+        for written in self._ready:
+            written.file.drop()
+        self._ready, self._closed, self.size, self.oldest = [], [], 0, None
+
+    def _stage(self) -> None:
+        """Write the closed segments to staged files."""
+        for group in _files(self._closed):
+            self._ready.append(self._write(group))
+        self._closed, self.size = [], 0
+
+    def _passed(self, end: LogPoint | None) -> None:
+        if self.checkpoint is not None and end is not None and end > self.checkpoint.end:
+            self.checkpoint = None
+
+    def _discard_open(self) -> None:
+        for written in self._parked:
+            written.file.drop()
+        self._parked, self._open, self.open_size = [], [], 0
+
+    def _write(self, group: list[Segment]) -> Written:
+        """Write one file up to its footer."""
+        first = group[0]
+        span = first.span.until(group[-1].span)
+        self._staged += 1
+        path = publish.staged_path(self.staging, str(self._staged))
+        if isinstance(first, Emptied):
+            schema, kind = arrow_schema(first.table.schema), FileKind.TRUNCATE
+            table = schema.append(pa.field(MARKER_COLUMN, pa.int8())).empty_table()
+        else:
+            rows = [s for s in group if isinstance(s, Rows)]
+            table = table_of([self.fill(s) for s in rows] if self.fill else rows)
+            kind = FileKind.CHANGES
+        file = StagedFile(self.store, path, table.schema)
+        file.write(table)
+        return Written(file, kind, span, counts(table[MARKER_COLUMN]))
+
+    def _finish(self, written: Written, following: Written | None) -> None:
+        """Write the footer, which is known only when the transaction has ended."""
+        first, last = written.span.positions()
+        times = None
+        if written.span.first_time and written.span.last_time:
+            times = (written.span.first_time, written.span.last_time)
+        footer = Footer(
+            stream=self.stream,
+            kind=written.kind,
+            first=str(first),
+            last=str(last),
+            complete=following is None or following.span.first_end != last.end,
+            commit_times=times,
+            rows=written.rows,
+        )
+        written.file.finish(footer)
+
+
+def _files(segments: list[Segment]) -> Iterator[list[Segment]]:
+    """Neighbouring rows with the same columns make one file; a truncation is one by itself."""
+    group: list[Segment] = []
+    for segment in segments:
+        if group and not _together(group[-1], segment):
+            yield group
+            group = []
+        group.append(segment)
+    if group:
+        yield group
+
+
+def _together(one: Segment, other: Segment) -> bool:
+    return (
+        isinstance(one, Rows) and isinstance(other, Rows) and one.table.schema == other.table.schema
+    )

@@ -1,0 +1,104 @@
+"""What a zone of ours remembers of its stream, beside the files themselves.
+
+`stream.json` names the stream and its source, and says whether the place in the source's log is
+made; `stopped.json` lists the tables that are no longer captured, because acknowledging without
+them would otherwise lose their changes silently; `truncated.json` (strict zones) holds the
+position before which nothing of a table may be published again.
+"""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Self
+
+from mirrorlake.landing import layout
+from mirrorlake.landing.store import Store
+from mirrorlake.model.landed import FORMAT, LaterFormat
+
+STOPPED = "_mirrorlake/stopped.json"
+TRUNCATED = "_mirrorlake/truncated.json"
+
+
+@dataclass(frozen=True, slots=True)
+class StreamRecord:
+    """`stream.json`. `start` is empty until the place in the source's log is made."""
+
+    stream: str
+    source: Mapping[str, str]
+    start: str = ""
+    made: Sequence[str] = ()
+
+    @classmethod
+    def new(cls, source: Mapping[str, str], intended: Sequence[str] = ()) -> Self:
+        """intended: what is about to be made in the source, so that a crash leaves it known."""
+        return cls(str(uuid.uuid4()), dict(source), made=tuple(intended))
+
+    @property
+    def is_established(self) -> bool:
+        return bool(self.start)
+
+    def established(self, start: str, made: Sequence[str]) -> StreamRecord:
+        return replace(self, start=start, made=tuple(made))
+
+
+@dataclass(slots=True)
+class Records:
+    """Reads and writes the records of one zone."""
+
+    store: Store
+    zone: str
+
+    def stream(self) -> StreamRecord | None:
+        record = self._read(layout.STREAM)
+        if not record:
+            return None
+        return StreamRecord(record["stream"], record["source"], record["start"], record["made"])
+
+    def write_stream(self, record: StreamRecord) -> None:
+        self._write(
+            layout.STREAM,
+            {
+                "stream": record.stream,
+                "source": dict(record.source),
+                "start": record.start,
+                "made": list(record.made),
+            },
+        )
+
+    def stopped(self) -> dict[str, dict[str, Any]]:
+        """Table name to the error that stopped its capture."""
+        found = self._read(STOPPED).get("tables", {})
+        return dict(found)
+
+    def stop(self, table: str, error: Mapping[str, Any]) -> None:
+        self._write(STOPPED, {"tables": self.stopped() | {table: dict(error)}})
+
+    def forget(self, table: str) -> None:
+        """The table begins anew: whatever is noted of it no longer holds."""
+        for path, noted in ((STOPPED, self.stopped()), (TRUNCATED, self.truncated())):
+            if noted.pop(table, None) is not None:
+                self._write(path, {"tables": noted})
+
+    def truncated(self) -> dict[str, dict[str, str]]:
+        """Table name to `position` and `generation` of its last truncation (strict zones)."""
+        return dict(self._read(TRUNCATED).get("tables", {}))
+
+    def truncate(self, table: str, position: str, generation: str) -> None:
+        entry = {"position": position, "generation": generation}
+        self._write(TRUNCATED, {"tables": self.truncated() | {table: entry}})
+
+    def _read(self, path: str) -> dict[str, Any]:
+        try:
+            record: dict[str, Any] = json.loads(self.store.read(f"{self.zone}/{path}"))
+        except FileNotFoundError:
+            return {}
+        if record["format"] != FORMAT:
+            raise LaterFormat(f"{path} has format {record['format']}; this release reads {FORMAT}")
+        return record
+
+    def _write(self, path: str, record: dict[str, Any]) -> None:
+        content = json.dumps({"format": FORMAT, **record}, indent=1, ensure_ascii=False)
+        self.store.replace(f"{self.zone}/{path}", content.encode())

@@ -1,0 +1,119 @@
+"""One table's way from a stream into files, and what those files say."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+import pyarrow.parquet as pq
+
+from mirrorlake.capture import segments
+from mirrorlake.capture.outbox import Outbox
+from mirrorlake.landing import publish
+from mirrorlake.landing.scan import data_files
+from mirrorlake.landing.store import Store
+from mirrorlake.model.change import MARKER_COLUMN
+from mirrorlake.model.landed import FileKind, Footer
+from mirrorlake.model.position import Position
+from mirrorlake.sources.base import Changes, Chunk, Truncation
+from tests.capture.streams import ID, Transaction
+
+FOLDER = "Files/LandingZone/shop.schema/orders"
+Change = tuple[Position, int | None, int]
+"""Position, marker (None for a truncation) and value of a change."""
+
+
+@dataclass(frozen=True)
+class LandedFile:
+    number: int
+    footer: Footer
+    changes: tuple[tuple[int | None, int], ...]
+
+    @property
+    def first(self) -> Position:
+        return Position.parse(self.footer.first)
+
+    @property
+    def last(self) -> Position:
+        return Position.parse(self.footer.last)
+
+
+def landed(store: Store) -> list[LandedFile]:
+    """The published files, by number."""
+    return [_read(store, file.number, file.path) for file in data_files(FOLDER, store.list(FOLDER))]
+
+
+def _read(store: Store, number: int, path: str) -> LandedFile:
+    found = pq.ParquetFile(io.BytesIO(store.read(path)))
+    facts = {k.decode(): v.decode() for k, v in found.metadata.metadata.items()}
+    footer = Footer.decode(facts)
+    assert footer is not None
+    rows = found.read()
+    changes = zip(rows[MARKER_COLUMN].to_pylist(), rows["id"].to_pylist(), strict=True)
+    truncated = ((None, 0),) if footer.kind is FileKind.TRUNCATE else ()
+    return LandedFile(number, footer, (*truncated, *changes))
+
+
+def expected(stream: Iterable[Transaction], since: Position | None = None) -> list[Change]:
+    """Every change of a stream that stands beyond a position."""
+    return [
+        (position, event.marker, event.value)
+        for transaction in stream
+        for event in transaction.events
+        if (position := Position(transaction.end, event.ordinal)) and not _covers(since, position)
+    ]
+
+
+def _covers(since: Position | None, position: Position) -> bool:
+    return since is not None and position <= since
+
+
+def checkpoint(store: Store, otherwise: Position | None = None) -> tuple[int, Position | None]:
+    """The number and the last position of the newest file."""
+    newest = publish.newest_file(store, FOLDER)
+    if newest is None:
+        return 0, otherwise
+    return newest.number, _read(store, newest.number, newest.path).last
+
+
+def outbox(store: Store, otherwise: Position | None = None, file_bytes: int = 1 << 30) -> Outbox:
+    """The outbox of a table, as a start finds its place."""
+    publish.remove_staged(store, FOLDER)
+    number, since = checkpoint(store, otherwise)
+    return Outbox(ID, FOLDER, "stream", store, number, since, file_bytes, FOLDER)
+
+
+def take(box: Outbox, chunk: Chunk, now: float = 0.0) -> None:
+    """What the capture loop does with a chunk, for one table."""
+    told = chunk.transactions
+    if chunk.opens and told.end[0] is not None and box.has_open():
+        box.close(told.end[0], told.time[0], now)
+    for part in chunk.parts:
+        if isinstance(part, Changes):
+            kept = segments.after(part, told, box.checkpoint)
+            closed, still_open = segments.split(kept, told) if kept else (None, None)
+            if closed:
+                box.add(closed, now)
+            if still_open:
+                box.add_open(still_open)
+        elif isinstance(part, Truncation) and _is_new(box, part, chunk):
+            mark = segments.emptied(part, told)
+            if mark.span.last_end is None:
+                box.add_open(mark)
+            else:
+                box.add(mark, now)
+
+
+def _is_new(box: Outbox, part: Truncation, chunk: Chunk) -> bool:
+    if box.checkpoint is None:
+        return True
+    begins = chunk.transactions.after[part.transaction]
+    end = chunk.transactions.end[part.transaction]
+    return segments.is_after(begins, end, part.ordinal, box.checkpoint)
+
+
+def roll(box: Outbox) -> list[int]:
+    """Publish what is closed; the numbers of the files."""
+    box.seal()
+    return list(box.publish())

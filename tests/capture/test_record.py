@@ -1,0 +1,77 @@
+"""What a zone remembers of its stream."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.errors import BadValue
+from mirrorlake.model.landed import LaterFormat
+from tests.doubles.clock import SteppedClock
+from tests.doubles.memory_store import MemoryStore
+
+ZONE = "Files/LandingZone"
+
+
+@pytest.fixture
+def store() -> MemoryStore:
+    return MemoryStore(SteppedClock())
+
+
+@pytest.fixture
+def records(store: MemoryStore) -> Records:
+    return Records(store, ZONE)
+
+
+def test_a_new_zone_remembers_nothing(records: Records) -> None:
+    assert (records.stream(), records.stopped(), records.truncated()) == (None, {}, {})
+
+
+def test_a_stream_is_remembered(records: Records) -> None:
+    record = StreamRecord.new({"system": "7"})
+    records.write_stream(record)
+    found = records.stream()
+    assert found is not None
+    assert (found.stream, found.source, found.is_established) == (
+        record.stream,
+        {"system": "7"},
+        False,
+    )
+
+
+def test_a_stream_is_established_when_its_place_in_the_log_is_made(records: Records) -> None:
+    records.write_stream(StreamRecord.new({}).established("0/A", ["slot x"]))
+    found = records.stream()
+    assert found is not None
+    assert (found.is_established, found.start, list(found.made)) == (True, "0/A", ["slot x"])
+
+
+def test_streams_differ() -> None:
+    assert StreamRecord.new({}).stream != StreamRecord.new({}).stream
+
+
+def test_stopped_tables_are_remembered_with_their_errors(records: Records) -> None:
+    error = BadValue("no", table="a", hint="Mend it.").facts()
+    records.stop("a", error)
+    records.stop("b", {"code": "x"})
+    assert records.stopped() == {"a": error, "b": {"code": "x"}}
+
+
+def test_the_last_truncation_of_each_table_is_remembered(records: Records) -> None:
+    for table, position, generation in (("a", "0/1:1", "g"), ("b", "0/2:1", "h"), ("a", "9", "i")):
+        records.truncate(table, position, generation)
+    assert records.truncated() == {
+        "a": {"position": "9", "generation": "i"},
+        "b": {"position": "0/2:1", "generation": "h"},
+    }
+
+
+@pytest.mark.parametrize("name", ["stream", "stopped", "truncated"])
+def test_a_later_format_is_refused_by_its_name(
+    store: MemoryStore, records: Records, name: str
+) -> None:
+    store.create(f"{ZONE}/_mirrorlake/{name}.json", json.dumps({"format": "2"}).encode())
+    with pytest.raises(LaterFormat, match=r"\.json has format 2;"):
+        getattr(records, name)()

@@ -1,0 +1,130 @@
+"""A file under construction: whole when it is finished, gone when it is not."""
+
+from __future__ import annotations
+
+import gc
+import io
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirrorlake.capture.staged import StagedFile
+from mirrorlake.landing.local import LocalStore
+from mirrorlake.landing.store import Store
+from mirrorlake.model.landed import FileKind, Footer
+from tests.conformance.store import names
+from tests.doubles.clock import SteppedClock
+from tests.doubles.memory_store import MemoryStore
+
+SCHEMA = pa.schema([("id", pa.int64())])
+ROWS = pa.table({"id": [1, 2]})
+FOOTER = Footer("stream", FileKind.CHANGES, "0/1:1", "0/1:2", complete=True, rows={"0": 2})
+
+
+@pytest.fixture(params=["local", "memory"])
+def place(request: pytest.FixtureRequest, store: LocalStore) -> Store:
+    return store if request.param == "local" else MemoryStore(SteppedClock())
+
+
+@pytest.fixture
+def file(place: Store) -> StagedFile:
+    return StagedFile(place, "t/_stage-1.parquet", SCHEMA)
+
+
+def test_a_finished_file_holds_rows_and_footer(place: Store, file: StagedFile) -> None:
+    file.write(ROWS)
+    file.write(ROWS.to_batches()[0])
+    file.finish(FOOTER)
+    found = pq.ParquetFile(io.BytesIO(place.read("t/_stage-1.parquet")))
+    facts = {k.decode(): v.decode() for k, v in found.metadata.metadata.items()}
+    assert found.read()["id"].to_pylist() == [1, 2, 1, 2]
+    assert Footer.decode(facts) == FOOTER
+
+
+@pytest.mark.clause("LZ-145")
+def test_rows_are_compressed_in_a_way_that_every_reader_knows(
+    place: Store, file: StagedFile
+) -> None:
+    file.write(ROWS)
+    file.finish(FOOTER)
+    found = pq.ParquetFile(io.BytesIO(place.read("t/_stage-1.parquet")))
+    assert found.metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+def test_a_dropped_file_is_gone(place: Store, file: StagedFile) -> None:
+    file.write(ROWS)
+    file.drop()
+    assert names(place, "t") == []
+
+
+def test_a_finished_file_can_be_dropped(place: Store, file: StagedFile) -> None:
+    file.finish(FOOTER)
+    file.drop()
+    assert names(place, "t") == []
+
+
+def test_a_file_can_be_dropped_again(place: Store, file: StagedFile) -> None:
+    file.drop()
+    file.drop()
+    assert names(place, "t") == []
+
+
+def test_rows_that_do_not_fit_leave_nothing(place: Store, file: StagedFile) -> None:
+    with pytest.raises(ValueError, match="schema"):
+        file.write(pa.table({"other": ["x"]}))
+    assert names(place, "t") == []
+
+
+def test_a_file_that_failed_can_be_dropped(place: Store, file: StagedFile) -> None:
+    with pytest.raises(ValueError, match="schema"):
+        file.write(pa.table({"other": ["x"]}))
+    file.drop()
+    del file
+    gc.collect()  # nothing is written late, which would warn
+
+
+@pytest.mark.parametrize("room", [0, 4, 60, 200])
+def test_a_disk_that_fills_up_is_told_as_such(room: int) -> None:
+    store = FullDisk(room)
+
+    def write() -> None:
+        file = StagedFile(store, "t/_stage-1.parquet", SCHEMA)
+        try:
+            file.write(ROWS)
+            file.finish(FOOTER)
+        except OSError:
+            file.drop()
+            raise
+
+    with pytest.raises(OSError, match="No space left"):
+        write()
+    gc.collect()
+    assert names(store, "t") == []
+
+
+class FullDisk(MemoryStore):
+    """A store that has room for a number of bytes."""
+
+    def __init__(self, room: int) -> None:
+        super().__init__(SteppedClock())
+        self._room = room
+
+    @contextmanager
+    def stage(self, path: str) -> Iterator[BinaryIO]:
+        with super().stage(path):
+            yield Limited(self._room)
+
+
+class Limited(io.BytesIO):
+    def __init__(self, room: int) -> None:
+        super().__init__()
+        self._room = room
+
+    def write(self, content: Any) -> int:
+        if self.tell() + len(content) > self._room:
+            raise OSError(28, "No space left on device")
+        return super().write(content)
