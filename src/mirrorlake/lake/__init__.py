@@ -1,0 +1,1 @@
+"""Delta tables without a JVM: their log, their files, their rows, their feed."""

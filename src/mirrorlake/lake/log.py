@@ -1,0 +1,269 @@
+"""The transaction log of a Delta table, read from its files.
+
+Delta Lake protocol, "Delta Log Entries", "Checkpoints" and "Action Reconciliation". A snapshot is
+replayed from the newest checkpoint and the commits after it, and carried forward commit by commit.
+Nothing is written here.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+_COMMIT = re.compile(r"(\d{20})\.json")
+_CHECKPOINT = re.compile(
+    r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(parquet|json)"
+)
+_TYPED = ("add.stats_parsed.", "add.partitionValues_parsed.")
+
+LOOK_BACK = 1_000
+"""How many commits are read at most in search of the last batch."""
+
+Action = dict[str, Any]
+
+
+class BrokenLog(ValueError):
+    """The log cannot be replayed: a part of it is missing, or is not what it should be."""
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """A table at one version.
+
+    files: the add actions of the live files by (path, id of the deletion vector), in no order;
+    transactions: application id to recorded version; recorded_in: application id to the version of
+    the table that recorded it last, where a commit that was read says so; commits: what was done,
+    by version, since the earliest of these.
+    """
+
+    version: int = -1
+    protocol: Action = field(default_factory=dict)
+    metadata: Action = field(default_factory=dict)
+    transactions: dict[str, int] = field(default_factory=dict)
+    files: dict[tuple[str, str], Action] = field(default_factory=dict)
+    recorded_in: dict[str, int] = field(default_factory=dict)
+    commits: dict[int, Action] = field(default_factory=dict)
+
+    @property
+    def exists(self) -> bool:
+        return self.version >= 0
+
+    @property
+    def properties(self) -> Mapping[str, str]:
+        return self.metadata.get("configuration") or {}
+
+    @property
+    def features(self) -> frozenset[str]:
+        """Reader and writer features of the table."""
+        named = [*self.protocol.get("readerFeatures", ()), *self.protocol.get("writerFeatures", ())]
+        return frozenset(named)
+
+
+class TableLog:
+    """The log of the table at `path`; `snapshot` follows it."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self._folder = self.path / "_delta_log"
+        self._snapshot = Snapshot()
+        self._known: tuple[int, int] | None = None
+
+    def snapshot(self) -> Snapshot:
+        """The newest version. Cheap when nothing happened since the last call.
+
+        Raises FileNotFoundError, once, when the table that was here is gone; BrokenLog.
+        """
+        try:
+            return self._newest()
+        except (AttributeError, KeyError, TypeError) as error:
+            self.forget()  # what was replayed before it may be half of a commit
+            raise BrokenLog(f"{self._folder} holds an action of unknown form") from error
+        except BrokenLog:
+            self.forget()
+            raise
+
+    def _newest(self) -> Snapshot:
+        if self._snapshot.exists and self._identity() != self._known:
+            self.forget()  # another table was made in this place, and has other versions
+            if not self._names():
+                raise FileNotFoundError(f"the table at {self.path} is gone")
+        if self._snapshot.exists:
+            self._follow(self._snapshot)
+        else:
+            self._snapshot = self._load()
+        self._known = self._identity()
+        return self._snapshot
+
+    def forget(self) -> None:
+        """Read everything anew next time."""
+        self._snapshot = Snapshot()
+
+    def commit_file(self, version: int) -> Path:
+        return self._folder / f"{version:020d}.json"
+
+    def actions(self, version: int) -> list[Action]:
+        """The actions of one commit. Raises FileNotFoundError."""
+        return _json_actions(self.commit_file(version))
+
+    def versions(self) -> list[int]:
+        """The versions whose commits the log still has, ascending."""
+        names = (_COMMIT.fullmatch(name) for name in self._names())
+        return sorted(int(match[1]) for match in names if match)
+
+    def _follow(self, snapshot: Snapshot) -> None:
+        while self.commit_file(snapshot.version + 1).exists():
+            replay(snapshot, self.actions(snapshot.version + 1), snapshot.version + 1)
+
+    def _identity(self) -> tuple[int, int] | None:
+        """What tells the newest commit that was read from another of the same version."""
+        try:
+            facts = self.commit_file(self._snapshot.version).stat()
+        except FileNotFoundError:
+            return None
+        return facts.st_ino, facts.st_mtime_ns
+
+    def _load(self) -> Snapshot:
+        snapshot = Snapshot()
+        checkpoint = self._newest_checkpoint()
+        if checkpoint is not None:
+            version, parts = checkpoint
+            for part in parts:
+                replay(snapshot, self._checkpoint_actions(part), version, from_checkpoint=True)
+            snapshot.version = version
+        versions = [v for v in self.versions() if v > snapshot.version]
+        for expected, version in enumerate(versions, start=snapshot.version + 1):
+            if version != expected:
+                raise BrokenLog(f"commit {expected} of {self.path} is missing")
+            replay(snapshot, self.actions(version), version)
+        if snapshot.exists and not snapshot.metadata:
+            raise BrokenLog(f"no commit in {self._folder} says what columns the table has")
+        self._look_back(snapshot)
+        return snapshot
+
+    def _look_back(self, snapshot: Snapshot) -> None:
+        """Read commits before the checkpoint too, back to the last batch of any mirror: what was
+        done to the table since then matters, and a checkpoint does not tell it."""
+        known = snapshot.commits
+        for version in reversed(self.versions()[-LOOK_BACK:]):
+            if snapshot.recorded_in:
+                return
+            if version <= snapshot.version and version not in known:
+                for action in self.actions(version):
+                    _note(snapshot, action, version)
+
+    def _newest_checkpoint(self) -> tuple[int, list[str]] | None:
+        """The version of the newest complete checkpoint, and the names of its parts."""
+        found: dict[int, list[tuple[str, int]]] = {}
+        for name in self._names():
+            if match := _CHECKPOINT.fullmatch(name):
+                found.setdefault(int(match[1]), []).append((name, int(match[3] or 1)))
+        for version in sorted(found, reverse=True):
+            parts = found[version]
+            single = [name for name, count in parts if count == 1]
+            if single:
+                return version, single[:1]
+            if len(parts) == parts[0][1]:
+                return version, [name for name, _count in parts]
+        return None
+
+    def _checkpoint_actions(self, name: str) -> Iterator[Action]:
+        path = self._folder / name
+        rows = _json_actions(path) if name.endswith(".json") else _parquet_actions(path)
+        for row in rows:
+            if sidecar := row.get("sidecar"):
+                yield from _parquet_actions(self._folder / "_sidecars" / sidecar["path"])
+            else:
+                yield row
+
+    def _names(self) -> list[str]:
+        try:
+            return [item.name for item in self._folder.iterdir()]
+        except FileNotFoundError:
+            return []
+
+
+def replay(
+    snapshot: Snapshot,
+    actions: Iterable[Action],
+    version: int,
+    *,
+    from_checkpoint: bool = False,
+) -> None:
+    """Carry a snapshot to the version of these actions."""
+    for action in actions:
+        if add := action.get("add"):
+            snapshot.files[file_id(add)] = add
+        elif remove := action.get("remove"):
+            snapshot.files.pop(file_id(remove), None)
+        elif action.get("metaData"):
+            snapshot.metadata = action["metaData"]
+        elif action.get("protocol"):
+            snapshot.protocol = action["protocol"]
+        elif txn := action.get("txn"):
+            snapshot.transactions[txn["appId"]] = txn["version"]
+        if not from_checkpoint:
+            _note(snapshot, action, version)
+    snapshot.version = version
+    earliest = min(snapshot.recorded_in.values(), default=0)
+    for old in [v for v in snapshot.commits if v < earliest]:
+        del snapshot.commits[old]
+
+
+def file_id(action: Action) -> tuple[str, str]:
+    """What tells a live file from others: its path and its deletion vector."""
+    vector = action.get("deletionVector")
+    return action["path"], vector_id(vector) if vector else ""
+
+
+def vector_id(vector: Mapping[str, Any]) -> str:
+    offset = vector.get("offset")
+    suffix = "" if offset is None else f"@{offset}"
+    return f"{vector['storageType']}{vector['pathOrInlineDv']}{suffix}"
+
+
+def _note(snapshot: Snapshot, action: Action, version: int) -> None:
+    """Remember what a commit says of itself."""
+    if info := action.get("commitInfo"):
+        snapshot.commits[version] = info
+    elif txn := action.get("txn"):
+        known = snapshot.recorded_in.get(txn["appId"], -1)
+        snapshot.recorded_in[txn["appId"]] = max(known, version)
+
+
+def _json_actions(path: Path) -> list[Action]:
+    """The actions of a commit file. Raises BrokenLog, without quoting what stands there."""
+    # Lines of bytes: a text ends its lines at characters too that stand in JSON as they are.
+    lines = path.read_bytes().splitlines()
+    try:
+        actions = [json.loads(line) for line in lines if line]
+    except ValueError:
+        raise BrokenLog(f"{path} is damaged: it is not JSON") from None
+    if not all(isinstance(action, dict) for action in actions):
+        raise BrokenLog(f"{path} is damaged: it holds something that is no action")
+    return actions
+
+
+def _parquet_actions(path: Path) -> list[Action]:
+    """The rows of a checkpoint, with maps as dictionaries and absent members left out."""
+    try:
+        with pq.ParquetFile(path) as file:
+            leaves = [file.schema.column(place).path for place in range(len(file.schema.names))]
+            # What says in typed columns what `stats` says as JSON is no part of an action.
+            said = [leaf for leaf in leaves if not leaf.startswith(_TYPED)]
+            rows = file.read(columns=said).to_pylist(maps_as_pydicts="lossy")
+    except pa.ArrowException as error:
+        raise BrokenLog(f"{path} is damaged: it is no complete Parquet file") from error
+    return [_present(row) for row in rows]
+
+
+def _present(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {name: _present(member) for name, member in value.items() if member is not None}
+    return value

@@ -1,0 +1,202 @@
+"""Carries net changes into the files of a table: new data, change images, deletion vectors.
+
+Nothing here commits. The files are written and made durable; the actions that would make them part
+of the table are returned. Until a commit they are orphans that no reader looks at.
+
+The feed of a commit (CF-144): a key that had one row and keeps one is an update with both images;
+whatever else goes is a delete, whatever else comes is an insert.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlake.lake import datafile, vectors
+from mirrorlake.lake.probe import Matches, candidates, live_rows, path_of, probe
+from mirrorlake.lake.schema import TableSchema
+from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.model.net import NetChanges
+
+ROWS_PER_FILE = 2_000_000
+
+
+class NoBaseRow(ValueError):
+    """A value that did not change has no single row of the table to be taken from."""
+
+
+@dataclass(frozen=True, slots=True)
+class Rewritten:
+    """The actions of one commit, and how many rows they touch."""
+
+    actions: list[dict[str, Any]]
+    inserted: int
+    updated: int
+    deleted: int
+    duplicates: int = 0
+
+
+def rewrite(
+    table: Path,
+    files: Sequence[Mapping[str, Any]],
+    schema: TableSchema,
+    net: NetChanges,
+    threads: int = 1,
+) -> Rewritten:
+    """Apply net changes to the live files of a table. Raises NoBaseRow."""
+    keys = list(net.keys.column_names)
+    if net.truncate:
+        return _emptied(table, files, schema, net.rows, keys)
+    if net.is_append:
+        return Rewritten(written(table, schema, net.rows, keys), net.rows.num_rows, 0, 0)
+    wanted = np.flatnonzero(net.reset)
+    sought = net.keys.take(pa.array(wanted))
+    probed = candidates(files, schema, sought)
+    found = probe(table, probed, schema, sought, threads)
+    code = wanted[found.code]
+    rows = _completed(net, found.rows, code)
+    before = np.bincount(code, minlength=len(net.reset))
+    single = before == 1
+    updated = net.first & single[net.code]  # rows that take the place of exactly one
+    replaced = np.zeros(len(net.reset), bool)
+    replaced[net.code[updated]] = True
+    actions = written(table, schema, rows, keys)
+    if len(code):
+        images = _images(found.rows, replaced[code], rows, updated)
+        actions.append({"cdc": datafile.write_changes(table, _as_file(images, schema))})
+        actions += _vectors(table, probed, found)
+    count = int(updated.sum())
+    return Rewritten(
+        actions,
+        inserted=rows.num_rows - count,
+        updated=count,
+        deleted=len(code) - count,
+        duplicates=int(np.maximum(before - 1, 0).sum()),
+    )
+
+
+def _emptied(
+    table: Path,
+    files: Sequence[Mapping[str, Any]],
+    schema: TableSchema,
+    rows: pa.Table,
+    keys: list[str],
+) -> Rewritten:
+    """All files go, and the rows come."""
+    actions = written(table, schema, rows, keys)
+    actions += [{"remove": datafile.removed(add)} for add in files]
+    if any(add.get("deletionVector") for add in files):
+        # Without change files the feed is what the log says, and delta-rs takes for the deleted
+        # rows of such a file those that were gone before.
+        actions += [_told(table, live_rows(table, add, schema), "delete", schema) for add in files]
+        actions += [_told(table, rows, "insert", schema)] if rows.num_rows else []
+    live = sum(_records(table, add) - _already_gone(add) for add in files)
+    return Rewritten(actions, rows.num_rows, 0, live)
+
+
+def _told(table: Path, rows: pa.Table, kind: str, schema: TableSchema) -> dict[str, Any]:
+    """Rows that all changed in one way, as a change file."""
+    told = rows.append_column(datafile.CHANGE_TYPE, pa.repeat(kind, rows.num_rows))
+    return {"cdc": datafile.write_changes(table, _as_file(told, schema))}
+
+
+def _records(table: Path, add: Mapping[str, Any]) -> int:
+    """The rows in a file, gone ones included."""
+    stats = json.loads(add.get("stats") or "{}")
+    if "numRecords" in stats:
+        return int(stats["numRecords"])
+    return int(pq.read_metadata(path_of(table, add)).num_rows)
+
+
+def _already_gone(add: Mapping[str, Any]) -> int:
+    vector = add.get("deletionVector")
+    return int(vector["cardinality"]) if vector else 0
+
+
+def written(
+    table: Path,
+    schema: TableSchema,
+    rows: pa.Table,
+    keys: list[str],
+    *,
+    data_change: bool = True,
+) -> list[dict[str, Any]]:
+    """The rows as data files: their add actions."""
+    named = _as_file(rows, schema)
+    names = dict(zip(schema.schema.names, schema.physical, strict=True))
+    physical = [names[key] for key in keys]
+    return [
+        {
+            "add": datafile.write_data(
+                table, named.slice(start, ROWS_PER_FILE), physical, data_change=data_change
+            )
+        }
+        for start in range(0, named.num_rows, ROWS_PER_FILE)
+    ]
+
+
+def _completed(net: NetChanges, found: pa.Table, code: np.ndarray) -> pa.Table:
+    """The rows, with the values that the source did not send taken from the table."""
+    if net.missing is None:
+        return net.rows
+    partial = np.flatnonzero(net.missing.any(axis=1))
+    holders = np.full(len(net.reset), -1)
+    holders[code] = np.arange(len(code))
+    several = np.bincount(code, minlength=len(net.reset)) != 1
+    if several[net.base[partial]].any():
+        raise NoBaseRow(int(np.argmax(several[net.base[partial]])))
+    source = np.zeros(net.rows.num_rows, np.int64)
+    source[partial] = net.rows.num_rows + holders[net.base[partial]]
+    own = np.arange(net.rows.num_rows)
+    columns = []
+    for place, column in enumerate(net.rows.columns):
+        missing = net.missing[:, place]
+        if missing.any():
+            both = pa.chunked_array([*column.chunks, *found.column(place).chunks], column.type)
+            column = both.take(pa.array(np.where(missing, source, own)))  # noqa: PLW2901
+        columns.append(column)
+    return pa.table(columns, schema=net.rows.schema)
+
+
+def _images(found: pa.Table, replaced: np.ndarray, rows: pa.Table, updated: np.ndarray) -> pa.Table:
+    """The rows of the change file: what was there, what is there now, and of which kind."""
+    old = np.where(replaced, "update_preimage", "delete")
+    new = np.where(updated, "update_postimage", "insert")
+    both = pa.concat_tables([found.cast(rows.schema), rows])
+    kinds = pa.array(np.concatenate((old, new)), pa.string())
+    return both.append_column(datafile.CHANGE_TYPE, kinds)
+
+
+def _vectors(
+    table: Path, files: Sequence[Mapping[str, Any]], found: Matches
+) -> list[dict[str, Any]]:
+    """Each touched file leaves, and comes back with its rows taken out, if any is left."""
+    new = vectors.VectorFile()
+    actions: list[dict[str, Any]] = []
+    for place in np.unique(found.file):
+        add = files[int(place)]
+        earlier = found.gone.get(int(place), np.zeros(0, np.int64))
+        rows = np.union1d(earlier, found.row[found.file == place])
+        actions.append({"remove": datafile.removed(add)})
+        records = _records(table, add)
+        if len(rows) < records:
+            actions.append({"add": datafile.deleted_from(add, new.add(rows), records)})
+    if any("add" in action for action in actions):
+        datafile.write_bytes(table / new.name, new.content())
+    return actions
+
+
+def _as_file(rows: pa.Table, schema: TableSchema) -> pa.Table:
+    """The rows under the names and ids of data files."""
+    fields = list(schema.file_schema())
+    extra = [rows.schema.field(i) for i in range(len(fields), rows.num_columns)]
+    names = arrow_schema(schema.schema)
+    assert rows.column_names[: len(fields)] == names.names
+    return pa.table(rows.columns, schema=pa.schema([*fields, *extra]))

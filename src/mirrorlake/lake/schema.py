@@ -1,0 +1,59 @@
+"""The schema of a Delta table, between its log and our words."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from mirrorlake.model.arrow import arrow_type
+from mirrorlake.model.table import Column, Schema
+from mirrorlake.model.types import DataType
+
+_ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+
+
+class UnknownColumnType(ValueError):
+    """A column of a type that no table of ours has."""
+
+
+@dataclass(frozen=True, slots=True)
+class TableSchema:
+    """Columns, and their names and ids in data files (column mapping)."""
+
+    schema: Schema
+    physical: tuple[str, ...]
+    ids: tuple[int | None, ...]
+
+    def file_schema(self) -> pa.Schema:
+        """The columns as data files hold them."""
+        return pa.schema(
+            [
+                pa.field(
+                    name,
+                    arrow_type(column.type),
+                    metadata={} if number is None else {"PARQUET:field_id": str(number)},
+                )
+                for column, name, number in zip(self.schema, self.physical, self.ids, strict=True)
+            ]
+        )
+
+
+def parse(metadata: Mapping[str, Any]) -> TableSchema:
+    """Read the metaData action. Raises UnknownColumnType."""
+    fields = json.loads(metadata["schemaString"])["fields"]
+    mapped = (metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none") != "none"
+    columns, physical, ids = [], [], []
+    for field in fields:
+        try:
+            data_type = DataType.parse(field["type"])
+        except (ValueError, TypeError):
+            raise UnknownColumnType(f"{field['name']} of type {field['type']}") from None
+        columns.append(Column(field["name"], data_type, bool(field["nullable"])))
+        facts = field.get("metadata") or {}
+        physical.append(str(facts[_PHYSICAL]) if mapped else field["name"])
+        ids.append(int(facts[_ID]) if mapped else None)
+    return TableSchema(Schema.of(columns), tuple(physical), tuple(ids))
