@@ -1,0 +1,1 @@
+"""What to do with a landing zone: pure decisions, no I/O."""

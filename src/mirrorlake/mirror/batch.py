@@ -1,0 +1,92 @@
+"""Which files of a table make the next batch.
+
+A batch is a run of contiguous numbers that begins after the recorded one. It ends where a
+transaction ends, so that no reader sees half of one, unless the transaction alone is larger than a
+batch may be. Files of a load and files of changes never share a batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mirrorlake.errors import MissingFile, TableError
+from mirrorlake.landing.parquet import Inspected
+from mirrorlake.landing.scan import Landed
+from mirrorlake.model.landed import FileKind
+
+
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How large a batch may grow: one task folds it in memory."""
+
+    rows: int = 4_000_000
+    size: int = 1 << 30  # bytes, uncompressed
+    files: int = 2_000
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Contiguous files after the recorded number, and why they do not go on, if that is wrong."""
+
+    files: tuple[Landed, ...]
+    error: TableError | None = None
+
+
+def run_of(
+    table: str, files: Sequence[Landed], recorded: int, target: int | None, limits: BatchLimits
+) -> Run:
+    """The files that may be applied now, by their numbers alone.
+
+    files: ascending, of the folder and where needed of its cleanup folder. target: the last number
+    that the chosen cut allows. A gap blocks all later files (LZ-117, LZ-119).
+    """
+    by_number = {file.number: file for file in files}
+    newest = files[-1].number if files else 0
+    last = newest if target is None else min(newest, target)
+    run: list[Landed] = []
+    for number in range(recorded + 1, last + 1):
+        if number not in by_number:
+            waiting = sorted(n for n in by_number if n > number)
+            return Run(tuple(run), _gap(table, number, waiting))
+        run.append(by_number[number])
+        if len(run) >= limits.files:
+            break
+    return Run(tuple(run))
+
+
+def batch_of(
+    run: Sequence[Landed], inspected: Mapping[str, Inspected], limits: BatchLimits
+) -> Sequence[Landed]:
+    """The first batch of a run whose files have been looked at; empty when it has to wait."""
+    rows = size = 0
+    batch: list[Landed] = []
+    complete = 0  # length of the longest prefix that ends with a transaction
+    for file in run:
+        facts = inspected[file.path]
+        if batch and _is_load(facts) != _is_load(inspected[batch[0].path]):
+            break
+        full = rows + facts.rows > limits.rows or size + facts.size > limits.size
+        if batch and full:
+            return batch[:complete] if complete else batch
+        batch.append(file)
+        rows, size = rows + facts.rows, size + facts.size
+        if facts.footer is None or facts.footer.complete or _is_load(facts):
+            complete = len(batch)
+    # A run that ends because it is long enough has no later file that could complete it.
+    return batch[:complete] if complete or len(batch) < limits.files else batch
+
+
+def _is_load(facts: Inspected) -> bool:
+    return facts.footer is not None and facts.footer.kind is FileKind.LOAD
+
+
+def _gap(table: str, number: int, waiting: Sequence[int]) -> MissingFile:
+    later = f"{waiting[0]} waits"
+    if len(waiting) > 1:
+        later = f"{waiting[0]} to {waiting[-1]} wait"
+    return MissingFile(
+        f"file {number} is missing, {later}",
+        table=table,
+        hint=f"Upload file {number}, or start the table anew with `mirrorlake reset {table}`.",
+    )

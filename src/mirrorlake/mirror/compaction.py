@@ -1,0 +1,96 @@
+"""Which files of a table to rearrange: few files, and few rows in them that are gone.
+
+Invariant: after any number of batches a table has at most `FANOUT` files of each size class, and
+its larger files are at most `DEAD` part dead, as long as compaction keeps up. The work follows
+the batches: a row is rewritten once per class that it passes through, and once more for every
+`DEAD` part of its file that was deleted. One step never takes more than `MOST_ROWS` and
+`MOST_BYTES`, so that no batch waits longer for it than for another batch.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+CLASSES = (1 << 20, 8 << 20, 64 << 20)
+"""Sizes in bytes below which a file is of the first, second and third class; above, of none."""
+
+FANOUT = 8
+"""Files of one class that are joined to one of the next."""
+
+DEAD = 0.3
+"""The part of a larger file that may be dead."""
+
+MOST_ROWS = 2_000_000
+MOST_BYTES = 256 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class _File:
+    """A live file. size: the bytes of the rows that are left."""
+
+    action: Mapping[str, Any]
+    rows: int
+    gone: int
+    size: int
+
+    @property
+    def left(self) -> int:
+        return self.rows - self.gone
+
+    @property
+    def size_class(self) -> int:
+        """A file of half the rows that one may have is of none: two of them would not be one."""
+        if self.left >= MOST_ROWS // 2:
+            return len(CLASSES)
+        return sum(self.size >= bound for bound in CLASSES)
+
+    @property
+    def is_dead_enough(self) -> bool:
+        """Whether it is worth being written anew by itself.
+
+        A small file has its turn when there are enough of its class, unless nothing is left of it.
+        """
+        if self.left == 0:
+            return True
+        return self.size_class > 0 and self.gone > DEAD * self.rows and self.left <= MOST_ROWS
+
+
+def choose(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """The files to write anew together, by their add actions; none when all is well.
+
+    The smallest come first, because a batch is slowed by the number of files more than by anything
+    else. Files without statistics are left to whoever wrote them.
+    """
+    known = [file for action in files if (file := _known(action))]
+    for size_class in range(len(CLASSES)):
+        alike = [file for file in known if file.size_class == size_class]
+        if len(alike) >= FANOUT:
+            return _limited(sorted(alike, key=lambda file: file.size))
+    dead = [file for file in known if file.is_dead_enough]
+    if not dead:
+        return ()
+    return (max(dead, key=lambda file: file.gone / max(file.rows, 1)).action,)
+
+
+def _known(action: Mapping[str, Any]) -> _File | None:
+    rows = json.loads(action.get("stats") or "{}").get("numRecords")
+    if rows is None:
+        return None
+    vector = action.get("deletionVector")
+    gone = int(vector["cardinality"]) if vector else 0
+    left = 1 - gone / rows if rows else 0
+    return _File(action, int(rows), gone, int(action["size"] * left))
+
+
+def _limited(files: Sequence[_File]) -> tuple[Mapping[str, Any], ...]:
+    chosen: list[Mapping[str, Any]] = []
+    rows = size = 0
+    for file in files:
+        rows, size = rows + file.left, size + file.size
+        if len(chosen) > 1 and (rows > MOST_ROWS or size > MOST_BYTES):
+            break
+        chosen.append(file.action)
+    return tuple(chosen)

@@ -1,0 +1,108 @@
+"""The contract of an engine: it executes steps, and decides nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from mirrorlake.errors import MirrorlakeError
+from mirrorlake.mirror.progress import Progress
+from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable, SetKey
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Rows of one commit. duplicates: rows beyond the first that a key had (LZ-088, LZ-089)."""
+
+    insert: int = 0
+    update: int = 0
+    delete: int = 0
+    duplicates: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Applied:
+    """The batch is in the table, in this version of it."""
+
+    version: int
+    counts: Counts = field(default_factory=Counts)
+
+
+@dataclass(frozen=True, slots=True)
+class AlreadyApplied:
+    """The table has recorded the batch, or a later one, before."""
+
+    recorded: int
+
+
+@dataclass(frozen=True, slots=True)
+class Conflicted:
+    """Another writer was faster; nothing was written. Read the state and plan again."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unknown:
+    """The commit was sent and no answer came: read back what is recorded, do not plan anew."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Failed:
+    """The batch cannot be applied; nothing was written."""
+
+    error: MirrorlakeError
+
+
+Outcome = Applied | AlreadyApplied | Conflicted | Unknown | Failed
+
+
+class MirrorEngine(Protocol):
+    """Tables, and the one way to change them.
+
+    A batch commits only when the table has recorded `first - 1` in the very version that the batch
+    was computed on, and records `last` in the same commit: rows, change images and progress appear
+    together or not at all (LZ-258, CF-150).
+    """
+
+    def progress(self, path: str) -> Progress:
+        """The state of the table at `path`, read from the table itself."""
+        ...
+
+    def create(self, step: CreateTable) -> None:
+        """Make the table, with the change feed on from version 0. Exists already: nothing."""
+        ...
+
+    def add_columns(self, step: AddColumns) -> None:
+        """Add columns that are not there yet."""
+        ...
+
+    def set_key(self, step: SetKey) -> None:
+        """Remember the key of a table that had none."""
+        ...
+
+    def apply(
+        self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
+    ) -> Sequence[Outcome]:
+        """Apply one batch per table; outcomes in the order of the steps.
+
+        before_commit is called before each commit, and refuses it by raising.
+        """
+        ...
+
+    def compact(
+        self, steps: Sequence[Compact], before_commit: Callable[[], None]
+    ) -> Sequence[Outcome | None]:
+        """Rearrange the files of tables that need it; None for those that do not.
+
+        Rows, feed and progress are what they were (CF-095, CF-156). A table that another writer
+        changes meanwhile is left alone.
+        """
+        ...
+
+    def settle(self, path: str, version: int) -> None:
+        """Make a version durable before anything rests on it."""
+        ...

@@ -1,0 +1,61 @@
+"""Keys as numbers: equal keys get equal codes.
+
+Equality is that of LZ-256 and LZ-257: exact typed values, text by bytes, floating point by bits
+with every NaN the same, NULL equal to NULL.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.model.arrow import contiguous
+
+
+@dataclass(frozen=True, slots=True)
+class Coded:
+    """code: int64 per row, from 0; first: the row in which each code stands first."""
+
+    code: np.ndarray
+    first: np.ndarray
+
+
+def encode(keys: pa.Table) -> Coded:
+    """Give each distinct key of the rows a number, in the order in which they first occur."""
+    rows = keys.num_rows
+    code = np.zeros(rows, np.int64)
+    for column in keys.columns:
+        values, distinct = _column(contiguous(column))
+        # Both factors are below the number of rows, so the product fits 63 bits.
+        code = _dense(code * distinct + values)
+    return _ordered(code)
+
+
+def comparable(column: pa.Array) -> pa.Array:
+    """The column with floating point as bits; whatever compares equal in it is the same key."""
+    if not pa.types.is_floating(column.type):
+        return column
+    width = column.type.bit_width // 8
+    canonical = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
+    bits = {2: pa.int16(), 4: pa.int32(), 8: pa.int64()}[width]
+    values = canonical.fill_null(0).to_numpy(zero_copy_only=False).view(f"i{width}")
+    return pa.array(values, bits, mask=column.is_null().to_numpy(zero_copy_only=False))
+
+
+def _column(column: pa.Array) -> tuple[np.ndarray, int]:
+    encoded = pc.dictionary_encode(comparable(column), null_encoding="encode")
+    return encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64), len(encoded.dictionary)
+
+
+def _dense(code: np.ndarray) -> np.ndarray:
+    encoded = pc.dictionary_encode(pa.array(code))
+    dense: np.ndarray = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
+    return dense
+
+
+def _ordered(code: np.ndarray) -> Coded:
+    _, first = np.unique(code, return_index=True)
+    return Coded(code, first)

@@ -1,0 +1,274 @@
+"""The plan for one table: from what is landed and what is recorded to steps."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from mirrorlake.errors import TableError
+from mirrorlake.landing.cleanup import processed
+from mirrorlake.landing.parquet import Inspected
+from mirrorlake.landing.scan import Landed, TableScan
+from mirrorlake.mirror import schema as schemas
+from mirrorlake.mirror.batch import BatchLimits, Run, batch_of, run_of
+from mirrorlake.mirror.progress import Progress
+from mirrorlake.mirror.refusals import refusal
+from mirrorlake.mirror.steps import (
+    AddColumns,
+    ApplyFiles,
+    CleanUp,
+    CreateTable,
+    SetKey,
+    Step,
+    TablePlan,
+)
+from mirrorlake.model.change import Marker
+from mirrorlake.model.landed import FileKind
+from mirrorlake.model.state import TableState
+from mirrorlake.model.table import Schema, TableId
+
+NO_METADATA = "_metadata.json is missing (LZ-040)"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """How far a table should go in this cycle: a file number, and the cut that it belongs to."""
+
+    number: int | None = None
+    cut: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What is known of a table before its files are looked at. tail: as `Tails` tells it."""
+
+    scan: TableScan
+    path: str
+    progress: Progress
+    target: Target
+    metadata_required: bool = True
+    tail: Callable[[Landed], str] = lambda _file: ""
+
+    @property
+    def is_unread(self) -> bool:
+        """Its files are not looked at before it is described (LZ-040)."""
+        return self.scan.metadata is None and self.metadata_required
+
+    @property
+    def is_reseeded(self) -> bool:
+        """Our publisher began the table anew since it was made."""
+        ours = self.scan.metadata.ours if self.scan.metadata else None
+        return (
+            self.progress.exists
+            and ours is not None
+            and (ours.generation != self.progress.generation)
+        )
+
+    @property
+    def recorded(self) -> int:
+        """The last file that need not be applied again."""
+        return 0 if self.is_reseeded else self.progress.recorded
+
+
+def candidates(known: Known, limits: BatchLimits) -> Run:
+    """The files whose footers the plan needs."""
+    files: Sequence[Landed] = known.scan.files
+    if refusal(known) or known.is_unread:
+        return Run(())
+    run = run_of(str(known.scan.table), files, known.recorded, known.target.number, limits)
+    if run.error is not None and len(run.files) == 0:
+        # Files move aside after their commit; after a crash in between they are found there.
+        moved = [file for file in known.scan.moved() if file.number > known.recorded]
+        if moved:
+            both = {file.number: file for file in [*moved, *files]}
+            merged = [both[number] for number in sorted(both)]
+            run = run_of(str(known.scan.table), merged, known.recorded, known.target.number, limits)
+    return run
+
+
+def plan(
+    known: Known,
+    run: Run,
+    inspected: Mapping[str, Inspected | TableError],
+    limits: BatchLimits,
+    generation: str,
+) -> TablePlan:
+    """The steps for one table.
+
+    run: as `candidates` gave it; inspected: its files by path, or what is wrong with them;
+    generation: for a table that has to be made for a zone of another publisher.
+    """
+    table = known.scan.table
+    if error := refusal(known):
+        return _planned(known, TableState.FAILED, error=error)
+    if known.is_unread:
+        return _planned(known, TableState.INITIALIZED, waiting=NO_METADATA)
+    good, error = _readable(run, inspected)
+    facts = {file.path: _good(inspected[file.path]) for file in good}
+    schema = Schema(()) if known.is_reseeded else known.progress.schema
+    good, wrong = _merged(str(table), schema, good, facts)
+    error = wrong or error
+    batch = batch_of(good, facts, limits)
+    steps: list[Step] = []
+    try:
+        if batch:
+            steps = _steps(known, batch, facts, generation)
+    except TableError as found:
+        error, steps = found, []
+    steps += _cleanup(known)
+    waiting = "" if batch or error or not good else "its last transaction is not complete"
+    state = TableState.FAILED if error else _state(known, facts, batch)
+    return _planned(known, state, steps, error, waiting, pending=len(good))
+
+
+def _readable(
+    run: Run, inspected: Mapping[str, Inspected | TableError]
+) -> tuple[list[Landed], TableError | None]:
+    """The files before the first one that cannot be read, and what is wrong with it."""
+    good: list[Landed] = []
+    for file in run.files:
+        found = inspected[file.path]
+        if isinstance(found, TableError):
+            return good, found
+        good.append(file)
+    return good, run.error
+
+
+def _merged(
+    table: str, schema: Schema, files: Sequence[Landed], facts: Mapping[str, Inspected]
+) -> tuple[list[Landed], TableError | None]:
+    """The files whose columns go together with those of the table, and what ends them."""
+    good: list[Landed] = []
+    for file in files:
+        try:
+            schema = schemas.merge(table, schema, facts[file.path].schema, str(file.name))
+        except TableError as error:
+            return good, error
+        good.append(file)
+    return good, None
+
+
+def _steps(
+    known: Known,
+    batch: Sequence[Landed],
+    facts: Mapping[str, Inspected],
+    generation: str,
+) -> list[Step]:
+    scan, progress = known.scan, known.progress
+    name = str(scan.table)
+    schema = Schema(()) if known.is_reseeded else progress.schema
+    for file in batch:
+        schema = schemas.merge(name, schema, facts[file.path].schema, str(file.name))
+    # A key that was named once stays, also when the file that named it is gone (LZ-036).
+    wanted = scan.metadata.key_columns if scan.metadata else progress.key
+    key = schemas.key_columns(name, wanted, schema, str(batch[0].name))
+    ours = scan.metadata.ours if scan.metadata else None
+    steps: list[Step] = []
+    if not progress.exists or known.is_reseeded:
+        generation = ours.generation if ours else generation
+        steps.append(
+            CreateTable(
+                table=scan.table,
+                path=known.path,
+                folder=scan.folder.path,
+                schema=schema,
+                key=key,
+                generation=generation,
+                replace=known.is_reseeded,
+            )
+        )
+    else:
+        if new := [column for column in schema if column.name not in progress.schema]:
+            steps.append(AddColumns(scan.table, known.path, tuple(new)))
+        if key and not progress.key:
+            steps.append(SetKey(scan.table, known.path, key))
+    steps.append(_apply(known, batch, facts, key))
+    return steps
+
+
+def _apply(
+    known: Known, batch: Sequence[Landed], facts: Mapping[str, Inspected], key: tuple[str, ...]
+) -> ApplyFiles:
+    footers = [facts[file.path].footer for file in batch]
+    emptied = [i for i, f in enumerate(footers) if f is not None and f.kind is FileKind.TRUNCATE]
+    # What stands before the last truncation of the batch leaves nothing behind.
+    files = batch[emptied[-1] + 1 :] if emptied else batch
+    first, last = footers[0], footers[-1]
+    metadata = known.scan.metadata
+    upsert = metadata is not None and metadata.upsert_default
+    return ApplyFiles(
+        table=known.scan.table,
+        path=known.path,
+        folder=known.scan.folder.path,
+        files=tuple(files),
+        first=batch[0].number,
+        last=batch[-1].number,
+        key=key,
+        default=Marker.UPSERT if upsert else Marker.INSERT,
+        # A load is appended; where rows are upserts, keys have to be looked up (LZ-105).
+        is_load=first is not None and first.kind is FileKind.LOAD and not upsert,
+        truncated=bool(emptied),
+        positions=(first.first, last.last) if first and last else None,
+        cut=known.target.cut if batch[-1].number == known.target.number else None,
+        rows=sum(facts[file.path].rows for file in batch),
+        size=sum(facts[file.path].size for file in batch),
+    )
+
+
+def _cleanup(known: Known) -> list[Step]:
+    """Applied files go aside, but for the last of them (LZ-243)."""
+    if known.is_reseeded or not known.progress.exists:
+        return []
+    done = tuple(processed(known.scan.files, known.progress.recorded))
+    return [CleanUp(known.scan.table, known.scan.folder.path, done)] if done else []
+
+
+def _state(known: Known, facts: Mapping[str, Inspected], batch: Sequence[Landed]) -> TableState:
+    """Snapshotting until a marker was seen or nothing is left to load (LZ-099)."""
+    if known.is_reseeded:
+        return TableState.RESEEDING
+    if not known.progress.exists and not batch:
+        # With metadata and no file it waits for one, for as long as it takes (LZ-275).
+        described = known.scan.metadata is not None
+        return TableState.SNAPSHOTTING if described else TableState.INITIALIZED
+    markers = any(facts[file.path].has_marker for file in batch)
+    loading = bool(batch) and not markers
+    return TableState.SNAPSHOTTING if loading else TableState.REPLICATING
+
+
+def _planned(
+    known: Known,
+    state: TableState,
+    steps: Sequence[Step] = (),
+    error: TableError | None = None,
+    waiting: str = "",
+    pending: int = 0,
+) -> TablePlan:
+    return TablePlan(
+        table=known.scan.table,
+        path=known.path,
+        folder=known.scan.folder.path,
+        state=state,
+        steps=tuple(steps),
+        error=error,
+        waiting=waiting,
+        pending=pending,
+    )
+
+
+def _good(found: Inspected | TableError) -> Inspected:
+    assert not isinstance(found, TableError)
+    return found
+
+
+def nested(paths: Mapping[TableId, str]) -> dict[TableId, TableId]:
+    """Tables whose path lies inside the path of another, both ways: VACUUM of the outer one would
+    delete the files of the inner one."""
+    ordered = sorted((tuple(path.split("/")), table) for table, path in paths.items())
+    found: dict[TableId, TableId] = {}
+    for place, (outer, table) in enumerate(ordered):
+        for inner, other in ordered[place + 1 :]:
+            if inner[: len(outer)] != outer:
+                break
+            found[table], found[other] = other, table
+    return found

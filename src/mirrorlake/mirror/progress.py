@@ -1,0 +1,166 @@
+"""What a Delta table says of itself: how far it is, and whether it is still ours."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from mirrorlake.errors import ForeignTable
+from mirrorlake.lake import schema as schemas
+from mirrorlake.lake.history import Batch, batches
+from mirrorlake.lake.log import BrokenLog, Snapshot, TableLog
+from mirrorlake.landing.identity import Identity
+from mirrorlake.model.table import Schema
+
+APPLICATION = "mirrorlake/"
+GENERATION = "mirrorlake.generation"
+KEY_COLUMNS = "mirrorlake.keyColumns"
+FOLDER = "mirrorlake.folder"
+
+FEATURES = frozenset(
+    {
+        "appendOnly",
+        "changeDataFeed",
+        "columnMapping",
+        "deletionVectors",
+        "domainMetadata",
+        "inCommitTimestamp",
+        "invariants",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+    }
+)
+"""Table features that our way of writing keeps right. Any other could be broken by it."""
+
+
+REPLACING = frozenset({"CREATE OR REPLACE TABLE", "REPLACE TABLE"})
+"""What Delta calls the commit that makes a table anew in the place of another."""
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The state of a table, as read from its log at one version.
+
+    version: -1 when there is no table. generation: whose files it holds, empty for a table that
+    this engine did not make. recorded: the number of the last applied file, 0 for none. key: the
+    key columns it was made with. restored: the version of a RESTORE after the last batch.
+    unsupported: why it cannot be written, in words. last: the last applied file as it was then,
+    of a zone of others and where the log still tells it.
+    """
+
+    version: int = -1
+    generation: str = ""
+    recorded: int = 0
+    schema: Schema = field(default_factory=lambda: Schema(()))
+    key: tuple[str, ...] = ()
+    restored: int | None = None
+    unsupported: str = ""
+    properties: Mapping[str, str] = field(default_factory=dict)
+    last: Identity | None = None
+
+    @property
+    def exists(self) -> bool:
+        return self.version >= 0
+
+    @property
+    def application(self) -> str:
+        """The application id under which batches of this generation are recorded."""
+        return APPLICATION + self.generation
+
+
+def snapshot_of(log: TableLog, table: str) -> Snapshot:
+    """The newest version of a table. Raises ForeignTable when its log does not tell it."""
+    try:
+        return log.snapshot()
+    except (BrokenLog, OSError) as error:
+        raise _unreadable(table, error) from error
+
+
+def read_progress(log: TableLog, table: str) -> Progress:
+    """The state of a table, from its log. Raises ForeignTable."""
+    snapshot = snapshot_of(log, table)
+    try:
+        return progress_of(snapshot)
+    except (KeyError, TypeError, ValueError) as error:
+        raise _unreadable(table, error) from error
+
+
+def read_batches(log: TableLog, table: str) -> list[Batch]:
+    """The batches that a table has, as far as its log still tells. Raises ForeignTable."""
+    try:
+        return list(batches(log))
+    except (BrokenLog, OSError) as error:
+        raise _unreadable(table, error) from error
+
+
+def table_at(path: str) -> str:
+    """The name of the table at a path below the root, for who knows nothing but the path."""
+    return ".".join(path.split("/")[1:]) or path
+
+
+def _unreadable(table: str, error: Exception) -> ForeignTable:
+    return ForeignTable(
+        f"its log cannot be read: {error}",
+        table=table,
+        hint="Put back what is missing or damaged there, or start the table anew with "
+        f"`mirrorlake reset {table}`.",
+    )
+
+
+def progress_of(snapshot: Snapshot) -> Progress:
+    """Read the state of a table from its log."""
+    if not snapshot.exists:
+        return Progress()
+    generation = snapshot.properties.get(GENERATION, "")
+    application = APPLICATION + generation
+    unsupported = _unsupported(snapshot)
+    try:
+        schema = schemas.parse(snapshot.metadata).schema
+    except schemas.UnknownColumnType as error:
+        schema, unsupported = Schema(()), f"it has a column {error}"
+    return Progress(
+        version=snapshot.version,
+        generation=generation,
+        recorded=snapshot.transactions.get(application, 0),
+        schema=schema,
+        key=tuple(json.loads(snapshot.properties.get(KEY_COLUMNS, "[]"))),
+        restored=_restored(snapshot, application),
+        unsupported=unsupported,
+        properties=dict(snapshot.properties),
+        last=_last(snapshot, application),
+    )
+
+
+def _last(snapshot: Snapshot, application: str) -> Identity | None:
+    """What the commit of the last batch says of its last file; others may write what they like."""
+    info = snapshot.commits.get(snapshot.recorded_in.get(application, -1), {})
+    try:
+        return Identity.parse(json.loads(info["userMetadata"])["last"])
+    except (KeyError, TypeError, ValueError):
+        return None
+
+
+def _restored(snapshot: Snapshot, application: str) -> int | None:
+    """A RESTORE after our last batch keeps what the batch recorded, and not what it wrote.
+
+    One before the table was made anew does not matter: nothing of that generation is left.
+    """
+    replaced = [v for v, info in snapshot.commits.items() if info.get("operation") in REPLACING]
+    since = max([snapshot.recorded_in.get(application, -1), *replaced])
+    found = [
+        version
+        for version, info in snapshot.commits.items()
+        if version > since and info.get("operation") == "RESTORE"
+    ]
+    return max(found, default=None)
+
+
+def _unsupported(snapshot: Snapshot) -> str:
+    if unknown := sorted(snapshot.features - FEATURES):
+        return f"it uses the table feature {unknown[0]}"
+    if snapshot.metadata.get("partitionColumns"):
+        return "it is partitioned"
+    if "delta.setTransactionRetentionDuration" in snapshot.properties:
+        return "delta.setTransactionRetentionDuration is set, and would forget our progress"
+    return ""

@@ -1,0 +1,72 @@
+"""Why a table cannot be worked on at all, whatever its files hold."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from mirrorlake.errors import (
+    ForeignTable,
+    KeyColumnsChanged,
+    TableError,
+    TableRestored,
+    UnsupportedTable,
+)
+from mirrorlake.landing.parquet import match_columns
+from mirrorlake.mirror.recreated import recreation
+
+if TYPE_CHECKING:
+    from mirrorlake.mirror.plan import Known
+
+
+def refusal(known: Known) -> TableError | None:
+    """Why the table cannot be worked on at all."""
+    scan, progress = known.scan, known.progress
+    name = str(scan.table)
+    if scan.error:
+        return scan.error
+    if progress.exists and not progress.generation:
+        return ForeignTable(
+            f"{known.path} holds a table that mirrorlake did not make",
+            table=name,
+            hint="Move it away, or use another root.",
+        )
+    if progress.unsupported and not known.is_reseeded:
+        return UnsupportedTable(
+            f"the table cannot be written: {progress.unsupported}",
+            table=name,
+            hint=f"Undo that, or start the table anew with `mirrorlake reset {name}`.",
+        )
+    if progress.restored is not None and not known.is_reseeded:
+        return TableRestored(
+            f"the table was restored to an older version in version {progress.restored}; changes "
+            f"up to file {progress.recorded} would be missing for ever",
+            table=name,
+            hint=f"Start it anew with `mirrorlake reset {name}`.",
+        )
+    return None if known.is_reseeded else _key_refusal(known, name) or _recreation(known)
+
+
+def _recreation(known: Known) -> TableError | None:
+    """Of others only the files tell whether the table began anew; we write a generation."""
+    described = known.scan.metadata
+    if known.is_unread or not known.progress.recorded or (described and described.ours):
+        return None
+    return recreation(known.scan, known.progress, known.tail)
+
+
+def _key_refusal(known: Known, name: str) -> TableError | None:
+    """The key of a table that has rows cannot be changed (LZ-036, LZ-038)."""
+    if known.scan.metadata is None or not known.progress.exists:
+        return None
+    wanted = known.scan.metadata.key_columns
+    first = list(known.progress.key)
+    matched = match_columns(first, list(wanted))
+    if first and (len(matched) != len(first) or len(wanted) != len(first)):
+        return KeyColumnsChanged(
+            f"keyColumns was ({', '.join(first)}) when the table was made, and is "
+            f"({', '.join(wanted)}) now",
+            table=name,
+            file="_metadata.json",
+            hint="Put the first value back, or recreate the folder with all data.",
+        )
+    return None

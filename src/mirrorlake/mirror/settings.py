@@ -1,0 +1,22 @@
+"""What a project may say about the mirror."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import timedelta
+
+from mirrorlake.mirror.batch import BatchLimits
+
+
+@dataclass(frozen=True, slots=True)
+class MirrorSettings:
+    """How a landing zone becomes tables."""
+
+    default_schema: str | None = None  # for tables outside any schema folder (LZ-018, LZ-019)
+    metadata_required: bool = True  # LZ-040
+    limits: BatchLimits = field(default_factory=BatchLimits)
+    compaction: bool = True  # files are rearranged between batches (CF-156)
+    poll_seconds: float = 0.1  # between two looks at the zone while changes come
+    idle_seconds: float = 1.0  # the longest pause when nothing comes (LZ-027)
+    cleanup_seconds: float = 10.0  # applied files are moved aside in groups: it costs less
+    retention: timedelta = timedelta(days=7)  # of the cleanup folder (LZ-245, LZ-252)

@@ -1,0 +1,179 @@
+"""The steps of a plan: small facts that an engine executes and `mirrorlake plan` prints."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from mirrorlake.errors import TableError
+from mirrorlake.landing.scan import Landed
+from mirrorlake.model.change import Marker
+from mirrorlake.model.state import TableState
+from mirrorlake.model.table import Column, Schema, TableId
+
+
+@dataclass(frozen=True, slots=True)
+class CreateTable:
+    """Make the Delta table of a folder, or make it anew in the place of an older generation."""
+
+    table: TableId
+    path: str
+    folder: str
+    schema: Schema
+    key: tuple[str, ...]
+    generation: str
+    replace: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class AddColumns:
+    """Add columns that the next files bring (LZ-211)."""
+
+    table: TableId
+    path: str
+    columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class SetKey:
+    """Remember the key of a table that had none when it was made (LZ-039)."""
+
+    table: TableId
+    path: str
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyFiles:
+    """Apply the landed files first..last of one table in one commit.
+
+    The commit happens only when the table has recorded first - 1. truncated: the table was emptied
+    by one of the files; `files` are those after it. positions, cut: for the commit's metadata.
+    """
+
+    table: TableId
+    path: str
+    folder: str
+    files: tuple[Landed, ...]
+    first: int
+    last: int
+    key: tuple[str, ...]
+    default: Marker
+    is_load: bool = False
+    truncated: bool = False
+    positions: tuple[str, str] | None = None
+    cut: int | None = None
+    rows: int = 0
+    size: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Compact:
+    """Look whether files of a table should be written anew together, and do it (CF-156)."""
+
+    table: TableId
+    path: str
+    key: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class CleanUp:
+    """Move applied files aside (LZ-244)."""
+
+    table: TableId
+    folder: str
+    files: tuple[Landed, ...]
+
+
+Step = CreateTable | AddColumns | SetKey | ApplyFiles | CleanUp
+
+
+@dataclass(frozen=True, slots=True)
+class TablePlan:
+    """What is to be done for one table, and how it stands.
+
+    steps: in their order; error: why nothing, or nothing more, can be done; waiting: for what the
+    table waits, in words; pending: how many readable files wait, those of the steps included.
+    """
+
+    table: TableId
+    path: str
+    folder: str
+    state: TableState
+    steps: tuple[Step, ...] = ()
+    error: TableError | None = None
+    waiting: str = ""
+    pending: int = 0
+
+    @property
+    def is_idle(self) -> bool:
+        return not any(isinstance(step, ApplyFiles | CreateTable) for step in self.steps)
+
+
+def as_fact(step: Step) -> dict[str, Any]:
+    """A step as plain data, for `plan --json`."""
+    match step:
+        case CreateTable():
+            return {
+                "step": "recreate" if step.replace else "create",
+                "table": str(step.table),
+                "path": step.path,
+                "columns": {column.name: str(column.type) for column in step.schema},
+                "key": list(step.key),
+            }
+        case AddColumns():
+            return {
+                "step": "add_columns",
+                "table": str(step.table),
+                "columns": {column.name: str(column.type) for column in step.columns},
+            }
+        case SetKey():
+            return {"step": "set_key", "table": str(step.table), "key": list(step.key)}
+        case ApplyFiles():
+            return {
+                "step": "apply",
+                "table": str(step.table),
+                "first": step.first,
+                "last": step.last,
+                "rows": step.rows,
+                "truncate": step.truncated,
+            }
+        case CleanUp():
+            return {
+                "step": "clean_up",
+                "table": str(step.table),
+                "files": [str(file.name) for file in step.files],
+            }
+
+
+def explain(plan: Sequence[TablePlan]) -> list[str]:
+    """The plan in sentences, one per step, error or wait."""
+    lines = []
+    for table in plan:
+        lines += [_sentence(step) for step in table.steps]
+        if table.error:
+            lines.append(f"{table.table}: stops: {table.error}")
+        elif table.waiting:
+            lines.append(f"{table.table}: waits: {table.waiting}")
+    return lines
+
+
+def _sentence(step: Step) -> str:
+    match step:
+        case CreateTable(replace=False):
+            return f"{step.table}: create {step.path} with {len(step.schema)} columns"
+        case CreateTable():
+            return f"{step.table}: make {step.path} anew, its folder was recreated"
+        case AddColumns():
+            names = ", ".join(f"{c.name} {c.type}" for c in step.columns)
+            return f"{step.table}: add {names}"
+        case SetKey():
+            return f"{step.table}: from now on its key is {', '.join(step.key)}"
+        case ApplyFiles():
+            files = f"file {step.first}"
+            if step.last > step.first:
+                files = f"files {step.first} to {step.last}"
+            return f"{step.table}: apply {files} ({step.rows:,} rows) in one commit"
+        case CleanUp():
+            return f"{step.table}: move {len(step.files)} applied files aside"

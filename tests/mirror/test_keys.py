@@ -1,0 +1,92 @@
+"""Keys as numbers: equal keys, and only these, get equal codes."""
+
+from __future__ import annotations
+
+import struct
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrorlake.mirror import keys
+from tests.histories import SHAPES, VALUES, Shape
+from tests.reference import identity
+
+
+@st.composite
+def key_rows(draw: st.DrawFn) -> tuple[Shape, pa.Table, list[tuple]]:
+    """Rows of the key columns of some table."""
+    shape = draw(st.sampled_from(list(SHAPES.values())))
+    one = st.tuples(*(st.sampled_from(VALUES[column.type.name]) for column in shape.schema))
+    rows = draw(st.lists(one, max_size=12))
+    found = [tuple(row[place] for place in shape.places) for row in rows]
+    return shape, shape.arrow(rows).select(list(shape.key)), found
+
+
+@given(key_rows())
+@pytest.mark.clause("LZ-256", "LZ-257")
+def test_keys_have_equal_codes_just_when_they_are_the_same_key(drawn) -> None:
+    _shape, table, rows = drawn
+    code = keys.encode(table).code
+    for i, one in enumerate(rows):
+        for j, other in enumerate(rows):
+            assert (code[i] == code[j]) == (identity(one) == identity(other))
+
+
+@given(key_rows())
+def test_codes_count_up_in_the_order_in_which_keys_first_occur(drawn) -> None:
+    _shape, table, rows = drawn
+    seen = list(dict.fromkeys(identity(row) for row in rows))
+    assert keys.encode(table).code.tolist() == [seen.index(identity(row)) for row in rows]
+
+
+@given(key_rows())
+def test_the_first_row_of_each_key_is_told(drawn) -> None:
+    _shape, table, rows = drawn
+    same = [identity(row) for row in rows]
+    assert keys.encode(table).first.tolist() == [same.index(key) for key in dict.fromkeys(same)]
+
+
+@given(key_rows(), st.integers(1, 4))
+def test_chunks_make_no_difference(drawn, size: int) -> None:
+    _shape, table, rows = drawn
+    parts = [table.slice(start, size) for start in range(0, len(rows), size)]
+    chunked = pa.concat_tables([table.slice(0, 0), *parts])
+    assert keys.encode(chunked).code.tolist() == keys.encode(table).code.tolist()
+
+
+@pytest.mark.parametrize(
+    ("arrow", "numbers", "layout"),
+    [
+        (
+            pa.float64(),
+            "<d",
+            [b"\0\0\0\0\0\0\xf8\x7f", b"\0\0\0\0\0\0\xf8\xff", b"\1\0\0\0\0\0\xf0\x7f"],
+        ),
+        (pa.float32(), "<f", [b"\0\0\xc0\x7f", b"\0\0\xc0\xff", b"\1\0\x80\x7f"]),
+    ],
+)
+def test_every_nan_is_the_same_key(arrow: pa.DataType, numbers: str, layout: list[bytes]) -> None:
+    values = np.frombuffer(b"".join(layout), numbers)
+    assert all(np.isnan(values))
+    assert keys.encode(pa.table({"k": pa.array(values, arrow)})).code.tolist() == [0, 0, 0]
+
+
+def test_zero_and_minus_zero_are_two_keys() -> None:
+    table = pa.table({"k": pa.array([0.0, -0.0, 0.0], pa.float64())})
+    assert keys.encode(table).code.tolist() == [0, 1, 0]
+
+
+def test_many_rows_of_many_columns_do_not_run_together() -> None:
+    n = 200_000
+    numbers = np.arange(n)
+    table = pa.table({f"k{i}": pa.array(numbers // 3**i) for i in range(6)})
+    assert keys.encode(table).code.tolist() == numbers.tolist()
+
+
+def test_comparable_values_of_floats_are_their_bits() -> None:
+    column = pa.array([1.0, None, -0.0], pa.float64())
+    (one,) = struct.unpack("<q", struct.pack("<d", 1.0))
+    assert keys.comparable(column).to_pylist() == [one, None, -(2**63)]

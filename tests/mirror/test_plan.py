@@ -1,0 +1,286 @@
+"""The plan for one table: what is created, applied and moved aside, in this order."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirrorlake.errors import BadFile, MissingFile, SchemaMergeFailure
+from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.plan import Target, nested
+from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CleanUp, CreateTable, SetKey
+from mirrorlake.model.change import Marker
+from mirrorlake.model.state import TableState
+from mirrorlake.model.table import TableId
+from tests.mirror.planning import (
+    FOLDER,
+    NEW,
+    PATH,
+    PLAIN,
+    TABLE,
+    Situation,
+    applied,
+    batch,
+    changes,
+    columns,
+    foreign,
+    keyed,
+    kinds,
+    load,
+    made,
+    moved_aside,
+    of_ours,
+    truncation,
+)
+
+BAD = BadFile("it is damaged", table=str(TABLE), file="3")
+FIVE = {number: changes() for number in range(1, 6)}
+
+
+class TestCreation:
+    @pytest.mark.clause("LZ-141")
+    def test_the_first_file_makes_the_table(self) -> None:
+        planned = Situation({1: foreign(rows=0)}).plan()
+        assert kinds(planned) == [CreateTable, ApplyFiles]
+
+    def test_the_table_has_the_columns_of_its_first_files_and_the_key(self) -> None:
+        wider = columns(id="integer", more="long")
+        create = Situation({1: foreign(), 2: foreign(wider)}).plan().steps[0]
+        assert create == CreateTable(
+            table=TABLE,
+            path=PATH,
+            folder=FOLDER,
+            schema=columns(id="integer", note="string", more="long"),
+            key=("id",),
+            generation=NEW,
+        )
+
+    def test_a_table_of_ours_has_the_generation_of_its_zone(self) -> None:
+        create = Situation({1: changes()}, metadata=of_ours("ours", "id")).plan().steps[0]
+        assert isinstance(create, CreateTable)
+        assert create.generation == "ours"
+
+    @pytest.mark.clause("LZ-040")
+    def test_without_metadata_the_table_waits(self) -> None:
+        planned = Situation({1: foreign()}, metadata=None).plan()
+        assert (planned.state, planned.steps) == (TableState.INITIALIZED, ())
+        assert "_metadata.json" in planned.waiting
+
+    @pytest.mark.clause("LZ-040")
+    def test_without_metadata_the_table_only_grows_when_so_configured(self) -> None:
+        planned = Situation({1: foreign()}, metadata=None, metadata_required=False).plan()
+        assert (kinds(planned), applied(planned).key) == ([CreateTable, ApplyFiles], ())
+
+    @pytest.mark.clause("LZ-275")
+    def test_without_files_it_waits_for_the_first(self) -> None:
+        planned = Situation().plan()
+        assert (planned.state, planned.steps, planned.error) == (TableState.SNAPSHOTTING, (), None)
+        assert planned.is_idle
+
+    @pytest.mark.clause("LZ-039")
+    def test_a_key_that_appears_later_is_remembered(self) -> None:
+        planned = Situation({2: changes()}, progress=made(1, key=())).plan()
+        assert kinds(planned) == [SetKey, ApplyFiles]
+        assert applied(planned).key == ("id",)
+
+    def test_a_table_is_not_made_before_its_first_transaction_is_complete(self) -> None:
+        planned = Situation({1: changes(complete=False)}).plan()
+        assert (planned.state, planned.steps) == (TableState.SNAPSHOTTING, ())
+        assert planned.waiting == "its last transaction is not complete"
+
+
+class TestApplying:
+    def test_files_after_the_recorded_one_are_applied(self) -> None:
+        planned = Situation({2: changes(), 3: changes(), 4: changes()}, progress=made(2)).plan()
+        assert batch(planned) == (3, 4)
+
+    def test_what_is_recorded_is_not_applied_again(self) -> None:
+        planned = Situation({1: changes(), 2: changes()}, progress=made(2)).plan()
+        assert planned.is_idle
+
+    @pytest.mark.clause("LZ-048", "LZ-094")
+    def test_the_default_operation_may_be_an_upsert(self) -> None:
+        upsert = keyed("id", upsert_default=True)
+        step = applied(Situation({1: foreign(marker=False)}, metadata=upsert).plan())
+        assert (step.default, step.is_load) == (Marker.UPSERT, False)
+
+    @pytest.mark.clause("LZ-105")
+    def test_with_an_upsert_as_default_no_load_is_simply_appended(self) -> None:
+        upsert = keyed("id", upsert_default=True)
+        assert not applied(Situation({1: load()}, metadata=upsert).plan()).is_load
+
+    @pytest.mark.clause("LZ-091", "LZ-104")
+    def test_the_default_operation_is_an_insert(self) -> None:
+        planned = Situation({6: foreign(marker=False)}, progress=made(5)).plan()
+        assert (kinds(planned), applied(planned).default) == ([ApplyFiles], Marker.INSERT)
+
+    def test_a_batch_tells_its_rows_and_positions(self) -> None:
+        found = {1: changes(rows=3, first="0/1:1"), 2: changes(rows=4, last="0/9:9")}
+        step = applied(Situation(found).plan())
+        assert (step.rows, step.positions) == (7, ("0/1:1", "0/9:9"))
+
+    def test_files_of_others_have_no_positions(self) -> None:
+        assert applied(Situation({1: foreign()}).plan()).positions is None
+
+    def test_files_of_a_load_are_applied_apart(self) -> None:
+        situation = Situation({1: load(complete=False), 2: load(), 3: changes()})
+        step = applied(situation.plan())
+        assert (step.first, step.last, step.is_load) == (1, 2, True)
+
+    def test_changes_after_a_load_are_no_load(self) -> None:
+        situation = Situation({2: load(), 3: changes()}, progress=made(2))
+        assert not applied(situation.plan()).is_load
+
+    def test_what_stands_before_a_truncation_is_not_read(self) -> None:
+        found = {1: changes(), 2: truncation(), 3: changes(), 4: truncation(), 5: changes()}
+        step = applied(Situation(found).plan())
+        assert (step.first, step.last, step.truncated) == (1, 5, True)
+        assert [file.number for file in step.files] == [5]
+
+    def test_a_truncation_at_the_end_leaves_no_file_to_read(self) -> None:
+        step = applied(Situation({1: changes(), 2: truncation()}).plan())
+        assert (step.last, step.truncated, step.files) == (2, True, ())
+
+    def test_pending_counts_all_readable_files(self) -> None:
+        assert Situation(FIVE, limits=BatchLimits(rows=2)).plan().pending == 5
+
+
+class TestCuts:
+    def test_a_batch_ends_at_the_cut_and_names_it(self) -> None:
+        step = applied(Situation(FIVE, target=Target(3, 17)).plan())
+        assert (step.last, step.cut) == (3, 17)
+
+    def test_a_batch_that_does_not_reach_the_cut_does_not_name_it(self) -> None:
+        situation = Situation(FIVE, target=Target(5, 17), limits=BatchLimits(rows=2))
+        step = applied(situation.plan())
+        assert (step.last, step.cut) == (2, None)
+
+    def test_without_cuts_everything_is_applied(self) -> None:
+        step = applied(Situation(FIVE).plan())
+        assert (step.last, step.cut) == (5, None)
+
+    def test_a_table_beyond_the_cut_stands_still(self) -> None:
+        situation = Situation(FIVE, progress=made(4), target=Target(3, 17))
+        assert situation.plan().is_idle
+
+
+class TestTrouble:
+    @pytest.mark.clause("LZ-117")
+    def test_before_a_gap_files_are_applied_and_the_gap_is_told(self) -> None:
+        planned = Situation({1: changes(), 2: changes(), 4: changes()}).plan()
+        assert batch(planned) == (1, 2)
+        assert (planned.state, type(planned.error)) == (TableState.FAILED, MissingFile)
+
+    @pytest.mark.clause("LZ-119")
+    def test_the_first_file_is_waited_for(self) -> None:
+        planned = Situation({2: changes()}).plan()
+        assert (planned.steps, type(planned.error)) == ((), MissingFile)
+
+    @pytest.mark.clause("LZ-276")
+    def test_before_a_bad_file_files_are_applied(self) -> None:
+        planned = Situation({1: changes(), 2: changes(), 3: BAD, 4: changes()}).plan()
+        assert batch(planned) == (1, 2)
+        assert (planned.state, planned.error) == (TableState.FAILED, BAD)
+
+    def test_of_a_transaction_that_ends_in_a_bad_file_nothing_is_applied(self) -> None:
+        found = {1: changes(), 2: changes(complete=False), 3: BAD}
+        assert batch(Situation(found).plan()) == (1, 1)
+
+    @pytest.mark.clause("LZ-221")
+    def test_before_a_changed_type_files_are_applied(self) -> None:
+        retyped = columns(id="string")
+        planned = Situation({1: changes(), 2: changes(retyped), 3: changes()}).plan()
+        assert batch(planned) == (1, 1)
+        assert isinstance(planned.error, SchemaMergeFailure)
+
+    @pytest.mark.clause("LZ-211")
+    def test_new_columns_are_added_before_their_file(self) -> None:
+        wider = columns(id="integer", more="long")
+        planned = Situation({2: changes(wider)}, progress=made(1)).plan()
+        assert kinds(planned) == [AddColumns, ApplyFiles]
+        assert planned.steps[0] == AddColumns(TABLE, PATH, columns(more="long").columns)
+
+    def test_columns_of_later_batches_are_added_later(self) -> None:
+        wider = columns(id="integer", more="long")
+        situation = Situation(
+            {2: changes(), 3: changes(wider)}, progress=made(1), limits=BatchLimits(rows=1)
+        )
+        assert kinds(situation.plan()) == [ApplyFiles]
+
+    def test_an_error_of_the_folder_is_the_error_of_the_table(self) -> None:
+        planned = Situation({1: changes()}, error=BAD).plan()
+        assert (planned.steps, planned.error) == ((), BAD)
+
+
+class TestCleanup:
+    @pytest.mark.clause("LZ-243", "LZ-251")
+    def test_applied_files_go_aside_but_for_the_last(self) -> None:
+        assert moved_aside(Situation(FIVE, progress=made(3)).plan()) == [1, 2]
+
+    def test_cleaning_up_comes_last(self) -> None:
+        found = {number: changes() for number in range(1, 4)}
+        assert kinds(Situation(found, progress=made(2)).plan()) == [ApplyFiles, CleanUp]
+
+    @pytest.mark.clause("LZ-251")
+    def test_a_bad_file_stays(self) -> None:
+        found = {2: changes(), 3: BAD, 4: changes()}
+        planned = Situation(found, progress=made(2)).plan()
+        assert (moved_aside(planned), planned.error) == ([], BAD)
+
+    def test_a_table_that_is_only_cleaned_up_is_idle(self) -> None:
+        planned = Situation({1: changes(), 2: changes()}, progress=made(2)).plan()
+        assert (kinds(planned), planned.is_idle) == ([CleanUp], True)
+
+    def test_files_that_went_aside_too_early_are_found_there(self) -> None:
+        situation = Situation({5: changes()}, moved={3: changes(), 4: changes()}, progress=made(2))
+        step = applied(situation.plan())
+        assert (step.first, step.last) == (3, 5)
+        assert [file.path.rpartition("/")[0] for file in step.files] == [
+            f"{FOLDER}/_FilesReadyToDelete",
+            f"{FOLDER}/_FilesReadyToDelete",
+            FOLDER,
+        ]
+
+    def test_a_file_in_both_places_is_read_in_the_folder(self) -> None:
+        situation = Situation({4: changes()}, moved={3: changes(), 4: BAD}, progress=made(2))
+        assert batch(situation.plan()) == (3, 4)
+
+
+class TestStates:
+    @pytest.mark.clause("LZ-099")
+    def test_a_table_is_snapshotting_while_its_first_files_are_loaded(self) -> None:
+        assert Situation({1: load()}).plan().state is TableState.SNAPSHOTTING
+
+    @pytest.mark.clause("LZ-098", "LZ-099")
+    def test_a_table_is_replicating_once_a_marker_was_found(self) -> None:
+        assert Situation({1: foreign()}).plan().state is TableState.REPLICATING
+
+    @pytest.mark.clause("LZ-099")
+    def test_a_table_is_replicating_when_nothing_is_left_to_load(self) -> None:
+        planned = Situation({1: load()}, progress=made(1)).plan()
+        assert planned.state is TableState.REPLICATING
+
+
+class TestNesting:
+    def test_tables_that_lie_inside_each_other_are_named_both_ways(self) -> None:
+        outer, inner, apart = TableId("", "sales"), TableId("sales", "orders"), TableId("", "s")
+        paths = {outer: "Tables/sales", inner: "Tables/sales/orders", apart: "Tables/s"}
+        assert nested(paths) == {outer: inner, inner: outer}
+
+    def test_two_tables_of_one_path_lie_inside_each_other(self) -> None:
+        one, other = TableId("", "orders"), TableId("dbo", "orders")
+        paths = dict.fromkeys([one, other], "Tables/dbo/orders")
+        assert nested(paths) == {one: other, other: one}
+
+    def test_names_that_begin_alike_lie_side_by_side(self) -> None:
+        paths = {TableId("", name): f"Tables/{name}" for name in ("a", "a b", "ab", "a-b", "a.b")}
+        assert nested(paths) == {}
+
+    def test_an_outer_table_is_found_among_its_neighbours(self) -> None:
+        names = ["sales", "sales-eu", "sales/orders", "sales.x", "zebra"]
+        found = nested({TableId("", name): f"Tables/{name}" for name in names})
+        assert {str(table) for table in found} == {"sales", "sales/orders"}
+
+
+def test_a_table_keeps_its_columns_when_files_lack_them() -> None:
+    planned = Situation({2: changes(columns(id="integer"))}, progress=made(1, PLAIN)).plan()
+    assert kinds(planned) == [ApplyFiles]

@@ -1,0 +1,153 @@
+"""Steps as sentences and as plain data."""
+
+from __future__ import annotations
+
+import json
+from typing import get_args
+
+import pytest
+
+from mirrorlake.errors import MissingFile
+from mirrorlake.mirror.steps import (
+    AddColumns,
+    ApplyFiles,
+    CleanUp,
+    CreateTable,
+    SetKey,
+    Step,
+    TablePlan,
+    as_fact,
+    explain,
+)
+from mirrorlake.model.change import Marker
+from mirrorlake.model.state import TableState
+from tests.mirror.planning import FOLDER, PATH, PLAIN, TABLE, columns, landed
+
+CREATE = CreateTable(TABLE, PATH, FOLDER, PLAIN, ("id",), "g")
+RECREATE = CreateTable(TABLE, PATH, FOLDER, PLAIN, ("id",), "g", replace=True)
+ADD = AddColumns(TABLE, PATH, columns(more="long", price="decimal(9,2)").columns)
+SET_KEY = SetKey(TABLE, PATH, ("id", "note"))
+FILES = (landed(1), landed(2))
+APPLY = ApplyFiles(TABLE, PATH, FOLDER, FILES, 1, 2, ("id",), Marker.INSERT, rows=12_000)
+APPLY_ONE = ApplyFiles(TABLE, PATH, FOLDER, FILES[:1], 1, 1, (), Marker.INSERT, truncated=True)
+CLEAN_UP = CleanUp(TABLE, FOLDER, FILES)
+
+TOLD = [
+    (
+        CREATE,
+        "sales.orders: create Tables/sales/orders with 2 columns",
+        {
+            "step": "create",
+            "table": "sales.orders",
+            "path": "Tables/sales/orders",
+            "columns": {"id": "integer", "note": "string"},
+            "key": ["id"],
+        },
+    ),
+    (
+        RECREATE,
+        "sales.orders: make Tables/sales/orders anew, its folder was recreated",
+        {
+            "step": "recreate",
+            "table": "sales.orders",
+            "path": "Tables/sales/orders",
+            "columns": {"id": "integer", "note": "string"},
+            "key": ["id"],
+        },
+    ),
+    (
+        ADD,
+        "sales.orders: add more long, price decimal(9,2)",
+        {
+            "step": "add_columns",
+            "table": "sales.orders",
+            "columns": {"more": "long", "price": "decimal(9,2)"},
+        },
+    ),
+    (
+        SET_KEY,
+        "sales.orders: from now on its key is id, note",
+        {"step": "set_key", "table": "sales.orders", "key": ["id", "note"]},
+    ),
+    (
+        APPLY,
+        "sales.orders: apply files 1 to 2 (12,000 rows) in one commit",
+        {
+            "step": "apply",
+            "table": "sales.orders",
+            "first": 1,
+            "last": 2,
+            "rows": 12_000,
+            "truncate": False,
+        },
+    ),
+    (
+        APPLY_ONE,
+        "sales.orders: apply file 1 (0 rows) in one commit",
+        {
+            "step": "apply",
+            "table": "sales.orders",
+            "first": 1,
+            "last": 1,
+            "rows": 0,
+            "truncate": True,
+        },
+    ),
+    (
+        CLEAN_UP,
+        "sales.orders: move 2 applied files aside",
+        {
+            "step": "clean_up",
+            "table": "sales.orders",
+            "files": ["00000000000000000001.parquet", "00000000000000000002.parquet"],
+        },
+    ),
+]
+
+
+def planned(*steps: Step, error: MissingFile | None = None, waiting: str = "") -> TablePlan:
+    return TablePlan(TABLE, PATH, FOLDER, TableState.REPLICATING, steps, error, waiting)
+
+
+def test_every_step_is_told() -> None:
+    assert {type(step) for step, _sentence, _fact in TOLD} == set(get_args(Step))
+
+
+@pytest.mark.parametrize(("step", "sentence", "_fact"), TOLD)
+def test_a_step_is_a_sentence(step: Step, sentence: str, _fact: dict) -> None:
+    assert explain([planned(step)]) == [sentence]
+
+
+@pytest.mark.parametrize(("step", "_sentence", "fact"), TOLD)
+def test_a_step_is_plain_data(step: Step, _sentence: str, fact: dict) -> None:
+    assert json.loads(json.dumps(as_fact(step))) == fact
+
+
+def test_steps_are_told_in_their_order() -> None:
+    assert explain([planned(CREATE, APPLY)]) == [TOLD[0][1], TOLD[4][1]]
+
+
+def test_an_error_is_told_after_the_steps() -> None:
+    error = MissingFile("file 3 is missing, 4 waits", table="sales.orders", hint="Upload file 3.")
+    assert explain([planned(APPLY, error=error)]) == [
+        TOLD[4][1],
+        "sales.orders: stops: file 3 is missing, 4 waits (table sales.orders). Upload file 3.",
+    ]
+
+
+def test_a_wait_is_told() -> None:
+    assert explain([planned(waiting="its last transaction is not complete")]) == [
+        "sales.orders: waits: its last transaction is not complete"
+    ]
+
+
+def test_a_table_with_nothing_to_do_is_not_told() -> None:
+    assert explain([planned()]) == []
+
+
+@pytest.mark.parametrize(
+    ("steps", "idle"),
+    [((), True), ((CLEAN_UP,), True), ((APPLY,), False), ((CREATE,), False)],
+)
+def test_a_table_is_idle_without_rows_to_write(steps: tuple[Step, ...], idle: bool) -> None:
+    assert planned(*steps).is_idle is idle

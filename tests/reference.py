@@ -1,0 +1,114 @@
+"""The meaning of a landing zone in the plainest words: rows in a list, applied one after another.
+
+This is the reference for fold, for every way of applying, and for the change feed. It is slow and
+obviously right; it shares no code with what it judges.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+UNCHANGED = "<unchanged>"
+"""Stands where the source did not send a value."""
+
+Row = tuple[Any, ...]
+
+
+@dataclass(frozen=True)
+class Change:
+    """A row of a landed file: its marker and its values."""
+
+    marker: int
+    row: Row
+
+
+@dataclass
+class Table:
+    """A mirrored table: its rows in no order, and where its key columns stand."""
+
+    key: tuple[int, ...]
+    rows: list[Row] = field(default_factory=list)
+
+    def apply(self, batch: Sequence[Change]) -> Counter[tuple[str, Row]]:
+        """Apply a batch; returns its change feed: how often each (change type, plain row)."""
+        before = list(self.rows)
+        touched: set[Row] = set()
+        deleted_before: Row | None = None
+        for change in batch:
+            deleted_before = self._apply_one(change, deleted_before, touched)
+        return self._feed(before, touched)
+
+    def truncate(self) -> Counter[tuple[str, Row]]:
+        feed = Counter(("delete", plain(row)) for row in self.rows)
+        self.rows = []
+        return feed
+
+    def alike(self, row: Row) -> list[Row]:
+        """The rows that have the key of this one; none in a table without a key."""
+        key = self._key_of(row)
+        return [found for found in self.rows if self.key and same_key(self._key_of(found), key)]
+
+    def _apply_one(self, change: Change, deleted: Row | None, touched: set[Row]) -> Row | None:
+        """One row; returns the row that it deleted, for a change of the key that follows."""
+        key = self._key_of(change.row)
+        alike = self.alike(change.row)
+        if change.marker == 0:
+            self.rows.append(filled(change.row, deleted))
+            return None
+        touched.add(identity(key))
+        self.rows = [row for row in self.rows if not same_key(self._key_of(row), key)]
+        if change.marker == 2:
+            return alike[0] if len(alike) == 1 else None
+        self.rows.append(filled(change.row, alike[0] if len(alike) == 1 else None))
+        return None
+
+    def _feed(self, before: list[Row], touched: set[Row]) -> Counter[tuple[str, Row]]:
+        """What became of the rows: one for one of a touched key is an update (CF-144)."""
+        feed: Counter[tuple[str, Row]] = Counter()
+        keys = {identity(self._key_of(row)) for row in [*before, *self.rows]} if self.key else set()
+        for key in keys:
+            old = [row for row in before if identity(self._key_of(row)) == key]
+            new = [row for row in self.rows if identity(self._key_of(row)) == key]
+            if key not in touched:
+                for row in new[len(old) :]:
+                    feed["insert", plain(row)] += 1
+            elif len(old) == 1 and new:
+                feed["update_preimage", plain(old[0])] += 1
+                feed["update_postimage", plain(new[0])] += 1
+                feed.update(("insert", plain(row)) for row in new[1:])
+            else:
+                feed.update(("delete", plain(row)) for row in old)
+                feed.update(("insert", plain(row)) for row in new)
+        if not self.key:
+            feed.update(("insert", plain(row)) for row in self.rows[len(before) :])
+        return feed
+
+    def _key_of(self, row: Row) -> Row:
+        return tuple(row[place] for place in self.key)
+
+
+def filled(row: Row, base: Row | None) -> Row:
+    """The row with every value, taken from the row that it was before where it was not sent."""
+    if UNCHANGED not in row:
+        return row
+    if base is None:
+        raise LookupError("a value that did not change has no earlier row")
+    return tuple(old if new == UNCHANGED else new for new, old in zip(row, base, strict=True))
+
+
+def same_key(one: Row, other: Row) -> bool:
+    return identity(one) == identity(other)
+
+
+def identity(key: Row) -> Row:
+    """Equal for equal keys: floating point by bits, every NaN the same, NULL like NULL."""
+    return tuple((type(v).__name__, repr(v)) for v in key)
+
+
+def plain(row: Row) -> Row:
+    """The row in values that can be counted: floating point as text, because -0.0 equals 0.0 and
+    no NaN equals another; everything else as it is."""
+    return tuple(repr(value) if isinstance(value, float) else value for value in row)
