@@ -1,0 +1,155 @@
+"""A table that an engine keeps, with landed files that the test writes."""
+
+from __future__ import annotations
+
+import io
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlake.landing import parquet
+from mirrorlake.landing.local import LocalStore
+from mirrorlake.landing.scan import Landed
+from mirrorlake.mirror.engine import Applied, MirrorEngine, Outcome
+from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable
+from mirrorlake.model.change import MARKER_COLUMN, Marker
+from mirrorlake.model.landed import FileName
+from mirrorlake.model.table import Column, Schema, TableId
+from tests.histories import Landing, Shape, as_file
+from tests.reference import Change, Row
+
+File = bytes | pa.Table | Sequence[tuple[int, Row]]
+"""A landed file: its content, its columns, or its markers and rows."""
+
+GENERATION = "3f6d0f0c-8d8a-4d6c-9a55-3c1df1a5b7a1"
+
+
+class Reader(Protocol):
+    """Reads the tables of an engine."""
+
+    def rows(self, path: str) -> list[Row]: ...
+
+    def feed(self, path: str) -> dict[int, Counter[tuple[str, Row]]]:
+        """By version: how often each (change type, plain row). Versions without any are absent."""
+        ...
+
+    def commit(self, path: str, version: int) -> dict[str, Any]:
+        """What a commit says of itself, its `userMetadata` as text among it."""
+        ...
+
+
+@dataclass
+class Mirrored:
+    """A table at `path`, whose next file has the number `recorded` + 1."""
+
+    engine: MirrorEngine
+    store: LocalStore
+    reader: Reader
+    shape: Shape
+    path: str = "Tables/orders"
+    recorded: int = 0
+
+    @property
+    def table(self) -> TableId:
+        return TableId.parse(self.path.removeprefix("Tables/").replace("/", "."))
+
+    @property
+    def folder(self) -> str:
+        return self.path.replace("Tables", "zone")
+
+    def create(self, *, replace: bool = False, generation: str = GENERATION) -> Mirrored:
+        self.engine.create(
+            CreateTable(
+                self.table,
+                self.path,
+                self.folder,
+                self.shape.schema,
+                self.shape.key,
+                generation,
+                replace,
+            )
+        )
+        return self
+
+    def add_columns(self, *columns: Column) -> None:
+        self.engine.add_columns(AddColumns(self.table, self.path, columns))
+        self.shape = Shape(Schema.of([*self.shape.schema, *columns]), self.shape.key)
+
+    def land(self, number: int, file: File) -> Landed:
+        """Write a landed file under its number."""
+        name = FileName(number)
+        path = self.store.root / self.folder / str(name)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not isinstance(file, bytes | pa.Table):
+            file = as_file(self.shape, [Change(marker, row) for marker, row in file])
+        path.write_bytes(file if isinstance(file, bytes) else content(file))
+        return Landed(name, f"{self.folder}/{name}", path.stat().st_size, 0.0, "")
+
+    def step(self, *files: File, truncated: bool = False, **more: Any) -> ApplyFiles:
+        """The next files in one batch; after a truncation, which is a file of its own."""
+        first = self.recorded + 1
+        landed = [self.land(first + truncated + n, file) for n, file in enumerate(files)]
+        return ApplyFiles(
+            table=self.table,
+            path=self.path,
+            folder=self.folder,
+            files=tuple(landed),
+            first=first,
+            last=self.recorded + truncated + len(files),
+            key=self.shape.key,
+            truncated=truncated,
+            **({"default": Marker.INSERT} | more),
+        )
+
+    def run(self, step: ApplyFiles, before_commit: Callable[[], None] = lambda: None) -> Outcome:
+        (outcome,) = self.engine.apply([step], before_commit)
+        if isinstance(outcome, Applied):
+            self.recorded = step.last
+        return outcome
+
+    def apply(self, *files: File, **more: Any) -> Applied:
+        """Apply the next files in one batch."""
+        outcome = self.run(self.step(*files, **more))
+        assert isinstance(outcome, Applied), outcome
+        return outcome
+
+    def compact(self, before_commit: Callable[[], None] = lambda: None) -> Outcome | None:
+        """Rearrange the files of the table, if there is a need."""
+        (outcome,) = self.engine.compact(
+            [Compact(self.table, self.path, self.shape.key)], before_commit
+        )
+        return outcome
+
+    def step_of(self, landing: Landing) -> ApplyFiles:
+        """The next batch of a history."""
+        files = [[(c.marker, c.row) for c in changes] for changes in landing.files]
+        return self.step(*files, truncated=landing.truncate)
+
+    def rows(self) -> list[Row]:
+        return self.reader.rows(self.path)
+
+    def feed(self, version: int) -> Counter[tuple[str, Row]]:
+        return self.reader.feed(self.path).get(version, Counter())
+
+
+def content(file: pa.Table, **options: Any) -> bytes:
+    """The content of a Parquet file."""
+    target = io.BytesIO()
+    pq.write_table(file, target, **options)
+    return target.getvalue()
+
+
+def shape_of(file: pa.Table, key: Iterable[str], **options: Any) -> Shape:
+    """The table that a landed file would make."""
+    raw = content(file, **options)
+    found = parquet.inspect(io.BytesIO(raw), len(raw), table="t", file="f")
+    return Shape(found.schema, tuple(key))
+
+
+def marked(file: pa.Table, marker: int = Marker.UPSERT) -> pa.Table:
+    """The file with this marker on every row."""
+    return file.append_column(MARKER_COLUMN, pa.array([int(marker)] * file.num_rows, pa.int8()))

@@ -1,0 +1,47 @@
+"""Tables as Spark sees them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from tests.histories import rows_of
+from tests.reference import Row, plain
+
+
+def sql_name(path: str | Path) -> str:
+    """A table as SQL names it."""
+    return "delta.`" + str(path).replace("`", "``") + "`"
+
+
+def table(session: SparkSession, path: str | Path) -> DataFrame:
+    return session.read.format("delta").load(str(path))
+
+
+def rows(session: SparkSession, path: str | Path) -> list[Row]:
+    return rows_of(table(session, path).toArrow())
+
+
+def feed(
+    session: SparkSession, path: str | Path, first: int = 0, last: int | None = None
+) -> dict[int, Counter[tuple[str, Row]]]:
+    """The change feed by version: how often each (change type, plain row)."""
+    # Delta hands the feed on in Java's types, and the older ones have no 10 October 1582.
+    session = session.newSession()
+    session.conf.set("spark.sql.datetime.java8API.enabled", "true")
+    reader = session.read.format("delta").option("readChangeFeed", "true")
+    reader = reader.option("startingVersion", first)
+    if last is not None:
+        reader = reader.option("endingVersion", last)
+    found: dict[int, Counter[tuple[str, Row]]] = {}
+    for *row, kind, version, _time in rows_of(reader.load(str(path)).toArrow()):
+        found.setdefault(version, Counter())[kind, plain(tuple(row))] += 1
+    return found
+
+
+def history(session: SparkSession, path: str | Path) -> list[dict[str, Any]]:
+    """What was done to the table, newest first."""
+    return [row.asDict() for row in session.sql(f"describe history {sql_name(path)}").collect()]

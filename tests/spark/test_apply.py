@@ -1,0 +1,74 @@
+"""The engine on Spark keeps the contract of every engine."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from mirrorlake.lake.log import TableLog
+from mirrorlake.landing.local import LocalStore
+from mirrorlake.mirror.engine import MirrorEngine
+from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.session import Spark
+from tests.conformance.apply import ApplyContract, play
+from tests.conformance.mirrored import Mirrored
+from tests.histories import histories
+from tests.reference import Row
+from tests.spark import reading
+
+pytestmark = pytest.mark.spark
+
+_numbers = itertools.count(1)
+
+
+class SparkReader:
+    """Reads the tables of a store through Spark."""
+
+    def __init__(self, session: SparkSession, store: LocalStore) -> None:
+        self._session, self._store = session, store
+
+    def rows(self, path: str) -> list[Row]:
+        return reading.rows(self._session, self._store.location(path))
+
+    def feed(self, path: str) -> dict[int, Counter[tuple[str, Row]]]:
+        return reading.feed(self._session, self._store.location(path))
+
+    def commit(self, path: str, version: int) -> dict[str, Any]:
+        actions = TableLog(self._store.location(path)).actions(version)
+        (info,) = [action["commitInfo"] for action in actions if "commitInfo" in action]
+        return info
+
+
+@pytest.fixture
+def reader(spark: Spark, store: LocalStore) -> SparkReader:
+    return SparkReader(spark.session, store)
+
+
+WITHOUT_SHRINKING = settings(
+    max_examples=5,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
+"""Each example makes tables; shrinking one would take longer than reading it."""
+
+
+class TestSparkEngine(ApplyContract):
+    @pytest.fixture
+    def new_engine(self, spark: Spark, store: LocalStore) -> Callable[[], MirrorEngine]:
+        return lambda: SparkEngine(spark, store)
+
+    @WITHOUT_SHRINKING
+    @given(drawn=st.lists(histories(), min_size=4, max_size=4))
+    def test_rows_and_feed_of_random_histories_are_those_of_the_model(
+        self, make: Callable[..., Mirrored], drawn
+    ) -> None:
+        tables = [make(shape, f"Tables/t{next(_numbers)}") for shape, _landings in drawn]
+        play(tables, [landings for _shape, landings in drawn])

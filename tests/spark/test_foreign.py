@@ -1,0 +1,211 @@
+"""What others do to a table of ours: noticed, never overwritten, never applied twice."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from datetime import UTC, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirrorlake.errors import ForeignTable, UnsupportedTable
+from mirrorlake.landing.local import LocalStore
+from mirrorlake.mirror.engine import AlreadyApplied, Applied, Conflicted, Failed, Unknown
+from mirrorlake.mirror.steps import CreateTable
+from mirrorlake.model import types
+from mirrorlake.model.change import Marker
+from mirrorlake.model.table import Column
+from mirrorlake.spark.commit import Commit, Committer
+from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.session import Spark
+from tests.conformance.mirrored import Mirrored
+from tests.histories import Shape, counted
+from tests.lake.test_log_spark import delta_log
+from tests.spark import reading
+from tests.spark.test_apply import SparkReader
+
+pytestmark = pytest.mark.spark
+
+INSERT, UPDATE = Marker.INSERT, Marker.UPDATE
+SHAPE = Shape.of(
+    ["id"], id=types.LONG, name=types.STRING, amount=types.decimal(12, 2), at=types.TIMESTAMP
+)
+NOW = datetime(2026, 3, 29, 1, 30, 0, 123456, tzinfo=UTC)
+STATEMENTS = {
+    "optimize": "optimize {t}",
+    "property": "alter table {t} set tblproperties ('a.b' = 'c')",
+    "delete": "delete from {t} where id = 2",
+}
+RESTORE = "restore table {t} to version as of 1"
+
+
+def row(number: int, name: str) -> tuple:
+    return (number, name, Decimal("1.10"), NOW)
+
+
+@pytest.fixture
+def engine(spark: Spark, store: LocalStore) -> SparkEngine:
+    return SparkEngine(spark, store)
+
+
+@pytest.fixture
+def table(spark: Spark, engine: SparkEngine, store: LocalStore) -> Mirrored:
+    """A table of two files, at version 2."""
+    found = Mirrored(engine, store, SparkReader(spark.session, store), SHAPE).create()
+    found.apply([(INSERT, row(1, "a")), (INSERT, row(2, "b"))])
+    found.apply([(INSERT, row(3, "c"))])
+    return found
+
+
+@pytest.fixture
+def by_hand(spark: Spark, store: LocalStore, table: Mirrored) -> Callable[[str], None]:
+    """Runs a statement on the table."""
+    name = reading.sql_name(store.location(table.path))
+    return lambda statement: spark.session.sql(statement.format(t=name)).collect()
+
+
+@pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS)
+def test_a_commit_between_reading_and_committing_is_a_conflict(
+    table: Mirrored, by_hand: Callable[[str], None], statement: str
+) -> None:
+    outcome = table.run(table.step([(UPDATE, row(1, "new"))]), lambda: by_hand(statement))
+    assert isinstance(outcome, Conflicted)
+
+
+@pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS)
+def test_a_commit_inside_the_transaction_is_a_conflict(
+    table: Mirrored,
+    by_hand: Callable[[str], None],
+    monkeypatch: pytest.MonkeyPatch,
+    statement: str,
+) -> None:
+    prepare = Committer._metrics
+
+    def interrupted(*args: Any) -> Any:
+        by_hand(statement)
+        return prepare(*args)
+
+    monkeypatch.setattr(Committer, "_metrics", interrupted)
+    outcome = table.run(table.step([(UPDATE, row(1, "new"))]))
+    assert isinstance(outcome, Conflicted)
+
+
+def test_two_batches_that_change_no_row_conflict_by_their_application(
+    spark: Spark, store: LocalStore, table: Mirrored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    prepare, step = Committer._metrics, table.step([])
+
+    def interrupted(*args: Any) -> Any:
+        monkeypatch.setattr(Committer, "_metrics", prepare)
+        SparkEngine(spark, store).apply([step], lambda: None)
+        return prepare(*args)
+
+    monkeypatch.setattr(Committer, "_metrics", interrupted)
+    assert isinstance(table.run(step), Conflicted)
+
+
+def test_the_batch_is_right_after_a_conflict(
+    table: Mirrored, by_hand: Callable[[str], None]
+) -> None:
+    step = table.step([(UPDATE, row(1, "new")), (UPDATE, row(2, "new"))])
+    for statement in ("optimize", "property", "delete"):
+        table.run(step, lambda statement=statement: by_hand(STATEMENTS[statement]))
+    assert isinstance(table.run(step), Applied)
+    assert counted(table.rows()) == counted([row(1, "new"), row(2, "new"), row(3, "c")])
+
+
+def test_a_restore_after_our_last_batch_is_noticed_and_nothing_is_applied(
+    spark: Spark, store: LocalStore, table: Mirrored, by_hand: Callable[[str], None]
+) -> None:
+    by_hand(RESTORE)
+    assert table.engine.progress(table.path).restored == 3
+    assert isinstance(table.run(table.step([(INSERT, row(4, "d"))])), Conflicted)
+    delta_log(spark.session, Path(store.location(table.path))).checkpoint()
+    assert SparkEngine(spark, store).progress(table.path).restored == 3
+
+
+def test_nothing_is_applied_to_a_table_with_a_feature_that_we_do_not_know(
+    table: Mirrored, by_hand: Callable[[str], None]
+) -> None:
+    by_hand("alter table {t} set tblproperties ('delta.enableRowTracking' = 'true')")
+    assert table.engine.progress(table.path).unsupported
+    assert isinstance(table.run(table.step([(INSERT, row(4, "d"))])), Conflicted)
+
+
+def test_changes_find_their_rows_behind_a_checkpoint_of_delta(
+    spark: Spark, store: LocalStore, table: Mirrored
+) -> None:
+    delta_log(spark.session, Path(store.location(table.path))).checkpoint()
+    table.engine = SparkEngine(spark, store)
+    table.apply([(UPDATE, row(1, "new"))])
+    assert counted(table.rows()) == counted([row(1, "new"), row(2, "b"), row(3, "c")])
+
+
+def test_rows_of_a_column_that_somebody_added_are_null(
+    table: Mirrored, by_hand: Callable[[str], None]
+) -> None:
+    by_hand("alter table {t} add columns (more bigint)")
+    table.apply([(UPDATE, row(1, "new"))])
+    assert (*row(1, "new"), None) in table.rows()
+
+
+# -- a log that cannot be followed ------------------------------------------------------------
+
+
+def test_a_table_whose_log_has_a_gap_fails_alone(
+    spark: Spark, store: LocalStore, table: Mirrored
+) -> None:
+    other = Mirrored(table.engine, store, table.reader, SHAPE, "Tables/other").create()
+    Path(store.location(table.path), "_delta_log", f"{1:020d}.json").unlink()
+    steps = [table.step([(INSERT, row(4, "d"))]), other.step([(INSERT, row(1, "a"))])]
+    failed, applied = SparkEngine(spark, store).apply(steps, lambda: None)
+    assert isinstance(failed, Failed)
+    assert isinstance(failed.error, ForeignTable)
+    assert isinstance(applied, Applied)
+
+
+def test_a_table_that_vanishes_is_an_error_of_its_own(store: LocalStore, table: Mirrored) -> None:
+    shutil.rmtree(store.location(table.path))
+    with pytest.raises(ForeignTable):
+        table.engine.progress(table.path)
+
+
+def test_what_delta_refuses_is_an_error_of_the_table(engine: SparkEngine, table: Mirrored) -> None:
+    twice = Shape.of([], id=types.LONG, ID=types.LONG)
+    step = CreateTable(table.table, "Tables/x", "x", twice.schema, (), "g")
+    with pytest.raises(UnsupportedTable, match="Delta refuses it"):
+        engine.create(step)
+
+
+def test_a_column_that_delta_refuses_is_an_error_of_the_table(table: Mirrored) -> None:
+    with pytest.raises(UnsupportedTable, match="Delta refuses it"):
+        table.add_columns(Column("_change_type", types.LONG))
+
+
+# -- lost answers -----------------------------------------------------------------------------
+
+
+class LostAnswer:
+    """A committer whose answer does not arrive."""
+
+    def __init__(self, committer: Committer | None) -> None:
+        self._committer = committer
+
+    def commit(self, commit: Commit) -> Unknown:
+        if self._committer is not None:
+            self._committer.commit(commit)
+        return Unknown("no answer")
+
+
+def test_a_commit_without_an_answer_is_read_back(engine: SparkEngine, table: Mirrored) -> None:
+    engine._committer = LostAnswer(engine._committer)  # type: ignore[assignment]
+    assert table.run(table.step([(INSERT, row(4, "d"))])) == AlreadyApplied(3)
+
+
+def test_a_commit_that_did_not_happen_stays_unknown(engine: SparkEngine, table: Mirrored) -> None:
+    engine._committer = LostAnswer(None)  # type: ignore[assignment]
+    assert isinstance(table.run(table.step([(INSERT, row(4, "d"))])), Unknown)
+    assert engine.progress(table.path).recorded == 2

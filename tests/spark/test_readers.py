@@ -1,0 +1,94 @@
+"""A table that the engine keeps looks the same to Spark, delta-rs and DuckDB."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+
+from mirrorlake.landing.local import LocalStore
+from mirrorlake.mirror import compaction
+from mirrorlake.model import types
+from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.session import Spark
+from tests.conformance.apply import play
+from tests.conformance.mirrored import Mirrored
+from tests.histories import DECIMAL, SHAPES, Shape, counted, histories
+from tests.lake.readers import feed_by_delta_rs, rows_by_delta_rs, rows_by_duckdb
+from tests.reference import Row
+from tests.spark.test_apply import SparkReader
+
+pytestmark = pytest.mark.spark
+
+MAPPED = Shape.of(
+    ["the key"],
+    **{"the key": types.STRING, "a=b;c": DECIMAL, "d e": types.TIMESTAMP, "f": types.DOUBLE},
+)
+FEW = settings(
+    max_examples=3,
+    phases=[Phase.explicit, Phase.generate],
+    suppress_health_check=list(HealthCheck),
+    database=None,
+)
+_numbers = itertools.count(1)
+Make = Callable[[Shape], Mirrored]
+
+
+@pytest.fixture
+def make(spark: Spark, store: LocalStore) -> Make:
+    engine, reader = SparkEngine(spark, store), SparkReader(spark.session, store)
+    return lambda shape: Mirrored(
+        engine, store, reader, shape, f"Tables/t{next(_numbers)}"
+    ).create()
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two small files are many, so that every table is compacted again and again."""
+    monkeypatch.setattr(compaction, "FANOUT", 2)
+
+
+def replayed(feed: dict[int, Counter[tuple[str, Row]]]) -> Counter[Row]:
+    """The rows that a change feed from version 0 adds up to."""
+    rows: Counter[Row] = Counter()
+    for changes in feed.values():
+        for (kind, row), count in changes.items():
+            rows[row] += count if kind in {"insert", "update_postimage"} else -count
+    return Counter({row: count for row, count in rows.items() if count})
+
+
+def agree(table: Mirrored) -> None:
+    """Rows through all readers are equal."""
+    path = table.store.location(table.path)
+    rows = counted(table.rows())
+    assert counted(rows_by_delta_rs(path)) == rows
+    assert counted(rows_by_duckdb(path)) == rows
+
+
+@pytest.mark.clause("LZ-261", "LZ-264", "CF-081")
+@FEW
+@given(history=histories(SHAPES.values(), batches=4))
+def test_all_readers_see_the_same_rows_and_the_same_feed(soon: None, make: Make, history) -> None:
+    shape, landings = history
+    table = make(shape)
+    play([table], [landings], compacting=True)
+    agree(table)
+    path, feed = table.store.location(table.path), table.reader.feed(table.path)
+    assert feed_by_delta_rs(path) == feed
+    assert replayed(feed) == counted(table.rows())
+
+
+@pytest.mark.clause("LZ-261")
+@FEW
+@given(history=histories([MAPPED], batches=4))
+def test_all_readers_see_the_rows_of_a_table_with_column_mapping(
+    soon: None, make: Make, history
+) -> None:
+    shape, landings = history
+    table = make(shape)
+    play([table], [landings], compacting=True)
+    agree(table)
+    assert replayed(table.reader.feed(table.path)) == counted(table.rows())
