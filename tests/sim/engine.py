@@ -1,0 +1,164 @@
+"""A modelled lake, and an engine that applies landed files to it by the reference.
+
+Tables outlive the engines that write them. A commit is atomic and is refused unless the table is
+at the version that the batch was computed on; around it answers get lost, rivals step in, and
+processes end.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from random import Random
+
+from mirrorlake.landing import parquet
+from mirrorlake.landing.masks import unpacked
+from mirrorlake.landing.store import Store
+from mirrorlake.mirror.engine import (
+    AlreadyApplied,
+    Applied,
+    Conflicted,
+    Counts,
+    Outcome,
+    Unknown,
+)
+from mirrorlake.mirror.progress import Progress
+from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable, SetKey
+from mirrorlake.model.seams import Point, Probe
+from mirrorlake.model.table import Schema
+from tests.reference import UNCHANGED, Change, Row, Table
+
+
+@dataclass
+class LakeTable:
+    """A Delta table: its rows, its feed by version, and what it has recorded."""
+
+    generation: str
+    schema: Schema
+    key: tuple[str, ...]
+    table: Table
+    version: int = 0
+    recorded: int = 0
+    cut: int | None = None
+    feed: list[Counter[tuple[str, Row]]] = field(default_factory=list)
+    applied: list[tuple[int, int]] = field(default_factory=list)
+
+
+@dataclass
+class Lake:
+    tables: dict[str, LakeTable] = field(default_factory=dict)
+
+
+@dataclass
+class ModelledEngine:
+    """A `MirrorEngine` on a modelled lake.
+
+    between: called between a batch's preparation and its commit, where anything may happen.
+    """
+
+    lake: Lake
+    store: Store
+    random: Random
+    probe: Probe
+    between: Callable[[], None] = lambda: None
+    lost_answers: float = 0.1
+
+    def progress(self, path: str) -> Progress:
+        table = self.lake.tables.get(path)
+        if table is None:
+            return Progress()
+        return Progress(
+            version=table.version,
+            generation=table.generation,
+            recorded=table.recorded,
+            schema=table.schema,
+            key=table.key,
+        )
+
+    def create(self, step: CreateTable) -> None:
+        if step.path not in self.lake.tables or step.replace:
+            key = tuple(step.schema.names.index(name) for name in step.key)
+            self.lake.tables[step.path] = LakeTable(
+                step.generation, step.schema, step.key, Table(key)
+            )
+        self.probe(Point.TABLE_CREATED)
+
+    def add_columns(self, step: AddColumns) -> None:
+        raise AssertionError("no file of the simulation brings columns")
+
+    def set_key(self, step: SetKey) -> None:
+        raise AssertionError("every table of the simulation has a key")
+
+    def apply(
+        self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
+    ) -> Sequence[Outcome]:
+        prepared = [(step, self.progress(step.path), self._changes(step)) for step in steps]
+        self.probe(Point.BATCH_WRITTEN)
+        return [self._commit(*batch, before_commit) for batch in prepared]
+
+    def compact(
+        self, steps: Sequence[Compact], before_commit: Callable[[], None]
+    ) -> Sequence[Outcome | None]:
+        return [None for _step in steps]  # a modelled table has no files
+
+    def settle(self, path: str, version: int) -> None:
+        self.probe(Point.COMMIT_DURABLE)
+
+    def _commit(
+        self,
+        step: ApplyFiles,
+        read: Progress,
+        changes: list[Change],
+        before_commit: Callable[[], None],
+    ) -> Outcome:
+        if read.recorded >= step.last:
+            return AlreadyApplied(read.recorded)
+        if read.recorded != step.first - 1:
+            return Conflicted("the batch does not follow")
+        before_commit()
+        self.probe(Point.COMMIT_BEGUN)
+        self.between()
+        table = self.lake.tables[step.path]
+        if table.version != read.version or table.generation != read.generation:
+            return Conflicted("another writer was faster")
+        feed: Counter[tuple[str, Row]] = Counter()
+        if step.truncated:
+            feed += table.table.truncate()
+        feed += table.table.apply(changes)
+        table.version += 1
+        table.recorded, table.cut = step.last, step.cut
+        table.feed.append(feed)
+        table.applied.append((step.first, step.last))
+        self.probe(Point.COMMITTED)
+        if self.random.random() < self.lost_answers:
+            recorded = self.progress(step.path).recorded
+            return AlreadyApplied(recorded) if self.random.random() < 0.5 else Unknown("no answer")
+        return Applied(table.version, Counts())
+
+    def _changes(self, step: ApplyFiles) -> list[Change]:
+        table = self.lake.tables[step.path]
+        return [change for file in step.files for change in self._rows(step, table, file.path)]
+
+    def _rows(self, step: ApplyFiles, table: LakeTable, path: str) -> list[Change]:
+        with self.store.open(path) as handle:
+            rows = parquet.read(
+                handle, 1, table.schema, step.default, table=str(step.table), file=path
+            )
+        values = [list(row.values()) for row in rows.data.to_pylist()]
+        if rows.unchanged is not None:
+            for row, mask in zip(values, unpacked(rows.unchanged, len(rows.names)), strict=True):
+                for place in mask.nonzero()[0]:
+                    row[place] = UNCHANGED
+        markers = rows.marker.to_pylist()
+        return [Change(m, tuple(row)) for m, row in zip(markers, values, strict=True)]
+
+
+def replayed(table: LakeTable) -> Counter[Row]:
+    """The rows that the feed of all versions leaves."""
+    rows: Counter[Row] = Counter()
+    for feed in table.feed:
+        for (kind, row), count in feed.items():
+            sign = 1 if kind in {"insert", "update_postimage"} else -1
+            rows[row] += sign * count
+    return +rows if min(rows.values(), default=0) >= 0 else rows

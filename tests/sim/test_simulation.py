@@ -1,0 +1,37 @@
+"""A thousand seeds: whatever happens, every table is what it claims to be."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+
+from tests.sim.simulation import Simulation
+
+GROUPS = 20
+SEEDS = 100_000 if os.environ.get("MIRRORLAKE_LONG") else 1_000
+
+
+@pytest.mark.parametrize("group", range(GROUPS))
+def test_tables_equal_the_source_whatever_happens(group: int) -> None:
+    for seed in range(group, SEEDS, GROUPS):
+        try:
+            Simulation(seed).run()
+        except BaseException as error:
+            error.add_note(f"seed {seed}")
+            raise
+
+
+def test_the_same_seed_gives_the_same_trace() -> None:
+    one, other = Simulation(7), Simulation(7)
+    one.run()
+    other.run()
+    assert one.trace == other.trace
+    assert one.files.content.keys() == other.files.content.keys()
+
+
+def test_the_simulation_does_crash_processes() -> None:
+    runs = [Simulation(seed) for seed in range(20)]
+    for run in runs:
+        run.run()
+    assert sum(run.crashes for run in runs) > 20
