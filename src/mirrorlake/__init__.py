@@ -1,0 +1,68 @@
+"""mirrorlake keeps Delta tables equal to operational databases, continuously and exactly once.
+
+    from mirrorlake import Mirror
+
+    with Mirror.open("mirrorlake.yaml") as mirror:
+        mirror.capture_once()
+        report = mirror.apply_once()
+        print(mirror.status().facts())
+
+Whatever is done with a mirror is one call of `Mirror`; `init`, `reset`, `sql` and `demo` are
+commands only. What is named in `__all__` stays; everything else may move between releases.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from mirrorlake.app.mirror import Mirror
+    from mirrorlake.app.report import ApplyReport, TableReport
+    from mirrorlake.app.status import Status, TableStatus
+    from mirrorlake.config import Project
+    from mirrorlake.errors import (
+        MirrorlakeError,
+        OperatorError,
+        SourceGap,
+        TableError,
+        Unavailable,
+        UsageError,
+    )
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "ApplyReport": "app.report",
+    "Mirror": "app.mirror",
+    "MirrorlakeError": "errors",
+    "OperatorError": "errors",
+    "Project": "config",
+    "SourceGap": "errors",
+    "Status": "app.status",
+    "TableError": "errors",
+    "TableReport": "app.report",
+    "TableStatus": "app.status",
+    "Unavailable": "errors",
+    "UsageError": "errors",
+}
+
+__all__ = [
+    "ApplyReport",
+    "Mirror",
+    "MirrorlakeError",
+    "OperatorError",
+    "Project",
+    "SourceGap",
+    "Status",
+    "TableError",
+    "TableReport",
+    "TableStatus",
+    "Unavailable",
+    "UsageError",
+]
+
+
+def __getattr__(name: str) -> Any:
+    # Imported when first used: the command line answers before Arrow is loaded.
+    if name not in _HOMES:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)

@@ -1,0 +1,1 @@
+"""The whole: capture and mirror together, verification, the demo."""

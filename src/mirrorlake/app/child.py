@@ -1,0 +1,80 @@
+"""Capture in a process of its own, so that decoding and Spark's driver do not share one Python."""
+
+from __future__ import annotations
+
+import multiprocessing
+import pickle
+import signal
+import threading
+from collections.abc import Callable
+from multiprocessing.connection import Connection
+
+from mirrorlake.config import Project
+from mirrorlake.errors import InternalError, MirrorlakeError, StorageUnavailable
+
+STOP_SECONDS = 4.0
+"""How long capture may take to finish the step at hand."""
+
+
+class CaptureProcess:
+    """Starts, watches and stops the capture of a project."""
+
+    def __init__(self, project: Project, prepare: Callable[[], None] | None = None) -> None:
+        """prepare: called in the process first; must pickle."""
+        context = multiprocessing.get_context("spawn")
+        self._reports, sending = context.Pipe(duplex=False)
+        self._process = context.Process(
+            target=_capture, args=(project, sending, prepare), name="capture", daemon=True
+        )
+        self._sending = sending
+        self._stopped = False
+
+    def start(self) -> None:
+        self._process.start()
+        self._sending.close()  # so that the end of the child is the end of the pipe
+
+    def check(self) -> None:
+        """Raise what ended the process, if something did."""
+        if self._reports.poll():
+            try:
+                error = pickle.loads(self._reports.recv_bytes())  # noqa: S301  (our own child)
+            except EOFError:
+                error = None
+            if isinstance(error, MirrorlakeError):
+                raise error
+        if not self._process.is_alive() and self._process.pid and not self._stopped:
+            raise InternalError(
+                f"capture ended with status {self._process.exitcode}",
+                where="the capture process",
+                hint="Its log says why.",
+            )
+
+    def stop(self) -> None:
+        self._stopped = True
+        if self._process.pid is None:
+            return
+        self._process.terminate()
+        self._process.join(STOP_SECONDS)
+        if self._process.is_alive():
+            self._process.kill()  # what it had not published is read again next time
+            self._process.join()
+
+
+def _capture(project: Project, reports: Connection, prepare: Callable[[], None] | None) -> None:
+    from mirrorlake.app.mirror import Mirror
+
+    if prepare is not None:
+        prepare()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    try:
+        Mirror(project, stop=stop).capture_run()
+    except MirrorlakeError as error:
+        reports.send_bytes(pickle.dumps(error))
+    except OSError as error:
+        refused = StorageUnavailable.of(error)
+        if refused is None:
+            raise
+        reports.send_bytes(pickle.dumps(refused))
+    reports.close()

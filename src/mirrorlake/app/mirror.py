@@ -1,0 +1,235 @@
+"""The mirror as a whole: both halves behind one object."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from mirrorlake import config
+from mirrorlake.app import status
+from mirrorlake.app.apply import ApplyLoop, Pending
+from mirrorlake.app.child import CaptureProcess
+from mirrorlake.app.report import ApplyReport
+from mirrorlake.capture.capture import Capture
+from mirrorlake.capture.load import LoadProgress
+from mirrorlake.capture.record import Records
+from mirrorlake.config import Project
+from mirrorlake.errors import UsageError
+from mirrorlake.landing import layout
+from mirrorlake.landing.local import LocalStore
+from mirrorlake.mirror.steps import TablePlan
+from mirrorlake.model.seams import Probe, WallClock, no_probe
+from mirrorlake.sources.base import Finding, Source, SourceTable
+
+if TYPE_CHECKING:
+    from mirrorlake.spark.engine import SparkEngine
+    from mirrorlake.spark.session import Spark
+
+Say = Callable[[str], None]
+Loading = Callable[[LoadProgress], None]
+
+
+class Mirror:
+    """One mirror. Spark starts when tables are first written.
+
+    spark: a classic SparkSession with Delta to work in; it is neither changed nor stopped. stop:
+    ends `run` and every wait within seconds when it is set. say: told of what takes long. prepare:
+    called first in the process that `run` starts for capture; must pickle.
+    """
+
+    def __init__(
+        self,
+        project: Project,
+        *,
+        spark: Any = None,
+        stop: threading.Event | None = None,
+        probe: Probe = no_probe,
+        say: Say = lambda _line: None,
+        prepare: Callable[[], None] | None = None,
+    ) -> None:
+        self.project = project
+        self.stop = stop or threading.Event()
+        self._given, self._probe, self._say, self._prepare = spark, probe, say, prepare
+        self._spark: Spark | None = None
+        self._engine: SparkEngine | None = None
+        self._store = LocalStore(project.root)
+
+    @classmethod
+    def open(cls, project: str | Path | Project, spark: Any = None, **options: Any) -> Self:
+        """A mirror of a project file, or of settings. Raises ConfigError."""
+        if not isinstance(project, Project):
+            project = config.load(Path(project))
+        return cls(project, spark=spark, **options)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def cancel(self) -> None:
+        """End the Spark jobs of ours that are under way."""
+        if self._engine is not None:
+            self._engine.cancel()
+
+    def close(self) -> None:
+        """Let go of Spark, if it is ours."""
+        if self._spark is not None:
+            self._spark.stop()
+            self._spark = self._engine = None
+
+    # -- looking --------------------------------------------------------------------------------
+
+    def check(self) -> list[Finding]:
+        """Test every prerequisite of the source."""
+        source = self._source()
+        try:
+            return source.check()
+        finally:
+            source.close()
+
+    def discover(self) -> list[SourceTable]:
+        """The selected tables of the source."""
+        source = self._source()
+        try:
+            return source.discover()
+        finally:
+            source.close()
+
+    def status(self) -> status.Status:
+        """How each table stands. Starts no JVM."""
+        return status.read(self.project)
+
+    def plan(self) -> list[TablePlan]:
+        """What `apply_once` would do now. Starts no JVM, takes no lease, changes nothing."""
+        from mirrorlake.app.reader import TableReader
+
+        loop = self._loop(TableReader(self._store))
+        return loop.plan(loop.newest_cut())
+
+    # -- working --------------------------------------------------------------------------------
+
+    def capture_once(self, progress: Loading = lambda _progress: None) -> None:
+        """Land everything that is committed in the source when this is called."""
+        capture = self.capture(progress)
+        try:
+            capture.open()
+            capture.once()
+        finally:
+            capture.close()
+
+    def capture_run(self, progress: Loading = lambda _progress: None) -> None:
+        """Land changes until `stop` is set."""
+        capture = self.capture(progress)
+        try:
+            capture.open()
+            capture.run()
+        finally:
+            capture.close()
+
+    def apply_once(self, pending: Pending = lambda _table, _files: None) -> ApplyReport:
+        """Apply everything that is landed when this is called."""
+        loop = self._loop(self.engine(), pending)
+        loop.open()
+        try:
+            return loop.once()
+        finally:
+            loop.close()
+
+    def apply_run(self) -> ApplyReport:
+        """Apply what lands until `stop` is set."""
+        loop = self._loop(self.engine())
+        loop.open()
+        try:
+            loop.run()
+        finally:
+            loop.close()
+        return loop.report
+
+    def run(self) -> ApplyReport:
+        """Both halves until `stop` is set; capture has a process of its own, without a JVM.
+
+        Raises what ended capture, when that was an error.
+        """
+        engine = self.engine()
+        loop = self._loop(engine)
+        loop.open()
+        child = CaptureProcess(self.project, self._prepare)
+        try:
+            child.start()
+            loop.run(child.check)
+        finally:
+            child.stop()
+            loop.close()
+        child.check()
+        return loop.report
+
+    def detach(self) -> list[str]:
+        """Remove what was made in the source for this mirror. Returns what was removed."""
+        source = self._source()
+        record = Records(self._store, layout.LANDING).stream()
+        try:
+            return source.detach(record.made if record else ())
+        finally:
+            source.close()
+
+    def made(self) -> list[str]:
+        """What was made in the source for this mirror, in words."""
+        record = Records(self._store, layout.LANDING).stream()
+        return list(record.made) if record else []
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    def engine(self) -> SparkEngine:
+        """The engine; starts Spark at the first call."""
+        if self._engine is None:
+            from mirrorlake.spark.engine import SparkEngine
+            from mirrorlake.spark.session import Spark
+
+            if self._given is not None:
+                self._spark = Spark.given(self._given)
+            else:
+                self._spark = Spark.start(self.project.spark, self._say)
+            self._engine = SparkEngine(self._spark, self._store, self._probe)
+        return self._engine
+
+    def capture(self, progress: Loading = lambda _progress: None) -> Capture:
+        return Capture(
+            self._source(),
+            self._store,
+            self.project.capture,
+            WallClock(self.stop),
+            stop=self.stop,
+            probe=self._probe,
+            progress=progress,
+        )
+
+    def _loop(self, engine: Any, pending: Pending = lambda _table, _files: None) -> ApplyLoop:
+        return ApplyLoop(
+            self._store,
+            engine,
+            self.project.mirror,
+            WallClock(self.stop),
+            stop=self.stop,
+            probe=self._probe,
+            pending=pending,
+        )
+
+    def _source(self) -> Source:
+        if self.project.source is None:
+            raise UsageError(
+                "this mirror has no source",
+                where=f"mirror {self.project.name}",
+                hint="Add `source:` to the project file; `mirrorlake init` writes an example.",
+            )
+        from mirrorlake.sources.postgresql.source import PostgresSource
+
+        return PostgresSource(self.project.source)

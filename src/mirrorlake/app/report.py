@@ -1,0 +1,102 @@
+"""What a run did, table by table: kept for the caller, told to the log as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import structlog
+
+from mirrorlake.errors import TableError
+from mirrorlake.mirror.engine import Applied
+from mirrorlake.mirror.steps import ApplyFiles, TablePlan
+from mirrorlake.model.table import TableId
+
+log = structlog.get_logger()
+
+BATCH_APPLIED = "batch_applied"
+TABLE_FAILED = "table_failed"
+TABLE_WAITS = "table_waits"
+
+
+@dataclass(frozen=True, slots=True)
+class TableReport:
+    """What a run did to one table. error: why it stands still; waiting: for what, in words."""
+
+    table: TableId
+    path: str
+    version: int | None = None
+    last_file: int = 0
+    inserts: int = 0
+    updates: int = 0
+    deletes: int = 0
+    commits: int = 0
+    error: TableError | None = None
+    waiting: str = ""
+
+
+@dataclass(slots=True)
+class ApplyReport:
+    """What a run did, by table name."""
+
+    tables: dict[TableId, TableReport] = field(default_factory=dict)
+
+    @property
+    def errors(self) -> list[TableError]:
+        return [t.error for t in self.tables.values() if t.error is not None]
+
+    def note(self, planned: Sequence[TablePlan]) -> None:
+        """Take note of the tables that stand still, and of those that no longer do."""
+        for table in planned:
+            known = self.tables.get(table.table)
+            if table.error is not None:
+                self.fail(table.table, table.path, table.error)
+            elif known is None or known.error is not None or known.waiting != table.waiting:
+                if table.waiting:
+                    log.info(TABLE_WAITS, table=str(table.table), reason=table.waiting)
+                self._set(table.table, table.path, error=None, waiting=table.waiting)
+
+    def fail(self, table: TableId, path: str, error: TableError) -> None:
+        """A table stops. It is said once, however often it is found again."""
+        known = self.tables.get(table)
+        if known is None or known.error is None or str(known.error) != str(error):
+            log.error(
+                TABLE_FAILED,
+                table=str(table),
+                code=error.code,
+                file=error.file,
+                row=error.row,
+                column=error.column,
+                hint=error.hint,
+            )
+        self._set(table, path, error=error, waiting="")
+
+    def add(self, step: ApplyFiles, applied: Applied) -> None:
+        """A batch is in its table."""
+        counts = applied.counts
+        log.info(
+            BATCH_APPLIED,
+            table=str(step.table),
+            first=step.first,
+            last=step.last,
+            version=applied.version,
+            inserted=counts.insert,
+            updated=counts.update,
+            deleted=counts.delete,
+            duplicates=counts.duplicates or None,
+        )
+        known = self.tables.get(step.table) or TableReport(step.table, step.path)
+        self._set(
+            step.table,
+            step.path,
+            version=applied.version,
+            last_file=step.last,
+            inserts=known.inserts + counts.insert,
+            updates=known.updates + counts.update,
+            deletes=known.deletes + counts.delete,
+            commits=known.commits + 1,
+        )
+
+    def _set(self, table: TableId, path: str, **facts: object) -> None:
+        known = self.tables.get(table) or TableReport(table, path)
+        self.tables[table] = replace(known, **facts)  # type: ignore[arg-type]

@@ -1,0 +1,113 @@
+"""Starting tables anew: the explicit act that stop and start never imply (LZ-274)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import ExitStack
+from dataclasses import dataclass, replace
+
+from mirrorlake.capture.record import Records
+from mirrorlake.config import Project
+from mirrorlake.errors import TableError, UsageError
+from mirrorlake.landing import layout
+from mirrorlake.landing.lease import Lease
+from mirrorlake.landing.local import LocalStore
+from mirrorlake.landing.scan import Scanner, TableScan
+from mirrorlake.model.seams import WallClock
+
+
+@dataclass(frozen=True, slots=True)
+class Reset:
+    """What a reset will do. captured: the zone is filled by our own capture."""
+
+    project: Project
+    tables: Sequence[TableScan]
+    stopped: Sequence[str]
+    captured: bool
+    everything: bool
+
+    def sentences(self) -> list[str]:
+        lines = []
+        for scan in self.tables:
+            if self.captured:
+                lines.append(f"{scan.table}: remove {scan.folder.path} and load the table again")
+            else:
+                path = layout.delta_path(scan.folder, self.project.mirror.default_schema)
+                lines.append(f"{scan.table}: remove {path} and apply its files from number 1")
+        lines += [f"{table}: capture it again" for table in self.stopped]
+        if self.everything and self.captured:
+            lines.append("forget the place in the source's log, and make a new one")
+        return lines or ["There is nothing to reset."]
+
+    def execute(self) -> None:
+        """Do it. Raises LeaseHeld while capture or apply runs."""
+        store = LocalStore(self.project.root)
+        clock = WallClock()
+        with ExitStack() as held:
+            for role in ("capture", "mirror"):
+                lease = Lease(store, role, clock)
+                lease.take()
+                held.callback(lease.release)
+            if self.captured:
+                self._forget_files(store)
+            else:
+                for scan in self.tables:
+                    path = layout.delta_path(scan.folder, self.project.mirror.default_schema)
+                    store.delete_folder(path)
+
+    def _forget_files(self, store: LocalStore) -> None:
+        records = Records(store, layout.LANDING)
+        record = records.stream()
+        if self.everything and record is not None:
+            # First, so that a crash in between leaves a stream that begins anew, not a gap.
+            records.write_stream(replace(record, start=""))
+            store.delete_folder(f"{layout.LANDING}/{layout.CUTS}")
+        for scan in self.tables:
+            store.delete_folder(scan.folder.path)
+            records.forget(str(scan.table))
+        for table in self.stopped:
+            records.forget(table)
+
+
+def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
+    """What starting these tables anew (all for None) means.
+
+    Raises UsageError for an unknown table, TableError for one whose files are not all there.
+    """
+    store = LocalStore(project.root)
+    scanner = Scanner(store)
+    records = Records(store, layout.LANDING)
+    scans = {str(scan.table): scan for scan in scanner.scan()}
+    stopped = set(records.stopped())
+    captured = records.stream() is not None
+    wanted = sorted(scans.keys() | stopped) if tables is None else list(tables)
+    for name in wanted:
+        if name not in scans and name not in stopped:
+            raise UsageError(
+                f"there is no table {name}",
+                where="reset",
+                hint=f"Tables: {', '.join(sorted(scans)) or 'none'}.",
+            )
+    chosen = [scans[name] for name in wanted if name in scans]
+    if not captured:
+        for scan in chosen:
+            _check_complete(scan)
+    return Reset(
+        project,
+        chosen,
+        [name for name in wanted if name in stopped],
+        captured,
+        everything=tables is None,
+    )
+
+
+def _check_complete(scan: TableScan) -> None:
+    """Files that somebody else landed can be applied again only while they are all there."""
+    numbers = {file.number for file in (*scan.files, *scan.moved())}
+    if numbers and numbers != set(range(1, max(numbers) + 1)):
+        missing = min(set(range(1, max(numbers))) - numbers)
+        raise TableError(
+            f"file {missing} is gone: it was applied and removed",
+            table=str(scan.table),
+            hint="Let the publisher recreate the table folder with all data (LZ-239).",
+        )

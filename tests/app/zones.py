@@ -1,0 +1,61 @@
+"""Landing zones that somebody else fills, for tests of the whole apply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.app.report import ApplyReport
+from mirrorlake.landing.local import LocalStore
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.model.seams import Clock, Probe, WallClock, no_probe
+from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.session import Spark
+
+MARKER = "__rowMarker__"
+
+
+class Zone:
+    """A root with table folders, and a mirror on it."""
+
+    def __init__(self, root: Path, spark: Spark) -> None:
+        self.root, self.spark = root, spark
+
+    def folder(self, table: str) -> Path:
+        return self.root / "Files/LandingZone/s.schema" / table
+
+    def table(self, name: str, *keys: str) -> None:
+        self.folder(name).mkdir(parents=True)
+        metadata = self.folder(name) / "_metadata.json"
+        metadata.write_text(json.dumps({"keyColumns": list(keys)}))
+
+    def land(self, name: str, number: int, columns: dict[str, Any]) -> Path:
+        path = self.folder(name) / f"{number:020d}.parquet"
+        pq.write_table(pa.table(columns), path)
+        return path
+
+    def loop(self, clock: Clock | None = None, probe: Probe = no_probe) -> ApplyLoop:
+        store = LocalStore(self.root)
+        engine = SparkEngine(self.spark, store, probe)
+        return ApplyLoop(store, engine, MirrorSettings(), clock or WallClock(), probe=probe)
+
+    def apply(self, act: Callable[[ApplyLoop], None] = lambda _loop: None) -> ApplyReport:
+        """One `apply --once`; `act` is done while the lease is held."""
+        loop = self.loop()
+        loop.open()
+        try:
+            act(loop)
+            return loop.once()
+        finally:
+            loop.close()
+
+    def rows(self, name: str) -> list[tuple[Any, ...]]:
+        path = str(self.root / "Tables/s" / name)
+        found = self.spark.session.read.format("delta").load(path).collect()
+        return sorted((tuple(row) for row in found), key=repr)
