@@ -1,0 +1,28 @@
+"""`mirrorlake capture`"""
+
+from __future__ import annotations
+
+from mirrorlake.cli.options import DEFAULT, Config, Once, Verbose
+
+
+def capture(config: Config = DEFAULT, once: Once = False, verbose: Verbose = False) -> None:
+    """Land the changes of the source as files, without a JVM.
+
+    \b
+    mirrorlake capture           until stopped, beside `mirrorlake apply`
+    mirrorlake capture --once    what is committed now
+    """
+    from mirrorlake.cli import logs
+    from mirrorlake.cli.options import project
+    from mirrorlake.cli.progress import load_progress
+    from mirrorlake.cli.report import finish_capture
+    from mirrorlake.cli.working import working
+
+    logs.configure(verbose=verbose)
+    with working(project(config)) as mirror, load_progress() as progress:
+        if once:
+            mirror.capture_once(progress)
+        else:
+            mirror.capture_run(progress)
+    if once:
+        finish_capture(mirror.project)

@@ -1,0 +1,48 @@
+"""`mirrorlake check`"""
+
+from __future__ import annotations
+
+import typer
+
+from mirrorlake.cli.options import DEFAULT, Config, Json
+
+
+def check(config: Config = DEFAULT, as_json: Json = False) -> None:
+    """Test every prerequisite of the source, with a remedy for each that fails.
+
+    \b
+    mirrorlake check
+    mirrorlake check --json | jq '.findings[] | select(.severity != "ok")'
+    """
+    from mirrorlake.app.mirror import Mirror
+    from mirrorlake.cli.options import project
+    from mirrorlake.cli.output import print_json, say
+    from mirrorlake.sources.base import Severity
+
+    findings = Mirror(project(config)).check()
+    failed = [f for f in findings if f.severity is Severity.ERROR]
+    if as_json:
+        print_json(
+            {
+                "ok": not failed,
+                "findings": [
+                    {
+                        "check": f.check,
+                        "table": str(f.table) if f.table else None,
+                        "severity": str(f.severity),
+                        "message": f.message,
+                        "remedy": f.remedy or None,
+                    }
+                    for f in findings
+                ],
+            }
+        )
+    else:
+        for finding in findings:
+            place = f"{finding.table}: " if finding.table else ""
+            typer.echo(f"{finding.severity:8} {place}{finding.check}: {finding.message}")
+            if finding.severity is not Severity.OK and finding.remedy:
+                typer.echo(f"         {finding.remedy}")
+        say(f"{len(failed)} of {len(findings)} checks failed." if failed else "All checks passed.")
+    if failed:
+        raise typer.Exit(3 if any(f.check == "reachable" for f in failed) else 1)

@@ -1,0 +1,74 @@
+"""`mirrorlake discover`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mirrorlake.cli.options import DEFAULT, Config, Json
+
+if TYPE_CHECKING:
+    from mirrorlake.sources.base import SourceTable
+
+
+def discover(
+    config: Config = DEFAULT,
+    columns: Annotated[bool, typer.Option("--columns", help="Show the columns too.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show the selected tables, their keys and columns, and what each column becomes.
+
+    \b
+    mirrorlake discover --columns
+    """
+    from mirrorlake.app.mirror import Mirror
+    from mirrorlake.cli.options import project
+    from mirrorlake.cli.output import print_json, print_table
+
+    tables = Mirror(project(config)).discover()
+    if as_json:
+        print_json(
+            {
+                "tables": [
+                    {
+                        "table": str(t.table),
+                        "key": list(t.key),
+                        "append_only": t.append_only or None,
+                        "refused": t.refused.what if t.refused else None,
+                        "rows": t.rows,
+                        "columns": [
+                            {
+                                "name": column.name,
+                                "type": str(column.type),
+                                "source_type": str(t.source_types[column.name]),
+                            }
+                            for column in t.schema
+                        ],
+                    }
+                    for t in tables
+                ]
+            }
+        )
+        return
+    print_table(
+        ["table", "key", "columns", "rows"],
+        [
+            [
+                t.table,
+                _key(t),
+                len(t.schema),
+                "" if t.rows is None else f"~{t.rows:,}",
+            ]
+            for t in tables
+        ],
+    )
+    if columns:
+        rows = [[t.table, c.name, t.source_types[c.name], c.type] for t in tables for c in t.schema]
+        print_table(["table", "column", "in the source", "in Delta"], rows)
+
+
+def _key(table: SourceTable) -> str:
+    if table.refused:
+        return f"refused: {table.refused.what}"
+    return ", ".join(table.key) or f"append-only: {table.append_only}"

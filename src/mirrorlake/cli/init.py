@@ -1,0 +1,98 @@
+"""`mirrorlake init`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mirrorlake.cli.options import DEFAULT, Config
+from mirrorlake.cli.output import say
+
+
+def init(
+    url: Annotated[
+        str,
+        typer.Argument(
+            help="The database, as postgresql://user@host/database, or ${VARIABLE} for the name of "
+            "an environment variable that holds it."
+        ),
+    ] = "${DATABASE_URL}",
+    name: Annotated[str, typer.Option(help="What the mirror is called.")] = "mirror",
+    root: Annotated[Path | None, typer.Option(help="Where landing zone and tables go.")] = None,
+    config: Config = DEFAULT,
+) -> None:
+    """Write a project file to start from.
+
+    \b
+    mirrorlake init '${SHOP_URL}' --name shop
+    mirrorlake init postgresql://postgres@localhost/shop --name shop --root ./lake
+    """
+    import json
+
+    from mirrorlake.config import TEMPLATE
+    from mirrorlake.errors import UsageError
+
+    _check_url(url)
+    text = TEMPLATE.format(
+        name=json.dumps(name), root=json.dumps(str(root or f"./{name}")), url=json.dumps(url)
+    )
+    try:
+        with config.open("x") as file:
+            file.write(text)
+    except FileExistsError:
+        raise UsageError(
+            "the file exists already", where=str(config), hint="Choose another with --config."
+        ) from None
+    say(f"Wrote {config}. Next: mirrorlake check, then mirrorlake run.")
+
+
+def _check_url(url: str) -> None:
+    """Raises UsageError for what holds a secret, or may hold one because it cannot be read."""
+    import re
+
+    from mirrorlake.errors import UsageError
+
+    if re.fullmatch(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", url):
+        return
+    hint = (
+        "Put the URL into an environment variable and give its name: "
+        "mirrorlake init '${DATABASE_URL}'."
+    )
+    # A variable inside the URL stands for a word; what is around it is checked.
+    given = _parts(re.sub(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", "", url))
+    if given is None:
+        raise UsageError("the URL of the database cannot be read", where="init", hint=hint)
+    if any(given.get(part) for part in _SECRET):
+        raise UsageError(
+            "the URL holds a password, and a project file is no place for one",
+            where="init",
+            hint=hint,
+        )
+
+
+_SECRET = ("password", "sslpassword", "passfile", "oauth_client_secret", "options")
+"""Parts of a URL that are secret, or in which anything may stand."""
+
+
+def _parts(url: str) -> dict[str, object] | None:
+    """The parts of the URL; None when it is not surely one."""
+    import re
+
+    plain = re.fullmatch(
+        r"postgres(ql)?://([\w.%-]*@)?([\w.,%:\[\]-]*)(/[\w.%-]*)?(\?[^@\s]*)?", url
+    )
+    try:
+        from psycopg import ProgrammingError
+        from psycopg.conninfo import conninfo_to_dict
+    except ImportError:
+        # Without libpq's own reading only a URL without parameters is surely without a secret.
+        return {} if plain and not plain[5] else None
+    try:
+        given = conninfo_to_dict(url)
+    except ProgrammingError:
+        return None
+    if "://" in url and not plain and not given.get("password"):
+        return None  # libpq would find parts of a password in host, port or database
+    return dict(given)

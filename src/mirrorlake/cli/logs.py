@@ -1,0 +1,45 @@
+"""Logs on standard error: an event and its facts, never values of rows, never secrets."""
+
+from __future__ import annotations
+
+import logging
+import sys
+from collections.abc import Callable, Mapping, MutableMapping
+from functools import partial
+from typing import Any
+
+import structlog
+
+
+def configure(*, verbose: bool = False, quiet: bool = False) -> Callable[[], None]:
+    """Log from warnings on when quiet, everything when verbose.
+
+    Returns what does the same in a process that we start.
+    """
+    level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
+    terminal = sys.stderr.isatty()
+    structlog.configure(
+        processors=[
+            structlog.processors.add_log_level,
+            structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%SZ", utc=True),
+            _without_absent,
+            structlog.dev.ConsoleRenderer(colors=True, pad_event_to=22)
+            if terminal
+            else structlog.processors.KeyValueRenderer(
+                key_order=["timestamp", "level", "event"], repr_native_str=False
+            ),
+        ],
+        wrapper_class=structlog.make_filtering_bound_logger(level),
+        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+    )
+    return partial(_again, verbose=verbose, quiet=quiet)
+
+
+def _again(*, verbose: bool, quiet: bool) -> None:
+    configure(verbose=verbose, quiet=quiet)
+
+
+def _without_absent(
+    _logger: Any, _method: str, event: MutableMapping[str, Any]
+) -> Mapping[str, Any]:
+    return {name: value for name, value in event.items() if value is not None}

@@ -1,0 +1,106 @@
+"""The program `mirrorlake`."""
+
+from __future__ import annotations
+
+import sys
+
+import typer
+
+from mirrorlake import __version__
+from mirrorlake.cli import (
+    apply,
+    capture,
+    check,
+    demo,
+    detach,
+    discover,
+    extras,
+    init,
+    plan,
+    reset,
+    sql,
+    status,
+)
+from mirrorlake.cli import (
+    run as run_command,
+)
+from mirrorlake.cli.output import fail
+from mirrorlake.errors import MirrorlakeError, StorageUnavailable
+
+app = typer.Typer(
+    name="mirrorlake",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,  # plain help answers in a third of the time
+    pretty_exceptions_enable=False,
+    help="Keeps Delta tables equal to operational databases, continuously and exactly once.\n\n"
+    "\b\n"
+    "mirrorlake demo                    see it work, with a database of its own\n"
+    "mirrorlake init postgresql://...   start a project file for your database\n"
+    "mirrorlake check                   test every prerequisite\n"
+    "mirrorlake run                     mirror until stopped\n"
+    "mirrorlake status                  how each table stands\n"
+    'mirrorlake sql "select ..."        query the mirrored tables\n'
+    "\n"
+    "Exit codes: 0 done, 1 the work found problems, 2 wrong use or configuration, 3 a system that "
+    "is needed is not there. The demo adds 130 and 143: ended by Ctrl-C or SIGTERM.",
+)
+
+for command in (
+    demo.demo,
+    init.init,
+    check.check,
+    discover.discover,
+    plan.plan,
+    run_command.run,
+    capture.capture,
+    apply.apply,
+    status.status,
+    sql.sql,
+    reset.reset,
+    detach.detach,
+):
+    app.command()(command)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"mirrorlake {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: bool = typer.Option(
+        False, "--version", callback=_version, is_eager=True, help="Print the version and end."
+    ),
+) -> None:
+    del version
+
+
+def run() -> None:
+    """Run the program; errors of ours become one sentence and their exit code."""
+    try:
+        app(standalone_mode=True)
+    except MirrorlakeError as error:
+        fail(error, as_json="--json" in sys.argv)
+    except ImportError as error:
+        told = extras.missing(error)
+        if told is None:
+            raise
+        fail(told, as_json="--json" in sys.argv)
+    except KeyboardInterrupt:
+        sys.exit(130)
+    except BrokenPipeError:
+        # Whoever read our output has had enough.
+        sys.stderr.close()
+        sys.exit(0)
+    except OSError as error:
+        refused = StorageUnavailable.of(error)
+        if refused is None:
+            raise
+        fail(refused, as_json="--json" in sys.argv)
+
+
+if __name__ == "__main__":
+    run()

@@ -1,0 +1,86 @@
+"""What commands that work say at the end, and their exit code."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import typer
+
+from mirrorlake.app.report import ApplyReport, TableReport
+from mirrorlake.cli.output import print_json, print_table, say
+from mirrorlake.config import Project
+from mirrorlake.errors import NotSelected
+
+Stopped = Mapping[str, Mapping[str, Any]]
+"""Table name to the error that stopped its capture."""
+
+
+def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
+    """Print what was done; exit code 1 when a table stands still, in apply or in capture."""
+    from mirrorlake.app import status
+
+    stopped = status.stopped(project)
+    tables = {str(table.table): table for table in report.tables.values()}
+    # What stopped the capture of a table lies deeper than what stops its apply.
+    failed = {name: table.error.facts() for name, table in tables.items() if table.error}
+    errors: Stopped = {**failed, **stopped}
+    names = sorted(tables.keys() | stopped.keys())
+    if as_json:
+        facts = [_facts(name, tables.get(name), errors.get(name)) for name in names]
+        print_json({"tables": facts})
+    elif names:
+        print_table(
+            ["table", "version", "files", "inserts", "updates", "deletes", ""],
+            [_row(name, tables.get(name), errors.get(name)) for name in names],
+        )
+    else:
+        say("The landing zone holds no table.")
+    _end(errors, silent=as_json)
+
+
+def finish_capture(project: Project) -> None:
+    """Say which tables are no longer captured; exit code 1 when there are any."""
+    from mirrorlake.app import status
+
+    _end(status.stopped(project))
+
+
+def _end(errors: Stopped, *, silent: bool = False) -> None:
+    for name in [] if silent else sorted(errors):
+        say(f"{name}: {errors[name]['message']}")
+    # What somebody takes out of the selection is meant to stand still.
+    if any(error["code"] != NotSelected.code for error in errors.values()):
+        raise typer.Exit(1)
+
+
+def _facts(name: str, table: TableReport | None, error: Mapping[str, Any] | None) -> dict[str, Any]:
+    return {
+        "table": name,
+        "path": table.path if table else None,
+        "version": table.version if table else None,
+        "last_file": (table.last_file or None) if table else None,
+        "applied": {
+            "insert": table.inserts if table else 0,
+            "update": table.updates if table else 0,
+            "delete": table.deletes if table else 0,
+        },
+        "commits": table.commits if table else 0,
+        "waiting": (table.waiting or None) if table else None,
+        "error": error,
+    }
+
+
+def _row(name: str, table: TableReport | None, error: Mapping[str, Any] | None) -> list[Any]:
+    said = f"stopped: {error['code']}" if error else table.waiting if table else ""
+    if table is None:
+        return [name, None, None, 0, 0, 0, said]
+    return [
+        name,
+        table.version,
+        table.last_file or None,
+        table.inserts,
+        table.updates,
+        table.deletes,
+        said,
+    ]

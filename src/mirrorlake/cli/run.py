@@ -1,0 +1,35 @@
+"""`mirrorlake run`"""
+
+from __future__ import annotations
+
+from mirrorlake.cli.options import DEFAULT, Config, Json, Once, Verbose
+
+
+def run(
+    config: Config = DEFAULT,
+    once: Once = False,
+    as_json: Json = False,
+    verbose: Verbose = False,
+) -> None:
+    """Mirror the source into Delta tables until stopped: capture and apply together.
+
+    \b
+    mirrorlake run
+    mirrorlake run --once      stops when what is committed now is readable in Delta
+    """
+    from mirrorlake.cli import logs
+    from mirrorlake.cli.options import project
+    from mirrorlake.cli.progress import apply_progress, load_progress
+    from mirrorlake.cli.report import finish
+    from mirrorlake.cli.working import working
+
+    prepare = logs.configure(verbose=verbose, quiet=as_json)
+    with working(project(config), prepare) as mirror:
+        if once:
+            with load_progress() as loading:
+                mirror.capture_once(loading)
+            with apply_progress() as applying:
+                report = mirror.apply_once(applying)
+        else:
+            report = mirror.run()
+    finish(report, mirror.project, as_json=as_json)

@@ -1,0 +1,36 @@
+"""`mirrorlake sql`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mirrorlake.cli.options import DEFAULT, Config, Json, Root
+
+
+def sql(
+    query: Annotated[str, typer.Argument(help="One statement in DuckDB's SQL.")],
+    config: Config = DEFAULT,
+    root: Root = None,
+    as_json: Json = False,
+) -> None:
+    """Query the mirrored tables by name. No JVM starts.
+
+    \b
+    mirrorlake sql "select count(*) from public.orders"
+    mirrorlake sql --json "select status, sum(total) from public.orders group by 1"
+    """
+    from mirrorlake.cli.options import project
+    from mirrorlake.cli.output import print_json, print_table
+    from mirrorlake.lake import sql as lake
+
+    result = lake.run(project(config, root).root, query)
+    if result is None:
+        return
+    names = result.columns
+    rows = result.fetchall()
+    if as_json:
+        print_json([dict(zip(names, row, strict=True)) for row in rows])
+    else:
+        print_table(names, rows)

@@ -1,0 +1,79 @@
+"""`mirrorlake status`"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mirrorlake.cli.options import DEFAULT, Config, Json, Root
+
+if TYPE_CHECKING:
+    from mirrorlake.app.status import Status
+
+CLEAR = "\x1b[2J\x1b[H"
+"""What makes a terminal empty."""
+
+
+def status(
+    config: Config = DEFAULT,
+    root: Root = None,
+    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show how each table stands: state, rows, lag, last error. No JVM starts.
+
+    \b
+    mirrorlake status --watch
+    mirrorlake status --json | jq '.tables[] | select(.error)'
+    """
+    import time
+
+    from mirrorlake.app.mirror import Mirror
+    from mirrorlake.cli.options import project
+    from mirrorlake.cli.output import print_json
+
+    mirror = Mirror(project(config, root))
+    while True:
+        found = mirror.status()
+        if as_json:
+            print_json(found.facts())
+        else:
+            if watch:
+                typer.echo(CLEAR, nl=False)
+            _show(found)
+        if not watch:
+            break
+        time.sleep(1.0)
+    if any(table.error for table in found.tables):
+        raise typer.Exit(1)
+
+
+def _show(found: Status) -> None:
+    from mirrorlake.cli.output import print_table
+
+    typer.echo(
+        f"{found.mirror}: {found.state}. capture: {found.capture or 'not running'}; "
+        f"apply: {found.apply or 'not running'}"
+    )
+    print_table(
+        ["table", "state", "version", "inserts", "updates", "deletes", "position", "lag"],
+        [
+            [
+                t.table,
+                t.state,
+                t.version,
+                t.inserts,
+                t.updates,
+                t.deletes,
+                t.position,
+                "?" if t.lag_seconds is None else f"{t.lag_seconds:.1f} s",
+            ]
+            for t in found.tables
+        ],
+    )
+    for table in found.tables:
+        if table.error:
+            typer.echo(f"{table.table}: {table.error['message']}")
+        elif table.waiting:
+            typer.echo(f"{table.table}: waits: {table.waiting}")

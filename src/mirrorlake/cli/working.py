@@ -1,0 +1,44 @@
+"""What every command that works has around it: signals, the crash probe, a clean end."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from mirrorlake.app.mirror import Mirror
+from mirrorlake.cli.output import say
+from mirrorlake.cli.stop import Stop
+from mirrorlake.config import Project
+from mirrorlake.errors import MirrorlakeError
+from mirrorlake.model.seams import killing_probe, no_probe
+
+CRASH_AT = "MIRRORLAKE_CRASH_AT"
+"""For tests: the named point at which the process kills itself."""
+
+
+@contextmanager
+def working(project: Project, prepare: Callable[[], None] | None = None) -> Iterator[Mirror]:
+    """A mirror that ends on a signal within seconds.
+
+    Once a signal has come, a failing step is a normal end: the JVM may have got the signal too and
+    be gone first, and our own jobs are cancelled. What was not committed is done next time.
+    """
+    stop = Stop()
+    target = os.environ.get(CRASH_AT)
+    probe = killing_probe(target) if target else no_probe
+    mirror = Mirror(project, stop=stop.event, probe=probe, say=say, prepare=prepare)
+    stop.cancel = mirror.cancel
+    try:
+        yield mirror
+    except MirrorlakeError:
+        raise
+    except Exception:
+        if not stop.event.is_set():
+            raise
+        say("Stopped in the middle of a step; it is done again at the next start.")
+    finally:
+        mirror.close()
+    if stop.event.is_set():
+        # Threads of Spark's gateway may still wait for a JVM that is gone.
+        os._exit(0)

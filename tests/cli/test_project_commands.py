@@ -1,0 +1,194 @@
+"""Commands around a project, on a real PostgreSQL and without a JVM."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.cli.conftest import Run
+from tests.conftest import Database
+
+pytestmark = pytest.mark.postgres
+
+
+def test_init_writes_a_file_that_check_reads(
+    run: Run, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHOP_URL", database.url)
+    assert run("init", "${SHOP_URL}", "--name", "shop").code == 0
+    database.execute("create table orders (id bigint primary key)")
+    assert run("check").code == 0
+
+
+def test_init_does_not_overwrite(run: Run) -> None:
+    run("init")
+    assert run("init").code == 2
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://me:secret@host/db",
+        "postgresql://me:secret@host/${DATABASE}",
+        "postgresql://host/db?password=secret",
+        "postgresql://me@host/db?sslpassword=secret",
+        "host=h password=secret",
+        "postgresql://u:secret/w@h",
+        "postgresql://u:secret@w@h/db",
+        "u:secret@h/db",
+        "secret",
+        "mysql://u:secret@h/db",
+    ],
+)
+@pytest.mark.parametrize("has_psycopg", [True, False])
+def test_init_refuses_what_holds_a_password_or_may_hold_one(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str, has_psycopg: bool
+) -> None:
+    if not has_psycopg:
+        monkeypatch.setitem(sys.modules, "psycopg", None)
+    done = run("init", url)
+    assert done.code == 2
+    assert "secret" not in done.error
+    assert not (tmp_path / "mirrorlake.yaml").exists()
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "${SHOP_URL}",
+        "postgresql://postgres@localhost/shop",
+        "postgresql://localhost:5433",
+        "postgres://${USER}@db.example.org:5432/shop",
+    ],
+)
+@pytest.mark.parametrize("has_psycopg", [True, False])
+def test_init_takes_what_holds_none(
+    run: Run, monkeypatch: pytest.MonkeyPatch, url: str, has_psycopg: bool
+) -> None:
+    if not has_psycopg:
+        monkeypatch.setitem(sys.modules, "psycopg", None)
+    assert run("init", url).code == 0
+
+
+def test_check_names_each_prerequisite_and_its_remedy(run: Run, shop: Database) -> None:
+    done = run("check", "--json")
+    assert done.code == 0
+    findings = {(f["check"], f["table"]): f for f in done.facts()["findings"]}
+    assert findings["wal_level", None]["severity"] == "ok"
+    keyless = findings["replica identity", "public.log"]
+    assert keyless["severity"] == "warning"
+    assert "add primary key" in keyless["remedy"]
+
+
+def test_check_of_a_server_that_is_not_there_ends_with_code_three(
+    run: Run, shop: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SOURCE", "postgresql://nobody:hush@127.0.0.1:1/none")
+    done = run("check")
+    assert done.code == 3
+    assert "hush" not in done.out + done.error
+
+
+def test_discover_shows_keys_and_types(run: Run, shop: Database) -> None:
+    tables = {t["table"]: t for t in run("discover", "--json").facts()["tables"]}
+    assert tables["public.orders"]["key"] == ["id"]
+    assert tables["public.orders"]["columns"][0] == {
+        "name": "id",
+        "type": "long",
+        "source_type": "int8",
+    }
+    assert tables["public.log"]["append_only"]
+
+
+def test_capture_lands_and_plan_says_what_apply_would_do(run: Run, shop: Database) -> None:
+    assert run("capture", "--once").code == 0
+    steps = run("plan", "--json").facts()["tables"]
+    orders = next(t for t in steps if t["table"] == "public.orders")
+    assert [step["step"] for step in orders["steps"]] == ["create", "apply"]
+    assert orders["steps"][1]["rows"] == 10
+
+
+def test_plan_changes_nothing(run: Run, shop: Database, tmp_path: Path) -> None:
+    run("capture", "--once")
+    before = sorted(tmp_path.rglob("*"))
+    run("plan")
+    assert sorted(tmp_path.rglob("*")) == before
+
+
+def test_status_before_the_first_apply_says_snapshotting(run: Run, shop: Database) -> None:
+    run("capture", "--once")
+    found = run("status", "--json").facts()
+    assert found["state"] == "Stopped"
+    states = {t["table"]: t["state"] for t in found["tables"]}
+    assert states == {"public.orders": "Snapshotting", "public.log": "Snapshotting"}
+
+
+def test_a_foreign_slot_of_the_same_name_is_not_touched(run: Run, shop: Database) -> None:
+    slot = f"mirrorlake_{shop.name}"
+    shop.sql.execute("select pg_create_logical_replication_slot(%s, 'pgoutput')", [slot])
+    before = _slot(shop, slot)
+    assert run("capture", "--once").code == 1
+    assert _slot(shop, slot) == before
+
+
+def test_detach_asks_and_then_drops_what_was_made(run: Run, shop: Database) -> None:
+    run("capture", "--once")
+    assert run("detach", answer="n\n").code != 0
+    assert _slots(shop) == 1
+    assert run("detach", answer="y\n").code == 0
+    assert _slots(shop) == 0
+
+
+def test_after_detach_capture_reports_the_gap(run: Run, shop: Database) -> None:
+    run("capture", "--once")
+    run("detach", "--yes")
+    done = run("capture", "--once")
+    assert done.code == 1
+    assert "reset --all" in done.error
+
+
+def test_reset_all_loads_everything_anew_after_a_gap(run: Run, shop: Database) -> None:
+    run("capture", "--once")
+    run("detach", "--yes")
+    shop.execute("insert into orders values (11, 'while nobody looked')")
+    assert run("reset", "--all", "--yes").code == 0
+    assert run("capture", "--once").code == 0
+    steps = run("plan", "--json").facts()["tables"]
+    orders = next(t for t in steps if t["table"] == "public.orders")
+    assert orders["steps"][-1]["rows"] == 11
+
+
+def test_reset_says_what_it_would_do(run: Run, shop: Database, tmp_path: Path) -> None:
+    run("capture", "--once")
+    before = sorted(tmp_path.rglob("*.parquet"))
+    done = run("reset", "public.orders", "--dry-run")
+    assert "public.orders" in done.error
+    assert sorted(tmp_path.rglob("*.parquet")) == before
+
+
+def test_reset_refuses_while_capture_runs(run: Run, shop: Database, tmp_path: Path) -> None:
+    from mirrorlake.landing.lease import Lease
+    from mirrorlake.landing.local import LocalStore
+    from mirrorlake.model.seams import WallClock
+
+    run("capture", "--once")
+    lease = Lease(LocalStore(tmp_path / "root"), "capture", WallClock())
+    lease.take()
+    assert run("reset", "public.orders", "--yes").code == 1
+
+
+def _slots(database: Database) -> int:
+    row = database.sql.execute(
+        "select count(*) from pg_replication_slots where database = %s", [database.name]
+    ).fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def _slot(database: Database, name: str) -> object:
+    return database.sql.execute(
+        "select restart_lsn, confirmed_flush_lsn from pg_replication_slots where slot_name = %s",
+        [name],
+    ).fetchone()
