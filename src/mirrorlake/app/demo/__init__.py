@@ -1,0 +1,1 @@
+"""The demo: a real database under load, mirrored and verified."""

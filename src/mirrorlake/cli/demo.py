@@ -1,0 +1,155 @@
+"""`mirrorlake demo`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mirrorlake.cli.options import Json
+
+if TYPE_CHECKING:
+    from mirrorlake.app.demo.demo import Demo, DemoResult
+    from mirrorlake.app.demo.verify import Verdict
+
+
+def demo(
+    rows: Annotated[int, typer.Option(min=1_000, help="Rows to load, in all tables.")] = 1_000_000,
+    seconds: Annotated[float, typer.Option(min=1, help="How long the shop works.")] = 30,
+    folder: Annotated[
+        Path | None, typer.Option("--dir", help="Where to work; a new temporary folder otherwise.")
+    ] = None,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the folder even if the demo is stopped or fails.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """The main job in one go, on a database of its own, verified row by row.
+
+    Starts a PostgreSQL, loads a shop, mirrors it into Delta tables while it changes, and compares
+    every row and value at the end. Exit code 1 on any difference. The tables stay, to look
+    further. Ctrl-C ends it with exit code 130 and leaves nothing but a folder given with --dir.
+
+    \b
+    mirrorlake demo
+    mirrorlake demo --rows 100000 --seconds 10 --dir ./demo
+    """
+    import tempfile
+
+    from mirrorlake.app.demo.demo import Demo, DemoSettings
+    from mirrorlake.cli import logs
+    from mirrorlake.cli.output import print_json
+    from mirrorlake.cli.stage import stage
+    from mirrorlake.cli.stop import leave_at_once
+
+    prepare = logs.configure(quiet=True)
+    keep = keep or folder is not None
+    if folder is not None:
+        _check_empty(folder)
+    place = (folder or Path(tempfile.mkdtemp(prefix="mirrorlake-demo-"))).absolute()
+    with stage() as shown:
+        run = Demo(place, DemoSettings(rows, seconds), shown, prepare)
+        leave_at_once(lambda: _abandon(run, place, keep=keep), _last_words(place, keep=keep))
+        try:
+            result = run.run()
+        except BaseException:
+            _abandon(run, place, keep=keep)
+            raise
+    if as_json:
+        print_json(result.facts())
+    else:
+        _show(result, is_temporary=folder is None)
+    if not result.verified:
+        raise typer.Exit(1)
+
+
+def _abandon(run: Demo, place: Path, *, keep: bool) -> None:
+    import shutil
+    import time
+
+    run.abandon()
+    for _ in range(0 if keep else 20):  # Spark's workers may write for a moment after its end
+        shutil.rmtree(place, ignore_errors=True)
+        time.sleep(0.05)
+        if not place.exists():
+            break
+
+
+def _last_words(place: Path, *, keep: bool) -> str:
+    left = f"its folder is {place}" if keep else "its tables are removed"
+    return f"The demo is stopped, its PostgreSQL too; {left}."
+
+
+def _check_empty(folder: Path) -> None:
+    from mirrorlake.errors import UsageError
+
+    if (folder / "lake").exists():
+        raise UsageError(
+            "an earlier demo is there",
+            where=str(folder / "lake"),
+            hint="Remove it, or choose another folder.",
+        )
+
+
+def _show(result: DemoResult, *, is_temporary: bool) -> None:
+    from mirrorlake.cli.output import print_table
+
+    typer.echo("")
+    print_table(
+        ["table", "rows", "inserts", "updates", "deletes", "versions", "verified"],
+        [
+            [
+                t.verdict.table,
+                f"{t.verdict.rows:,}",
+                f"{t.inserts:,}",
+                f"{t.updates:,}",
+                f"{t.deletes:,}",
+                t.versions,
+                "yes" if t.verdict.verified else _differences(t.verdict),
+            ]
+            for t in result.tables
+        ],
+    )
+    fresh = result.freshness
+    typer.echo("")
+    typer.echo(f"load        {result.load_rows_per_second:,.0f} rows/s, PostgreSQL to Delta")
+    typer.echo(f"changes     {result.changes_per_second:,.0f} rows/s, as the shop made them")
+    typer.echo(
+        f"freshness   p50 {_seconds(fresh.p50)}, p99 {_seconds(fresh.p99)}, max "
+        f"{_seconds(fresh.max)}, commit to readable"
+    )
+    typer.echo("")
+    if result.verified:
+        typer.echo("Every row and value of the mirror equals PostgreSQL, and so does its feed.")
+    else:
+        typer.echo("The mirror DIFFERS from PostgreSQL.")
+    _show_the_way_on(result.root, is_temporary=is_temporary)
+
+
+def _show_the_way_on(root: Path, *, is_temporary: bool) -> None:
+    """Commands that work as they are printed, in the folder where the demo was called."""
+    import shlex
+
+    from mirrorlake.cli.output import program
+
+    name, at = program(), shlex.quote(str(root))
+    by_status = "select status, count(*), sum(total) from shop.orders group by 1"
+    typer.echo("\nLook further:")
+    typer.echo(f"  {name} status --root {at}")
+    typer.echo(f'  {name} sql --root {at} "{by_status}"')
+    typer.echo(f'  {name} sql --root {at} --json "from shop.products limit 3"')
+    if is_temporary:
+        typer.echo("\nThe tables stay until you remove them:")
+        typer.echo(f"  rm -r {shlex.quote(str(root.parent))}")
+
+
+def _differences(verdict: Verdict) -> str:
+    return (
+        f"NO: {verdict.missing} rows missing or other, {verdict.unexpected} unexpected, "
+        f"{verdict.feed_differs} in the feed"
+    )
+
+
+def _seconds(value: float | None) -> str:
+    return "unknown" if value is None else f"{value:.2f} s"
