@@ -1,0 +1,137 @@
+"""A mirror of a real database, driven through its own command line, and killed at will."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.landing.local import LocalStore
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.model.seams import Point, WallClock, no_probe
+from tests.conftest import Database
+from tests.sim.engine import Lake, ModelledEngine, replayed
+
+TABLES = ("a.orders", "a.items", "b.notes")
+PATIENCE = 120
+
+SCHEMA = """
+create schema a;
+create schema b;
+create table a.orders (id bigint primary key, note text, long text);
+alter table a.orders alter column long set storage external;
+create table a.items ("order" bigint, line int, note text, primary key ("order", line));
+create table b.notes (id bigint primary key, note text);
+insert into a.orders select g, 'note ' || g, repeat(md5(g::text), 99)
+    from generate_series(1, 60) g;
+insert into a.items select g, 1, 'item ' || g from generate_series(1, 60) g;
+"""
+
+CHANGES = """
+begin;
+insert into a.orders select g, 'new', repeat(md5(g::text), 100) from generate_series(101, 160) g;
+insert into a.items select g, n, 'new' from generate_series(101, 160) g, generate_series(1, 2) n;
+update a.orders set note = 'changed' where id % 3 = 0;
+commit;
+begin;
+update a.orders set id = id + 10000, note = 'moved' where id between 20 and 30;
+delete from a.items where "order" between 20 and 30;
+update a.items set note = note || '!' where "order" between 40 and 50;
+insert into b.notes values (1, 'first');
+commit;
+update a.orders set long = repeat('x', 3000) where id between 40 and 45;
+begin;
+truncate b.notes;
+insert into b.notes select g, 'after' from generate_series(1, 20) g;
+commit;
+"""
+
+MORE = """
+delete from a.orders where id % 7 = 0;
+update b.notes set note = 'more' where id < 10;
+insert into a.items values (5000, 1, 'late');
+"""
+
+
+@dataclass
+class Project:
+    """A project file beside its root."""
+
+    folder: Path
+    database: Database
+
+    def write(self, **capture: Any) -> None:
+        settings = "".join(f"  {name}: {value}\n" for name, value in capture.items())
+        self.file.write_text(
+            f"name: {self.database.name}\nroot: ./root\n"
+            f"source:\n  type: postgresql\n  url: ${{TEST_URL}}\n  tables: ['a.*', 'b.*']\n"
+            f"  load_workers: 1\n"
+            f"spark:\n  driver_memory: 1g\n  master: local[2]\n"
+            + (f"capture:\n{settings}" if settings else "")
+        )
+
+    @property
+    def file(self) -> Path:
+        return self.folder / "mirrorlake.yaml"
+
+    @property
+    def root(self) -> Path:
+        return self.folder / "root"
+
+    def run(self, *arguments: str) -> None:
+        """Run a command to its end, which must be good."""
+        done = self._finished(self.start(*arguments))
+        assert done.returncode == 0, done.stderr
+
+    def killed_at(self, point: Point, *arguments: str, passage: int = 1) -> None:
+        """Run a command that kills itself at a named point; it must get there."""
+        done = self._finished(self.start(*arguments, crash_at=f"{point}#{passage}"))
+        assert done.returncode == -signal.SIGKILL, f"{done.returncode}: {done.stderr}"
+
+    def start(self, *arguments: str, crash_at: str | None = None) -> subprocess.Popen[str]:
+        environment = os.environ | {"TEST_URL": self.database.url}
+        if crash_at:
+            environment["MIRRORLAKE_CRASH_AT"] = crash_at
+        return subprocess.Popen(
+            [sys.executable, "-m", "mirrorlake.cli.main", *arguments, "-c", str(self.file)],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            start_new_session=True,
+        )
+
+    def _finished(self, process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
+        try:
+            out, error = process.communicate(timeout=PATIENCE)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        return subprocess.CompletedProcess(process.args, process.returncode, out, error)
+
+    def source_rows(self, table: str) -> Counter[tuple[Any, ...]]:
+        schema, name = table.split(".")
+        return Counter(self.database.sql.execute(f'select * from "{schema}"."{name}"').fetchall())
+
+
+def assert_landed(project: Project) -> None:
+    """What is landed, applied by the reference, equals the source; so does the feed of it."""
+    store = LocalStore(project.root)
+    lake = Lake()
+    engine = ModelledEngine(lake, store, Random(0), no_probe, lost_answers=0.0)
+    loop = ApplyLoop(store, engine, MirrorSettings(cleanup_seconds=1e9), WallClock())
+    loop.open()
+    report = loop.once()
+    loop.close()
+    assert not report.errors
+    for table in TABLES:
+        mirrored = lake.tables["Tables/" + table.replace(".", "/")]
+        assert Counter(mirrored.table.rows) == project.source_rows(table)
+        assert replayed(mirrored) == project.source_rows(table)

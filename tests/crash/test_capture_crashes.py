@@ -1,0 +1,94 @@
+"""Capture is killed at every durable step and started again: nothing is lost, nothing twice."""
+
+from __future__ import annotations
+
+import pytest
+
+from mirrorlake.model.seams import Point
+from tests.crash.project import CHANGES, MORE, Project, assert_landed
+
+pytestmark = [pytest.mark.postgres, pytest.mark.crash]
+
+BEFORE_STREAMING = [
+    (Point.STREAM_RECORDED, 1),
+    (Point.SLOT_CREATED, 1),
+    (Point.ESTABLISHED, 1),
+    (Point.LOAD_STAGED, 1),
+    (Point.LOAD_STAGED, 2),
+    (Point.LOAD_MANIFEST, 1),
+    (Point.LOAD_MANIFEST, 3),
+    (Point.LOAD_PUBLISHED_ONE, 1),
+    (Point.LOAD_PUBLISHED_ONE, 2),
+    (Point.LOAD_PUBLISHED, 1),
+]
+
+WHILE_STREAMING = [
+    (Point.CHANGES_STAGED, 1),
+    (Point.CHANGES_PUBLISHED_ONE, 1),  # between the files of two tables of one transaction
+    (Point.CHANGES_PUBLISHED_ONE, 2),
+    (Point.CHANGES_PUBLISHED_ONE, 4),
+    (Point.CHANGES_PUBLISHED, 1),
+    (Point.CUT_WRITTEN, 1),
+    (Point.ACKNOWLEDGED, 1),
+]
+
+
+@pytest.mark.parametrize(("point", "passage"), BEFORE_STREAMING)
+def test_a_load_that_is_killed_is_taken_up_again(
+    project: Project, point: Point, passage: int
+) -> None:
+    project.killed_at(point, "capture", "--once", passage=passage)
+    project.database.execute(CHANGES)
+    project.run("capture", "--once")
+    project.database.execute(MORE)
+    project.run("capture", "--once")
+    assert_landed(project)
+
+
+@pytest.mark.parametrize(("point", "passage"), WHILE_STREAMING)
+@pytest.mark.parametrize("roll_bytes", [2_000, 50_000_000])
+def test_a_stream_that_is_killed_goes_on_where_it_was(
+    project: Project, point: Point, passage: int, roll_bytes: int
+) -> None:
+    """With small files a transaction spans several, and the crash comes inside it."""
+    project.write(roll_bytes=roll_bytes)
+    project.run("capture", "--once")
+    project.database.execute(CHANGES)
+    project.killed_at(point, "capture", "--once", passage=passage)
+    project.database.execute(MORE)
+    project.run("capture", "--once")
+    assert_landed(project)
+
+
+def test_finished_tables_are_not_loaded_again(project: Project) -> None:
+    project.killed_at(Point.LOAD_PUBLISHED, "capture", "--once", passage=2)
+    loaded = {p for p in project.root.rglob("*.parquet") if p.name.startswith("0")}
+    identities = {p: p.stat().st_ino for p in loaded}
+    project.run("capture", "--once")
+    assert {p: p.stat().st_ino for p in loaded} == identities
+
+
+def test_a_transaction_that_commits_at_the_consistent_point_is_not_lost(project: Project) -> None:
+    """Transactions that are open while the slot is made end after its snapshot."""
+    import psycopg
+
+    with psycopg.connect(project.database.url) as one, psycopg.connect(project.database.url) as two:
+        one.execute("insert into b.notes values (71, 'open before the slot')")
+        capture = project.start("capture", "--once")
+        # The slot waits for the transactions that were open; others begin meanwhile.
+        _wait_for_slot(project)
+        two.execute("insert into b.notes values (72, 'begun while the slot waits')")
+        one.commit()
+        two.commit()
+        _out, error = capture.communicate(timeout=60)
+        assert capture.returncode == 0, error
+    project.run("capture", "--once")
+    assert_landed(project)
+
+
+def _wait_for_slot(project: Project) -> None:
+    while not project.database.sql.execute(
+        "select 1 from pg_stat_activity where query ilike 'create_replication_slot%' "
+        "and wait_event is not null"
+    ).fetchone():
+        project.database.sql.execute("select pg_sleep(0.02)")

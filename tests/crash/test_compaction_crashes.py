@@ -1,0 +1,56 @@
+"""A compaction is killed: rows and feed are what they were, and the next one goes on."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mirrorlake.lake.log import TableLog
+from mirrorlake.model.seams import Point
+from mirrorlake.spark.session import Spark
+from tests.app.zones import MARKER, Zone
+from tests.spark import reading
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash]
+
+ROWS = 120_000
+CHANGED = ROWS // 2
+
+
+@pytest.mark.parametrize("point", [Point.FILES_COMPACTED, Point.COMPACTION_COMMITTED])
+@pytest.mark.clause("CF-095", "CF-156", "LZ-258")
+def test_a_compaction_that_is_killed_changes_nothing(
+    tmp_path: Path, spark: Spark, point: Point
+) -> None:
+    zone = Zone(tmp_path / "root", spark)
+    zone.table("t", "id")
+    texts = [random.Random(n).randbytes(20).hex() for n in range(ROWS)]  # too large for one class
+    zone.land("t", 1, {"id": list(range(ROWS)), "v": texts})
+    zone.apply()
+    changed = {"id": list(range(CHANGED)), "v": ["new"] * CHANGED, MARKER: [1] * CHANGED}
+    zone.land("t", 2, changed)
+    killed = subprocess.run(
+        [sys.executable, "-m", "mirrorlake.cli.main", "apply", "--once", "--root", zone.root],
+        env=os.environ | {"MIRRORLAKE_CRASH_AT": str(point)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=200,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    zone.land("t", 3, {"id": [0], "v": ["last"], MARKER: [1]})
+    assert not zone.apply().errors
+    expected = [(0, "last"), *((n, "new") for n in range(1, CHANGED))]
+    expected += list(enumerate(texts))[CHANGED:]
+    assert zone.rows("t") == sorted(expected, key=repr)
+    path = zone.root / "Tables/s/t"
+    (large,) = [f for f in TableLog(path).snapshot().files.values() if f["size"] > 1 << 20]
+    assert large.get("deletionVector", {}).get("cardinality", 0) == 0
+    feed = reading.feed(spark.session, str(path))
+    assert sorted(sum(f.values()) for f in feed.values()) == [2, 2 * CHANGED, ROWS]

@@ -1,0 +1,59 @@
+"""PostgreSQL itself goes away while it is captured."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from mirrorlake.app.demo.server import EmbeddedServer
+from tests.conftest import Database
+from tests.crash.project import CHANGES, MORE, SCHEMA, Project, assert_landed
+
+pytestmark = [pytest.mark.postgres, pytest.mark.crash]
+
+
+@pytest.fixture
+def server() -> Iterator[EmbeddedServer]:
+    """A server of our own to kill; what it says is durable is durable."""
+    with EmbeddedServer(18, {"fsync": "on"}) as server:
+        yield server
+
+
+def test_capture_waits_for_a_killed_server_and_goes_on(
+    server: EmbeddedServer, tmp_path: Path
+) -> None:
+    with psycopg.connect(server.url, autocommit=True) as sql:
+        sql.execute(SCHEMA)
+        project = Project(tmp_path, Database(server.url, server, sql, "killed"))
+        project.write()
+        capture = project.start("capture")
+        _until_acknowledged(sql)
+        sql.execute(CHANGES)
+    server.kill()
+    server.start()
+    with psycopg.connect(server.url, autocommit=True) as sql:
+        sql.execute(MORE)
+        project = Project(tmp_path, Database(server.url, server, sql, "killed"))
+        _until_acknowledged(sql)
+        capture.terminate()
+        _out, error = capture.communicate(timeout=30)
+        assert capture.returncode == 0, error
+        assert "stream_interrupted" in error
+        project.run("capture", "--once")
+        assert_landed(project)
+
+
+def _until_acknowledged(sql: psycopg.Connection) -> None:
+    """Wait until everything that is committed now is acknowledged by capture."""
+    target = sql.execute("select pg_current_wal_lsn()::text").fetchone()
+    assert target is not None
+    while True:
+        row = sql.execute(
+            "select confirmed_flush_lsn >= %s::pg_lsn and active from pg_replication_slots", target
+        ).fetchone()
+        if row is not None and row[0]:
+            return
+        sql.execute("select pg_sleep(0.05)")

@@ -1,0 +1,156 @@
+"""Ending on a signal: within five seconds, whoever gets it, and without losing anything."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from mirrorlake.model.seams import WallClock
+from mirrorlake.spark.session import Spark
+from tests.crash.project import CHANGES, MORE, Project, assert_landed
+from tests.crash.test_apply_crashes import apply_again, assert_mirrored
+
+pytestmark = [pytest.mark.postgres, pytest.mark.crash]
+
+LIMIT = 5.0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_capture_ends_on_a_signal_and_loses_nothing(
+    project: Project, number: signal.Signals
+) -> None:
+    capture = project.start("capture")
+    _until_loaded(project)
+    project.database.execute(CHANGES)
+    assert _ended(capture, number, group=False) == 0
+    project.database.execute(MORE)
+    project.run("capture", "--once")
+    assert_landed(project)
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(
+    ("number", "group"), [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGINT, True)]
+)
+def test_a_run_ends_on_a_signal_to_itself_or_to_its_group(
+    project: Project, spark: Spark, number: signal.Signals, group: bool
+) -> None:
+    run = project.start("run")
+    _until_applied(project)
+    project.database.execute(CHANGES)
+    assert _ended(run, number, group=group) == 0
+    project.database.execute(MORE)
+    project.run("capture", "--once")
+    apply_again(project, spark)
+    assert_mirrored(project, spark)
+
+
+MOMENTS = [
+    ("Filling", signal.SIGINT, 130),
+    ("Starting Spark", signal.SIGTERM, 143),
+    ("Initial load", signal.SIGINT, 130),
+    ("Mirroring", signal.SIGINT, 130),
+]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize(("moment", "number", "code"), MOMENTS, ids=[m for m, *_ in MOMENTS])
+def test_the_demo_ends_on_a_signal_and_leaves_nothing(
+    temporary: Path, moment: str, number: signal.Signals, code: int
+) -> None:
+    demo = _demo(temporary)
+    _until_it_says(demo, moment)
+    WallClock().sleep(0.7)
+    began = time.monotonic()
+    os.killpg(demo.pid, number)
+    told = demo.communicate(timeout=30)[1]
+    assert time.monotonic() - began < LIMIT
+    assert demo.returncode == code, told
+    assert "Traceback" not in told
+    assert "Exception" not in told
+    assert _processes_that_name(str(temporary)) == []
+    # The folder in which PySpark waits for a JVM that is just starting is not ours.
+    assert [f.name for f in temporary.glob("mirrorlake-*") if f.is_dir()] == []
+
+
+@pytest.fixture
+def temporary() -> Iterator[Path]:
+    """A folder for temporary files that PostgreSQL's user can enter."""
+    folder = Path(tempfile.mkdtemp(prefix="mirrorlake-test-"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+def _demo(temporary: Path) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [
+            sys.executable,
+            "-m",
+            "mirrorlake.cli.main",
+            "demo",
+            "--rows",
+            "300000",
+            "--seconds",
+            "60",
+        ],
+        env=os.environ | {"TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def _until_it_says(demo: subprocess.Popen[str], words: str) -> None:
+    assert demo.stderr is not None
+    for line in demo.stderr:
+        if line.startswith(words):
+            return
+    raise AssertionError(f"the demo ended before it said {words}")
+
+
+def _processes_that_name(text: str) -> list[str]:
+    found = []
+    for command in Path("/proc").glob("[0-9]*/cmdline"):
+        with contextlib.suppress(OSError):  # it may end while we look
+            if text in (line := command.read_text(errors="replace")):
+                found.append(line)
+    return found
+
+
+def _ended(process: subprocess.Popen[str], number: signal.Signals, *, group: bool) -> int:
+    """Send the signal; returns the exit code. The end must come in time."""
+    began = time.monotonic()
+    if group:
+        os.killpg(process.pid, number)
+    else:
+        process.send_signal(number)
+    process.communicate(timeout=30)
+    assert time.monotonic() - began < LIMIT
+    return process.returncode
+
+
+def _until_loaded(project: Project) -> None:
+    _until(lambda: any((project.root / "Files/LandingZone/_mirrorlake/cuts").glob("*.json")))
+
+
+def _until_applied(project: Project) -> None:
+    _until((project.root / "Tables/a/orders/_delta_log/00000000000000000001.json").exists)
+
+
+def _until(holds) -> None:
+    clock, deadline = WallClock(), time.monotonic() + 90
+    while not holds():
+        assert time.monotonic() < deadline
+        clock.sleep(0.05)
