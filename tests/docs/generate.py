@@ -1,0 +1,87 @@
+"""Writes the parts of the documentation that follow from the code: `make docs`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import typer.main
+
+from mirrorlake import errors
+from mirrorlake.cli.main import app
+from mirrorlake.errors import MirrorlakeError
+
+DOCS = Path(__file__).parent.parent.parent / "docs"
+
+
+def pages() -> dict[Path, str]:
+    """The generated pages by path."""
+    return {
+        DOCS / "reference" / "commands.md": commands(),
+        DOCS / "reference" / "errors.md": error_codes(),
+    }
+
+
+def commands() -> str:
+    lines = [
+        "# Commands",
+        "",
+        "Exit codes: 0 done, 1 the work found problems, 2 wrong use or configuration, 3 a system",
+        "that is needed is not there. `--json` prints facts for programs.",
+    ]
+    group: Any = typer.main.get_command(app)
+    for name, command in group.commands.items():
+        lines += ["", f"## mirrorlake {name}", "", *_help(command), ""]
+        lines += ["| Option | Meaning | Default |", "| --- | --- | --- |"]
+        lines += [_row(parameter) for parameter in command.params if _is_shown(parameter)]
+    return "\n".join(lines) + "\n"
+
+
+def _help(command: Any) -> list[str]:
+    """The help text; a paragraph that keeps its lines is one of examples."""
+    paragraphs = inspect.cleandoc(command.help or "").split("\n\n")
+    shown = [f"```\n{p[2:]}\n```" if p.startswith("\b\n") else p for p in paragraphs]
+    return "\n\n".join(shown).splitlines()
+
+
+def _is_shown(parameter: Any) -> bool:
+    return bool(parameter.name != "help")
+
+
+def _row(parameter: Any) -> str:
+    if parameter.param_type_name == "option":
+        names = ", ".join(f"`{name}`" for name in parameter.opts)
+    else:
+        names = f"`{parameter.name.upper()}`"
+    default = parameter.default
+    shown = "" if default is None or default is False or callable(default) else f"`{default}`"
+    return f"| {names} | {getattr(parameter, 'help', None) or ''} | {shown} |"
+
+
+def error_codes() -> str:
+    lines = [
+        "# Errors",
+        "",
+        "`code` is stable: programs may compare it. Every message says where it happened and what",
+        "to do. Errors of one table stop that table only.",
+        "",
+        "| Code | Meaning | Exit code |",
+        "| --- | --- | --- |",
+    ]
+    for kind in sorted(_kinds(), key=lambda k: k.code):
+        meaning = inspect.getdoc(kind).splitlines()[0].rstrip(".")
+        lines.append(f"| `{kind.code}` | {meaning} | {kind.exit_code} |")
+    return "\n".join(lines) + "\n"
+
+
+def _kinds() -> Iterator[type[MirrorlakeError]]:
+    for _name, kind in inspect.getmembers(errors, inspect.isclass):
+        if issubclass(kind, MirrorlakeError) and kind is not MirrorlakeError:
+            yield kind
+
+
+if __name__ == "__main__":
+    for path, content in pages().items():
+        path.write_text(content)

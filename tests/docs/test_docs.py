@@ -1,0 +1,49 @@
+"""The documentation says what the code does."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from mirrorlake import config
+from tests.docs.generate import DOCS, pages
+
+ROOT = DOCS.parent
+WRITTEN = [*ROOT.glob("*.md"), *(p for p in DOCS.rglob("*.md") if p.parent.name != "spec")]
+
+
+@pytest.mark.parametrize("path", pages(), ids=lambda path: path.name)
+def test_generated_pages_are_up_to_date(path: Path) -> None:
+    assert path.read_text() == pages()[path], "run `make docs`"
+
+
+def test_every_setting_is_documented() -> None:
+    page = (DOCS / "reference" / "configuration.md").read_text()
+    for field in _fields(config._File, ""):
+        assert f"`{field}`" in page, field
+
+
+def _fields(model: type, prefix: str) -> list[str]:
+    found = []
+    for name, field in model.model_fields.items():
+        inner = field.annotation
+        parts = [inner, *getattr(inner, "__args__", ())]
+        part = next((p for p in parts if isinstance(p, type) and issubclass(p, config._Part)), None)
+        found += _fields(part, f"{prefix}{name}.") if part else [prefix + name]
+    return found
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
+def test_links_lead_somewhere(path: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)[^)]*\)", path.read_text()):
+        if "://" not in target:
+            assert (path.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
+def test_named_files_exist(path: Path) -> None:
+    """Paths of the repository that a page names in code marks."""
+    for name in re.findall(r"`((?:src|tests|docs|bench|scripts)/[\w./-]+)`", path.read_text()):
+        assert (ROOT / name).exists(), name
