@@ -1,0 +1,6 @@
+"""Side by side with peers: the same data, in one run, with equal content asserted.
+
+`python -m bench` runs everything, `--only load` one comparison. Each side runs with its own
+documented settings, which the docstring of its file names. Ratios are what counts: seconds depend
+on the machine.
+"""

@@ -1,0 +1,72 @@
+"""`python -m bench`: compare, print, and write `build/bench.json`."""
+
+from __future__ import annotations
+
+import argparse
+import importlib
+import sys
+import tempfile
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from bench.result import Result, show, write
+from bench.rounds import Plan, say
+from mirrorlake.cli import logs
+
+SCENARIOS: Mapping[str, str] = {
+    "load": "initial load, PostgreSQL to Delta, against dlt and against COPY",
+    "capture": "slot to landed files, against Debezium's engine and against the raw drain",
+    "apply": "60,000 changes to 5 million rows, against plain Delta MERGE and against delta-rs",
+    "freshness": "commit to readable, while a database works",
+    "memory": "peak of the capture process for 10 million rows in one transaction",
+}
+OUTPUT = Path("build/bench.json")
+
+
+def main() -> int:
+    """Exit code 1 when contents differ, and with --strict when a target is missed."""
+    options = _options()
+    if options.list:
+        for name, about in SCENARIOS.items():
+            print(f"{name:<10} {about}")
+        return 0
+    logs.configure(quiet=True)
+    results = run([options.only] if options.only else list(SCENARIOS), options)
+    write(results, options.output)
+    show(results)
+    print(f"\nWritten to {options.output}")
+    differ = any(result.equal is False for result in results)
+    missed = any(result.misses for result in results)
+    return int(differ or (missed and options.strict))
+
+
+def run(names: Sequence[str], options: argparse.Namespace) -> list[Result]:
+    results: list[Result] = []
+    for name in names:
+        say(f"{name}: {SCENARIOS[name]}")
+        scenario = importlib.import_module(f"bench.scenarios.{name}")
+        with tempfile.TemporaryDirectory(prefix=f"mirrorlake-bench-{name}-") as folder:
+            results += scenario.run(Plan(options.rounds, options.scale, Path(folder)))
+    return results
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench", description=__doc__)
+    parser.add_argument("--only", choices=SCENARIOS, help="one comparison instead of all")
+    parser.add_argument("--rounds", type=_positive, default=3, help="rounds that count (3)")
+    parser.add_argument("--scale", type=float, default=1.0, help="a factor on all sizes (1.0)")
+    parser.add_argument("--strict", action="store_true", help="exit code 1 for a missed target")
+    parser.add_argument("--output", type=Path, default=OUTPUT, help=f"where to write ({OUTPUT})")
+    parser.add_argument("--list", action="store_true", help="say what there is, and stop")
+    return parser.parse_args()
+
+
+def _positive(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("at least 1")
+    return number
+
+
+if __name__ == "__main__":
+    sys.exit(main())

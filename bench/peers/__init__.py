@@ -1,0 +1,1 @@
+"""Those that we compare with, a file each."""

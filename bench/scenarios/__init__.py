@@ -1,0 +1,1 @@
+"""The comparisons, a file each: `run(plan)` returns what it found."""

