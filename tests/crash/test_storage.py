@@ -18,9 +18,10 @@ def test_capture_that_cannot_write_says_so_and_goes_on_later(project: Project, w
     if when == "changes":
         project.run("capture", "--once")
         project.database.execute(CHANGES)
+    command = [sys.executable, "-m", "mirrorlake.cli.main", "capture", "--once"]
+    command += ["-c", str(project.file)]
     done = subprocess.run(
-        ["sh", "-c", 'ulimit -f 4; exec "$0" "$@"', sys.executable, "-m", "mirrorlake.cli.main"]
-        + ["capture", "--once", "-c", str(project.file)],
+        ["sh", "-c", 'ulimit -f 4; exec "$0" "$@"', *command],
         env=os.environ | {"TEST_URL": project.database.url},
         capture_output=True,
         text=True,
