@@ -143,6 +143,18 @@ def literal(kind: str, value: object) -> str:
             return f"cast({value} as {'decimal(12, 2)' if kind == 'decimal' else kind})"
 
 
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_spark_finds_what_is_not_a_number_above_all_numbers(
+    session: SparkSession, tmp_path: Path, kind: str
+) -> None:
+    shape = Shape.of(["id"], **{"id": types.LONG, "a.b": getattr(types, kind.upper())})
+    table = HandmadeTable(tmp_path / "t", shape.schema)
+    filled(table, shape, [([(1, 1.5), (2, float("nan"))], [])])
+    view = reading.table(session, table.path)
+    for condition in ("> 1.5", "= cast('nan' as float)", ">= cast('inf' as float)"):
+        assert [row["id"] for row in view.where(f"`a.b` {condition}").collect()] == [2], condition
+
+
 @settings(
     max_examples=2, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None
 )

@@ -117,10 +117,17 @@ def _write(path: Path, rows: pa.Table) -> int:
             row_group_size=ROW_GROUP,
             coerce_timestamps="us",
             store_schema=False,
+            write_statistics=[name for name in rows.column_names if not _has_nan(rows[name])],
         )
         file.flush()
         os.fsync(file.fileno())
         return file.tell()
+
+
+def _has_nan(column: pa.ChunkedArray) -> bool:
+    """Bounds in a Parquet file leave NaN out, and Spark, to which it is the largest number, passes
+    over a row group by them that holds one."""
+    return pa.types.is_floating(column.type) and bool(pc.any(pc.is_nan(column)).as_py())
 
 
 def _has_order(kind: pa.DataType) -> bool:
