@@ -11,10 +11,11 @@ This is Scala API that Delta calls internal; it is used for the tested pairs onl
 
 from __future__ import annotations
 
+import contextlib
 import json
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -72,7 +73,15 @@ class Committer:
 
     def commit(self, commit: Commit) -> Outcome:
         """Commit a batch, if the table is still at the version that was read."""
-        session = self._session()
+        with self._session() as session:
+            return self._committed(session, commit)
+
+    def rearrange(self, commit: Rearrangement) -> Outcome:
+        """Commit files in the place of others, if all of these are still there."""
+        with self._session() as session:
+            return self._rearranged(session, commit)
+
+    def _committed(self, session: SparkSession, commit: Commit) -> Outcome:
         jvm: Any = session._jvm  # noqa: SLF001
         transaction = self._transaction(session, commit.location)
         found = transaction.snapshot().version()
@@ -84,11 +93,9 @@ class Committer:
         transaction.registerSQLMetrics(session._jsparkSession, metrics)  # noqa: SLF001
         actions = [*_parsed(jvm, commit.actions), _recorded(jvm, commit)]
         session.conf.set(USER_METADATA, json.dumps(commit.metadata))
-        return _committed(transaction, _sequence(jvm, actions), _merge(jvm), commit.counts)
+        return _outcome(transaction, _sequence(jvm, actions), _merge(jvm), commit.counts)
 
-    def rearrange(self, commit: Rearrangement) -> Outcome:
-        """Commit files in the place of others, if all of these are still there."""
-        session = self._session()
+    def _rearranged(self, session: SparkSession, commit: Rearrangement) -> Outcome:
         jvm: Any = session._jvm  # noqa: SLF001
         transaction = self._transaction(session, commit.location)
         found = transaction.snapshot().version()
@@ -96,7 +103,7 @@ class Committer:
             return Conflicted(f"the table is at version {found}, {commit.version} was read")
         session.conf.unset(USER_METADATA)
         actions = _sequence(jvm, _parsed(jvm, commit.actions))
-        return _committed(transaction, actions, _optimize(jvm), Counts())
+        return _outcome(transaction, actions, _optimize(jvm), Counts())
 
     def _transaction(self, session: SparkSession, location: str) -> Any:
         jvm: Any = session._jvm  # noqa: SLF001
@@ -107,15 +114,27 @@ class Committer:
         )
         return log.startTransaction(none, none)
 
-    def _session(self) -> SparkSession:
+    @contextlib.contextmanager
+    def _session(self) -> Iterator[SparkSession]:
+        """The session of this thread, active meanwhile: Delta asks the active one for its settings.
+
+        The thread may be one of a program that works with a session of its own.
+        """
         session: SparkSession | None = getattr(self._local, "session", None)
         if session is None:
             session = self._local.session = self._spark.newSession()
             session.conf.set("spark.sql.session.timeZone", "UTC")
-        # Delta asks the active session of the thread for its settings.
         jvm: Any = session._jvm  # noqa: SLF001
-        jvm.org.apache.spark.sql.SparkSession.setActiveSession(session._jsparkSession)  # noqa: SLF001
-        return session
+        sessions = jvm.org.apache.spark.sql.SparkSession
+        before = sessions.getActiveSession()
+        sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001
+        try:
+            yield session
+        finally:
+            if before.isDefined():
+                sessions.setActiveSession(before.get())
+            else:
+                sessions.clearActiveSession()
 
     def _metrics(self, jvm: Any, session: SparkSession, counts: Counts) -> Any:
         metrics = getattr(jvm.org.apache.spark.sql.execution.metric, "SQLMetrics$").__getattr__(
@@ -142,7 +161,7 @@ def _name(error: PySparkException | Py4JJavaError) -> str:
     return type(error).__name__
 
 
-def _committed(transaction: Any, actions: Any, operation: Any, counts: Counts) -> Outcome:
+def _outcome(transaction: Any, actions: Any, operation: Any, counts: Counts) -> Outcome:
     try:
         version = transaction.commit(actions, operation)
     except (PySparkException, Py4JJavaError) as error:
