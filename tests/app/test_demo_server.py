@@ -37,6 +37,19 @@ def test_a_server_that_does_not_start_leaves_nothing_and_says_why() -> None:
     assert not server.folder.exists()
 
 
+def test_it_is_started_at_once_after_it_was_killed() -> None:
+    with EmbeddedServer() as server:
+        busy = [psycopg.connect(server.url) for _ in range(10)]
+        for connection in busy:
+            connection.execute("create temporary table t as select generate_series(1, 10000)")
+        server.kill()
+        server.start()
+        with psycopg.connect(server.url) as sql:
+            assert sql.execute("select count(*) from pg_stat_activity").fetchone() is not None
+        for connection in busy:
+            connection.close()
+
+
 def test_it_is_abandoned_at_any_moment() -> None:
     server = EmbeddedServer().start()
     server.abandon()

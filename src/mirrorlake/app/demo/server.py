@@ -19,6 +19,8 @@ import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
+import psutil
+
 from mirrorlake.errors import Unavailable
 
 INSTALLS = {18: "pginstall18", 16: "pginstall"}
@@ -102,7 +104,7 @@ class EmbeddedServer:
     def kill(self) -> None:
         """Kill the server and all its processes, as a crash would."""
         if self._process is not None:
-            os.killpg(self._process.pid, signal.SIGKILL)
+            _kill_all(self._process.pid)
             self._process.wait()
             self._process = None
             (self.folder / "data" / "postmaster.pid").unlink(missing_ok=True)
@@ -207,6 +209,23 @@ class EmbeddedServer:
                 shutil.copytree(part, place, symlinks=True)
         self.folder.chmod(0o755)
         return copied / package.name / install.name
+
+
+def _kill_all(postmaster: int) -> None:
+    """Kill a server with its backends, and wait until none is left.
+
+    Backends lead process groups of their own; one that outlives its postmaster for a moment keeps
+    the shared memory, and a server that is started meanwhile refuses to. A stopped postmaster
+    starts no more of them.
+    """
+    with contextlib.suppress(psutil.NoSuchProcess):
+        first = psutil.Process(postmaster)
+        first.suspend()
+        backends = first.children(recursive=True)
+        for process in (first, *backends):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        psutil.wait_procs(backends)
 
 
 @contextlib.contextmanager
