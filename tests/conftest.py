@@ -22,9 +22,21 @@ from tests.older_postgres import RELEASES, install_of
 pytest.register_assert_rewrite("tests.conformance")
 
 settings.register_profile(
-    "default", deadline=None, suppress_health_check=[HealthCheck.too_slow], print_blob=True
+    "long",
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+    print_blob=True,
+    max_examples=2_000,
 )
-settings.register_profile("long", parent=settings.get_profile("default"), max_examples=2_000)
+# The ordinary run tries the same examples each time, so that it says something about a change;
+# the long run looks for new ones.
+settings.register_profile(
+    "default",
+    parent=settings.get_profile("long"),
+    max_examples=100,
+    derandomize=True,
+    database=None,
+)
 settings.load_profile("long" if "MIRRORLAKE_LONG" in os.environ else "default")
 
 VERSIONS = [18, 16, *(pytest.param(version, marks=pytest.mark.long) for version in RELEASES)]
