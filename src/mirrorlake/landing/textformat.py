@@ -1,0 +1,44 @@
+"""How a table's delimited text is written (section 9 of the specification).
+
+`_metadata.json` says it in `SchemaDefinition`, `FileFormat`, `FileExtension` and
+`FileFormatTypeProperties`; what it leaves out has the defaults below.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class DeclaredColumn:
+    """An entry of `SchemaDefinition.Columns` (LZ-172).
+
+    type: one of the names of LZ-175 to LZ-187 in their own spelling; nullable: None where the entry
+    leaves `IsNullable` out (LZ-206); precision, scale: of a `Decimal` (LZ-187).
+    """
+
+    name: str
+    type: str
+    nullable: bool | None = None
+    precision: int | None = None
+    scale: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TextFormat:
+    """The form of the delimited-text files of a table.
+
+    columns: the declared schema, None without one (LZ-192); extension: without the leading dot and
+    in lower case (LZ-189); quote, escape: a character, or empty to switch it off (LZ-202); null:
+    the text that stands for NULL, None when nothing is said of it (LZ-203).
+    """
+
+    columns: tuple[DeclaredColumn, ...] | None = None
+    extension: str = "csv"
+    header: bool = True
+    row_separator: str = "\r\n"
+    column_separator: str = ","
+    quote: str = '"'
+    escape: str = "\\"
+    null: str | None = None
+    encoding: str = "UTF-8"
