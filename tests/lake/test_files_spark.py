@@ -167,6 +167,7 @@ def test_spark_passes_over_no_file_that_has_a_wanted_row(
 ) -> None:
     table = HandmadeTable(tmp_path_factory.mktemp("t") / "t", EVERYTHING.schema)
     filled(table, EVERYTHING, [(rows, [0] if len(rows) > 1 else []) for rows in files])
+    session = reading.exact(session)
     view = reading.table(session, table.path)
     truth = view.selectExpr(*(f"count_if({condition})" for condition in wanted)).collect()[0]
     view.createOrReplaceTempView("skipped")

@@ -25,14 +25,20 @@ def rows(session: SparkSession, path: str | Path) -> list[Row]:
     return rows_of(table(session, path).toArrow())
 
 
+def exact(session: SparkSession) -> SparkSession:
+    """A session in which filters and the feed have the newer types of Java: the older ones have no
+    10 October 1582, and Spark then looks for another day."""
+    session = session.newSession()
+    session.conf.set("spark.sql.datetime.java8API.enabled", "true")
+    return session
+
+
 def feed(
     session: SparkSession, path: str | Path, first: int = 0, last: int | None = None
 ) -> dict[int, Counter[tuple[str, Row]]]:
     """The change feed by version: how often each (change type, plain row)."""
-    # Delta hands the feed on in Java's types, and the older ones have no 10 October 1582.
-    session = session.newSession()
-    session.conf.set("spark.sql.datetime.java8API.enabled", "true")
-    reader = session.read.format("delta").option("readChangeFeed", "true")
+    # Delta hands the feed on in Java's types.
+    reader = exact(session).read.format("delta").option("readChangeFeed", "true")
     reader = reader.option("startingVersion", first)
     if last is not None:
         reader = reader.option("endingVersion", last)
