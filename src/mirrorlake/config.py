@@ -27,6 +27,7 @@ from pydantic import (
 
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import ConfigError
+from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.values import Extremes
@@ -146,6 +147,8 @@ class _Mirror(_Part):
     deletes: Literal["hard"] = "hard"
     schema_change: Literal["evolve"] = "evolve"
     compaction: bool = True
+    strict_keys: bool = False
+    file_bytes: ByteSize = ByteSize(Demands().file_bytes)
 
 
 class _Spark(_Part):
@@ -184,6 +187,7 @@ class _File(_Part):
             metadata_required=self.landing.metadata_required,
             retention=timedelta(days=self.landing.retention_days),
             compaction=self.mirror.compaction,
+            demands=Demands(self.mirror.strict_keys, int(self.mirror.file_bytes)),
         )
         spark = SparkSettings(
             master=self.spark.master,

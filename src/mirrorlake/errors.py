@@ -215,6 +215,12 @@ class BadFile(TableError):
     code = "bad_file"
 
 
+class FileTooLarge(BadFile):
+    """A data file holds more than one task may read."""
+
+    code = "file_too_large"
+
+
 class BadMetadata(TableError):
     """`_metadata.json` cannot be read (LZ-054)."""
 
@@ -237,6 +243,12 @@ class UnknownMarker(TableError):
     """A row marker is none of 0, 1, 2 and 4 (LZ-085)."""
 
     code = "unknown_marker"
+
+
+class NullKey(TableError):
+    """A key is NULL, and the project asks for keys without (LZ-257)."""
+
+    code = "null_key"
 
 
 class MisspeltMarker(TableError):

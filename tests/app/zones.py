@@ -13,19 +13,25 @@ import pyarrow.parquet as pq
 from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.app.report import ApplyReport
 from mirrorlake.landing.local import LocalStore
+from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import Clock, Probe, WallClock, no_probe
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
+from tests.doubles.handmade_engine import HandmadeEngine
+from tests.lake.handmade import HandmadeTable
 
 MARKER = "__rowMarker__"
 
 
 class Zone:
-    """A root with table folders, and a mirror on it."""
+    """A root with table folders, and a mirror on it, on Spark or else without a JVM."""
 
-    def __init__(self, root: Path, spark: Spark) -> None:
+    def __init__(
+        self, root: Path, spark: Spark | None = None, settings: MirrorSettings | None = None
+    ) -> None:
         self.root, self.spark = root, spark
+        self.settings = settings or MirrorSettings()
 
     def folder(self, table: str) -> Path:
         return self.root / "Files/LandingZone/s.schema" / table
@@ -42,8 +48,10 @@ class Zone:
 
     def loop(self, clock: Clock | None = None, probe: Probe = no_probe) -> ApplyLoop:
         store = LocalStore(self.root)
-        engine = SparkEngine(self.spark, store, probe)
-        return ApplyLoop(store, engine, MirrorSettings(), clock or WallClock(), probe=probe)
+        engine: MirrorEngine = HandmadeEngine(store)
+        if self.spark is not None:
+            engine = SparkEngine(self.spark, store, probe)
+        return ApplyLoop(store, engine, self.settings, clock or WallClock(), probe=probe)
 
     def apply(self, act: Callable[[ApplyLoop], None] = lambda _loop: None) -> ApplyReport:
         """One `apply --once`; `act` is done while the lease is held."""
@@ -56,6 +64,8 @@ class Zone:
             loop.close()
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
+        if self.spark is None:
+            return sorted(HandmadeTable(self.root / "Tables/s" / name).rows(), key=repr)
         path = str(self.root / "Tables/s" / name)
         found = self.spark.session.read.format("delta").load(path).collect()
         return sorted((tuple(row) for row in found), key=repr)

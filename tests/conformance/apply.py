@@ -16,6 +16,8 @@ from mirrorlake.mirror.engine import Applied, MirrorEngine
 from mirrorlake.model import types
 from tests.conformance.apply_columns import ColumnContract
 from tests.conformance.apply_commits import CommitContract
+from tests.conformance.apply_demands import DemandContract
+from tests.conformance.apply_examples import ExampleContract
 from tests.conformance.apply_files import CompactionContract
 from tests.conformance.apply_rows import RowContract
 from tests.conformance.apply_tables import TableContract
@@ -27,7 +29,15 @@ Feed = Counter[tuple[str, Row]]
 ORDERS = Shape.of(["id"], id=types.LONG, name=types.STRING, note=types.STRING)
 
 
-class ApplyContract(RowContract, ColumnContract, CommitContract, TableContract, CompactionContract):
+class ApplyContract(
+    RowContract,
+    ColumnContract,
+    CommitContract,
+    TableContract,
+    CompactionContract,
+    DemandContract,
+    ExampleContract,
+):
     """Every engine passes these."""
 
     @pytest.fixture

@@ -61,7 +61,13 @@ class Mirrored:
     def folder(self) -> str:
         return self.path.replace("Tables", "zone")
 
-    def create(self, *, replace: bool = False, generation: str = GENERATION) -> Mirrored:
+    def create(
+        self,
+        *,
+        replace: bool = False,
+        generation: str = GENERATION,
+        required: tuple[str, ...] = (),
+    ) -> Mirrored:
         self.engine.create(
             CreateTable(
                 self.table,
@@ -71,6 +77,7 @@ class Mirrored:
                 self.shape.key,
                 generation,
                 replace,
+                required,
             )
         )
         return self

@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -40,11 +41,20 @@ class HandmadeTable:
     mapped: its columns have other names in files (column mapping).
     """
 
-    def __init__(self, path: Path, schema: Schema | None = None, *, mapped: bool = False) -> None:
+    def __init__(
+        self,
+        path: Path,
+        schema: Schema | None = None,
+        *,
+        mapped: bool = False,
+        properties: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
         self.path, self.log = path, TableLog(path)
         if schema is not None:
             (path / "_delta_log").mkdir(parents=True)
-            self.commit([{"protocol": PROTOCOL}, {"metaData": metadata(schema, mapped=mapped)}])
+            described = metadata(schema, mapped=mapped)
+            described["configuration"] |= properties
+            self.commit([{"protocol": PROTOCOL}, {"metaData": described}])
 
     @property
     def schema(self) -> TableSchema:
@@ -54,10 +64,10 @@ class HandmadeTable:
     def files(self) -> list[dict[str, Any]]:
         return list(self.log.snapshot().files.values())
 
-    def commit(self, actions: Sequence[Mapping[str, Any]]) -> int:
-        """Write the next version; returns it."""
+    def commit(self, actions: Sequence[Mapping[str, Any]], **said: Any) -> int:
+        """Write the next version, with what its commitInfo says; returns it."""
         version = self.log.snapshot().version + 1
-        info = {"commitInfo": {"operation": "BY HAND", "timestamp": version}}
+        info = {"commitInfo": {"operation": "BY HAND", "timestamp": version, **said}}
         # Without escapes, as Delta writes it: not every reader understands all of them.
         lines = [json.dumps(action, ensure_ascii=False) for action in [info, *actions]]
         self.log.commit_file(version).write_text("\n".join(lines) + "\n", encoding="utf-8")
@@ -82,7 +92,7 @@ class HandmadeTable:
         feed: Counter[tuple[str, Row]] = Counter()
         for action in actions:
             for name, kind in (("add", "insert"), ("remove", "delete")):
-                if name in action:
+                if name in action and action[name]["dataChange"]:
                     feed.update((kind, plain(row)) for row in self._rows_of(action[name]))
         return feed
 

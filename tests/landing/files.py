@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.landing import parquet
+from mirrorlake.landing import bounded, parquet
 from mirrorlake.landing.parquet import Inspected, Rows
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.landed import Footer
@@ -34,11 +34,16 @@ def inspected(content: bytes) -> Inspected:
     return parquet.inspect(io.BytesIO(content), len(content), table=TABLE, file=FILE)
 
 
-def read(content: bytes, target: Schema | None = None, default: Marker = Marker.INSERT) -> Rows:
+def read(
+    content: bytes,
+    target: Schema | None = None,
+    default: Marker = Marker.INSERT,
+    most: int = bounded.NO_LIMIT,
+) -> Rows:
     """The rows of a file, by default in its own columns."""
     schema = inspected(content).schema if target is None else target
     handle = io.BytesIO(content)
-    return parquet.read(handle, len(content), schema, default, table=TABLE, file=FILE)
+    return parquet.read(handle, len(content), schema, default, table=TABLE, file=FILE, most=most)
 
 
 def with_markers(markers: pa.Array, at: int = 1) -> pa.Table:

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorlake.errors import BadFile, BadValue, UnsupportedColumn
+from mirrorlake.errors import BadFile, BadValue, FileTooLarge, UnsupportedColumn
 from mirrorlake.landing import masks
 from mirrorlake.landing.parquet import match_columns
 from mirrorlake.model import types
@@ -32,6 +32,15 @@ class TestInspection:
     def test_columns_and_types_stand_in_the_file(self) -> None:
         found = inspected(GOOD).schema
         assert found == Schema.of([Column("id", types.LONG), Column("note", types.STRING)])
+
+    @pytest.mark.clause("LZ-219")
+    def test_columns_are_nullable_where_the_file_says_so(self) -> None:
+        fields = [pa.field("id", pa.int64(), nullable=False), pa.field("note", pa.string())]
+        content = encoded(pa.table({"id": [1], "note": ["a"]}, schema=pa.schema(fields)))
+        assert [column.nullable for column in inspected(content).schema] == [False, True]
+
+    def test_the_size_is_that_in_memory_where_it_is_packed_in_the_file(self) -> None:
+        assert inspected(encoded({"id": [7] * 100_000})).size >= 800_000
 
     def test_the_size_is_that_before_compression(self) -> None:
         content = encoded({"note": ["x" * 100] * 1_000}, compression="zstd", use_dictionary=False)
@@ -143,6 +152,12 @@ class TestFiles:
     def test_what_is_no_parquet_is_an_error(self, content: bytes) -> None:
         with pytest.raises(BadFile):
             inspected(content)
+
+    def test_a_file_that_holds_more_than_it_may_is_refused_while_it_is_read(self) -> None:
+        content = encoded({"note": ["x" * 1_000] * 200_000})
+        assert inspected(content).size < 10_000_000 < len("x" * 1_000) * 200_000
+        with pytest.raises(FileTooLarge):
+            read(content, most=10_000_000)
 
     def test_damage_between_the_ends_is_an_error(self) -> None:
         damaged = GOOD[:4] + b"\xff" * 60 + GOOD[64:]

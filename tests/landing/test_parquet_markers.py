@@ -61,7 +61,7 @@ def test_a_marker_may_be_a_dictionary(kind: pa.DataType) -> None:
     assert read(encoded(with_markers(column))).marker.to_pylist() == [0, 2, 0]
 
 
-@pytest.mark.clause("LZ-338")
+@pytest.mark.clause("LZ-074", "LZ-338")
 @pytest.mark.parametrize("at", [0, 1, 2])
 def test_the_marker_is_found_at_any_position(at: int) -> None:
     found = read(encoded(with_markers(pa.array([0, 1], pa.int8()), at)))

@@ -8,11 +8,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirrorlake.errors import DuplicateNumber, UnsupportedTable
-from mirrorlake.landing.scan import TWO_ZONES, Scanner, data_files
+from mirrorlake.landing.scan import MARKER_NOT_LAST, TWO_ZONES, Scanner, data_files
 from mirrorlake.landing.store import Listing
+from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN
 from mirrorlake.model.table import TableId
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
+from tests.landing.files import encoded
 from tests.landing.zone import KEYED, ZONE, name, numbers, only, ours, put
 
 
@@ -42,6 +44,35 @@ class TestTables:
             zones = {scanner.zone(), scanner.zone()}
         assert zones == {"Files/LandingZone"}
         assert [(line["event"], line["log_level"]) for line in lines] == [(TWO_ZONES, "warning")]
+
+    @pytest.mark.clause("LZ-074")
+    def test_a_marker_that_is_not_last_gives_one_warning_per_table(
+        self, store: MemoryStore, scanner: Scanner
+    ) -> None:
+        first = encoded({MARKER_COLUMN: [0], "id": [1]})
+        last = encoded({"id": [1], MARKER_COLUMN: [0]})
+        none = encoded({"id": [1]})
+        for table, content in {"a": first, "b": first, "c": last, "d": none}.items():
+            put(store, name(1), name(2), table=table, content=content)
+        with capture_logs() as lines:
+            for scan in scanner.scan():
+                for file in scan.files:
+                    scanner.inspect(scan.table, file)
+        warned = [(line["event"], line["log_level"], line["table"]) for line in lines]
+        assert warned == [(MARKER_NOT_LAST, "warning", table) for table in "ab"]
+
+    def test_a_reserved_column_after_the_marker_is_no_data(
+        self, store: MemoryStore, scanner: Scanner
+    ) -> None:
+        put(
+            store,
+            name(1),
+            content=encoded({"id": [1], MARKER_COLUMN: [0], UNCHANGED_COLUMN: [b""]}),
+        )
+        scan = only(scanner)
+        with capture_logs() as lines:
+            scanner.inspect(scan.table, scan.files[0])
+        assert lines == []
 
     @pytest.mark.clause("LZ-230")
     def test_a_scan_tells_the_folder(self, store: MemoryStore, scanner: Scanner) -> None:

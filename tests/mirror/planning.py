@@ -12,6 +12,7 @@ from mirrorlake.landing.metadata import Metadata, OurMetadata
 from mirrorlake.landing.parquet import Inspected
 from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror.batch import BatchLimits, Run
+from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.plan import Known, Target, candidates, plan
 from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, Step, TablePlan
@@ -92,6 +93,7 @@ class Situation:
     target: Target = field(default_factory=Target)
     limits: BatchLimits = field(default_factory=BatchLimits)
     metadata_required: bool = True
+    demands: Demands = field(default_factory=Demands)
     error: TableError | None = None
 
     @property
@@ -105,7 +107,14 @@ class Situation:
             error=self.error,
             moved=lambda: tuple(landed(number, aside) for number in sorted(self.moved)),
         )
-        return Known(scan, PATH, self.progress, self.target, self.metadata_required)
+        return Known(
+            scan,
+            PATH,
+            self.progress,
+            self.target,
+            self.metadata_required,
+            demands=self.demands,
+        )
 
     def candidates(self) -> Run:
         return candidates(self.known, self.limits)

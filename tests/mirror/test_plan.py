@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from mirrorlake.errors import BadFile, MissingFile, SchemaMergeFailure
+from mirrorlake.errors import BadFile, FileTooLarge, MissingFile, SchemaMergeFailure
 from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.plan import Target, nested
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CleanUp, CreateTable, SetKey
 from mirrorlake.model.change import Marker
 from mirrorlake.model.state import TableState
-from mirrorlake.model.table import TableId
+from mirrorlake.model.table import Schema, TableId
 from tests.mirror.planning import (
     FOLDER,
     NEW,
@@ -36,6 +39,15 @@ BAD = BadFile("it is damaged", table=str(TABLE), file="3")
 FIVE = {number: changes() for number in range(1, 6)}
 
 
+class TestSize:
+    def test_a_file_that_takes_too_much_memory_ends_the_run_before_it(self) -> None:
+        files = {1: foreign(), 2: foreign(rows=1_000_000), 3: foreign()}
+        planned = Situation(files, demands=Demands(file_bytes=1_000)).plan()
+        assert batch(planned) == (1, 1)
+        assert isinstance(planned.error, FileTooLarge)
+        assert planned.error.file == "00000000000000000002.parquet"
+
+
 class TestCreation:
     @pytest.mark.clause("LZ-141")
     def test_the_first_file_makes_the_table(self) -> None:
@@ -53,6 +65,14 @@ class TestCreation:
             key=("id",),
             generation=NEW,
         )
+
+    @pytest.mark.clause("LZ-219")
+    def test_what_the_first_file_declares_non_null_is_remembered(self) -> None:
+        declared = Schema.of([replace(column, nullable=False) for column in PLAIN])
+        create = Situation({1: foreign(declared), 2: foreign()}).plan().steps[0]
+        assert isinstance(create, CreateTable)
+        assert create.required == ("id", "note")
+        assert all(column.nullable for column in create.schema)
 
     def test_a_table_of_ours_has_the_generation_of_its_zone(self) -> None:
         create = Situation({1: changes()}, metadata=of_ours("ours", "id")).plan().steps[0]

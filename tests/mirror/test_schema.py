@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from mirrorlake.errors import KeyColumnMissing, SchemaMergeFailure, UnsupportedColumn
 from mirrorlake.mirror.schema import key_columns, merge, needs_mapping
 from mirrorlake.model.table import Column, Schema
-from mirrorlake.model.types import DataType
+from mirrorlake.model.types import LONG, DataType
 from tests.mirror.planning import columns
 
 FILE = "00000000000000000017.parquet"
@@ -26,6 +26,12 @@ def merged(known: Schema, found: Schema) -> Schema:
 
 
 class TestMerge:
+    @pytest.mark.clause("LZ-219")
+    def test_added_columns_are_nullable_whatever_their_file_declares(self) -> None:
+        strict = [Column(name, LONG, nullable=False) for name in ("id", "new")]
+        united = merged(columns(id="long"), Schema.of(strict))
+        assert [column.nullable for column in united] == [True, True]
+
     @pytest.mark.clause("LZ-211", "LZ-227")
     def test_new_columns_follow_at_the_end(self) -> None:
         known, found = columns(a="long", b="long"), columns(z="string", b="long", c="date")

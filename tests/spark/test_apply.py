@@ -14,12 +14,15 @@ from pyspark.sql import SparkSession
 
 from mirrorlake.lake.log import TableLog
 from mirrorlake.landing.local import LocalStore
-from mirrorlake.mirror.engine import MirrorEngine
+from mirrorlake.mirror import compaction
+from mirrorlake.mirror.engine import Applied, MirrorEngine
+from mirrorlake.model import types
+from mirrorlake.model.change import Marker
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
 from tests.conformance.apply import ApplyContract, play
 from tests.conformance.mirrored import Mirrored
-from tests.histories import histories
+from tests.histories import Shape, histories
 from tests.reference import Row
 from tests.spark import reading
 
@@ -49,6 +52,39 @@ class SparkReader:
 @pytest.fixture
 def reader(spark: Spark, store: LocalStore) -> SparkReader:
     return SparkReader(spark.session, store)
+
+
+@pytest.fixture
+def soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two small files are enough to be compacted."""
+    monkeypatch.setattr(compaction, "FANOUT", 2)
+
+
+@pytest.mark.parametrize("has_one", [True, False], ids=["another", "none"])
+def test_the_active_session_of_the_thread_is_the_one_it_was(
+    spark: Spark, store: LocalStore, reader: SparkReader, soon: None, has_one: bool
+) -> None:
+    sessions = spark.session._jvm.org.apache.spark.sql.SparkSession
+    before = sessions.getActiveSession()
+    other = spark.session.newSession()._jsparkSession
+    shape = Shape.of(["id"], id=types.LONG, v=types.STRING)
+    orders = Mirrored(SparkEngine(spark, store), store, reader, shape).create()
+    try:
+        if has_one:
+            sessions.setActiveSession(other)
+        else:
+            sessions.clearActiveSession()
+        for number in (1, 2):
+            orders.apply([(Marker.INSERT, (number, "a"))])
+        assert isinstance(orders.compact(), Applied)
+        active = sessions.getActiveSession()
+        assert active.isDefined() == has_one
+        assert not has_one or active.get().equals(other)
+    finally:
+        if before.isDefined():
+            sessions.setActiveSession(before.get())
+        else:
+            sessions.clearActiveSession()
 
 
 WITHOUT_SHRINKING = settings(

@@ -178,6 +178,7 @@ class ApplyLoop:
                 target=_target(scan.table, cut),
                 metadata_required=self._settings.metadata_required,
                 tail=self._tails,
+                demands=self._settings.demands,
             )
             run = candidates(known, self._settings.limits)
             inspected = self._inspect(scan.table, run)

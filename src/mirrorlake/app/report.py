@@ -21,7 +21,11 @@ TABLE_WAITS = "table_waits"
 
 @dataclass(frozen=True, slots=True)
 class TableReport:
-    """What a run did to one table. error: why it stands still; waiting: for what, in words."""
+    """What a run did to one table.
+
+    duplicates: rows beyond the first of a key that were replaced or deleted (LZ-088, LZ-089);
+    error: why it stands still; waiting: for what, in words.
+    """
 
     table: TableId
     path: str
@@ -31,6 +35,7 @@ class TableReport:
     updates: int = 0
     deletes: int = 0
     commits: int = 0
+    duplicates: int = 0
     error: TableError | None = None
     waiting: str = ""
 
@@ -95,6 +100,7 @@ class ApplyReport:
             updates=known.updates + counts.update,
             deletes=known.deletes + counts.delete,
             commits=known.commits + 1,
+            duplicates=known.duplicates + counts.duplicates,
         )
 
     def _set(self, table: TableId, path: str, **facts: object) -> None:

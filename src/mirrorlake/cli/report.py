@@ -66,6 +66,7 @@ def _facts(name: str, table: TableReport | None, error: Mapping[str, Any] | None
             "delete": table.deletes if table else 0,
         },
         "commits": table.commits if table else 0,
+        "duplicates": table.duplicates if table else 0,
         "waiting": (table.waiting or None) if table else None,
         "error": error,
     }

@@ -17,15 +17,20 @@ import pyarrow.parquet as pq
 from mirrorlake.errors import (
     BadFile,
     BadValue,
+    FileTooLarge,
     MisspeltMarker,
     UnknownMarker,
     UnsupportedColumn,
 )
+from mirrorlake.landing import bounded
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_type, contiguous
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Marker
 from mirrorlake.model.landed import Footer, LaterFormat
 from mirrorlake.model.table import Column, Schema
+
+RESERVED = frozenset({MARKER_COLUMN, UNCHANGED_COLUMN})
+"""Columns of a file that are no data."""
 
 _RESEND = "Delete the file and upload a valid one under the same name."
 
@@ -34,8 +39,9 @@ _RESEND = "Delete the file and upload a valid one under the same name."
 class Inspected:
     """What the footer of a landed file tells.
 
-    `schema` holds the data columns in the order of the file; `size` is the uncompressed size of
-    the rows in bytes.
+    `schema` holds the data columns in the order of the file, nullable where the file says so;
+    `size` is what the rows take uncompressed, in bytes; `marker_last`: no data column follows the
+    marker.
     """
 
     schema: Schema
@@ -44,6 +50,7 @@ class Inspected:
     has_marker: bool
     has_unchanged: bool
     footer: Footer | None
+    marker_last: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +74,9 @@ def inspect(handle: BinaryIO, size: int, *, table: str, file: str) -> Inspected:
     arrow = parquet.schema_arrow
     _check_names(arrow.names, table, file)
     columns = [
-        Column(field.name, column_type(field, table=table, file=file))
+        Column(field.name, column_type(field, table=table, file=file), field.nullable)
         for field in arrow
-        if field.name not in {MARKER_COLUMN, UNCHANGED_COLUMN} and not pa.types.is_null(field.type)
+        if field.name not in RESERVED and not pa.types.is_null(field.type)
     ]
     texts = {
         key.decode(errors="replace"): value.decode(errors="replace")
@@ -82,28 +89,46 @@ def inspect(handle: BinaryIO, size: int, *, table: str, file: str) -> Inspected:
     return Inspected(
         schema=Schema.of(columns),
         rows=metadata.num_rows,
-        size=sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups)),
+        size=bounded.size(metadata, arrow),
         has_marker=MARKER_COLUMN in arrow.names,
         has_unchanged=UNCHANGED_COLUMN in arrow.names,
         footer=footer,
+        marker_last=RESERVED.issuperset(arrow.names[arrow.names.index(MARKER_COLUMN) :])
+        if MARKER_COLUMN in arrow.names
+        else True,
     )
 
 
 def read(
-    handle: BinaryIO, size: int, target: Schema, default: Marker, *, table: str, file: str
+    handle: BinaryIO,
+    size: int,
+    target: Schema,
+    default: Marker,
+    *,
+    table: str,
+    file: str,
+    most: int = bounded.NO_LIMIT,
 ) -> Rows:
     """All rows of a file as rows of the table.
 
     target: the table's columns; a column that the file lacks is NULL (LZ-214).
     default: what a row without a marker does (LZ-091, LZ-094).
+    most: bytes that the rows may take in memory, whatever the footer promised.
     Raises BadFile, BadValue, UnknownMarker.
     """
     parquet = _opened(handle, size, table, file)
     try:
-        rows = parquet.read()
+        rows = bounded.read(parquet, handle, most)
+    except bounded.TooLarge:
+        raise FileTooLarge(
+            f"its rows take more than {most:,} bytes in memory",
+            table=table,
+            file=file,
+            hint="Split it into several files, or raise mirror.file_bytes if the memory is there.",
+        ) from None
     except (pa.ArrowException, OSError) as error:
         raise BadFile(f"cannot be read: {error}", table=table, file=file, hint=_RESEND) from error
-    names = [n for n in rows.column_names if n not in {MARKER_COLUMN, UNCHANGED_COLUMN}]
+    names = [n for n in rows.column_names if n not in RESERVED]
     places = match_columns(target.names, names)
     data = pa.table(
         [_column(rows, places.get(c.name), c, table, file) for c in target],

@@ -25,6 +25,7 @@ log = structlog.get_logger()
 
 TWO_ZONES = "two_landing_zones"
 UNKNOWN_MEMBERS = "unknown_metadata_members"
+MARKER_NOT_LAST = "marker_column_not_last"
 
 CLEANUP_FOLDERS = (layout.CLEANUP, "_ProcessedFiles")
 """Both names are in use (LZ-244, LZ-248); ours is the first."""
@@ -71,6 +72,7 @@ class Scanner:
         self._metadata: dict[str, tuple[str, Metadata | TableError]] = {}
         self._inspected: dict[str, tuple[str, parquet.Inspected]] = {}
         self._warned = False
+        self._misplaced: set[TableId] = set()
 
     def zone(self) -> str:
         """The landing zone's folder. Warns once when there are two (LZ-009)."""
@@ -90,7 +92,10 @@ class Scanner:
         ]
 
     def inspect(self, table: TableId, file: Landed) -> parquet.Inspected:
-        """The footer of a data file. Raises TableError."""
+        """The footer of a data file. Raises TableError.
+
+        Warns once per table when the marker is not the last column (LZ-074).
+        """
         known = self._inspected.get(file.path)
         if known is None or known[0] != file.etag:
             try:
@@ -106,6 +111,9 @@ class Scanner:
                     hint="It is tried again as long as it is there.",
                 ) from error
             known = self._inspected[file.path] = (file.etag, found)
+            if not found.marker_last and table not in self._misplaced:
+                log.warning(MARKER_NOT_LAST, table=str(table), file=str(file.name))
+                self._misplaced.add(table)
         return known[1]
 
     def forget(self, path: str) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mirrorlake.errors import TableError
 from mirrorlake.landing.cleanup import processed
@@ -11,6 +11,7 @@ from mirrorlake.landing.parquet import Inspected
 from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror import schema as schemas
 from mirrorlake.mirror.batch import BatchLimits, Run, batch_of, run_of
+from mirrorlake.mirror.demands import Demands, check_size
 from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.refusals import refusal
 from mirrorlake.mirror.steps import (
@@ -48,6 +49,7 @@ class Known:
     target: Target
     metadata_required: bool = True
     tail: Callable[[Landed], str] = lambda _file: ""
+    demands: Demands = field(default_factory=Demands)
 
     @property
     def is_unread(self) -> bool:
@@ -103,7 +105,7 @@ def plan(
         return _planned(known, TableState.FAILED, error=error)
     if known.is_unread:
         return _planned(known, TableState.INITIALIZED, waiting=NO_METADATA)
-    good, error = _readable(run, inspected)
+    good, error = _readable(known, run, inspected)
     facts = {file.path: _good(inspected[file.path]) for file in good}
     schema = Schema(()) if known.is_reseeded else known.progress.schema
     good, wrong = _merged(str(table), schema, good, facts)
@@ -122,7 +124,7 @@ def plan(
 
 
 def _readable(
-    run: Run, inspected: Mapping[str, Inspected | TableError]
+    known: Known, run: Run, inspected: Mapping[str, Inspected | TableError]
 ) -> tuple[list[Landed], TableError | None]:
     """The files before the first one that cannot be read, and what is wrong with it."""
     good: list[Landed] = []
@@ -130,6 +132,10 @@ def _readable(
         found = inspected[file.path]
         if isinstance(found, TableError):
             return good, found
+        try:
+            check_size(found, known.demands, table=str(known.scan.table), file=str(file.name))
+        except TableError as error:
+            return good, error
         good.append(file)
     return good, run.error
 
@@ -175,6 +181,7 @@ def _steps(
                 key=key,
                 generation=generation,
                 replace=known.is_reseeded,
+                required=tuple(c.name for c in facts[batch[0].path].schema if not c.nullable),
             )
         )
     else:
@@ -212,6 +219,7 @@ def _apply(
         cut=known.target.cut if batch[-1].number == known.target.number else None,
         rows=sum(facts[file.path].rows for file in batch),
         size=sum(facts[file.path].size for file in batch),
+        demands=known.demands,
     )
 
 

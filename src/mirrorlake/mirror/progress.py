@@ -16,6 +16,7 @@ from mirrorlake.model.table import Schema
 APPLICATION = "mirrorlake/"
 GENERATION = "mirrorlake.generation"
 KEY_COLUMNS = "mirrorlake.keyColumns"
+REQUIRED = "mirrorlake.requiredColumns"
 FOLDER = "mirrorlake.folder"
 
 FEATURES = frozenset(
@@ -44,9 +45,10 @@ class Progress:
 
     version: -1 when there is no table. generation: whose files it holds, empty for a table that
     this engine did not make. recorded: the number of the last applied file, 0 for none. key: the
-    key columns it was made with. restored: the version of a RESTORE after the last batch.
-    unsupported: why it cannot be written, in words. last: the last applied file as it was then,
-    of a zone of others and where the log still tells it.
+    key columns it was made with. required: the columns that its first file declared non-null,
+    though in the table they are nullable (LZ-219). restored: the version of a RESTORE after the
+    last batch. unsupported: why it cannot be written, in words. last: the last applied file as it
+    was then, of a zone of others and where the log still tells it.
     """
 
     version: int = -1
@@ -58,6 +60,7 @@ class Progress:
     unsupported: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
     last: Identity | None = None
+    required: tuple[str, ...] = ()
 
     @property
     def exists(self) -> bool:
@@ -129,6 +132,7 @@ def progress_of(snapshot: Snapshot) -> Progress:
         unsupported=unsupported,
         properties=dict(snapshot.properties),
         last=_last(snapshot, application),
+        required=tuple(json.loads(snapshot.properties.get(REQUIRED, "[]"))),
     )
 
 

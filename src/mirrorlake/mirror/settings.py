@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.demands import Demands
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,7 @@ class MirrorSettings:
     default_schema: str | None = None  # for tables outside any schema folder (LZ-018, LZ-019)
     metadata_required: bool = True  # LZ-040
     limits: BatchLimits = field(default_factory=BatchLimits)
+    demands: Demands = field(default_factory=Demands)
     compaction: bool = True  # files are rearranged between batches (CF-156)
     poll_seconds: float = 0.1  # between two looks at the zone while changes come
     idle_seconds: float = 1.0  # the longest pause when nothing comes (LZ-027)

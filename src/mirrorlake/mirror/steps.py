@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from mirrorlake.errors import TableError
 from mirrorlake.landing.scan import Landed
+from mirrorlake.mirror.demands import Demands
 from mirrorlake.model.change import Marker
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import Column, Schema, TableId
@@ -15,7 +16,10 @@ from mirrorlake.model.table import Column, Schema, TableId
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """Make the Delta table of a folder, or make it anew in the place of an older generation."""
+    """Make the Delta table of a folder, or make it anew in the place of an older generation.
+
+    required: the columns that its first file declares non-null, to be remembered (LZ-219).
+    """
 
     table: TableId
     path: str
@@ -24,6 +28,7 @@ class CreateTable:
     key: tuple[str, ...]
     generation: str
     replace: bool = False
+    required: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +71,7 @@ class ApplyFiles:
     cut: int | None = None
     rows: int = 0
     size: int = 0
+    demands: Demands = field(default_factory=Demands)
 
 
 @dataclass(frozen=True, slots=True)

@@ -162,10 +162,12 @@ class SparkEngine:
             return Conflicted(f"the table has recorded {progress.recorded}, not {step.first - 1}")
         if not progress.exists or progress.restored is not None or progress.unsupported:
             return Conflicted("the table is not what was planned for")
-        specs = list(self._specs(step, snapshot, threads))
+        specs = list(self._specs(step, progress.required, snapshot, threads))
         return _Prepared(step, progress, snapshot.version, specs)
 
-    def _specs(self, step: ApplyFiles, snapshot: Snapshot, threads: int) -> Iterator[task.TaskSpec]:
+    def _specs(
+        self, step: ApplyFiles, required: tuple[str, ...], snapshot: Snapshot, threads: int
+    ) -> Iterator[task.TaskSpec]:
         """The tasks of a batch: one, or one per file of a load, whose rows touch nothing."""
         landed = [
             task.LandedPath(str(file.name), self._store.location(file.path), file.size)
@@ -184,6 +186,8 @@ class SparkEngine:
                 truncate=step.truncated,
                 files=() if alone else tuple(snapshot.files.values()),
                 threads=threads,
+                required=required,
+                demands=step.demands,
             )
 
     def _chosen(self, step: Compact) -> _Chosen | None:

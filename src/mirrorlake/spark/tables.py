@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from mirrorlake.landing.layout import STATE
 from mirrorlake.landing.store import Store
-from mirrorlake.mirror.progress import FOLDER, GENERATION, KEY_COLUMNS
+from mirrorlake.mirror.progress import FOLDER, GENERATION, KEY_COLUMNS, REQUIRED
 from mirrorlake.mirror.schema import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
 from mirrorlake.model.table import Schema
@@ -36,6 +36,8 @@ def create(spark: SparkSession, location: str, step: CreateTable) -> None:
         KEY_COLUMNS: json.dumps(list(step.key)),
         FOLDER: step.folder,
     }
+    if step.required:
+        ours[REQUIRED] = json.dumps(list(step.required))
     mapping = {"delta.columnMapping.mode": "name"} if needs_mapping(step.schema) else {}
     for name, value in {**PROPERTIES, **mapping, **ours}.items():
         builder = builder.property(name, value)

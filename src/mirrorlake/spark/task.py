@@ -23,6 +23,7 @@ from mirrorlake.lake.probe import path_of
 from mirrorlake.lake.rewrite import NoBaseRow, rewrite
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.landing import parquet
+from mirrorlake.mirror.demands import Demands, check_rows
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.mirror.faults import TableFault, UnreadableFile
 from mirrorlake.mirror.fold import Batch, fold
@@ -42,7 +43,8 @@ class LandedPath:
 class TaskSpec:
     """One batch, or a part of a load.
 
-    files: the add actions of the table's live files; threads: how many the task may use.
+    files: the add actions of the table's live files; threads: how many the task may use; required:
+    the columns that a file may lack only if all it does is delete.
     """
 
     table: str
@@ -54,6 +56,8 @@ class TaskSpec:
     truncate: bool
     files: Sequence[Mapping[str, Any]]
     threads: int = 1
+    required: tuple[str, ...] = ()
+    demands: Demands = field(default_factory=Demands)
 
 
 @dataclass(frozen=True, slots=True)
@@ -148,14 +152,24 @@ def _compact(spec: CompactSpec) -> TaskResult:
 
 def _rows(spec: TaskSpec, landed: LandedPath) -> parquet.Rows:
     with _opened(spec, landed) as handle:
-        return parquet.read(
+        rows = parquet.read(
             handle,
             landed.size,
             spec.schema.schema,
             spec.default,
+            most=spec.demands.file_bytes,
             table=spec.table,
             file=landed.name,
         )
+    check_rows(
+        rows,
+        key=spec.key,
+        required=spec.required,
+        demands=spec.demands,
+        table=spec.table,
+        file=landed.name,
+    )
+    return rows
 
 
 def _opened(spec: TaskSpec, landed: LandedPath) -> BinaryIO:

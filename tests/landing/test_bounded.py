@@ -1,0 +1,67 @@
+"""A file is read in bounded memory, whatever it holds and whatever its footer says."""
+
+from __future__ import annotations
+
+import io
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirrorlake.errors import FileTooLarge
+from mirrorlake.landing import bounded
+from tests.landing.files import encoded, inspected, read
+
+MIB = 1 << 20
+
+
+def repeated(text: str, rows: int, groups: int = 1) -> bytes:
+    """A file in which one text stands in every row, and once in the file."""
+    column = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([text]))
+    return encoded({"v": column}, store_schema=False, row_group_size=rows // groups)
+
+
+def test_a_text_that_repeats_is_refused_before_it_is_unfolded() -> None:
+    content = repeated("x" * MIB, 100_000)  # 100 GB
+    assert len(content) < 2 * MIB
+    before = pa.default_memory_pool().max_memory()
+    with pytest.raises(FileTooLarge, match="its rows take more than"):
+        read(content, most=64 * MIB)
+    assert pa.default_memory_pool().max_memory() - before < 2 * bounded.PIECE_BYTES
+
+
+def test_the_longest_text_of_any_row_group_counts() -> None:
+    short, long = "a", "x" * MIB
+    table = pa.table({"v": [short] * 5_000 + [long] * 5_000})
+    content = encoded(table, row_group_size=5_000)
+    with pytest.raises(FileTooLarge):
+        read(content, most=64 * MIB)
+
+
+def test_a_file_with_nothing_but_nulls_counts_by_its_widths() -> None:
+    content = encoded(
+        {"id": pa.nulls(1_000_000, pa.int64()), "v": pa.nulls(1_000_000, pa.string())}
+    )
+    assert len(content) < 10_000
+    assert inspected(content).size == 12_000_000
+
+
+@pytest.mark.parametrize("columns", [{"id": range(10)}, {"v": ["a"] * 10}, {"v": [None, "b"]}, {}])
+def test_what_fits_is_read_whole(columns: dict) -> None:
+    table = pa.table(columns)
+    content = encoded(table)
+    found = bounded.read(pq.ParquetFile(io.BytesIO(content)), io.BytesIO(content), 10_000)
+    assert found.to_pydict() == table.to_pydict()
+
+
+@pytest.mark.parametrize("rows", [0, 1, bounded.PIECE_ROWS, bounded.PIECE_ROWS + 1])
+def test_pieces_are_joined(rows: int) -> None:
+    content = encoded({"id": pa.array(range(rows), pa.int64())})
+    assert read(content).data["id"].to_pylist() == list(range(rows))
+
+
+def test_long_texts_are_read_in_small_pieces() -> None:
+    texts = [f"{n}" * 1_000 for n in range(10)] * 1_000
+    content = encoded({"v": texts})
+    assert read(content, most=100 * MIB).data["v"].to_pylist() == texts

@@ -1,0 +1,50 @@
+"""The examples of the specification in every form in which publishers write Parquet."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from mirrorlake.landing.local import LocalStore
+from tests.conformance.apply_examples import (
+    EMPLOYEES,
+    EXAMPLE_A,
+    EXAMPLE_B,
+    RESULT_A,
+    RESULT_B,
+    Marked,
+    files,
+)
+from tests.conformance.mirrored import Mirrored
+from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader
+from tests.histories import counted
+from tests.reference import Row
+
+FORMS = [
+    pytest.param(kind, first, alone, id=f"{kind}-{'first' if first else 'last'}-{how}")
+    for kind in (pa.int8(), pa.int32(), pa.int64(), pa.string())
+    for first in (True, False)
+    for alone, how in ((False, "one file"), (True, "a file per row"))
+]
+
+
+@pytest.mark.clause("LZ-314", "LZ-315", "LZ-337", "LZ-338")
+@pytest.mark.parametrize(("kind", "first", "alone"), FORMS)
+@pytest.mark.parametrize("together", [True, False], ids=["one commit", "a commit per file"])
+@pytest.mark.parametrize(
+    ("rows", "result"), [(EXAMPLE_A, RESULT_A), (EXAMPLE_B, RESULT_B)], ids=["A", "B"]
+)
+def test_every_form_ends_in_the_same_rows(
+    store: LocalStore,
+    kind: pa.DataType,
+    first: bool,
+    alone: bool,
+    together: bool,
+    rows: Marked,
+    result: list[Row],
+) -> None:
+    staff = Mirrored(HandmadeEngine(store), store, HandmadeReader(store), EMPLOYEES).create()
+    landed = files(rows, kind, marker_first=first, a_file_per_row=alone)
+    for batch in [landed] if together else [[file] for file in landed]:
+        staff.apply(*batch)
+    assert counted(staff.rows()) == counted(result)
