@@ -4,7 +4,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-long lint check format bench clauses docs lock clean
+.PHONY: setup demo test test-long fuzz lint check format bench clauses docs lock clean
 
 setup: $(READY)
 
@@ -23,6 +23,10 @@ test: setup
 # Hours: many more examples, more versions of PostgreSQL, long crash series.
 test-long: setup
 	@MIRRORLAKE_LONG=1 $(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
+
+# Minutes: damaged input of every kind, new each time. What is found is kept as an example.
+fuzz: setup
+	@MIRRORLAKE_FUZZ=1 $(PYTHON) -m pytest -n 2 -m fuzz --timeout 3600 $(ARGS)
 
 # Without running anything: format, lint, types, layers.
 lint: setup

@@ -37,7 +37,14 @@ settings.register_profile(
     derandomize=True,
     database=None,
 )
-settings.load_profile("long" if "MIRRORLAKE_LONG" in os.environ else "default")
+settings.register_profile("fuzz", parent=settings.get_profile("long"), max_examples=20_000)
+settings.load_profile(
+    "fuzz"
+    if "MIRRORLAKE_FUZZ" in os.environ
+    else "long"
+    if "MIRRORLAKE_LONG" in os.environ
+    else "default"
+)
 
 VERSIONS = [18, 16, *(pytest.param(version, marks=pytest.mark.long) for version in RELEASES)]
 """Of PostgreSQL: two in the ordinary run, the oldest and one more in the long."""

@@ -16,14 +16,15 @@ from tests.landing.files import encoded, inspected, read
 MIB = 1 << 20
 
 
-def repeated(text: str, rows: int, groups: int = 1) -> bytes:
-    """A file in which one text stands in every row, and once in the file."""
-    column = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array([text]))
-    return encoded({"v": column}, store_schema=False, row_group_size=rows // groups)
+def repeated(*texts: str, rows: int) -> bytes:
+    """A file with a row group for each text, which is in every row of it and once in the file."""
+    index = np.repeat(np.arange(len(texts), dtype=np.int32), rows)
+    column = pa.DictionaryArray.from_arrays(index, pa.array(texts))
+    return encoded({"v": column}, store_schema=False, row_group_size=rows)
 
 
 def test_a_text_that_repeats_is_refused_before_it_is_unfolded() -> None:
-    content = repeated("x" * MIB, 100_000)  # 100 GB
+    content = repeated("x" * MIB, rows=100_000)  # 100 GB
     assert len(content) < 2 * MIB
     before = pa.default_memory_pool().max_memory()
     with pytest.raises(FileTooLarge, match="its rows take more than"):
@@ -32,9 +33,7 @@ def test_a_text_that_repeats_is_refused_before_it_is_unfolded() -> None:
 
 
 def test_the_longest_text_of_any_row_group_counts() -> None:
-    short, long = "a", "x" * MIB
-    table = pa.table({"v": [short] * 5_000 + [long] * 5_000})
-    content = encoded(table, row_group_size=5_000)
+    content = repeated("a", "x" * MIB, rows=5_000)
     with pytest.raises(FileTooLarge):
         read(content, most=64 * MIB)
 

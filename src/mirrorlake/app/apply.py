@@ -21,14 +21,14 @@ from mirrorlake.app.board import Board
 from mirrorlake.app.rearrange import rearrange
 from mirrorlake.app.report import ApplyReport
 from mirrorlake.app.retries import Retries
-from mirrorlake.errors import MirrorlakeError, NestedTables, TableError
+from mirrorlake.errors import MirrorlakeError, NestedTables, TableError, UnsupportedTable
 from mirrorlake.landing import cleanup, layout
 from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.landing.identity import Tails
 from mirrorlake.landing.lease import Lease
 from mirrorlake.landing.parquet import Inspected
 from mirrorlake.landing.scan import Scanner, TableScan
-from mirrorlake.landing.store import Store
+from mirrorlake.landing.store import Store, UnsafePath
 from mirrorlake.mirror.batch import Run
 from mirrorlake.mirror.engine import (
     AlreadyApplied,
@@ -59,6 +59,10 @@ log = structlog.get_logger()
 BATCH_REPEATED = "batch_already_applied"
 BATCH_DEFERRED = "batch_deferred"
 TABLE_CREATED = "table_created"
+CLEANUP_REFUSED = "cleanup_refused"
+
+UNTIDY = (UnsafePath, FileExistsError, NotADirectoryError, PermissionError)
+"""What others may have put in the place of a cleanup folder. It costs space, and no row."""
 
 Pending = Callable[[TableId, int], None]
 """Is told in each cycle how many files of a table wait."""
@@ -183,8 +187,15 @@ class ApplyLoop:
             run = candidates(known, self._settings.limits)
             inspected = self._inspect(scan.table, run)
             return plan(known, run, inspected, self._settings.limits, self._new_generation())
-        except TableError as error:
-            return TablePlan(scan.table, path, scan.folder.path, TableState.FAILED, error=error)
+        except UnsafePath as unsafe:
+            error: TableError = UnsupportedTable(
+                str(unsafe),
+                table=str(scan.table),
+                hint="Give its folder or its schema another name, or remove the link.",
+            )
+        except TableError as found:
+            error = found
+        return TablePlan(scan.table, path, scan.folder.path, TableState.FAILED, error=error)
 
     def _inspect(self, table: TableId, run: Run) -> dict[str, Inspected | TableError]:
         """The footers of a run, and what is known to be wrong with its files (LZ-269)."""
@@ -280,10 +291,16 @@ class ApplyLoop:
             return
         self._moved = now
         for table in planned:
-            for step in table.steps:
-                if isinstance(step, CleanUp):
-                    self._move(step)
-            cleanup.expire(self._store, table.folder, self._clock.now(), self._settings.retention)
+            try:
+                self._tidy(table)
+            except UNTIDY as error:
+                log.warning(CLEANUP_REFUSED, table=str(table.table), reason=str(error))
+
+    def _tidy(self, table: TablePlan) -> None:
+        for step in table.steps:
+            if isinstance(step, CleanUp):
+                self._move(step)
+        cleanup.expire(self._store, table.folder, self._clock.now(), self._settings.retention)
 
     def _move(self, step: CleanUp) -> None:
         for file in cleanup.move(self._store, step.folder, step.files, self._clock.now()):

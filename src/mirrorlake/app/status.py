@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import Any
 
 from mirrorlake.app import board
@@ -18,6 +17,7 @@ from mirrorlake.landing import layout
 from mirrorlake.landing.lease import holder_of
 from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
+from mirrorlake.landing.store import UnsafePath
 from mirrorlake.mirror.plan import NO_METADATA
 from mirrorlake.mirror.progress import Progress, read_batches, read_progress
 from mirrorlake.model.state import TableState
@@ -134,7 +134,7 @@ def _table(
     path = layout.delta_path(scan.folder, settings.default_schema)
     error = halted or (scan.error.facts() if scan.error else None) or noted.get("error")
     try:
-        progress, done = _told(view.project.root / path, str(scan.table))
+        progress, done = _told(view.project, path, str(scan.table))
     except ForeignTable as unreadable:
         # Of the table nothing is known then, and all others are shown as they are.
         return _unknown(str(scan.table), error or unreadable.facts(), path, len(scan.files))
@@ -157,9 +157,12 @@ def _table(
     )
 
 
-def _told(location: Path, table: str) -> tuple[Progress, list[Batch]]:
+def _told(project: Project, path: str, table: str) -> tuple[Progress, list[Batch]]:
     """What a table says of itself, and its batches. Raises ForeignTable."""
-    log = TableLog(location)
+    try:
+        log = TableLog(LocalStore(project.root).location(path))
+    except UnsafePath as error:
+        raise ForeignTable(str(error), table=table, hint="Give its folder another name.") from None
     return read_progress(log, table), read_batches(log, table)
 
 

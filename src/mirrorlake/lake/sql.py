@@ -24,14 +24,23 @@ def tables(root: Path) -> Iterator[tuple[str, str, Path]]:
 def connect(root: Path, query: str | None = None) -> duckdb.DuckDBPyConnection:
     """A connection with a view for each table, or for each table that a query names.
 
-    Raises Unavailable when DuckDB's Delta extension is not installed.
+    Raises Unavailable when DuckDB's Delta extension is not installed, UsageError when two of the
+    tables differ only in case, which SQL does not see.
     """
     connection = duckdb.connect()
     load_delta(connection)
     connection.execute("set TimeZone = 'UTC'")
+    seen: dict[tuple[str, str], Path] = {}
     for schema, name, path in tables(root):
-        if query is not None and not re.search(re.escape(name), query, re.IGNORECASE):
+        if query is not None and not _is_named(name, query):
             continue
+        twin = seen.setdefault((schema.casefold(), name.casefold()), path)
+        if twin != path:
+            raise UsageError(
+                f"{twin} and {path} differ only in case, and no name in SQL tells them apart",
+                where="the query",
+                hint="Read one by its folder: select * from delta_scan('FOLDER').",
+            )
         connection.execute(f"create schema if not exists {_quoted(schema)}")
         connection.execute(
             f"create view {_quoted(schema)}.{_quoted(name)} as "  # noqa: S608
@@ -72,6 +81,12 @@ def load_delta(connection: duckdb.DuckDBPyConnection) -> None:
         f"the Delta extension for DuckDB {version[0]} is not installed",
         hint="Run `pip install mirrorlake[sql]`.",
     )
+
+
+def _is_named(name: str, query: str) -> bool:
+    """Whether a query may mean this table: it has the name as a word, quoted or not."""
+    word = re.escape(name.replace('"', '""'))
+    return re.search(rf"(?<!\w){word}(?!\w)", query, re.IGNORECASE) is not None
 
 
 def _quoted(name: str) -> str:

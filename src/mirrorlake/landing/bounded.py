@@ -43,7 +43,7 @@ def read(parquet: pq.ParquetFile, handle: BinaryIO, most: int) -> pa.Table:
     for piece in parquet.iter_batches(_piece_rows(parquet.metadata, handle, most)):
         taken += piece.nbytes
         if taken > most:
-            raise TooLarge
+            raise TooLarge(f"its rows take more than {most:,} bytes in memory")
         pieces.append(piece)
     return pa.Table.from_batches(pieces, pieces[0].schema if pieces else parquet.schema_arrow)
 

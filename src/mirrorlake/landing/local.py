@@ -34,7 +34,7 @@ class LocalStore:
         return f"LocalStore({str(self.root)!r})"
 
     def location(self, path: str) -> str:
-        return str(self.root.joinpath(*checked(path)))
+        return str(self._path(path))
 
     def list(self, folder: str) -> Listing:
         files: list[Entry] = []

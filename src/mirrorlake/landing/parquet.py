@@ -7,6 +7,7 @@ section 8 of the specification on the way.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -69,10 +70,12 @@ class Rows:
 
 def inspect(handle: BinaryIO, size: int, *, table: str, file: str) -> Inspected:
     """Read the footer. Raises BadFile, UnsupportedColumn, MisspeltMarker."""
-    parquet = _opened(handle, size, table, file)
-    metadata = parquet.metadata
-    arrow = parquet.schema_arrow
-    _check_names(arrow.names, table, file)
+    with _understood("not a complete Parquet file", table, file):
+        parquet = _opened(handle, size)
+        metadata, arrow = parquet.metadata, parquet.schema_arrow
+        memory = bounded.size(metadata, arrow)
+        names = arrow.names
+    _check_names(names, table, file)
     columns = [
         Column(field.name, column_type(field, table=table, file=file), field.nullable)
         for field in arrow
@@ -89,13 +92,12 @@ def inspect(handle: BinaryIO, size: int, *, table: str, file: str) -> Inspected:
     return Inspected(
         schema=Schema.of(columns),
         rows=metadata.num_rows,
-        size=bounded.size(metadata, arrow),
-        has_marker=MARKER_COLUMN in arrow.names,
-        has_unchanged=UNCHANGED_COLUMN in arrow.names,
+        size=memory,
+        has_marker=MARKER_COLUMN in names,
+        has_unchanged=UNCHANGED_COLUMN in names,
         footer=footer,
-        marker_last=RESERVED.issuperset(arrow.names[arrow.names.index(MARKER_COLUMN) :])
-        if MARKER_COLUMN in arrow.names
-        else True,
+        marker_last=MARKER_COLUMN not in names
+        or RESERVED.issuperset(names[names.index(MARKER_COLUMN) :]),
     )
 
 
@@ -116,18 +118,8 @@ def read(
     most: bytes that the rows may take in memory, whatever the footer promised.
     Raises BadFile, BadValue, UnknownMarker.
     """
-    parquet = _opened(handle, size, table, file)
-    try:
-        rows = bounded.read(parquet, handle, most)
-    except bounded.TooLarge:
-        raise FileTooLarge(
-            f"its rows take more than {most:,} bytes in memory",
-            table=table,
-            file=file,
-            hint="Split it into several files, or raise mirror.file_bytes if the memory is there.",
-        ) from None
-    except (pa.ArrowException, OSError) as error:
-        raise BadFile(f"cannot be read: {error}", table=table, file=file, hint=_RESEND) from error
+    with _understood("cannot be read", table, file):
+        rows = bounded.read(_opened(handle, size), handle, most)
     names = [n for n in rows.column_names if n not in RESERVED]
     places = match_columns(target.names, names)
     data = pa.table(
@@ -293,16 +285,39 @@ def _converted(values: pa.Array, target: pa.DataType) -> pa.Array:
     return values.cast(target)
 
 
-def _opened(handle: BinaryIO, size: int, table: str, file: str) -> pq.ParquetFile:
-    if size == 0:
-        raise BadFile("Parquet file size is 0 bytes", table=table, file=file, hint=_RESEND)
+@contextmanager
+def _understood(what: str, table: str, file: str) -> Iterator[None]:
+    """Whatever Arrow cannot make of a file is the file's fault, a name that is no UTF-8 too."""
     try:
-        # INT96 holds years that nanoseconds do not.
-        return pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
-    except (pa.ArrowException, OSError) as error:
+        yield
+    except bounded.TooLarge as error:
+        raise FileTooLarge(
+            str(error),
+            table=table,
+            file=file,
+            hint="Split it into several files, or raise mirror.file_bytes if the memory is there.",
+        ) from None
+    except _Empty:
         raise BadFile(
-            f"not a complete Parquet file: {error}", table=table, file=file, hint=_RESEND
+            "Parquet file size is 0 bytes", table=table, file=file, hint=_RESEND
+        ) from None
+    except UnicodeDecodeError as error:
+        raise BadFile(
+            f"{what}: a name in it is not UTF-8", table=table, file=file, hint=_RESEND
         ) from error
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+        raise BadFile(f"{what}: {error}", table=table, file=file, hint=_RESEND) from error
+
+
+class _Empty(ValueError):
+    """A file of no bytes at all."""
+
+
+def _opened(handle: BinaryIO, size: int) -> pq.ParquetFile:
+    if size == 0:
+        raise _Empty
+    # INT96 holds years that nanoseconds do not.
+    return pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
 
 
 def _check_names(names: list[str], table: str, file: str) -> None:

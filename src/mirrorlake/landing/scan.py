@@ -201,6 +201,14 @@ def _landed(folder: str, entry: Entry, name: FileName) -> Landed:
 def _refusal(
     table: TableId, described: Metadata | None, files: tuple[Landed, ...]
 ) -> TableError | None:
+    if files and files[0].number == 0:
+        # Taken for an applied one it would be moved aside, and its rows lost (LZ-251).
+        return BadFile(
+            "its number is 0, and the first file has the number 1 (LZ-112)",
+            table=str(table),
+            file=str(files[0].name),
+            hint="Give the files other numbers, from 1 on.",
+        )
     for earlier, later in pairwise(files):
         if earlier.number == later.number:
             return DuplicateNumber(

@@ -107,7 +107,7 @@ class Footer:
             )
         except KeyError as missing:
             raise ValueError(f"the footer has no {_PREFIX}{missing.args[0]}") from None
-        except (AttributeError, TypeError) as error:
+        except (AttributeError, TypeError, RecursionError) as error:
             raise ValueError(f"the footer's {_PREFIX}rows cannot be read: {error}") from None
 
 
