@@ -1,8 +1,13 @@
 """Pytest plugin: which clauses of the specifications the passed tests prove.
 
 Tests carry `@pytest.mark.clause("LZ-077", ...)`. With `--clauses FILE` the run writes a JSON object
-from clause to the tests that proved it, and prints proved and total per section of each
-specification. A mark with an unknown id fails the run, always, before any test has run.
+from clause to the tests that proved it, and prints per section of each specification how many
+clauses are proved, how many only describe the original, and which are neither. A mark with an
+unknown id fails the run, always, before any test has run.
+
+Beside the marks there are two lists in docs/spec: `not-testable.csv` names the clauses that demand
+nothing of us, with the reason; `proved-together.csv` those that ask for tests of other clauses, and
+are proved as soon as all of these are.
 """
 
 from __future__ import annotations
@@ -10,7 +15,9 @@ from __future__ import annotations
 import csv
 import json
 import re
+import textwrap
 from collections import defaultdict
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -22,6 +29,18 @@ DOCUMENTS = {"LZ": "landing-zone.md", "ST": "streams.md", "CF": "change-feed.md"
 def known_clauses() -> list[str]:
     with (SPEC / "clauses.csv").open(newline="") as file:
         return [row["id"] for row in csv.DictReader(file)]
+
+
+def described() -> dict[str, str]:
+    """Clauses that only describe the original, with the reason why no test can prove them."""
+    with (SPEC / "not-testable.csv").open(newline="") as file:
+        return {row["id"]: row["reason"] for row in csv.DictReader(file)}
+
+
+def together() -> dict[str, list[str]]:
+    """Clauses that ask for tests of others, with these others."""
+    with (SPEC / "proved-together.csv").open(newline="") as file:
+        return {row["id"]: row["clauses"].split() for row in csv.DictReader(file)}
 
 
 def sections() -> dict[str, dict[str, list[str]]]:
@@ -96,15 +115,37 @@ class _Record:
             terminalreporter.write_line(f"ERROR: {line}", red=True)
         if not self._file:
             return
+        self._prove_together()
         path = Path(self._file)
         path.parent.mkdir(parents=True, exist_ok=True)
         proved = {clause: sorted(tests) for clause, tests in sorted(self._proved.items())}
         path.write_text(json.dumps(proved, indent=1) + "\n")
-        for document, titles in sections().items():
-            terminalreporter.section(document)
-            for title, clauses in titles.items():
-                count = sum(clause in proved for clause in clauses)
-                terminalreporter.write_line(f"{count:4d} / {len(clauses):<4d} {title}")
+        for line in report(proved.keys()):
+            terminalreporter.write_line(line)
+
+    def _prove_together(self) -> None:
+        """Clauses that stand for others are proved by the tests of these."""
+        for clause, others in together().items():
+            if all(other in self._proved for other in others):
+                self._proved[clause].update(*(self._proved[other] for other in others))
+
+
+def report(proved: Collection[str]) -> list[str]:
+    """How each section stands, with the ids of the clauses that are neither proved nor described;
+    and at the end those that are only described, each with its reason."""
+    told = described()
+    lines = []
+    for document, titles in sections().items():
+        lines.append(f"-- {document}")
+        for title, clauses in titles.items():
+            count = sum(clause in proved for clause in clauses)
+            silent = sum(clause in told and clause not in proved for clause in clauses)
+            extra = f" + {silent} described only" if silent else ""
+            lines.append(f"{count:4d} / {len(clauses):<4d} {title}{extra}")
+            open_ = [c for c in clauses if c not in proved and c not in told]
+            lines += [f"            {line}" for line in textwrap.wrap(" ".join(open_), 86)]
+    lines.append("-- described only")
+    return [*lines, *(f"{clause}  {reason}" for clause, reason in sorted(told.items()))]
 
 
 def _clauses(item: pytest.Item) -> set[str]:
