@@ -128,6 +128,9 @@ class MemoryStore:
         with self._effect("unstage", source) as content:
             content.pop(source, None)
 
+    def make_folder(self, folder: str) -> None:
+        _whole(folder)  # as in an object store, a folder is there with its first file
+
     def create(self, path: str, content: bytes) -> None:
         whole = _whole(path)
         with self._effect("create", whole) as files:

@@ -44,6 +44,13 @@ def test_the_root_may_be_reached_through_a_link(store: LocalStore, tmp_path: Pat
     assert LocalStore(tmp_path / "link").read("a") == b"x"
 
 
+def test_a_folder_is_made_and_stays(store: LocalStore) -> None:
+    store.make_folder("a/b")
+    store.create("a/b/c", b"x")
+    store.make_folder("a/b")
+    assert (store.list("a").folders, store.read("a/b/c")) == (("b",), b"x")
+
+
 class TestCrash:
     def test_between_link_and_unlink_the_final_file_is_whole(
         self, store: LocalStore, monkeypatch: pytest.MonkeyPatch

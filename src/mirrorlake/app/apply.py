@@ -21,7 +21,13 @@ from mirrorlake.app.board import Board
 from mirrorlake.app.rearrange import rearrange
 from mirrorlake.app.report import ApplyReport
 from mirrorlake.app.retries import Retries
-from mirrorlake.errors import MirrorlakeError, NestedTables, TableError, UnsupportedTable
+from mirrorlake.errors import (
+    MirrorlakeError,
+    NestedTables,
+    TableError,
+    UnsupportedTable,
+    UsageError,
+)
 from mirrorlake.landing import cleanup, layout
 from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.landing.identity import Tails
@@ -101,8 +107,9 @@ class ApplyLoop:
         self.report = ApplyReport()
 
     def open(self) -> None:
-        """Take the right to write. Raises LeaseHeld."""
+        """Take the right to write, and make the landing zone. Raises LeaseHeld, UsageError."""
         self._lease.take()
+        self._provide_zone()
 
     def close(self) -> None:
         self._board.write(self.report.tables.values(), force=True)
@@ -162,6 +169,20 @@ class ApplyLoop:
         paths = {s.table: layout.delta_path(s.folder, self._settings.default_schema) for s in scans}
         inside = nested(paths)
         return [self._plan_one(scan, paths[scan.table], cut, inside) for scan in scans]
+
+    def _provide_zone(self) -> None:
+        """A folder to land in, for whoever waits for one (LZ-004)."""
+        if layout.landing_zones(self._store):
+            return
+        try:
+            self._store.make_folder(layout.LANDING)
+        except (UnsafePath, FileExistsError):
+            self._lease.release()
+            raise UsageError(
+                "the landing zone is no folder, or a link that leads out of the root",
+                where=layout.LANDING,
+                hint="Put a folder there, or let root be the folder in which it truly lies.",
+            ) from None
 
     # -- planning -------------------------------------------------------------------------------
 

@@ -64,12 +64,14 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class Status:
-    """A mirror. capture, apply: the process that runs it now, in words, or None."""
+    """A mirror. capture, apply: the process that runs it now, in words, or None; landing_zone: the
+    folder in which files are landed."""
 
     mirror: str
     capture: str | None
     apply: str | None
     tables: list[TableStatus] = field(default_factory=list)
+    landing_zone: str = ""
 
     @property
     def state(self) -> str:
@@ -79,6 +81,7 @@ class Status:
         return {
             "mirror": self.mirror,
             "state": self.state,
+            "landing_zone": self.landing_zone,
             "capture": self.capture,
             "apply": self.apply,
             "tables": [table.facts() for table in self.tables],
@@ -105,6 +108,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
         capture=capture,
         apply=holder_of(store, "mirror", moment),
         tables=tables,
+        landing_zone=str(project.root / scanner.zone()),
     )
 
 

@@ -56,6 +56,7 @@ def _show(found: Status) -> None:
         f"{found.mirror}: {found.state}. capture: {found.capture or 'not running'}; "
         f"apply: {found.apply or 'not running'}"
     )
+    typer.echo(f"landing zone: {found.landing_zone}")
     print_table(
         ["table", "state", "version", "inserts", "updates", "deletes", "position", "lag"],
         [

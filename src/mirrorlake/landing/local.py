@@ -85,6 +85,9 @@ class LocalStore:
         if source.parent != target.parent:
             flush_folder(source.parent)
 
+    def make_folder(self, folder: str) -> None:
+        make_folder(self._path(folder))
+
     def create(self, path: str, content: bytes) -> None:
         with self._beside(path, content) as written:
             os.link(written, self._path(path))

@@ -72,6 +72,10 @@ class Store(Protocol):
         """
         ...
 
+    def make_folder(self, folder: str) -> None:
+        """Make an empty folder, where the storage knows such; there may be one already."""
+        ...
+
     def create(self, path: str, content: bytes) -> None:
         """Write a small new file. Raises FileExistsError."""
         ...

@@ -1,0 +1,214 @@
+"""A landing zone that others fill, mirrored as a whole: what is found, applied and kept."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from mirrorlake.app import status
+from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.config import Project
+from mirrorlake.mirror.demands import Demands
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.model.state import TableState
+from tests.app.zones import MARKER, Zone
+from tests.doubles.clock import SteppedClock
+
+EXAMPLE_D = {
+    "partnerName": "testPartner",
+    "sourceInfo": {
+        "sourceType": "SQL",
+        "sourceVersion": "2019",
+        "additionalInformation": {"testKey": "testValue"},
+    },
+}
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Zone:
+    return Zone(tmp_path / "root")
+
+
+def stated(zone: Zone) -> status.Status:
+    return status.read(Project.of_root(zone.root))
+
+
+class TestPlaces:
+    @pytest.mark.clause("LZ-004")
+    def test_the_landing_zone_is_made_for_whoever_will_publish(self, zone: Zone) -> None:
+        zone.apply()
+        assert (zone.root / "Files/LandingZone").is_dir()
+
+    @pytest.mark.clause("LZ-009")
+    def test_a_zone_without_files_is_used_and_no_other_is_made(self, zone: Zone) -> None:
+        (zone.root / "LandingZone").mkdir(parents=True)
+        zone.apply()
+        assert not (zone.root / "Files/LandingZone").exists()
+        assert stated(zone).landing_zone == str(zone.root / "LandingZone")
+
+    @pytest.mark.clause("LZ-003")
+    def test_status_tells_where_to_land(self, zone: Zone) -> None:
+        assert stated(zone).facts()["landing_zone"] == str(zone.root / "Files/LandingZone")
+
+    @pytest.mark.clause("LZ-001")
+    def test_two_mirrors_share_nothing(self, tmp_path: Path) -> None:
+        zones = [Zone(tmp_path / name) for name in ("one", "two")]
+        for number, zone in enumerate(zones):
+            zone.table("t", "id")
+            zone.land("t", 1, {"id": [number]})
+        loops = [zone.loop() for zone in zones]
+        for loop in loops:
+            loop.open()  # both at once: the right to write is that of one root
+        for loop in loops:
+            loop.once()
+            loop.close()
+        assert [zone.rows("t") for zone in zones] == [[(0,)], [(1,)]]
+
+    @pytest.mark.clause("LZ-318")
+    def test_example_d_at_the_level_of_the_database_changes_nothing(self, zone: Zone) -> None:
+        zone.table("t", "id")
+        zone.land("t", 1, {"id": [1]})
+        (zone.root / "Files/LandingZone/_partnerEvents.json").write_text(json.dumps(EXAMPLE_D))
+        report = zone.apply()
+        assert ([str(name) for name in report.tables], report.errors) == (["s.t"], [])
+        assert zone.rows("t") == [(1,)]
+
+    @pytest.mark.clause("LZ-278")
+    def test_there_may_be_more_tables_than_the_original_takes(self, zone: Zone) -> None:
+        for number in range(1_050):
+            zone.table(f"t{number}", "id")
+        zone.land("t1049", 1, {"id": [1]})
+        assert len(zone.apply().tables) == 1_050
+        assert zone.rows("t1049") == [(1,)]
+
+
+class Watched:
+    """A mirror that runs in a time of its own. What happens at a moment is done before the round
+    at that moment; the run ends at the last of them."""
+
+    def __init__(self, zone: Zone, events: dict[float, Callable[[], object]]) -> None:
+        self.clock = SteppedClock()
+        self.loop: ApplyLoop = zone.loop(self.clock)
+        self.rounds: list[float] = []
+        self._events = dict(events)
+
+    def run(self) -> list[float]:
+        self.loop.open()
+        try:
+            self.loop.run(self._watch)
+        except StopIteration:
+            pass
+        finally:
+            self.loop.close()
+        return self.rounds
+
+    def _watch(self) -> None:
+        now = self.clock.monotonic()
+        self.rounds.append(now)
+        for moment in [moment for moment in self._events if moment <= now]:
+            self._events.pop(moment)()
+        if not self._events:
+            raise StopIteration
+
+
+class TestRunning:
+    @pytest.mark.clause("LZ-027")
+    def test_it_looks_less_often_when_nothing_comes_and_at_once_when_something_does(
+        self, zone: Zone
+    ) -> None:
+        zone.table("t", "id")
+        land = lambda: zone.land("t", 1, {"id": [1]})  # noqa: E731
+        rounds = Watched(zone, {10.0: land, 13.0: lambda: None}).run()
+        pauses = [round(later - now, 3) for now, later in pairwise(rounds)]
+        busy = next(place for place, moment in enumerate(rounds) if moment >= 10.0)
+        assert pauses[:5] == [0.2, 0.4, 0.8, 1.0, 1.0]
+        assert pauses[busy : busy + 4] == [0.0, 0.2, 0.4, 0.8]
+
+    @pytest.mark.clause("LZ-011", "LZ-012")
+    def test_new_tables_and_new_files_are_found_while_it_runs(self, zone: Zone) -> None:
+        def add() -> None:
+            zone.table("new", "id")
+            zone.land("new", 1, {"id": [1]})
+
+        grow = lambda: zone.land("new", 2, {"id": [2], MARKER: [0]})  # noqa: E731
+        Watched(zone, {5.0: add, 10.0: grow, 15.0: lambda: None}).run()
+        assert zone.rows("new") == [(1,), (2,)]
+
+
+class TestCounting:
+    @pytest.mark.clause("LZ-088", "LZ-089")
+    def test_duplicates_that_were_replaced_are_reported(self, zone: Zone) -> None:
+        zone.table("t", "id")
+        zone.land("t", 1, {"id": [1, 1, 1, 2, 2]})
+        zone.apply()
+        zone.land("t", 2, {"id": [1, 2], MARKER: [1, 2]})
+        (report,) = zone.apply().tables.values()
+        assert (report.updates + report.deletes, report.duplicates) == (5, 3)
+        assert zone.rows("t") == [(1,)]
+
+
+class TestFailure:
+    @pytest.mark.clause("LZ-271")
+    def test_the_mirror_runs_while_one_table_has_failed(self, zone: Zone) -> None:
+        for name in ("good", "bad"):
+            zone.table(name, "id")
+            zone.land(name, 1, {"id": [1]})
+        (zone.folder("bad") / f"{2:020d}.parquet").write_bytes(b"")
+        loop = zone.loop()
+        loop.open()
+        loop.once()
+        found = stated(zone)
+        loop.close()
+        assert found.state == "Running"
+        assert {t.table: t.state for t in found.tables} == {
+            "s.good": TableState.REPLICATING,
+            "s.bad": TableState.FAILED,
+        }
+
+    @pytest.mark.clause("LZ-259", "LZ-085", "LZ-347")
+    def test_of_a_file_with_one_bad_row_nothing_is_applied(self, zone: Zone) -> None:
+        zone.table("t", "id")
+        zone.land("t", 1, {"id": [1]})
+        zone.land("t", 2, {"id": [2, 3, 4], MARKER: [1, 2, 3]})
+        zone.land("t", 3, {"id": [5], MARKER: [0]})
+        (error,) = zone.apply().errors
+        assert (error.code, error.row, error.value) == ("unknown_marker", 3, "3")
+        assert zone.rows("t") == [(1,)]
+
+    @pytest.mark.clause("LZ-217", "LZ-267")
+    def test_a_file_that_lacks_what_it_must_have_ends_the_run_before_it(self, zone: Zone) -> None:
+        strict = MirrorSettings(demands=Demands(strict_keys=True))
+        zone = Zone(zone.root, settings=strict)
+        zone.table("t", "id")
+        for number in (1, 2):
+            zone.land("t", number, {"id": [number]})
+        zone.land("t", 3, {"id": [None, 3], MARKER: [0, 0]})
+        (error,) = zone.apply().errors
+        assert (error.code, error.file, error.row) == ("null_key", f"{3:020d}.parquet", 1)
+        assert zone.rows("t") == [(1,), (2,)]
+
+
+class TestStopAndStart:
+    @pytest.mark.clause("LZ-274")
+    def test_a_start_goes_on_from_the_checkpoint(self, zone: Zone) -> None:
+        zone.table("t", "id")
+        zone.land("t", 1, {"id": [1]})
+        zone.apply()
+        zone.land("t", 2, {"id": [2]})
+        (report,) = zone.apply().tables.values()
+        assert (report.commits, report.last_file) == (1, 2)
+        assert zone.rows("t") == [(1,), (2,)]
+
+    @pytest.mark.clause("LZ-274")
+    def test_a_stop_keeps_table_and_files(self, zone: Zone) -> None:
+        zone.table("t", "id")
+        zone.land("t", 1, {"id": [1]})
+        zone.apply()
+        found = stated(zone)
+        assert found.state == "Stopped"
+        assert zone.rows("t") == [(1,)]
+        assert (zone.folder("t") / f"{1:020d}.parquet").exists()
