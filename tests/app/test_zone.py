@@ -11,12 +11,14 @@ import pytest
 
 from mirrorlake.app import status
 from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.app.reset import plan_reset
 from mirrorlake.config import Project
 from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.state import TableState
 from tests.app.zones import MARKER, Zone
 from tests.doubles.clock import SteppedClock
+from tests.doubles.handmade_engine import HandmadeEngine
 
 EXAMPLE_D = {
     "partnerName": "testPartner",
@@ -202,6 +204,20 @@ class TestStopAndStart:
         (report,) = zone.apply().tables.values()
         assert (report.commits, report.last_file) == (1, 2)
         assert zone.rows("t") == [(1,), (2,)]
+
+    @pytest.mark.clause("LZ-274")
+    def test_only_a_reset_begins_anew(self, zone: Zone) -> None:
+        zone.table("t", "id")
+        zone.land("t", 1, {"id": [1]})
+        zone.apply()
+        made = HandmadeEngine(zone.store).progress("Tables/s/t").generation
+        zone.apply()
+        assert HandmadeEngine(zone.store).progress("Tables/s/t").generation == made
+        plan_reset(Project.of_root(zone.root), ["s.t"]).execute()
+        assert not (zone.root / "Tables/s/t").exists()
+        zone.apply()
+        assert zone.rows("t") == [(1,)]
+        assert HandmadeEngine(zone.store).progress("Tables/s/t").generation != made
 
     @pytest.mark.clause("LZ-274")
     def test_a_stop_keeps_table_and_files(self, zone: Zone) -> None:

@@ -33,6 +33,10 @@ class Zone:
         self.root, self.spark = root, spark
         self.settings = settings or MirrorSettings()
 
+    @property
+    def store(self) -> LocalStore:
+        return LocalStore(self.root)
+
     def folder(self, table: str) -> Path:
         return self.root / "Files/LandingZone/s.schema" / table
 
@@ -47,7 +51,7 @@ class Zone:
         return path
 
     def loop(self, clock: Clock | None = None, probe: Probe = no_probe) -> ApplyLoop:
-        store = LocalStore(self.root)
+        store = self.store
         engine: MirrorEngine = HandmadeEngine(store)
         if self.spark is not None:
             engine = SparkEngine(self.spark, store, probe)

@@ -15,6 +15,8 @@ import pytest
 from mirrorlake.capture.staged import StagedFile
 from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.store import Store
+from mirrorlake.model import types
+from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.landed import FileKind, Footer
 from tests.conformance.store import names
 from tests.doubles.clock import SteppedClock
@@ -53,6 +55,37 @@ def test_rows_are_compressed_in_a_way_that_every_reader_knows(
     file.finish(FOOTER)
     found = pq.ParquetFile(io.BytesIO(place.read("t/_stage-1.parquet")))
     assert found.metadata.row_group(0).column(0).compression == "ZSTD"
+
+
+@pytest.mark.clause("LZ-150")
+@pytest.mark.parametrize(
+    ("kind", "logical", "physical"),
+    [
+        (types.BOOLEAN, "None", "BOOLEAN"),
+        (types.BYTE, "Int(bitWidth=8, isSigned=true)", "INT32"),
+        (types.SHORT, "Int(bitWidth=16, isSigned=true)", "INT32"),
+        (types.INTEGER, "None", "INT32"),
+        (types.LONG, "None", "INT64"),
+        (types.FLOAT, "None", "FLOAT"),
+        (types.DOUBLE, "None", "DOUBLE"),
+        (types.STRING, "String", "BYTE_ARRAY"),
+        (types.BINARY, "None", "BYTE_ARRAY"),
+        (types.DATE, "Date", "INT32"),
+        (types.TIMESTAMP, "Timestamp(isAdjustedToUTC=true, timeUnit=microseconds", "INT64"),
+        (types.decimal(38, 2), "Decimal(precision=38, scale=2)", "FIXED_LEN_BYTE_ARRAY"),
+    ],
+    ids=str,
+)
+def test_each_logical_type_stands_on_its_physical_one(
+    place: Store, kind: types.DataType, logical: str, physical: str
+) -> None:
+    schema = pa.schema([("c", arrow_type(kind))])
+    file = StagedFile(place, "t/_stage-2.parquet", schema)
+    file.write(schema.empty_table())
+    file.finish(FOOTER)
+    found = pq.ParquetFile(io.BytesIO(place.read("t/_stage-2.parquet"))).schema.column(0)
+    assert found.physical_type == physical
+    assert str(found.logical_type).startswith(logical)
 
 
 def test_a_dropped_file_is_gone(place: Store, file: StagedFile) -> None:

@@ -57,10 +57,12 @@ def _piece_rows(metadata: pq.FileMetaData, handle: BinaryIO, most: int) -> int:
 
 def _longest(metadata: pq.FileMetaData, handle: BinaryIO) -> int:
     """Bytes of a row whose every value is the longest of its dictionary."""
+    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     names = [
         metadata.schema.column(i).path
         for i in range(metadata.num_columns)
         if metadata.schema.column(i).physical_type == "BYTE_ARRAY"
+        and any(group.column(i).has_dictionary_page for group in groups)
     ]
     if not names:
         return 0
