@@ -38,14 +38,21 @@ def size(metadata: pq.FileMetaData, arrow: pa.Schema) -> int:
 
 
 def read(parquet: pq.ParquetFile, handle: BinaryIO, most: int) -> pa.Table:
-    """All rows of an opened file. Raises TooLarge beyond `most` bytes, and what Arrow raises."""
+    """All rows of an opened file.
+
+    Raises TooLarge beyond `most` bytes, ValueError when there are not as many rows as the footer
+    says, and what Arrow raises.
+    """
     pieces, taken = [], 0
     for piece in parquet.iter_batches(_piece_rows(parquet.metadata, handle, most)):
         taken += piece.nbytes
         if taken > most:
             raise TooLarge(f"its rows take more than {most:,} bytes in memory")
         pieces.append(piece)
-    return pa.Table.from_batches(pieces, pieces[0].schema if pieces else parquet.schema_arrow)
+    rows = pa.Table.from_batches(pieces, pieces[0].schema if pieces else parquet.schema_arrow)
+    if rows.num_rows != parquet.metadata.num_rows:
+        raise ValueError(f"{rows.num_rows} rows, and its footer says {parquet.metadata.num_rows}")
+    return rows
 
 
 def _piece_rows(metadata: pq.FileMetaData, handle: BinaryIO, most: int) -> int:

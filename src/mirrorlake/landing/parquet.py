@@ -247,7 +247,16 @@ def _column(rows: pa.Table, found: str | None, column: Column, table: str, file:
     target = arrow_type(column.type)
     if found is None:
         return pa.nulls(rows.num_rows, target)
-    values = _plain(contiguous(rows[found]))
+    try:
+        values = _plain(contiguous(rows[found]))
+    except pa.ArrowInvalid as error:  # offsets have 32 bits
+        raise FileTooLarge(
+            f"one column of it holds more than 2 GiB: {error}",
+            table=table,
+            file=file,
+            column=column.name,
+            hint="Split it into several files.",
+        ) from error
     if values.type == target:
         return values
     try:
