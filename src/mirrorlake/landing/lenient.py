@@ -1,0 +1,278 @@
+"""JSON as people and official samples write it: strict first, then with four tolerances (LZ-052).
+
+Tolerated are a comma before a closing bracket, a bare word in the place of a value, a lone
+backslash inside a text (`"\\"` as the whole text, or one that begins no escape), and a UTF-8 byte
+order mark. Everything else that is not JSON is refused with its place.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+MAX_DEPTH = 500
+"""Containers within containers; a deeper file describes no table."""
+
+MAX_NOTES = 100
+"""Of one file; more tell nothing more."""
+
+_CLAUSE = "LZ-052"
+_MARK = b"\xef\xbb\xbf"
+_SPACE = re.compile(r"[ \t\n\r]*")
+_NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
+_WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+_PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
+_HEX = re.compile(r"[0-9A-Fa-f]{4}")
+_ENDS = re.compile(r"[ \t\n\r]*[,}\]]")
+_ESCAPES = {
+    '"': '"',
+    "\\": "\\",
+    "/": "/",
+    "b": "\b",
+    "f": "\f",
+    "n": "\n",
+    "r": "\r",
+    "t": "\t",
+}
+_CONSTANTS = {"true": True, "false": False, "null": None}
+
+Path = tuple[str | int, ...]
+"""The way to a value: names of members and places in arrays."""
+
+
+class NotJson(ValueError):
+    """Beyond tolerance. line, column: of the fault, from 1; message: what is wrong there."""
+
+    def __init__(self, line: int, column: int, message: str) -> None:
+        self.line, self.column, self.message = line, column, message
+        super().__init__(line, column, message)
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}: {self.message}"
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """A tolerance that was needed; line and column count from 1."""
+
+    line: int
+    column: int
+    what: str
+    clause: str = _CLAUSE
+
+    def __str__(self) -> str:
+        return f"line {self.line}, column {self.column}: {self.what}"
+
+
+@dataclass(frozen=True, slots=True)
+class Parsed:
+    """A value, and what had to be tolerated to read it."""
+
+    value: Any
+    notes: tuple[Note, ...] = ()
+
+
+def parse(content: bytes) -> Parsed:
+    """Read JSON leniently. Raises NotJson, and nothing else."""
+    text, notes = _decoded(content)
+    try:
+        return Parsed(json.loads(text, parse_constant=_refuse), notes)
+    except (ValueError, RecursionError):
+        reader = _Reader(text)
+        return Parsed(reader.document(), (*notes, *reader.notes))
+
+
+def locate(content: bytes, path: Path) -> tuple[int, int] | None:
+    """Line and column, from 1, at which a value stands; None where there is none.
+
+    Of members with one name the last one counts, as in `parse`.
+    """
+    try:
+        text, _notes = _decoded(content)
+        reader = _Reader(text)
+        reader.document()
+    except NotJson:
+        return None
+    at = reader.places.get(path)
+    return None if at is None else _place(text, at)
+
+
+def _decoded(content: bytes) -> tuple[str, tuple[Note, ...]]:
+    marked = content.startswith(_MARK)
+    body = content[len(_MARK) :] if marked else content
+    notes = (Note(1, 1, "a byte order mark"),) if marked else ()
+    try:
+        return body.decode(), notes
+    except UnicodeDecodeError as error:
+        line, column = _place(body[: error.start].decode(), None)
+        byte = error.start + (len(_MARK) if marked else 0)
+        raise NotJson(line, column, f"byte {byte} is not UTF-8") from None
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(constant)
+
+
+def _place(text: str, at: int | None) -> tuple[int, int]:
+    """Line and column, from 1, of an offset; None for the end."""
+    end = len(text) if at is None else at
+    return text.count("\n", 0, end) + 1, end - text.rfind("\n", 0, end)
+
+
+@dataclass(slots=True)
+class _Open:
+    """A container that is not closed yet."""
+
+    container: dict[str, Any] | list[Any]
+    path: Path
+    comma: int | None = None  # where the last token was a comma, its place
+
+    @property
+    def closing(self) -> str:
+        return "}" if isinstance(self.container, dict) else "]"
+
+
+class _Reader:
+    """Walks over the text once, with a stack of its own: no depth of nesting ends the process."""
+
+    def __init__(self, text: str) -> None:
+        self._text, self._at = text, 0
+        self._open: list[_Open] = []
+        self.notes: list[Note] = []
+        self.places: dict[Path, int] = {}
+
+    def document(self) -> Any:
+        """The value of the whole text. Raises NotJson."""
+        value = self._value(())
+        while self._open:
+            self._step(self._open[-1])
+        if self._next():
+            self._fail("text after the end")
+        return value
+
+    def _step(self, inner: _Open) -> None:
+        """One comma, one closing bracket, or one element of the innermost container."""
+        found = self._next()
+        if found == inner.closing:
+            if inner.comma is not None:
+                self._note("a comma before the closing bracket", inner.comma)
+            self._at += 1
+            self._open.pop()
+        elif inner.container and inner.comma is None:
+            self._expect(",")
+            inner.comma = self._at - 1
+        elif isinstance(inner.container, dict):
+            if found != '"':
+                self._fail(f"expected a member name in double quotes, or {inner.closing}")
+            name = self._string()
+            self._expect(":")
+            inner.comma = None
+            # The name counts before its value: a container is entered only after it is kept.
+            inner.container[name] = None
+            inner.container[name] = self._value((*inner.path, name))
+        else:
+            inner.comma = None
+            place = len(inner.container)
+            inner.container.append(None)
+            inner.container[place] = self._value((*inner.path, place))
+
+    def _value(self, path: Path) -> Any:
+        """A scalar, or a container that is empty yet and open."""
+        found = self._next()
+        self.places[path] = self._at
+        if found == '"':
+            return self._string()
+        if found and found in "{[":
+            return self._opened({} if found == "{" else [], path)
+        if (number := _NUMBER.match(self._text, self._at)) and number[0]:
+            return self._number(number)
+        if word := _WORD.match(self._text, self._at):
+            return self._word(word[0])
+        return self._fail("expected a value" if found else "the text ends within a value")
+
+    def _opened(self, container: dict[str, Any] | list[Any], path: Path) -> Any:
+        if len(self._open) >= MAX_DEPTH:
+            self._fail(f"nested deeper than {MAX_DEPTH}")
+        self._at += 1
+        self._open.append(_Open(container, path))
+        return container
+
+    def _number(self, match: re.Match[str]) -> int | float:
+        try:
+            value = float(match[0]) if match[1] or match[2] else int(match[0])
+        except ValueError:
+            self._fail(f"a number of {len(match[0])} digits")
+        self._at = match.end()
+        return value
+
+    def _word(self, word: str) -> Any:
+        if word not in _CONSTANTS:
+            self._note(f"{word} without quotes")
+        self._at += len(word)
+        return _CONSTANTS.get(word, word)
+
+    def _string(self) -> str:
+        self._at += 1
+        if self._is_lone_backslash():
+            self._note("a lone backslash")
+            self._at += 2
+            return "\\"
+        parts: list[str] = []
+        while True:
+            plain = _PLAIN.match(self._text, self._at)
+            assert plain is not None  # it matches the empty text too
+            parts.append(plain[0])
+            self._at = plain.end()
+            found = self._text[self._at : self._at + 1]
+            if found == '"':
+                self._at += 1
+                return _paired("".join(parts))
+            if found != "\\":
+                self._fail("a control character in a text" if found else "a text without end")
+            parts.append(self._escape())
+
+    def _is_lone_backslash(self) -> bool:
+        """Whether the text is one backslash, unescaped: what follows must end the value."""
+        return self._text.startswith('\\"', self._at) and bool(
+            _ENDS.match(self._text, self._at + 2)
+        )
+
+    def _escape(self) -> str:
+        kind = self._text[self._at + 1 : self._at + 2]
+        if kind in _ESCAPES:
+            self._at += 2
+            return _ESCAPES[kind]
+        if kind == "u" and (code := _HEX.match(self._text, self._at + 2)):
+            self._at += 6
+            return chr(int(code[0], 16))
+        self._note("a lone backslash")
+        self._at += 1
+        return "\\"
+
+    def _next(self) -> str:
+        """The next character that is no white space, not consumed; empty at the end."""
+        space = _SPACE.match(self._text, self._at)
+        assert space is not None  # it matches the empty text too
+        self._at = space.end()
+        return self._text[self._at : self._at + 1]
+
+    def _expect(self, wanted: str) -> None:
+        if self._next() != wanted:
+            self._fail(f"expected {wanted!r}")
+        self._at += 1
+
+    def _note(self, what: str, at: int | None = None) -> None:
+        if len(self.notes) < MAX_NOTES:  # each place costs a walk over the text
+            self.notes.append(Note(*_place(self._text, self._at if at is None else at), what))
+
+    def _fail(self, message: str) -> NoReturn:
+        raise NotJson(*_place(self._text, self._at), message)
+
+
+def _paired(text: str) -> str:
+    """A text whose surrogate pairs, written as two escapes, are one character each."""
+    if not any("\ud800" <= character <= "\udbff" for character in text):
+        return text
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
