@@ -111,9 +111,37 @@ class TestLenience:
         found = decode({"keyColumns": ["id"], "protocolVersion": 3, "Colour": {}})
         assert found == Metadata(key_columns=("id",), unknown=("Colour", "protocolVersion"))
 
-    def test_a_condition_on_updates_is_ignored_and_told(self) -> None:
+    @pytest.mark.clause("LZ-058")
+    def test_a_condition_on_updates_is_accepted_and_told(self) -> None:
         found = decode({"keyColumns": ["id"], "ConditionalUpdateColumn": "seqNum"})
-        assert (found.key_columns, found.unknown) == (("id",), ("ConditionalUpdateColumn",))
+        assert found == Metadata(key_columns=("id",), conditional="seqNum")
+
+    @pytest.mark.clause("LZ-059", "LZ-335")
+    @pytest.mark.parametrize(
+        ("value", "expected"), [(True, True), ("true", True), (False, False), ("False", False)]
+    )
+    def test_partitions_are_accepted_and_told(self, value: object, expected: bool) -> None:
+        assert decode({"isPartitionEnabled": value}) == Metadata(partitioned=expected)
+
+    @pytest.mark.clause("LZ-052", "LZ-331")
+    def test_what_was_tolerated_is_told(self) -> None:
+        found = decode('{ "keyColumns": ["C1", "C2"], }')
+        assert found.key_columns == ("C1", "C2")
+        assert [str(note) for note in found.notes] == [
+            "line 1, column 29: a comma before the closing bracket"
+        ]
+
+    @pytest.mark.clause("LZ-319", "LZ-330", "LZ-052")
+    def test_the_example_of_files_that_are_not_sequential(self) -> None:
+        found = decode(
+            '{ "keyColumns" : ["id"], "fileDetectionStrategy": LastUpdateTimeFileDetection, '
+            '"isUpsertDefaultRowMarker": true }'
+        )
+        assert (found.key_columns, found.detection, found.upsert_default) == (
+            ("id",),
+            BY_TIME,
+            True,
+        )
 
     def test_a_byte_order_mark_is_no_matter(self) -> None:
         assert decode(b'\xef\xbb\xbf{"keyColumns": ["id"]}').key_columns == ("id",)
@@ -145,6 +173,16 @@ class TestErrors:
     @pytest.mark.parametrize("content", ["[" * 100_000, "9" * 5_000])
     def test_json_without_end_is_refused(self, content: str) -> None:
         assert "JSON" in fault(content).what
+
+    def test_half_a_character_is_refused(self) -> None:
+        assert "surrogate" in fault('{"keyColumns": ["\\ud800"]}').what
+
+    @pytest.mark.parametrize("member", ["keyColumns", "KEYCOLUMNS"])
+    def test_the_place_of_a_wrong_value_is_named(self, member: str) -> None:
+        error = fault(f'{{\n  "{member}": 3}}')
+        assert error.what == (
+            f"{member} is 3, expected an array of column names at line 2, column 17"
+        )
 
 
 class TestOurs:

@@ -8,11 +8,16 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirrorlake.errors import BadMetadata
+from mirrorlake.landing import lenient, textmembers
+from mirrorlake.landing.lenient import Note, NotJson
+from mirrorlake.landing.textformat import TextFormat
+from mirrorlake.landing.textmembers import Members, WrongMember
 from mirrorlake.model.landed import FORMAT
 
 SEQUENTIAL = "SequentialFileName"
 BY_TIME = "LastUpdateTimeFileDetection"
 _STRATEGIES = {name.lower(): name for name in (SEQUENTIAL, BY_TIME)}
+_MEND = "Mend the file; it is read again when it changes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,13 @@ class OurMetadata:
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """A parsed `_metadata.json`. `unknown` lists members that were ignored (LZ-051)."""
+    """A parsed `_metadata.json`.
+
+    text: the form of delimited text, None when nothing is said of it; conditional: the member
+    `ConditionalUpdateColumn`, which has no effect (LZ-058); partitioned: `isPartitionEnabled`
+    (LZ-059); unknown: members that were ignored (LZ-051); notes: what had to be tolerated to read
+    the file (LZ-052).
+    """
 
     key_columns: tuple[str, ...] = ()
     detection: str = SEQUENTIAL
@@ -39,6 +50,10 @@ class Metadata:
     file_extension: str | None = None
     ours: OurMetadata | None = None
     unknown: tuple[str, ...] = ()
+    text: TextFormat | None = None
+    conditional: str | None = None
+    partitioned: bool = False
+    notes: tuple[Note, ...] = ()
 
 
 def encode(metadata: Metadata) -> bytes:
@@ -48,6 +63,8 @@ def encode(metadata: Metadata) -> bytes:
         record["fileDetectionStrategy"] = metadata.detection
     if metadata.upsert_default:
         record["isUpsertDefaultRowMarker"] = True
+    if metadata.text:
+        record |= textmembers.encode(metadata.text)
     if metadata.ours:
         record["mirrorlake"] = {
             "format": FORMAT,
@@ -59,84 +76,101 @@ def encode(metadata: Metadata) -> bytes:
 
 
 def decode(content: bytes, *, table: str, file: str) -> Metadata:
-    """Read `_metadata.json`; member names and enumerated values in any case (LZ-050).
+    """Read `_metadata.json`, leniently (LZ-052); names and enumerated values in any case (LZ-050).
 
     Raises BadMetadata with the place of the fault (LZ-054).
     """
-    record = _record(content, table, file)
-    members = {name.lower(): (name, value) for name, value in record.items()}
-    known: dict[str, Any] = {name: members.pop(name.lower(), ("", None))[1] for name in _MEMBERS}
-
-    def wrong(member: str, expected: str) -> BadMetadata:
-        return BadMetadata(
-            f"{member} is {known[member]!r}, expected {expected}",
-            table=table,
-            file=file,
-            hint="Mend the file; it is read again when it changes.",
-        )
-
-    keys = known["keyColumns"] if known["keyColumns"] is not None else []
-    if not isinstance(keys, list) or not all(isinstance(key, str) and key for key in keys):
-        raise wrong("keyColumns", "an array of column names")
-    detection = known["fileDetectionStrategy"]
-    if detection is not None and str(detection).lower() not in _STRATEGIES:
-        raise wrong("fileDetectionStrategy", " or ".join(_STRATEGIES.values()))
-    upsert = known["isUpsertDefaultRowMarker"]
-    if upsert is not None and not isinstance(upsert, bool):
-        raise wrong("isUpsertDefaultRowMarker", "true or false")
-    return Metadata(
-        key_columns=tuple(dict.fromkeys(keys)),
-        detection=_STRATEGIES[str(detection or SEQUENTIAL).lower()],
-        upsert_default=bool(upsert),
-        file_format=_text(known["FileFormat"]),
-        file_extension=_text(known["FileExtension"]),
-        ours=_ours(known["mirrorlake"], table, file),
-        unknown=tuple(sorted(name for name, _ in members.values())),
-    )
-
-
-_MEMBERS = (
-    "keyColumns",
-    "fileDetectionStrategy",
-    "isUpsertDefaultRowMarker",
-    "FileFormat",
-    "FileExtension",
-    "mirrorlake",
-)
-
-
-def _record(content: bytes, table: str, file: str) -> dict[str, Any]:
     try:
-        record = json.loads(content.decode("utf-8-sig"))
-    except UnicodeDecodeError as error:
+        parsed = lenient.parse(content)
+    except NotJson as error:
         raise BadMetadata(
-            f"byte {error.start} is not UTF-8",
+            f"not JSON at line {error.line}, column {error.column}: {error.message}",
             table=table,
             file=file,
-            hint="Write the file as UTF-8.",
+            hint=_MEND,
         ) from error
-    except json.JSONDecodeError as error:
-        raise BadMetadata(
-            f"not JSON at line {error.lineno}, column {error.colno}: {error.msg}",
-            table=table,
-            file=file,
-            hint="Mend the file; it is read again when it changes.",
-        ) from error
-    except (ValueError, RecursionError) as error:  # a number or a nesting without end
-        raise BadMetadata(
-            f"cannot be read as JSON: {error}",
-            table=table,
-            file=file,
-            hint="Mend the file; it is read again when it changes.",
-        ) from error
-    if not isinstance(record, dict):
+    if not isinstance(parsed.value, dict):
         raise BadMetadata(
             "not one JSON object (LZ-030)",
             table=table,
             file=file,
             hint='Write one object, such as {"keyColumns": ["id"]}.',
         )
-    return record
+    _check_characters(parsed.value, table, file)
+    members = Members(parsed.value)
+    try:
+        return _metadata(members, parsed.notes, _ours(members.get("mirrorlake"), table, file))
+    except WrongMember as wrong:
+        place = lenient.locate(content, wrong.path)
+        at = f" at line {place[0]}, column {place[1]}" if place else ""
+        raise BadMetadata(f"{wrong}{at}", table=table, file=file, hint=_MEND) from wrong
+
+
+_MEMBERS = (
+    "keyColumns",
+    "fileDetectionStrategy",
+    "isUpsertDefaultRowMarker",
+    "ConditionalUpdateColumn",
+    "isPartitionEnabled",
+    "mirrorlake",
+    *textmembers.MEMBERS,
+)
+
+
+def _metadata(members: Members, notes: tuple[Note, ...], ours: OurMetadata | None) -> Metadata:
+    """Raises WrongMember."""
+    conditional = members.get("ConditionalUpdateColumn")
+    return Metadata(
+        key_columns=_key(members),
+        detection=_detection(members),
+        upsert_default=_upsert(members),
+        file_format=members.text("FileFormat"),
+        file_extension=members.text("FileExtension"),
+        ours=ours,
+        unknown=tuple(members.others(_MEMBERS)),
+        text=textmembers.decode(members),
+        conditional=None if conditional is None else str(conditional),
+        partitioned=bool(members.boolean("isPartitionEnabled")),
+        notes=notes,
+    )
+
+
+def _check_characters(record: Any, table: str, file: str) -> None:
+    """JSON can write half of a character, which no name of a column can carry."""
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        raise BadMetadata(
+            "a text has half of a surrogate pair, such as \\ud800, which is no character",
+            table=table,
+            file=file,
+            hint=_MEND,
+        ) from None
+
+
+def _key(members: Members) -> tuple[str, ...]:
+    keys = members.get("keyColumns")
+    if keys is None:
+        return ()
+    if not isinstance(keys, list) or not all(isinstance(key, str) and key for key in keys):
+        raise members.wrong("keyColumns", "an array of column names")
+    return tuple(dict.fromkeys(keys))
+
+
+def _detection(members: Members) -> str:
+    found = members.get("fileDetectionStrategy")
+    if found is None:
+        return SEQUENTIAL
+    if str(found).lower() not in _STRATEGIES:
+        raise members.wrong("fileDetectionStrategy", " or ".join(_STRATEGIES.values()))
+    return _STRATEGIES[str(found).lower()]
+
+
+def _upsert(members: Members) -> bool:
+    found = members.get("isUpsertDefaultRowMarker")
+    if found is not None and not isinstance(found, bool):
+        raise members.wrong("isUpsertDefaultRowMarker", "true or false")
+    return bool(found)
 
 
 def _ours(member: Any, table: str, file: str) -> OurMetadata | None:
@@ -160,7 +194,3 @@ def _ours(member: Any, table: str, file: str) -> OurMetadata | None:
             hint=f"Load the table anew with `mirrorlake reset {table}`.",
         )
     return OurMetadata(generation, name, source)
-
-
-def _text(value: Any) -> str | None:
-    return None if value is None else str(value)

@@ -6,7 +6,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+
+from mirrorlake.model import types
+from mirrorlake.model.types import DataType
+
+DECIMAL = "Decimal"
+TYPES: Mapping[str, DataType] = {
+    "Double": types.DOUBLE,
+    "Single": types.FLOAT,
+    "Int16": types.SHORT,
+    "Int32": types.INTEGER,
+    "Int64": types.LONG,
+    "DateTime": types.TIMESTAMP,
+    "IDate": types.DATE,
+    "ITime": types.STRING,
+    "String": types.STRING,
+    "Boolean": types.BOOLEAN,
+    "ByteArray": types.BINARY,
+}
+"""The declared types and what they are in Delta (LZ-175 to LZ-186)."""
+
+TYPE_NAMES: Mapping[str, str] = {name.lower(): name for name in (*TYPES, DECIMAL)}
+"""By lower case, because type names are matched in any case (LZ-188)."""
+
+ROW_SEPARATORS = ("\r\n", "\n", "\r")
+COLUMN_SEPARATORS = (",", ";", "|", "\t")
+QUOTES = ('"', "'", "")
+ESCAPES = ("\\", "/", '"', "")
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +50,13 @@ class DeclaredColumn:
     nullable: bool | None = None
     precision: int | None = None
     scale: int | None = None
+
+    @property
+    def data_type(self) -> DataType:
+        """The type of the column in the table."""
+        if self.type == DECIMAL:
+            return types.decimal(self.precision or 0, self.scale or 0)
+        return TYPES[self.type]
 
 
 @dataclass(frozen=True, slots=True)
