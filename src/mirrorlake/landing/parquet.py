@@ -38,11 +38,12 @@ _RESEND = "Delete the file and upload a valid one under the same name."
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What the footer of a landed file tells.
+    """What the footer of a landed file tells, or the header of delimited text.
 
     `schema` holds the data columns in the order of the file, nullable where the file says so;
     `size` is what the rows take uncompressed, in bytes; `marker_last`: no data column follows the
-    marker.
+    marker. Of large delimited text `rows` and `size` are estimates, and `is_exact` is false;
+    `ignored` are its columns that the declared schema does not have (LZ-193).
     """
 
     schema: Schema
@@ -52,6 +53,8 @@ class Inspected:
     has_unchanged: bool
     footer: Footer | None
     marker_last: bool = True
+    is_exact: bool = True
+    ignored: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +78,7 @@ def inspect(handle: BinaryIO, size: int, *, table: str, file: str) -> Inspected:
         metadata, arrow = parquet.metadata, parquet.schema_arrow
         memory = bounded.size(metadata, arrow)
         names = arrow.names
-    _check_names(names, table, file)
+    check_names(names, table, file)
     columns = [
         Column(field.name, column_type(field, table=table, file=file), field.nullable)
         for field in arrow
@@ -210,8 +213,11 @@ _SIMPLE: tuple[tuple[Any, types.DataType], ...] = (
 )
 
 
-def markers(column: pa.Array, *, table: str, file: str) -> pa.Array:
-    """The marker column as int8 (LZ-084). Raises UnknownMarker for the first bad row (LZ-085)."""
+def markers(column: pa.Array, *, table: str, file: str, before: int = 0) -> pa.Array:
+    """The marker column as int8 (LZ-084). Raises UnknownMarker for the first bad row (LZ-085).
+
+    before: how many rows of the file stand before this part of the column.
+    """
     known = [int(marker) for marker in Marker]
     column = _plain(column)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
@@ -235,7 +241,7 @@ def markers(column: pa.Array, *, table: str, file: str) -> pa.Array:
             f"marker {'NULL' if value is None else repr(value)} is none of 0, 1, 2 and 4",
             table=table,
             file=file,
-            row=row + 1,
+            row=before + row + 1,
             column=MARKER_COLUMN,
             value=None if value is None else str(value),
             hint=_RESEND,
@@ -329,7 +335,8 @@ def _opened(handle: BinaryIO, size: int) -> pq.ParquetFile:
     return pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
 
 
-def _check_names(names: list[str], table: str, file: str) -> None:
+def check_names(names: list[str], table: str, file: str) -> None:
+    """Names of columns are apart, case ignored (LZ-156), and the marker is spelt right (LZ-086)."""
     folded: dict[str, str] = {}
     for name in names:
         if name != MARKER_COLUMN and name.casefold() == MARKER_COLUMN.casefold():

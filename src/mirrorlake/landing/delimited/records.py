@@ -1,0 +1,199 @@
+"""A delimited text as rows: blocks of whole rows, one after another, in bounded memory."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.errors import BadFile
+from mirrorlake.landing.delimited.compression import opened
+from mirrorlake.landing.delimited.encodings import Undecodable, Utf8
+from mirrorlake.landing.delimited.origin import Origin
+from mirrorlake.landing.delimited.tokens import Dialect, Flags, Tokens, tokenize
+from mirrorlake.landing.textformat import TextFormat
+
+BLOCK = 16 << 20
+"""Bytes that are looked at together."""
+ROW_LIMIT = 64 << 20
+"""Bytes of one row: more is a quote that nobody closed, or no text at all."""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole rows of a text, each of `width` fields.
+
+    first: how many data rows stand before it; line: on which it begins, from 1.
+    """
+
+    text: bytes
+    tokens: Tokens
+    dialect: Dialect
+    width: int
+    first: int
+    line: int
+
+    @property
+    def rows(self) -> int:
+        return len(self.tokens.marks) // self.width
+
+    def column(self, place: int) -> pa.Array:
+        """The content of a column as texts, none of them NULL, without quotes and escapes."""
+        fields = np.arange(2 * place, 2 * len(self.tokens.marks), 2 * self.width)
+        values = self._cuts.take(pa.array(fields))
+        escaped = self.tokens.escaped[place :: self.width]
+        if not escaped.any():
+            return values
+        mask = pa.array(escaped)
+        return pc.replace_with_mask(values, mask, self._unescaped(values.filter(mask)))
+
+    def quoted(self, place: int) -> Flags:
+        """Which fields of a column are in quotes."""
+        return self.tokens.quoted[place :: self.width]
+
+    def line_of(self, row: int) -> int:
+        """The line, from 1, on which a row of this block begins, counted from 0."""
+        begin = int(self.tokens.marks[row * self.width - 1]) + 1 if row else 0
+        return self.line + lines(self.text, begin, self.dialect)
+
+    @cached_property
+    def _cuts(self) -> pa.Array:
+        """The text cut at the ends of all fields: every other piece is a field."""
+        offsets = np.empty(2 * len(self.tokens.marks), np.int32)
+        offsets[0::2], offsets[1::2] = self.tokens.starts, self.tokens.ends
+        pieces = max(len(offsets) - 1, 0)
+        return pa.StringArray.from_buffers(pieces, pa.py_buffer(offsets), pa.py_buffer(self.text))
+
+    def _unescaped(self, values: pa.Array) -> pa.Array:
+        """Contents of quoted fields without what only makes a character literal (LZ-201)."""
+        quote, escape = self.dialect.quote, self.dialect.escape
+        assert quote is not None  # only what is quoted is escaped
+        if escape is None:
+            return pc.replace_substring(values, pattern=chr(quote) * 2, replacement=chr(quote))
+        q, e = re.escape(chr(quote)), re.escape(chr(escape))
+        return pc.replace_substring_regex(
+            values, pattern=f"{e}([{e}{q}])|{q}({q})", replacement=r"\1\2"
+        )
+
+
+class Records:
+    """The header of a text and its rows. Raises BadFile for what is no text of this form.
+
+    block: how many bytes are looked at together.
+    """
+
+    def __init__(
+        self, handle: BinaryIO, size: int, text: TextFormat, origin: Origin, block: int = BLOCK
+    ) -> None:
+        self._origin, self._block = origin, block
+        self._dialect = Dialect.of(text)
+        self.is_whole = False  # whether all of the text has been looked at
+        reader = opened(handle, size, origin)
+        self._text = Utf8(reader, text.encoding)
+        self._encoding = text.encoding
+        self._rows, self._line = -1, 1  # data rows seen, where the header is not one
+        self._pieces = self._read()
+        self.header, self._begun = self._head()
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows behind the header, once. Raises BadFile at the first row that is none."""
+        if self._begun.rows:
+            yield self._begun
+        for text, tokens in self._pieces:
+            yield self._whole(text, tokens)
+
+    def _head(self) -> tuple[list[str], Block]:
+        for text, tokens in self._pieces:
+            width = int(np.argmax(tokens.ends_row)) + 1
+            head, rest = tokens.split(width)
+            self._check(text, head, width)
+            names = Block(text, head, self._dialect, 1, 0, self._line).column(0).to_pylist()
+            self._rows, self._width = 0, width
+            self._line += lines(text, head.used, self._dialect)
+            return names, self._whole(text[head.used :], rest)
+        raise self._origin.bad_file(
+            "No data rows available: it has no header, and not a byte of text (LZ-159)"
+        )
+
+    def _whole(self, text: bytes, tokens: Tokens) -> Block:
+        """A block of good rows, which counts from now on."""
+        self._check(text, tokens, self._width)
+        block = Block(text, tokens, self._dialect, self._width, self._rows, self._line)
+        self._rows += block.rows
+        self._line += lines(text, tokens.used, self._dialect)
+        return block
+
+    def _read(self) -> Iterator[tuple[bytes, Tokens]]:
+        """Blocks with their fields, those with at least one whole row."""
+        rest = b""
+        while True:
+            fault: Undecodable | None = None
+            try:
+                more, is_end = self._text.read(max(self._block, len(rest)))
+            except Undecodable as error:
+                more, is_end, fault = error.before, False, error
+            text = rest + more if rest else more
+            tokens = tokenize(text, self._dialect, is_end=is_end)
+            self.is_whole = is_end
+            if len(tokens.marks):
+                yield text, tokens
+            rest = text[tokens.used :]
+            if fault:
+                raise self._undecodable(fault)
+            if tokens.unclosed and is_end:
+                raise self._fault("it ends within quotes that nobody closes", self._rows + 1)
+            if is_end:
+                return
+            if len(rest) > ROW_LIMIT:
+                raise self._fault(f"a row is longer than {ROW_LIMIT:,} bytes", self._rows + 1)
+
+    def _check(self, text: bytes, tokens: Tokens, width: int) -> None:
+        """Every row has as many fields as the header, and no text behind closing quotes."""
+        wrong = _wrong_width(tokens, width)
+        row, what = len(tokens.marks), ""
+        if wrong is not None:
+            row, found = wrong
+            what = f"it has {found} fields, and the header has {width} (LZ-199)"
+        if tokens.stray >= 0:
+            stray = int(np.count_nonzero(tokens.ends_row[: tokens.stray]))
+            if stray <= row:
+                row, what = stray, "it has text behind a closing quote (LZ-201)"
+        if what:
+            before = np.flatnonzero(tokens.ends_row)[row - 1] if row else -1
+            begin = int(tokens.marks[before]) + 1 if row else 0
+            line = self._line + lines(text, begin, self._dialect)
+            raise self._fault(what, self._rows + row + 1, line)
+
+    def _fault(self, what: str, row: int, line: int | None = None) -> BadFile:
+        return self._origin.bad_file(f"{what}, on line {line or self._line}", row=row)
+
+    def _undecodable(self, fault: Undecodable) -> BadFile:
+        hint = f"Write the file in {self._encoding}, or name its encoding in _metadata.json."
+        return self._origin.bad_file(
+            f"byte {fault.byte} of its text is not {self._encoding} ({fault.reason}), in the row "
+            f"of line {self._line}",
+            row=self._rows + 1,
+            hint=hint,
+        )
+
+
+def lines(text: bytes, end: int, dialect: Dialect) -> int:
+    """How many lines end in the first bytes of a text, those within quotes among them."""
+    return text.count(bytes([dialect.row_end]), 0, end)
+
+
+def _wrong_width(tokens: Tokens, width: int) -> tuple[int, int] | None:
+    """The first row with another number of fields, from 0, and that number."""
+    ends = tokens.ends_row
+    rows = len(ends) // width
+    if len(ends) == rows * width and ends[width - 1 :: width].sum() == rows == ends.sum():
+        return None
+    counts = np.diff(np.flatnonzero(ends), prepend=-1)
+    row = int(np.argmax(counts != width))
+    return row, int(counts[row])
