@@ -10,6 +10,7 @@ from structlog.testing import capture_logs
 from mirrorlake.errors import DuplicateNumber, UnsupportedTable
 from mirrorlake.landing.scan import MARKER_NOT_LAST, TWO_ZONES, Scanner, data_files
 from mirrorlake.landing.store import Listing
+from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN
 from mirrorlake.model.table import TableId
 from tests.doubles.clock import SteppedClock
@@ -156,13 +157,16 @@ class TestFiles:
         found = only(scanner)
         assert (found.error, found.files[0].path) == (None, f"{ZONE}/t/{name(1, 'PARQUET')}")
 
+    @pytest.mark.clause("LZ-115", "LZ-209")
     @pytest.mark.parametrize("extension", ["csv", "csv.gz", "csv.zst"])
-    def test_text_is_refused_by_its_name(
+    def test_text_is_found_by_its_name(
         self, store: MemoryStore, scanner: Scanner, extension: str
     ) -> None:
         put(store, "_metadata.json", content=KEYED)
         put(store, name(1, extension))
-        assert isinstance(only(scanner).error, UnsupportedTable)
+        found = only(scanner)
+        assert found.error is None
+        assert [file.text for file in found.files] == [TextFormat()]
 
     @pytest.mark.clause("LZ-158")
     @pytest.mark.parametrize("declared", ["tsv", ".tsv", ".TSV"])

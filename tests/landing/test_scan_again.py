@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 from structlog.testing import capture_logs
 
 from mirrorlake.errors import BadFile, BadMetadata, TableError
-from mirrorlake.landing.scan import UNKNOWN_MEMBERS, Landed, Scanner
+from mirrorlake.landing.scan import (
+    BAD_PARTNER,
+    LENIENT,
+    UNDECLARED,
+    UNKNOWN_MEMBERS,
+    WITHOUT_EFFECT,
+    Landed,
+    Scanner,
+)
 from mirrorlake.landing.store import Listing
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
 from tests.landing.files import encoded
-from tests.landing.zone import KEYED, ZONE, name, only, put
+from tests.landing.zone import KEYED, ZONE, name, numbers, only, put
 
 
 @pytest.fixture
@@ -46,9 +56,9 @@ class TestMetadata:
         put(store, "_metadata.json", content=KEYED)
         assert only(scanner).error is None
 
-    @pytest.mark.clause("LZ-051", "LZ-058")
+    @pytest.mark.clause("LZ-051")
     def test_unknown_members_are_told_once(self, store: MemoryStore, scanner: Scanner) -> None:
-        put(store, "_metadata.json", content=b'{"keyColumns": [], "ConditionalUpdateColumn": "n"}')
+        put(store, "_metadata.json", content=b'{"keyColumns": [], "protocolVersion": "n"}')
         with capture_logs() as lines:
             scanner.scan()
             scanner.scan()
@@ -57,8 +67,104 @@ class TestMetadata:
                 "event": UNKNOWN_MEMBERS,
                 "log_level": "warning",
                 "table": "t",
-                "members": ["ConditionalUpdateColumn"],
+                "members": ["protocolVersion"],
             }
+        ]
+
+    @pytest.mark.clause("LZ-058", "LZ-059")
+    def test_members_without_effect_are_told_once(
+        self, store: MemoryStore, scanner: Scanner
+    ) -> None:
+        put(
+            store,
+            "_metadata.json",
+            content=b'{"ConditionalUpdateColumn": "n", "isPartitionEnabled": "true"}',
+        )
+        put(store, name(1), f"Day=20260128/{name(2)}")
+        with capture_logs() as lines:
+            found = [numbers(only(scanner)) for _again in range(2)]
+        assert found == [[1], [1]]
+        assert [(line["event"], line["members"]) for line in lines] == [
+            (WITHOUT_EFFECT, ["ConditionalUpdateColumn", "isPartitionEnabled"])
+        ]
+
+    @pytest.mark.clause("LZ-052")
+    def test_what_was_tolerated_is_told_with_its_place(
+        self, store: MemoryStore, scanner: Scanner
+    ) -> None:
+        put(store, "_metadata.json", content=b'{"keyColumns": ["id"],}')
+        with capture_logs() as lines:
+            assert only(scanner).error is None
+        assert [(line["event"], line["tolerated"]) for line in lines] == [
+            (LENIENT, ["line 1, column 22: a comma before the closing bracket"])
+        ]
+
+
+class TestTexts:
+    @pytest.mark.clause("LZ-158", "LZ-189")
+    def test_each_file_is_read_by_its_extension(self, store: MemoryStore, scanner: Scanner) -> None:
+        put(store, "_metadata.json", content=b'{"FileExtension": ".TSV", "ColumnSeparator": "\\t"}')
+        put(store, name(1), content=encoded({"a": [1]}))
+        put(store, name(2, "tsv"), content=b"a\tb\n1\t2\n")
+        scan = only(scanner)
+        parquet, text = (scanner.inspect(scan.table, file) for file in scan.files)
+        assert [str(c.type) for c in parquet.schema] == ["long"]
+        assert [(c.name, str(c.type)) for c in text.schema] == [("a", "string"), ("b", "string")]
+
+    def test_a_text_is_looked_at_again_when_its_form_changes(
+        self, store: MemoryStore, scanner: Scanner
+    ) -> None:
+        put(store, name(1, "csv"), content=b"a;b\n1;2\n")
+        widths = []
+        for separator in (",", ";"):
+            content = json.dumps({"ColumnSeparator": separator}).encode()
+            put(store, "_metadata.json", content=content)
+            scan = only(scanner)
+            widths.append(len(scanner.inspect(scan.table, scan.files[0]).schema))
+        assert widths == [1, 2]
+
+    @pytest.mark.clause("LZ-042")
+    @pytest.mark.parametrize(("extension", "expected"), [("csv", True), ("parquet", False)])
+    def test_text_without_metadata_is_told_apart(
+        self, store: MemoryStore, scanner: Scanner, extension: str, expected: bool
+    ) -> None:
+        put(store, name(1, extension))
+        assert only(scanner).is_undescribed_text is expected
+        put(store, "_metadata.json", content=KEYED)
+        assert not only(scanner).is_undescribed_text
+
+    @pytest.mark.clause("LZ-193")
+    def test_columns_that_are_not_declared_are_told_once(
+        self, store: MemoryStore, scanner: Scanner
+    ) -> None:
+        columns = [{"Name": "a", "DataType": "Int32"}]
+        put(
+            store,
+            "_metadata.json",
+            content=json.dumps({"SchemaDefinition": {"Columns": columns}}).encode(),
+        )
+        put(store, name(1, "csv"), name(2, "csv"), content=b"a,seq\n1,2\n")
+        scan = only(scanner)
+        with capture_logs() as lines:
+            found = [scanner.inspect(scan.table, file).ignored for file in scan.files]
+        assert found == [("seq",), ("seq",)]
+        assert [(line["event"], line["columns"]) for line in lines] == [(UNDECLARED, ["seq"])]
+
+
+class TestPartner:
+    @pytest.mark.clause("LZ-067")
+    def test_a_partner_that_cannot_be_read_is_told_once_and_changes_nothing(
+        self, store: MemoryStore, scanner: Scanner
+    ) -> None:
+        put(store, "_metadata.json", content=KEYED)
+        before = scanner.scan()
+        store.replace(f"{ZONE}/_partnerEvents.json", b'{"partnerName": [')
+        with capture_logs() as lines:
+            looked = Scanner(store)
+            after = [looked.scan(), looked.scan()][-1]
+        assert [line["event"] for line in lines] == [BAD_PARTNER]
+        assert [(s.table, s.files, s.error) for s in after] == [
+            (s.table, s.files, s.error) for s in before
         ]
 
 

@@ -16,6 +16,7 @@ from mirrorlake.lake.log import TableLog
 from mirrorlake.landing import layout
 from mirrorlake.landing.lease import holder_of
 from mirrorlake.landing.local import LocalStore
+from mirrorlake.landing.partner import Partner
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
 from mirrorlake.landing.store import UnsafePath
 from mirrorlake.mirror.plan import NO_METADATA
@@ -65,13 +66,14 @@ class TableStatus:
 @dataclass(frozen=True, slots=True)
 class Status:
     """A mirror. capture, apply: the process that runs it now, in words, or None; landing_zone: the
-    folder in which files are landed."""
+    folder in which files are landed; partner: what the publisher says of itself."""
 
     mirror: str
     capture: str | None
     apply: str | None
     tables: list[TableStatus] = field(default_factory=list)
     landing_zone: str = ""
+    partner: Partner = field(default_factory=Partner)
 
     @property
     def state(self) -> str:
@@ -84,6 +86,7 @@ class Status:
             "landing_zone": self.landing_zone,
             "capture": self.capture,
             "apply": self.apply,
+            "partner": self.partner.facts() if self.partner.is_told else None,
             "tables": [table.facts() for table in self.tables],
         }
 
@@ -109,6 +112,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
         apply=holder_of(store, "mirror", moment),
         tables=tables,
         landing_zone=str(project.root / scanner.zone()),
+        partner=scanner.partner(),
     )
 
 
@@ -143,7 +147,9 @@ def _table(
         # Of the table nothing is known then, and all others are shown as they are.
         return _unknown(str(scan.table), error or unreadable.facts(), path, len(scan.files))
     pending = [file for file in scan.files if file.number > progress.recorded]
-    described = scan.metadata is not None or not settings.metadata_required
+    described = scan.metadata is not None or not (
+        settings.metadata_required or scan.is_undescribed_text
+    )
     return TableStatus(
         table=str(scan.table),
         state=TableState.FAILED if error else _state(scan, progress, pending, described=described),
@@ -221,6 +227,8 @@ def _lag(view: _View, scan: TableScan, pending: list[Landed]) -> float | None:
         return None
     if not pending:
         return 0.0
+    if pending[0].text is not None:  # it has no footer that could tell
+        return None
     try:
         footer = view.scanner.inspect(scan.table, pending[0]).footer
     except (TableError, FileNotFoundError):

@@ -10,6 +10,7 @@ from mirrorlake.cli.options import DEFAULT, Config, Json, Root
 
 if TYPE_CHECKING:
     from mirrorlake.app.status import Status
+    from mirrorlake.landing.partner import Partner
 
 CLEAR = "\x1b[2J\x1b[H"
 """What makes a terminal empty."""
@@ -57,6 +58,8 @@ def _show(found: Status) -> None:
         f"apply: {found.apply or 'not running'}"
     )
     typer.echo(f"landing zone: {found.landing_zone}")
+    if found.partner.is_told:
+        typer.echo(f"partner: {_partner(found.partner)}")
     print_table(
         ["table", "state", "version", "inserts", "updates", "deletes", "position", "lag"],
         [
@@ -78,3 +81,11 @@ def _show(found: Status) -> None:
             typer.echo(f"{table.table}: {table.error['message']}")
         elif table.waiting:
             typer.echo(f"{table.table}: waits: {table.waiting}")
+
+
+def _partner(told: Partner) -> str:
+    """Who says to fill the zone, and from what."""
+    if told.problem:
+        return f"unknown, because of _partnerEvents.json {told.problem}"
+    source = " ".join(part for part in (told.source_type, told.source_version) if part)
+    return f"{told.name or 'without a name'}{f', {source}' if source else ''}"

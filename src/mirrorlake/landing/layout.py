@@ -17,6 +17,7 @@ STATE = "Files/Mirrorlake"
 
 SCHEMA_SUFFIX = ".schema"
 METADATA = "_metadata.json"
+PARTNER = "_partnerEvents.json"
 CLEANUP = "_FilesReadyToDelete"
 CLEANUP_INFO = "_FilesReadyToDeleteInfo.json"
 CUTS = "_mirrorlake/cuts"

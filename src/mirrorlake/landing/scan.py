@@ -6,18 +6,22 @@ of a file once. It changes nothing.
 
 from __future__ import annotations
 
+import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import BinaryIO
 
 import structlog
 
 from mirrorlake.errors import BadFile, DuplicateNumber, TableError, UnsupportedTable
-from mirrorlake.landing import layout, metadata, parquet
+from mirrorlake.landing import delimited, layout, metadata, parquet, partner
 from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.metadata import BY_TIME, Metadata
+from mirrorlake.landing.partner import Partner
 from mirrorlake.landing.store import Entry, Listing, Store
+from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import TableId
 
@@ -26,6 +30,10 @@ log = structlog.get_logger()
 TWO_ZONES = "two_landing_zones"
 UNKNOWN_MEMBERS = "unknown_metadata_members"
 MARKER_NOT_LAST = "marker_column_not_last"
+WITHOUT_EFFECT = "metadata_members_without_effect"
+LENIENT = "metadata_read_leniently"
+UNDECLARED = "undeclared_columns_ignored"
+BAD_PARTNER = "bad_partner_events"
 
 CLEANUP_FOLDERS = (layout.CLEANUP, "_ProcessedFiles")
 """Both names are in use (LZ-244, LZ-248); ours is the first."""
@@ -35,13 +43,18 @@ _PARQUET = "parquet"
 
 @dataclass(frozen=True, slots=True)
 class Landed:
-    """A data file in a table folder, or in its cleanup folder."""
+    """A data file in a table folder, or in its cleanup folder.
+
+    text: how a delimited-text file is written, None for Parquet. etag: of what the file holds; that
+    of a text also differs when it is to be read in another way.
+    """
 
     name: FileName
     path: str
     size: int
     modified: float
     etag: str
+    text: TextFormat | None = None
 
     @property
     def number(self) -> int:
@@ -63,6 +76,11 @@ class TableScan:
     error: TableError | None
     moved: Callable[[], tuple[Landed, ...]]
 
+    @property
+    def is_undescribed_text(self) -> bool:
+        """Delimited text is not read before `_metadata.json` says how (LZ-042)."""
+        return self.metadata is None and any(file.text is not None for file in self.files)
+
 
 class Scanner:
     """Looks at a landing zone again and again, and remembers what cannot have changed."""
@@ -71,8 +89,10 @@ class Scanner:
         self._store = store
         self._metadata: dict[str, tuple[str, Metadata | TableError]] = {}
         self._inspected: dict[str, tuple[str, parquet.Inspected]] = {}
+        self._undeclared: set[tuple[TableId, tuple[str, ...]]] = set()
         self._warned = False
         self._misplaced: set[TableId] = set()
+        self._partner: Partner | None = None
 
     def zone(self) -> str:
         """The landing zone's folder. Warns once when there are two (LZ-009)."""
@@ -84,6 +104,8 @@ class Scanner:
 
     def scan(self) -> list[TableScan]:
         """All tables, in order. Copies of one folder are called by the names of their folders."""
+        if self._partner is None:
+            self.partner()
         found = [self._scan_folder(f) for f in layout.table_folders(self._store, self.zone())]
         claimed = Counter(scan.table for scan in found)
         return [
@@ -91,8 +113,16 @@ class Scanner:
             for scan in found
         ]
 
+    def partner(self) -> Partner:
+        """What `_partnerEvents.json` says; one that cannot be read gives one warning (LZ-067)."""
+        found = partner.read(self._store, self.zone())
+        if found.problem and found != self._partner:
+            log.warning(BAD_PARTNER, file=layout.PARTNER, problem=found.problem)
+        self._partner = found
+        return found
+
     def inspect(self, table: TableId, file: Landed) -> parquet.Inspected:
-        """The footer of a data file. Raises TableError.
+        """The footer of a data file, or the header of a text (LZ-158). Raises TableError.
 
         Warns once per table when the marker is not the last column (LZ-074).
         """
@@ -100,9 +130,7 @@ class Scanner:
         if known is None or known[0] != file.etag:
             try:
                 with self._store.open(file.path) as handle:
-                    found = parquet.inspect(
-                        handle, file.size, table=str(table), file=str(file.name)
-                    )
+                    found = _inspected(handle, table, file)
             except OSError as error:
                 raise BadFile(
                     f"cannot be opened: {error}",
@@ -114,7 +142,14 @@ class Scanner:
             if not found.marker_last and table not in self._misplaced:
                 log.warning(MARKER_NOT_LAST, table=str(table), file=str(file.name))
                 self._misplaced.add(table)
+            self._tell_undeclared(table, file, found.ignored)
         return known[1]
+
+    def _tell_undeclared(self, table: TableId, file: Landed, columns: tuple[str, ...]) -> None:
+        """Once for the same columns of a table (LZ-193)."""
+        if columns and (table, columns) not in self._undeclared:
+            self._undeclared.add((table, columns))
+            log.warning(UNDECLARED, table=str(table), file=str(file.name), columns=list(columns))
 
     def forget(self, path: str) -> None:
         """Drop what is remembered of a file that is gone."""
@@ -134,20 +169,20 @@ class Scanner:
             )
         error = found if isinstance(found, TableError) else None
         described = found if isinstance(found, Metadata) else None
-        table, extension = folder.table, "csv"
+        table, text = folder.table, TextFormat()
         if described and described.ours:
             schema = described.ours.source.get("schema", folder.table.schema)
             table = TableId(str(schema), described.ours.table)
-        if described and described.file_extension:
-            extension = described.file_extension
-        files = data_files(folder.path, listing, extension)
+        if described and described.text:
+            text = described.text
+        files = data_files(folder.path, listing, text)
         return TableScan(
             table=table,
             folder=folder,
             metadata=described,
             files=files,
             error=error or _refusal(table, described, files),
-            moved=lambda: self._moved(folder, extension),
+            moved=lambda: self._moved(folder, text),
         )
 
     def _read_metadata(self, folder: TableFolder, listing: Listing) -> Metadata | TableError | None:
@@ -163,39 +198,59 @@ class Scanner:
                 return None  # gone since we looked
             try:
                 parsed = metadata.decode(content, table=str(folder.table), file=layout.METADATA)
-                if parsed.unknown:
-                    log.warning(
-                        UNKNOWN_MEMBERS, table=str(folder.table), members=list(parsed.unknown)
-                    )
+                _tell(folder, parsed)
             except TableError as error:
                 parsed = error
             known = self._metadata[folder.path] = (entry.etag, parsed)
         return known[1]
 
-    def _moved(self, folder: TableFolder, extension: str) -> tuple[Landed, ...]:
+    def _moved(self, folder: TableFolder, text: TextFormat) -> tuple[Landed, ...]:
         places = [f"{folder.path}/{name}" for name in CLEANUP_FOLDERS]
         listings = [(place, self._store.list(place)) for place in places]
-        found = [file for place, files in listings for file in data_files(place, files, extension)]
+        found = [file for place, files in listings for file in data_files(place, files, text)]
         return tuple(sorted(found, key=lambda file: file.number))
 
 
-def data_files(folder: str, listing: Listing, extension: str = "csv") -> tuple[Landed, ...]:
+def _tell(folder: TableFolder, found: Metadata) -> None:
+    """What was read of `_metadata.json` and has no effect, or should be written otherwise."""
+    table = str(folder.table)
+    if found.unknown:
+        log.warning(UNKNOWN_MEMBERS, table=table, members=list(found.unknown))
+    idle = ["ConditionalUpdateColumn"] if found.conditional is not None else []
+    if idle := idle + (["isPartitionEnabled"] if found.partitioned else []):
+        log.warning(WITHOUT_EFFECT, table=table, members=idle)
+    if found.notes:
+        log.warning(LENIENT, table=table, tolerated=[str(note) for note in found.notes])
+
+
+def _inspected(handle: BinaryIO, table: TableId, file: Landed) -> parquet.Inspected:
+    named = {"table": str(table), "file": str(file.name)}
+    if file.text is None:
+        return parquet.inspect(handle, file.size, **named)
+    return delimited.inspect(handle, file.size, file.text, **named)
+
+
+def data_files(folder: str, listing: Listing, text: TextFormat | None = None) -> tuple[Landed, ...]:
     """The data files of a listing, by number; every other name is ignored (LZ-021, LZ-023).
 
-    extension: of the files that are not Parquet (LZ-158), which may be compressed (LZ-209).
+    text: the form of the files that are not Parquet (LZ-158), which may be compressed (LZ-209).
     """
-    text = extension.lower().removeprefix(".")
-    known = {_PARQUET, text, f"{text}.gz", f"{text}.zst"}
+    form = text or TextFormat()
+    known = {_PARQUET, form.extension, f"{form.extension}.gz", f"{form.extension}.zst"}
     found = [
-        _landed(folder, entry, name)
+        _landed(folder, entry, name, form)
         for entry in listing.files
         if (name := FileName.parse(entry.name)) and name.extension.lower() in known
     ]
     return tuple(sorted(found, key=lambda file: file.name))
 
 
-def _landed(folder: str, entry: Entry, name: FileName) -> Landed:
-    return Landed(name, f"{folder}/{entry.name}", entry.size, entry.modified, entry.etag)
+def _landed(folder: str, entry: Entry, name: FileName, form: TextFormat) -> Landed:
+    path = f"{folder}/{entry.name}"
+    if name.extension.lower() == _PARQUET:
+        return Landed(name, path, entry.size, entry.modified, entry.etag)
+    etag = f"{entry.etag}-{zlib.crc32(repr(form).encode()):08x}"
+    return Landed(name, path, entry.size, entry.modified, etag, form)
 
 
 def _refusal(
@@ -224,12 +279,4 @@ def _refusal(
             file=layout.METADATA,
             hint="Number the files and leave the member out.",
         )
-    for file in files:
-        if file.name.extension.lower() != _PARQUET:
-            return UnsupportedTable(
-                f"{file.name.extension} files are not read by this release",
-                table=str(table),
-                file=str(file.name),
-                hint="Write Parquet.",
-            )
     return None

@@ -53,8 +53,9 @@ class Known:
 
     @property
     def is_unread(self) -> bool:
-        """Its files are not looked at before it is described (LZ-040)."""
-        return self.scan.metadata is None and self.metadata_required
+        """Its files are not looked at before it is described (LZ-040), texts never (LZ-042)."""
+        undescribed = self.scan.metadata is None and self.metadata_required
+        return undescribed or self.scan.is_undescribed_text
 
     @property
     def is_reseeded(self) -> bool:
@@ -220,6 +221,7 @@ def _apply(
         rows=sum(facts[file.path].rows for file in batch),
         size=sum(facts[file.path].size for file in batch),
         demands=known.demands,
+        is_exact=all(facts[file.path].is_exact for file in batch),
     )
 
 

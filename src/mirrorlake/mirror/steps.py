@@ -55,6 +55,7 @@ class ApplyFiles:
 
     The commit happens only when the table has recorded first - 1. truncated: the table was emptied
     by one of the files; `files` are those after it. positions, cut: for the commit's metadata.
+    rows, size: what the files hold, estimated unless is_exact.
     """
 
     table: TableId
@@ -72,6 +73,7 @@ class ApplyFiles:
     rows: int = 0
     size: int = 0
     demands: Demands = field(default_factory=Demands)
+    is_exact: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,6 +145,7 @@ def as_fact(step: Step) -> dict[str, Any]:
                 "first": step.first,
                 "last": step.last,
                 "rows": step.rows,
+                "rows_exact": step.is_exact,
                 "truncate": step.truncated,
             }
         case CleanUp():
@@ -180,6 +183,7 @@ def _sentence(step: Step) -> str:
             files = f"file {step.first}"
             if step.last > step.first:
                 files = f"files {step.first} to {step.last}"
-            return f"{step.table}: apply {files} ({step.rows:,} rows) in one commit"
+            about = "" if step.is_exact else "about "
+            return f"{step.table}: apply {files} ({about}{step.rows:,} rows) in one commit"
         case CleanUp():
             return f"{step.table}: move {len(step.files)} applied files aside"

@@ -170,7 +170,7 @@ class SparkEngine:
     ) -> Iterator[task.TaskSpec]:
         """The tasks of a batch: one, or one per file of a load, whose rows touch nothing."""
         landed = [
-            task.LandedPath(str(file.name), self._store.location(file.path), file.size)
+            task.LandedPath(str(file.name), self._store.location(file.path), file.size, file.text)
             for file in step.files
         ]
         alone = step.is_load and not step.truncated

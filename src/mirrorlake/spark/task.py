@@ -22,7 +22,8 @@ from mirrorlake.lake.compact import compact
 from mirrorlake.lake.probe import path_of
 from mirrorlake.lake.rewrite import NoBaseRow, rewrite
 from mirrorlake.lake.schema import TableSchema
-from mirrorlake.landing import parquet
+from mirrorlake.landing import delimited, parquet
+from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.mirror.demands import Demands, check_rows
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.mirror.faults import TableFault, UnreadableFile
@@ -32,11 +33,12 @@ from mirrorlake.model.change import Marker
 
 @dataclass(frozen=True, slots=True)
 class LandedPath:
-    """A landed file as a task reaches it."""
+    """A landed file as a task reaches it. text: how it is written, None for Parquet."""
 
     name: str
     location: str
     size: int
+    text: TextFormat | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,15 +154,7 @@ def _compact(spec: CompactSpec) -> TaskResult:
 
 def _rows(spec: TaskSpec, landed: LandedPath) -> parquet.Rows:
     with _opened(spec, landed) as handle:
-        rows = parquet.read(
-            handle,
-            landed.size,
-            spec.schema.schema,
-            spec.default,
-            most=spec.demands.file_bytes,
-            table=spec.table,
-            file=landed.name,
-        )
+        rows = _read(spec, landed, handle)
     check_rows(
         rows,
         key=spec.key,
@@ -170,6 +164,16 @@ def _rows(spec: TaskSpec, landed: LandedPath) -> parquet.Rows:
         file=landed.name,
     )
     return rows
+
+
+def _read(spec: TaskSpec, landed: LandedPath, handle: BinaryIO) -> parquet.Rows:
+    schema, named = spec.schema.schema, {"table": spec.table, "file": landed.name}
+    if landed.text is not None:
+        return delimited.read(
+            handle, landed.size, schema, spec.default, landed.text, key=spec.key, **named
+        )
+    most = spec.demands.file_bytes
+    return parquet.read(handle, landed.size, schema, spec.default, most=most, **named)
 
 
 def _opened(spec: TaskSpec, landed: LandedPath) -> BinaryIO:

@@ -72,7 +72,9 @@ def _quoted(text: str, at: int, form: TextFormat, row: int) -> tuple[str, int]:
     content = ""
     while at < len(text):
         following = text[at + 1 : at + 2]
-        if (form.escape and text[at] == form.escape and following in {form.escape, form.quote}) or (text[at] == form.quote and following == form.quote):
+        if (form.escape and text[at] == form.escape and following in {form.escape, form.quote}) or (
+            text[at] == form.quote and following == form.quote
+        ):
             content, at = content + following, at + 2
         elif text[at] == form.quote:
             return content, at + 1

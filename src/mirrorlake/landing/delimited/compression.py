@@ -20,6 +20,15 @@ SMALL_RAW = 1 << 20
 """Raw Snappy has no leading bytes of its own; up to here it is looked for by unpacking."""
 
 _GZIP, _ZSTD, _SNAPPY = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xff\x06\x00\x00sNaPpY"
+_OTHERS = {
+    b"PK\x03\x04": "a ZIP archive, as Excel files are",
+    b"\xd0\xcf\x11\xe0": "an old Excel file",
+    b"PAR1": "a Parquet file",
+    b"BZh": "compressed with bzip2",
+    b"\xfd7zXZ\x00": "compressed with xz",
+    b"\x04\x22\x4d\x18": "compressed with LZ4",
+}
+"""What lands by mistake under the name of a text (LZ-210)."""
 _HINT = "Compress it with gzip, zstd or Snappy in its framing format, or not at all."
 _SNAPPY_BLOCK = 65_536
 
@@ -44,8 +53,11 @@ def opened(handle: BinaryIO, size: int, origin: Origin) -> Reader:
         return _Bounded(_arrow(handle, "zstd"), size, origin)
     if head.startswith(_SNAPPY):
         return _Bounded(_Pieces(_framed(handle, origin)), size, origin)
+    for magic, kind in _OTHERS.items():
+        if head.startswith(magic):
+            raise origin.bad_file(f"it is {kind}, and no delimited text (LZ-209)", hint=_HINT)
     if kind := _unframed(handle, size, head):
-        raise origin.bad_file(f"it is compressed as {kind}, which no reader can tell", hint=_HINT)
+        raise origin.bad_file(f"it is compressed as {kind}, not in its framing format", hint=_HINT)
     handle.seek(0)
     return _Whole(handle)
 
@@ -114,7 +126,7 @@ class _Pieces:
 def _framed(handle: BinaryIO, origin: Origin) -> Iterator[bytes]:
     """The blocks of Snappy's framing format (framing_format.txt of google/snappy).
 
-    The checksum of a block is not compared; its length is, by the codec.
+    A length that is wrong is found by the codec; checksums are not compared.
     """
     while header := handle.read(4):
         kind, length = header[0], int.from_bytes(header[1:], "little")

@@ -29,7 +29,8 @@ def octets(values: pa.Array, target: pa.DataType) -> pa.Array:
     if not pc.any(is_hex).as_py():
         return _column(values, *_from_base64(*_content(values))).cast(target)
     plain = pc.if_else(is_hex, None, values)
-    digits = pc.binary_slice(pc.if_else(is_hex, values, None).cast(pa.binary()), 2)
+    marked = pc.if_else(is_hex, values, None)
+    digits = pc.replace_substring_regex(marked, pattern="^0x", replacement="")
     base64 = _column(plain, *_from_base64(*_content(plain)))
     return pc.coalesce(_column(digits, *_from_hex(*_content(digits))), base64).cast(target)
 
