@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -126,3 +127,48 @@ def test_a_table_that_capture_stopped_is_shown_with_its_error(zone: Zone) -> Non
     )
     table = found(zone)["s.gone"]
     assert (table.state, table.error and table.error["message"]) == (TableState.FAILED, "it broke")
+
+
+class TestPartner:
+    @pytest.mark.clause("LZ-068")
+    def test_what_the_publisher_says_of_itself_is_told(self, zone: Zone) -> None:
+        zone.table("t", "id")
+        record = {"partnerName": "p", "sourceInfo": {"sourceType": "Oracle", "sourceVersion": "19"}}
+        landing = zone.root / "Files/LandingZone"
+        (landing / "_partnerEvents.json").write_text(json.dumps(record))
+        found = status.read(Project(name="p", root=zone.root))
+        assert found.facts()["partner"] == {
+            "partner": "p",
+            "source_type": "Oracle",
+            "source_version": "19",
+            "additional_information": {},
+            "problem": None,
+        }
+
+    @pytest.mark.clause("LZ-067")
+    def test_a_damaged_file_is_told_and_the_tables_are_as_they_are(self, zone: Zone) -> None:
+        zone.table("t", "id")
+        before = found(zone)
+        (zone.root / "Files/LandingZone/_partnerEvents.json").write_text("{")
+        told = status.read(Project(name="p", root=zone.root))
+        assert told.partner.problem
+        assert {table.table: table for table in told.tables} == before
+
+    def test_without_one_nothing_is_told(self, zone: Zone) -> None:
+        zone.table("t", "id")
+        assert status.read(Project(name="p", root=zone.root)).facts()["partner"] is None
+
+
+class TestTexts:
+    @pytest.mark.clause("LZ-042")
+    def test_a_text_waits_for_its_description_whatever_is_configured(self, zone: Zone) -> None:
+        zone.folder("t").mkdir(parents=True)
+        (zone.folder("t") / f"{1:020d}.csv").write_text("id\n1\n")
+        table = found(zone, mirror=MirrorSettings(metadata_required=False))["s.t"]
+        assert (table.state, table.pending_files) == (TableState.INITIALIZED, 1)
+        assert "_metadata.json is missing" in table.waiting
+
+    def test_the_age_of_a_text_is_not_known(self, zone: Zone) -> None:
+        zone.table("t", "id")
+        (zone.folder("t") / f"{1:020d}.csv").write_text("id\n1\n")
+        assert found(zone)["s.t"].lag_seconds is None

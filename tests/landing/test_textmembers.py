@@ -153,6 +153,18 @@ class TestForm:
     def test_the_separator_does_not_follow_the_extension(self) -> None:
         assert form(FileFormat="DelimitedText", FileExtension="tsv").column_separator == ","
 
+    @pytest.mark.clause("LZ-033")
+    def test_key_detection_default_and_form_stand_in_one_record(self) -> None:
+        found = read(
+            {
+                "keyColumns": ["id"],
+                "fileDetectionStrategy": "LastUpdateTimeFileDetection",
+                "isUpsertDefaultRowMarker": True,
+                "FileFormat": "CSV",
+            }
+        )
+        assert found == Metadata(("id",), metadata.BY_TIME, True, "CSV", text=TextFormat())
+
 
 class TestColumns:
     @pytest.mark.clause(

@@ -7,6 +7,7 @@ from dataclasses import replace
 import pytest
 
 from mirrorlake.errors import BadFile, FileTooLarge, MissingFile, SchemaMergeFailure
+from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.plan import Target, nested
@@ -304,3 +305,16 @@ class TestNesting:
 def test_a_table_keeps_its_columns_when_files_lack_them() -> None:
     planned = Situation({2: changes(columns(id="integer"))}, progress=made(1, PLAIN)).plan()
     assert kinds(planned) == [ApplyFiles]
+
+
+class TestTexts:
+    @pytest.mark.clause("LZ-042")
+    def test_a_text_without_metadata_is_not_read_whatever_is_configured(self) -> None:
+        known = Situation({1: foreign()}, metadata=None, metadata_required=False).known
+        text = replace(known.scan.files[0], text=TextFormat())
+        waits = replace(known, scan=replace(known.scan, files=(text,)))
+        assert (known.is_unread, waits.is_unread) == (False, True)
+
+    def test_rows_that_were_estimated_are_told_so(self) -> None:
+        step = applied(Situation({1: foreign(), 2: replace(foreign(), is_exact=False)}).plan())
+        assert not step.is_exact
