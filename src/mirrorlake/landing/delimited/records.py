@@ -19,8 +19,10 @@ from mirrorlake.landing.delimited.origin import Origin
 from mirrorlake.landing.delimited.tokens import Dialect, Flags, Tokens, tokenize
 from mirrorlake.landing.textformat import TextFormat
 
-BLOCK = 16 << 20
+BLOCK = 2 << 20
 """Bytes that are looked at together."""
+HEAD = 64 << 10
+"""Bytes of the first block, which has the header to be taken off."""
 ROW_LIMIT = 64 << 20
 """Bytes of one row: more is a quote that nobody closed, or no text at all."""
 
@@ -45,7 +47,7 @@ class Block:
 
     def column(self, place: int) -> pa.Array:
         """The content of a column as texts, none of them NULL, without quotes and escapes."""
-        fields = np.arange(2 * place, 2 * len(self.tokens.marks), 2 * self.width)
+        fields = np.arange(2 * place, 2 * len(self.tokens.marks), 2 * self.width, dtype=np.int32)
         values = self._cuts.take(pa.array(fields))
         escaped = self.tokens.escaped[place :: self.width]
         if not escaped.any():
@@ -131,11 +133,11 @@ class Records:
 
     def _read(self) -> Iterator[tuple[bytes, Tokens]]:
         """Blocks with their fields, those with at least one whole row."""
-        rest = b""
+        rest, size = b"", min(HEAD, self._block)
         while True:
             fault: Undecodable | None = None
             try:
-                more, is_end = self._text.read(max(self._block, len(rest)))
+                more, is_end = self._text.read(max(size, len(rest)))
             except Undecodable as error:
                 more, is_end, fault = error.before, False, error
             text = rest + more if rest else more
@@ -143,7 +145,7 @@ class Records:
             self.is_whole = is_end
             if len(tokens.marks):
                 yield text, tokens
-            rest = text[tokens.used :]
+            rest, size = text[tokens.used :], self._block
             if fault:
                 raise self._undecodable(fault)
             if tokens.unclosed and is_end:

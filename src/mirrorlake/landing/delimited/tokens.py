@@ -106,11 +106,12 @@ def tokenize(block: bytes, dialect: Dialect, *, is_end: bool) -> Tokens:
     Memory: about 3 bytes per byte, and 40 per field.
     """
     data = np.frombuffer(block, np.uint8)
-    marks = np.flatnonzero((data == dialect.separator) | (data == dialect.row_end))
+    is_mark = (data == dialect.separator) | (data == dialect.row_end)
+    marks = np.flatnonzero(is_mark)
     found = _quoted(data, dialect)
     field = np.zeros(0, np.int64)
     if found is not None:
-        marks, field = _outside(marks, found)
+        marks, field = _outside(is_mark, marks, found)
     ends_row = data[marks] == dialect.row_end
     last = int(marks[ends_row][-1]) + 1 if ends_row.any() else 0
     unclosed = found is not None and int(found.closes[-1]) == len(data)
@@ -152,10 +153,9 @@ def _fields(
     return Tokens(starts, ends, quoted, escaped, ends_row, marks, used, stray, unclosed)
 
 
-def _outside(marks: Places, found: _Quoted) -> tuple[Places, Places]:
+def _outside(is_mark: Flags, marks: Places, found: _Quoted) -> tuple[Places, Places]:
     """The marks that no quotes enclose, and for each quoted field which field it is."""
-    before = np.searchsorted(marks, found.opens)
-    until = np.searchsorted(marks, found.closes)
+    before, until = _ranks(is_mark, marks, found.opens, found.closes)
     enclosing = np.flatnonzero(until > before)
     if not len(enclosing):
         return marks, before
@@ -165,6 +165,18 @@ def _outside(marks: Places, found: _Quoted) -> tuple[Places, Places]:
     kept = np.cumsum(change[:-1]) == 0
     dropped = np.concatenate(([0], np.cumsum(~kept)))
     return marks[kept], before - dropped[before]
+
+
+def _ranks(is_mark: Flags, marks: Places, opens: Places, closes: Places) -> tuple[Places, Places]:
+    """How many marks stand before each opening and closing quote.
+
+    Many quotes are cheaper to count along the block, few to search for.
+    """
+    if len(opens) < len(is_mark) // 64:
+        return np.searchsorted(marks, opens), np.searchsorted(marks, closes)
+    counted = np.cumsum(is_mark, dtype=np.int32)  # of a quote itself: those before it
+    last = np.minimum(closes, len(is_mark) - 1)
+    return counted[opens].astype(np.int64), counted[last].astype(np.int64)
 
 
 def _quoted(data: Bytes, dialect: Dialect) -> _Quoted | None:
@@ -179,12 +191,12 @@ def _quoted(data: Bytes, dialect: Dialect) -> _Quoted | None:
     if dialect.escape is not None:
         escapes = np.flatnonzero(data == dialect.escape)
         places = every[~_is_escaped(every, escapes)]
-    at_start = _at_start(data, dialect, places)
-    pairs = _alternating(places, at_start, len(data))
-    opens, closes = _chained(places, at_start, len(data)) if pairs is None else pairs
-    if not len(opens):
+    pairs = _alternating(data, dialect, places)
+    opening, closing = pairs or _chained(places, _at_start(data, dialect, places))
+    if not len(opening):
         return None
-    within = np.searchsorted(every, closes) - np.searchsorted(every, opens) > 1
+    opens, closes = places[opening], np.append(places, len(data))[closing]
+    within = closing - opening > 1
     if len(escapes):
         within |= np.searchsorted(escapes, closes) > np.searchsorted(escapes, opens)
     return _Quoted(opens, closes, within)
@@ -209,28 +221,25 @@ def _at_start(data: Bytes, dialect: Dialect, places: Places) -> Flags:
     return starts
 
 
-def _alternating(places: Places, at_start: Flags, end: int) -> tuple[Places, Places] | None:
-    """Opening and closing quotes, where every other quote opens; None where that is not so.
+def _alternating(data: Bytes, dialect: Dialect, places: Places) -> tuple[Places, Places] | None:
+    """Which quotes open and which close a field, where every other one opens; None otherwise.
 
     It is so as long as no field without quotes has a quote inside: then each quote at an even place
     stands at the start of a field, or directly after one that would have closed (a doubled quote).
+    The last one to close is the number of quotes where it is missing.
     """
     first, second = places[0::2], places[1::2]
     doubled = np.zeros(len(first), bool)
     doubled[1:] = first[1:] == second[: len(first) - 1] + 1
-    if not (at_start[0::2] | doubled).all():
+    if not (_at_start(data, dialect, first) | doubled).all():
         return None
-    opens = first[~doubled]
-    closing = np.ones(len(second), bool)
-    closing[: len(first) - 1] = ~doubled[1:]
-    closes = second[closing]
-    if len(closes) < len(opens):
-        closes = np.append(closes, end)
-    return opens, closes
+    closing = np.ones(len(first), bool)
+    closing[:-1] = ~doubled[1:]
+    return 2 * np.flatnonzero(~doubled), 2 * np.flatnonzero(closing) + 1
 
 
-def _chained(places: Places, at_start: Flags, end: int) -> tuple[Places, Places]:
-    """Opening and closing quotes in general.
+def _chained(places: Places, at_start: Flags) -> tuple[Places, Places]:
+    """Which quotes open and which close a field, in general.
 
     Quotes that stand side by side are a run. One that begins at the start of a field opens it; a
     run of even length there closes it too, else the next run of odd length does. Which of them are
@@ -241,19 +250,16 @@ def _chained(places: Places, at_start: Flags, end: int) -> tuple[Places, Places]
     length = np.diff(np.append(first, len(places)))
     odd = np.flatnonzero(length % 2 == 1)
     candidate = np.flatnonzero(at_start[first])
-    if not len(candidate):
-        return places[:0], places[:0]
-    following = np.searchsorted(odd, candidate, "right")
-    has_end = following < len(odd)
-    closing = odd[np.minimum(following, len(odd) - 1)] if len(odd) else candidate
-    closing = np.where(length[candidate] % 2 == 0, candidate, closing)
-    has_end |= length[candidate] % 2 == 0
     count = len(candidate)
-    step = np.where(has_end, np.searchsorted(candidate, closing, "right"), count)
+    if not count:
+        return candidate, candidate
+    # The run that closes; one behind the last where none does.
+    following = np.append(odd, len(first))[np.searchsorted(odd, candidate, "right")]
+    closing = np.where(length[candidate] % 2 == 0, candidate, following)
+    step = np.searchsorted(candidate, closing, "right")
     reached = _reached(np.append(step, count))
-    opens = places[first[candidate[reached]]]
-    last = places[first[closing[reached]] + length[closing[reached]] - 1]
-    return opens, np.where(has_end[reached], last, end)
+    last = np.append(first + length - 1, len(places))
+    return first[candidate[reached]], last[closing[reached]]
 
 
 def _reached(step: Places) -> Places:
