@@ -170,7 +170,14 @@ def _read(spec: TaskSpec, landed: LandedPath, handle: BinaryIO) -> parquet.Rows:
     schema, named = spec.schema.schema, {"table": spec.table, "file": landed.name}
     if landed.text is not None:
         return delimited.read(
-            handle, landed.size, schema, spec.default, landed.text, key=spec.key, **named
+            handle,
+            landed.size,
+            schema,
+            spec.default,
+            landed.text,
+            key=spec.key,
+            threads=spec.threads,
+            **named,
         )
     most = spec.demands.file_bytes
     return parquet.read(handle, landed.size, schema, spec.default, most=most, **named)

@@ -8,7 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorlake.errors import BadFile, MisspeltMarker, UnknownMarker, UnsupportedColumn
+from mirrorlake.errors import (
+    BadFile,
+    MisspeltMarker,
+    TableError,
+    UnknownMarker,
+    UnsupportedColumn,
+)
 from mirrorlake.landing import delimited
 from mirrorlake.landing.delimited import reader
 from mirrorlake.landing.textformat import TextFormat
@@ -73,6 +79,9 @@ class TestHeader:
     def test_a_column_without_a_name_is_refused_unless_it_is_ignored(self) -> None:
         assert "column 2 of the header" in fault("a,\n1,2\n").what
         assert rows("a,\n1,2\n", declared(column("a"))) == [("1",)]
+
+    def test_a_marker_alone_is_refused(self) -> None:
+        assert isinstance(fault(f"{MARKER}\n0\n"), UnsupportedColumn)
 
     def test_names_may_be_quoted(self) -> None:
         assert names('"a ""x""","b\nc"\n1,2\n') == [('a "x"', "string"), ("b\nc", "string")]
@@ -150,6 +159,46 @@ class TestRows:
             text = "a,b\n" + "".join(f'{n},"x\n{n}"\n' for n in numbers)
             found = rows(text, declared(column("a", "Int32"), column("b")))
         assert found == [(n, f"x\n{n}") for n in numbers]
+
+
+class TestThreads:
+    """Several threads give the rows, and the first fault, that one gives."""
+
+    @pytest.fixture(autouse=True)
+    def small_blocks(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reader.Records.__init__, "__defaults__", (16,))
+
+    def read(self, text: str, form: TextFormat, threads: int) -> list:
+        content = text.encode()
+        found = delimited.read(
+            io.BytesIO(content),
+            len(content),
+            inspected(content, form).schema,
+            Marker.INSERT,
+            form,
+            table=TABLE,
+            file=FILE,
+            threads=threads,
+        )
+        return found.data["a"].to_pylist()
+
+    @pytest.mark.parametrize("threads", [1, 2, 4])
+    def test_rows_keep_their_order(self, threads: int) -> None:
+        text = "a\n" + "".join(f"{n}\n" for n in range(500))
+        form = declared(column("a", "Int32"))
+        assert self.read(text, form, threads) == list(range(500))
+
+    @pytest.mark.parametrize("threads", [1, 2, 4])
+    @pytest.mark.parametrize("tail", ["", "x\n", "1,2\n", '"'])
+    def test_the_first_fault_is_told(
+        self, threads: int, tail: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        form = declared(column("a", "Int32"))
+        text = "a\n" + "1\n" * 50 + "bad\n" + "1\n" * 50
+        monkeypatch.setattr(reader, "COUNTED", 4)  # the rest is not looked at before
+        with pytest.raises(TableError) as caught:
+            self.read(text + tail, form, threads)
+        assert (caught.value.row, caught.value.value) == (51, "bad")
 
 
 class TestNull:

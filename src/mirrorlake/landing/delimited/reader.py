@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import BinaryIO
 
@@ -11,7 +13,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.errors import BadValue, MisspeltMarker, UnsupportedColumn
+from mirrorlake.errors import BadValue, MisspeltMarker, TableError, UnsupportedColumn
 from mirrorlake.landing.delimited.convert import Unconvertible, convert, expectation
 from mirrorlake.landing.delimited.origin import Origin, shown
 from mirrorlake.landing.delimited.records import Block, Records
@@ -67,36 +69,68 @@ def read(
     table: str,
     file: str,
     key: Sequence[str] = (),
+    threads: int = 1,
 ) -> Rows:
     """All rows of a file as rows of the table.
 
     schema: the table's columns; one that the file lacks is NULL (LZ-195, LZ-214). default: what a
     row without a marker does (LZ-091, LZ-094). key: the key columns, which are not nullable unless
-    they are declared so (LZ-206). Memory: the rows, and a few times one block of the text.
+    they are declared so (LZ-206). threads: how many may work at a time. Memory: the rows, and a few
+    times one block of the text per thread.
     Raises BadFile, BadValue, UnknownMarker.
     """
     origin = Origin(table, file)
     records = Records(handle, size, text, origin)
     sources = _sources(records.header, schema, text, key, origin)
     place = records.header.index(MARKER_COLUMN) if MARKER_COLUMN in records.header else None
-    parts: list[list[pa.Array]] = [[] for _column in sources]
-    marked: list[pa.Array] = []
-    for block in records.blocks():
+    target = pa.schema([pa.field(column.name, arrow_type(column.type)) for column in schema])
+
+    def values(block: Block) -> Converted:
         marker = _markers(block, place, default, origin)
-        marked.append(marker)
         changes = pc.not_equal(marker, int(Marker.DELETE))
-        for source, part in zip(sources, parts, strict=True):
-            part.append(source.values(block, text, changes))
-    fields = [pa.field(column.name, arrow_type(column.type)) for column in schema]
+        columns = [source.values(block, text, changes) for source in sources]
+        return pa.record_batch(columns, schema=target), marker
+
+    parts = list(_in_order(records.blocks(), values, threads))
     return Rows(
-        data=pa.table(
-            [pa.chunked_array(part, field.type) for part, field in zip(parts, fields, strict=True)],
-            schema=pa.schema(fields),
-        ),
-        marker=pa.concat_arrays(marked) if marked else pa.array([], pa.int8()),
+        data=pa.Table.from_batches([batch for batch, _marker in parts], target),
+        marker=pa.concat_arrays([marker for _batch, marker in parts] or [pa.array([], pa.int8())]),
         unchanged=None,
         names=tuple(_data_names(records.header)),
     )
+
+
+Converted = tuple[pa.RecordBatch, pa.Array]
+
+
+def _in_order(
+    blocks: Iterator[Block], values: Callable[[Block], Converted], threads: int
+) -> Iterator[Converted]:
+    """The values of all blocks in their order, and of several faults the first."""
+    if threads < 2:
+        yield from map(values, blocks)
+        return
+    # One thread finds the fields, the others make values of them.
+    with ThreadPoolExecutor(threads - 1, thread_name_prefix="text") as pool:
+        pending: deque[Future[Converted]] = deque()
+        for future in _submitted(pool, blocks, values):
+            pending.append(future)
+            if len(pending) > threads:
+                yield pending.popleft().result()
+        yield from (future.result() for future in pending)
+
+
+def _submitted(
+    pool: ThreadPoolExecutor, blocks: Iterator[Block], values: Callable[[Block], Converted]
+) -> Iterator[Future[Converted]]:
+    """A fault of the text itself waits its turn, as one of a value does."""
+    try:
+        for block in blocks:
+            yield pool.submit(values, block)
+    except TableError as error:
+        failed: Future[Converted] = Future()
+        failed.set_exception(error)
+        yield failed
 
 
 @dataclass(frozen=True, slots=True)
@@ -205,6 +239,14 @@ def _sources(
 def _columns(header: list[str], text: TextFormat, table: str, file: str) -> list[DeclaredColumn]:
     """The declared columns without the marker (LZ-197), else those of the header as texts."""
     _check_header(header, table, file)
+    if not _data_names(header):
+        raise UnsupportedColumn(
+            "the header names no column but the marker",
+            table=table,
+            file=file,
+            row=0,
+            hint="Write the columns of the key at least (LZ-103).",
+        )
     if text.columns is not None:
         reserved = {MARKER_COLUMN.casefold(), UNCHANGED_COLUMN.casefold()}
         return [c for c in text.columns if c.name.casefold() not in reserved]
