@@ -185,7 +185,7 @@ class TableError(OperatorError):
     ) -> None:
         self.table, self.file, self.row, self.column, self.value = table, file, row, column, value
         named = (("table", table), ("file", file), ("row", row), ("column", column))
-        where = ", ".join(f"{name} {fact}" for name, fact in named if fact is not None)
+        where = ", ".join(f"{name} {printable(fact)}" for name, fact in named if fact is not None)
         super().__init__(what, where=where, hint=hint)
 
     def facts(self) -> dict[str, Any]:
@@ -195,6 +195,12 @@ class TableError(OperatorError):
             "column": self.column,
             "value": self.value,
         }
+
+
+def printable(fact: object) -> str:
+    """A name from outside without what would steer a terminal or break a line."""
+    text = str(fact)
+    return text if text.isprintable() else repr(text)
 
 
 class MissingFile(TableError):
@@ -231,6 +237,12 @@ class KeyColumnsChanged(TableError):
     """A later `_metadata.json` names other key columns (LZ-038)."""
 
     code = "key_columns_changed"
+
+
+class DetectionChanged(TableError):
+    """A later `_metadata.json` names another `fileDetectionStrategy` (LZ-047)."""
+
+    code = "detection_changed"
 
 
 class KeyColumnMissing(TableError):
@@ -297,6 +309,12 @@ class TableRestored(TableError):
     """The Delta table was restored to an older version behind our back."""
 
     code = "table_restored"
+
+
+class ProgressLost(TableError):
+    """Which files a table in timestamp mode has applied can no longer be told (LZ-127)."""
+
+    code = "progress_lost"
 
 
 class ForeignTable(TableError):

@@ -7,7 +7,7 @@ import json
 import pytest
 from structlog.testing import capture_logs
 
-from mirrorlake.errors import DuplicateNumber, UnsupportedTable
+from mirrorlake.errors import DuplicateNumber
 from mirrorlake.landing.scan import MARKER_NOT_LAST, TWO_ZONES, Scanner, data_files
 from mirrorlake.landing.store import Listing
 from mirrorlake.landing.textformat import TextFormat
@@ -176,18 +176,6 @@ class TestFiles:
         put(store, "_metadata.json", content=json.dumps({"FileExtension": declared}).encode())
         put(store, name(1), name(2, "tsv"), name(3, "csv"))
         assert numbers(only(scanner)) == [1, 2]
-
-    def test_files_by_time_are_refused_by_the_name_of_the_setting(
-        self, store: MemoryStore, scanner: Scanner
-    ) -> None:
-        put(
-            store,
-            "_metadata.json",
-            content=b'{"fileDetectionStrategy": "LastUpdateTimeFileDetection"}',
-        )
-        error = only(scanner).error
-        assert isinstance(error, UnsupportedTable)
-        assert "fileDetectionStrategy" in error.what
 
     @pytest.mark.clause("LZ-248")
     def test_moved_files_are_found_in_both_cleanup_folders(

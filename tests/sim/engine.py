@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from mirrorlake.landing import parquet
+from mirrorlake.landing.identity import altered
 from mirrorlake.landing.masks import unpacked
 from mirrorlake.landing.store import Store
 from mirrorlake.mirror.engine import (
@@ -25,6 +26,7 @@ from mirrorlake.mirror.engine import (
 )
 from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable, SetKey
+from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.seams import Point, Probe
 from mirrorlake.model.table import Schema
 from tests.reference import UNCHANGED, Change, Row, Table
@@ -35,6 +37,7 @@ class LakeTable:
     """A Delta table: its rows, its feed by version, and what it has recorded."""
 
     generation: str
+    detection: str
     schema: Schema
     key: tuple[str, ...]
     table: Table
@@ -43,6 +46,7 @@ class LakeTable:
     cut: int | None = None
     feed: list[Counter[tuple[str, Row]]] = field(default_factory=list)
     applied: list[tuple[int, int]] = field(default_factory=list)
+    named: list[NamedBatch] = field(default_factory=list)
 
 
 @dataclass
@@ -71,16 +75,20 @@ class ModelledEngine:
         return Progress(
             version=table.version,
             generation=table.generation,
+            detection=table.detection,
             recorded=table.recorded,
             schema=table.schema,
             key=table.key,
         )
 
+    def named_batches(self, path: str, after: int) -> Sequence[NamedBatch]:
+        return [batch for batch in self.lake.tables[path].named if batch.number > after]
+
     def create(self, step: CreateTable) -> None:
         if step.path not in self.lake.tables or step.replace:
             key = tuple(step.schema.names.index(name) for name in step.key)
             self.lake.tables[step.path] = LakeTable(
-                step.generation, step.schema, step.key, Table(key)
+                step.generation, step.detection, step.schema, step.key, Table(key)
             )
         self.probe(Point.TABLE_CREATED)
 
@@ -116,6 +124,8 @@ class ModelledEngine:
             return AlreadyApplied(read.recorded)
         if read.recorded != step.first - 1:
             return Conflicted("the batch does not follow")
+        if step.names and altered(self.store, step.files):
+            return Conflicted("a file changed while it was read")
         before_commit()
         self.probe(Point.COMMIT_BEGUN)
         self.between()
@@ -130,6 +140,8 @@ class ModelledEngine:
         table.recorded, table.cut = step.last, step.cut
         table.feed.append(feed)
         table.applied.append((step.first, step.last))
+        if step.names:
+            table.named.append(NamedBatch(step.last, table.version, step.names))
         self.probe(Point.COMMITTED)
         if self.random.random() < self.lost_answers:
             recorded = self.progress(step.path).recorded

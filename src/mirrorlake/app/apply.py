@@ -2,7 +2,8 @@
 
 Order, on which "nothing lost, nothing twice" rests; a crash test stands behind every arrow:
 
-    lease held → commit of rows, images and progress at once → commit durable → files moved aside
+    lease held → commit of rows, images and progress at once → commit durable
+      → names recorded, in timestamp mode → files moved aside
 
 Progress is what the tables have recorded, read again at the start. In each cycle all tables go to
 the same cut, so that the versions they reach belong together.
@@ -47,6 +48,7 @@ from mirrorlake.mirror.engine import (
 )
 from mirrorlake.mirror.faults import UnreadableFile
 from mirrorlake.mirror.plan import Known, Target, candidates, nested, plan
+from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import (
     AddColumns,
@@ -98,6 +100,7 @@ class ApplyLoop:
         self._new_generation, self._pending = new_generation, pending
         self._scanner = Scanner(store)
         self._tails = Tails(store)
+        self._followers = Followers(store, engine)
         self._cuts = Cuts(store, self._scanner.zone())
         self._lease = Lease(store, "mirror", clock, holder)
         self._board = Board(store, clock)
@@ -196,14 +199,16 @@ class ApplyLoop:
                     table=str(scan.table),
                     hint="Rename one of them, or set default_schema.",
                 )
+            progress = self._engine.progress(path)
             known = Known(
                 scan=scan,
                 path=path,
-                progress=self._engine.progress(path),
+                progress=progress,
                 target=_target(scan.table, cut),
                 metadata_required=self._settings.metadata_required,
                 tail=self._tails,
                 demands=self._settings.demands,
+                processed=self._followers.processed(scan, path, progress),
             )
             run = candidates(known, self._settings.limits)
             inspected = self._inspect(scan.table, run)
@@ -307,6 +312,8 @@ class ApplyLoop:
 
     def _clean_up(self, planned: Sequence[TablePlan], *, force: bool = False) -> None:
         """Move applied files aside, in groups, and remove what has been aside long enough."""
+        for _path in self._followers.record(self._engine.settle):
+            self._probe(Point.NAMES_RECORDED)
         now = self._clock.monotonic()
         if not force and now - self._moved < self._settings.cleanup_seconds:
             return

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from mirrorlake.lake.log import TableLog
 from mirrorlake.landing.store import Store
-from mirrorlake.mirror.progress import Progress, read_progress, table_at
+from mirrorlake.mirror.progress import Progress, read_named_batches, read_progress, table_at
+from mirrorlake.model.landed import NamedBatch
 
 
 class TableReader:
@@ -14,4 +17,10 @@ class TableReader:
         self._store = store
 
     def progress(self, path: str) -> Progress:
-        return read_progress(TableLog(self._store.location(path)), table_at(path))
+        return read_progress(self._log(path), table_at(path))
+
+    def named_batches(self, path: str, after: int) -> Sequence[NamedBatch]:
+        return read_named_batches(self._log(path), table_at(path), after)
+
+    def _log(self, path: str) -> TableLog:
+        return TableLog(self._store.location(path))

@@ -23,14 +23,15 @@ TABLE_WAITS = "table_waits"
 class TableReport:
     """What a run did to one table.
 
-    duplicates: rows beyond the first of a key that were replaced or deleted (LZ-088, LZ-089);
-    error: why it stands still; waiting: for what, in words.
+    last_file: its number, or its name in timestamp mode; duplicates: rows beyond the first of a key
+    that were replaced or deleted (LZ-088, LZ-089); error: why it stands still; waiting: for what,
+    in words.
     """
 
     table: TableId
     path: str
     version: int | None = None
-    last_file: int = 0
+    last_file: int | str = 0
     inserts: int = 0
     updates: int = 0
     deletes: int = 0
@@ -84,6 +85,7 @@ class ApplyReport:
             table=str(step.table),
             first=step.first,
             last=step.last,
+            files=len(step.names) or None,
             version=applied.version,
             inserted=counts.insert,
             updated=counts.update,
@@ -95,7 +97,7 @@ class ApplyReport:
             step.table,
             step.path,
             version=applied.version,
-            last_file=step.last,
+            last_file=step.names[-1] if step.names else step.last,
             inserts=known.inserts + counts.insert,
             updates=known.updates + counts.update,
             deletes=known.deletes + counts.delete,

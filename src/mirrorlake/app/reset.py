@@ -12,7 +12,9 @@ from mirrorlake.errors import TableError, UsageError
 from mirrorlake.landing import layout
 from mirrorlake.landing.lease import Lease
 from mirrorlake.landing.local import LocalStore
+from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.landing.scan import Scanner, TableScan
+from mirrorlake.mirror.processed import folder_of
 from mirrorlake.model.seams import WallClock
 
 
@@ -33,7 +35,7 @@ class Reset:
                 lines.append(f"{scan.table}: remove {scan.folder.path} and load the table again")
             else:
                 path = layout.delta_path(scan.folder, self.project.mirror.default_schema)
-                lines.append(f"{scan.table}: remove {path} and apply its files from number 1")
+                lines.append(f"{scan.table}: remove {path} and apply {_files_of(scan)}")
         lines += [f"{table}: capture it again" for table in self.stopped]
         if self.everything and self.captured:
             lines.append("forget the place in the source's log, and make a new one")
@@ -53,7 +55,9 @@ class Reset:
             else:
                 for scan in self.tables:
                     path = layout.delta_path(scan.folder, self.project.mirror.default_schema)
+                    _put_back(store, scan)
                     store.delete_folder(path)
+                    store.delete_folder(folder_of(path))
 
     def _forget_files(self, store: LocalStore) -> None:
         records = Records(store, layout.LANDING)
@@ -101,8 +105,31 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
     )
 
 
+def _files_of(scan: TableScan) -> str:
+    if scan.detection == BY_TIME:
+        count = len({str(file.name) for file in (*scan.files, *scan.moved())})
+        return f"the {count} files that are still in its folder and its cleanup folder"
+    return "its files from number 1"
+
+
+def _put_back(store: LocalStore, scan: TableScan) -> None:
+    """Move processed files without numbers back, for what is in the cleanup folder is not looked
+    for. After a crash on the way the table goes on as it was: it knows their names."""
+    if scan.detection == BY_TIME:
+        present = {str(file.name) for file in scan.files}
+        for file in scan.moved():
+            if str(file.name) not in present:
+                store.move(file.path, f"{scan.folder.path}/{file.name}")
+                present.add(str(file.name))
+
+
 def _check_complete(scan: TableScan) -> None:
-    """Files that somebody else landed can be applied again only while they are all there."""
+    """Files that somebody else landed can be applied again only while they are all there.
+
+    Of files without numbers nobody can tell; the sentence of the reset says how many there are.
+    """
+    if scan.detection == BY_TIME:
+        return
     numbers = {file.number for file in (*scan.files, *scan.moved())}
     if numbers and numbers != set(range(1, max(numbers) + 1)):
         missing = min(set(range(1, max(numbers))) - numbers)

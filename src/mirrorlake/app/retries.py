@@ -128,7 +128,7 @@ def _files(step: ApplyFiles) -> frozenset[tuple[str, str]]:
 def _given_up(step: ApplyFiles, rest: _Rest, outcome: Conflicted | Unknown) -> TableError:
     if isinstance(outcome, Unknown):
         return TableError(
-            f"the commit up to file {step.last} did not succeed {rest.unanswered} times in a row: "
+            f"the commit of {step} did not succeed {rest.unanswered} times in a row: "
             f"{outcome.reason}",
             table=str(step.table),
             hint=f"Look whether {step.path}/_delta_log can be written and its disk has room; "

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mirrorlake.app import board
+from mirrorlake.app.reader import TableReader
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.errors import ForeignTable, TableError
@@ -19,14 +20,16 @@ from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.partner import Partner
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
 from mirrorlake.landing.store import UnsafePath
-from mirrorlake.mirror.plan import NO_METADATA
+from mirrorlake.mirror.plan import NO_METADATA, Known, Target
+from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.progress import Progress, read_batches, read_progress
 from mirrorlake.model.state import TableState
 
 
 @dataclass(frozen=True, slots=True)
 class TableStatus:
-    """One table. version, position: None before the first batch; lag_seconds: age of the oldest
+    """One table. version, position: None before the first batch; last_file: the number of the last
+    applied file, in timestamp mode its name, 0 before the first; lag_seconds: age of the oldest
     change that is landed and not applied, 0 when none is, None when nobody knows: its time is not
     told, or no capture runs that would land what happens in the source."""
 
@@ -34,7 +37,7 @@ class TableStatus:
     state: TableState
     path: str
     version: int | None
-    last_file: int
+    last_file: int | str
     pending_files: int
     position: str | None
     inserts: int
@@ -99,7 +102,9 @@ def read(project: Project, now: datetime | None = None) -> Status:
     noted = board.read(store)
     halted = stopped(project)
     capture = holder_of(store, "capture", moment)
-    view = _View(project, scanner, moment, project.source is None or capture is not None)
+    followers = Followers(store, TableReader(store))
+    fed = project.source is None or capture is not None
+    view = _View(project, scanner, followers, moment, fed)
     tables = []
     for scan in scanner.scan():
         entry = noted.get(str(scan.table), {})
@@ -128,6 +133,7 @@ class _View:
 
     project: Project
     scanner: Scanner
+    followers: Followers
     now: datetime
     fed: bool
 
@@ -143,10 +149,12 @@ def _table(
     error = halted or (scan.error.facts() if scan.error else None) or noted.get("error")
     try:
         progress, done = _told(view.project, path, str(scan.table))
-    except ForeignTable as unreadable:
+        processed = view.followers.processed(scan, path, progress)
+    except TableError as unreadable:
         # Of the table nothing is known then, and all others are shown as they are.
         return _unknown(str(scan.table), error or unreadable.facts(), path, len(scan.files))
-    pending = [file for file in scan.files if file.number > progress.recorded]
+    detection = Known(scan, path, progress, Target(), processed=processed).detection
+    pending = [file for file in scan.files if detection.is_new(file)]
     described = scan.metadata is not None or not (
         settings.metadata_required or scan.is_undescribed_text
     )
@@ -155,7 +163,7 @@ def _table(
         state=TableState.FAILED if error else _state(scan, progress, pending, described=described),
         path=path,
         version=progress.version if progress.exists else None,
-        last_file=progress.recorded,
+        last_file=processed.last or progress.recorded,
         pending_files=len(pending),
         position=done[-1].position if done else None,
         inserts=_total(done, "inserts"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from mirrorlake.lake.log import Action, TableLog
+from mirrorlake.model.landed import NamedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,41 @@ def batch_of(version: int, info: Action) -> Batch | None:
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None
+
+
+def named_batches(log: TableLog, application: str, after: int) -> list[NamedBatch]:
+    """The batches beyond number `after` of a table in timestamp mode, ascending (LZ-258).
+
+    Read from the newest commit back, as far as needed. Those are missing whose commits the log no
+    longer has, or whose commits were not made in timestamp mode. Raises BrokenLog.
+    """
+    found: list[NamedBatch] = []
+    for version in range(log.snapshot().version, -1, -1):
+        try:
+            actions = log.actions(version)
+        except FileNotFoundError:
+            break  # the log keeps no commit that is older than this one
+        batch = _named(version, actions, application)
+        if batch and batch.number > after:
+            found.append(batch)
+        if batch and batch.number <= after + 1:
+            break
+    return found[::-1]
+
+
+def _named(version: int, actions: list[Action], application: str) -> NamedBatch | None:
+    """What a commit of ours recorded; what others write into their commits does not matter."""
+    said = {
+        kind: action[kind] for action in actions for kind in ("txn", "commitInfo") & action.keys()
+    }
+    txn, info = said.get("txn", {}), said.get("commitInfo", {})
+    if txn.get("appId") != application:
+        return None
+    try:
+        names = json.loads(info["userMetadata"])["names"]
+    except (ValueError, KeyError, TypeError):
+        return None
+    return NamedBatch(txn["version"], version, tuple(map(str, names)))
 
 
 def batches(log: TableLog, after: int = -1) -> Iterator[Batch]:

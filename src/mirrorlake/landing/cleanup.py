@@ -45,10 +45,12 @@ def expire(store: Store, folder: str, now: datetime, retention: timedelta = RETE
     earlier (LZ-249).
     """
     place = f"{folder}/{layout.CLEANUP}"
-    files = [file for file in store.list(place).files if FileName.parse(file.name)]
-    if not files:
+    listed = store.list(place).files
+    if not listed:
         return 0
     moved = _info(store, folder)
+    # Names without a number are told from those of others by our record of them.
+    files = [file for file in listed if file.name in moved or FileName.parse(file.name)]
     old = {
         file.name
         for file in files

@@ -7,7 +7,7 @@ is in it, and is read only where the time is another.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -60,6 +60,15 @@ class Tails:
                 return ""
             self._known[file.path] = known
         return known[1]
+
+
+def altered(store: Store, files: Sequence[Landed]) -> Landed | None:
+    """The first of these files of one folder that is gone, or is another than was listed."""
+    if not files:
+        return None
+    folder = files[0].path.rpartition("/")[0]
+    now = {f"{folder}/{entry.name}": entry.etag for entry in store.list(folder).files}
+    return next((file for file in files if now.get(file.path) != file.etag), None)
 
 
 def tail_of(store: Store, file: Landed) -> str:

@@ -15,14 +15,14 @@ from typing import BinaryIO
 
 import structlog
 
-from mirrorlake.errors import BadFile, DuplicateNumber, TableError, UnsupportedTable
+from mirrorlake.errors import BadFile, DuplicateNumber, TableError
 from mirrorlake.landing import delimited, layout, metadata, parquet, partner
 from mirrorlake.landing.layout import TableFolder
-from mirrorlake.landing.metadata import BY_TIME, Metadata
+from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL, Metadata
 from mirrorlake.landing.partner import Partner
 from mirrorlake.landing.store import Entry, Listing, Store
 from mirrorlake.landing.textformat import TextFormat
-from mirrorlake.model.landed import FileName
+from mirrorlake.model.landed import FileName, FreeName
 from mirrorlake.model.table import TableId
 
 log = structlog.get_logger()
@@ -49,7 +49,7 @@ class Landed:
     of a text also differs when it is to be read in another way.
     """
 
-    name: FileName
+    name: FileName | FreeName
     path: str
     size: int
     modified: float
@@ -58,6 +58,8 @@ class Landed:
 
     @property
     def number(self) -> int:
+        """Of a file in sequential mode; in timestamp mode a file has none."""
+        assert isinstance(self.name, FileName)
         return self.name.number
 
 
@@ -65,8 +67,9 @@ class Landed:
 class TableScan:
     """A table folder as it is now.
 
-    files: by number, ascending; error: why the table cannot be read at all; moved: the files in its
-    cleanup folders, listed only when somebody calls for them.
+    files: by number, ascending, or in timestamp mode by (`LastModified`, path); error: why the
+    table cannot be read at all; moved: the files in its cleanup folders, listed only when somebody
+    calls for them.
     """
 
     table: TableId
@@ -80,6 +83,11 @@ class TableScan:
     def is_undescribed_text(self) -> bool:
         """Delimited text is not read before `_metadata.json` says how (LZ-042)."""
         return self.metadata is None and any(file.text is not None for file in self.files)
+
+    @property
+    def detection(self) -> str:
+        """How its new files are found (LZ-047)."""
+        return _detection(self.metadata)
 
 
 class Scanner:
@@ -175,14 +183,15 @@ class Scanner:
             table = TableId(str(schema), described.ours.table)
         if described and described.text:
             text = described.text
-        files = data_files(folder.path, listing, text)
+        detection = _detection(described)
+        files = data_files(folder.path, listing, text, detection)
         return TableScan(
             table=table,
             folder=folder,
             metadata=described,
             files=files,
             error=error or _refusal(table, described, files),
-            moved=lambda: self._moved(folder, text),
+            moved=lambda: self._moved(folder, text, detection),
         )
 
     def _read_metadata(self, folder: TableFolder, listing: Listing) -> Metadata | TableError | None:
@@ -204,11 +213,14 @@ class Scanner:
             known = self._metadata[folder.path] = (entry.etag, parsed)
         return known[1]
 
-    def _moved(self, folder: TableFolder, text: TextFormat) -> tuple[Landed, ...]:
+    def _moved(self, folder: TableFolder, text: TextFormat, detection: str) -> tuple[Landed, ...]:
         places = [f"{folder.path}/{name}" for name in CLEANUP_FOLDERS]
-        listings = [(place, self._store.list(place)) for place in places]
-        found = [file for place, files in listings for file in data_files(place, files, text)]
-        return tuple(sorted(found, key=lambda file: file.number))
+        found = [
+            file
+            for place in places
+            for file in data_files(place, self._store.list(place), text, detection)
+        ]
+        return tuple(sorted(found, key=_order))
 
 
 def _tell(folder: TableFolder, found: Metadata) -> None:
@@ -230,22 +242,28 @@ def _inspected(handle: BinaryIO, table: TableId, file: Landed) -> parquet.Inspec
     return delimited.inspect(handle, file.size, file.text, **named)
 
 
-def data_files(folder: str, listing: Listing, text: TextFormat | None = None) -> tuple[Landed, ...]:
-    """The data files of a listing, by number; every other name is ignored (LZ-021, LZ-023).
+def data_files(
+    folder: str,
+    listing: Listing,
+    text: TextFormat | None = None,
+    detection: str = SEQUENTIAL,
+) -> tuple[Landed, ...]:
+    """The data files of a listing, in the order of the detection (LZ-116, LZ-125); every other name
+    is ignored (LZ-021, LZ-023).
 
     text: the form of the files that are not Parquet (LZ-158), which may be compressed (LZ-209).
     """
     form = text or TextFormat()
-    known = {_PARQUET, form.extension, f"{form.extension}.gz", f"{form.extension}.zst"}
+    known = (_PARQUET, form.extension, f"{form.extension}.gz", f"{form.extension}.zst")
     found = [
         _landed(folder, entry, name, form)
         for entry in listing.files
-        if (name := FileName.parse(entry.name)) and name.extension.lower() in known
+        if (name := _data_name(entry.name, known, detection))
     ]
-    return tuple(sorted(found, key=lambda file: file.name))
+    return tuple(sorted(found, key=_order))
 
 
-def _landed(folder: str, entry: Entry, name: FileName, form: TextFormat) -> Landed:
+def _landed(folder: str, entry: Entry, name: FileName | FreeName, form: TextFormat) -> Landed:
     path = f"{folder}/{entry.name}"
     if name.extension.lower() == _PARQUET:
         return Landed(name, path, entry.size, entry.modified, entry.etag)
@@ -253,9 +271,29 @@ def _landed(folder: str, entry: Entry, name: FileName, form: TextFormat) -> Land
     return Landed(name, path, entry.size, entry.modified, etag, form)
 
 
+def _data_name(
+    text: str, extensions: tuple[str, ...], detection: str
+) -> FileName | FreeName | None:
+    if detection == BY_TIME:
+        return FreeName.parse(text, extensions)
+    name = FileName.parse(text)
+    return name if name and name.extension.lower() in extensions else None
+
+
+def _order(file: Landed) -> tuple[float, str]:
+    by_time = isinstance(file.name, FreeName)
+    return (file.modified if by_time else file.number, file.path)
+
+
+def _detection(described: Metadata | None) -> str:
+    return described.detection if described else SEQUENTIAL
+
+
 def _refusal(
     table: TableId, described: Metadata | None, files: tuple[Landed, ...]
 ) -> TableError | None:
+    if _detection(described) == BY_TIME:
+        return None
     if files and files[0].number == 0:
         # Taken for an applied one it would be moved aside, and its rows lost (LZ-251).
         return BadFile(
@@ -272,11 +310,4 @@ def _refusal(
                 file=str(later.name),
                 hint="Remove the one that is not meant.",
             )
-    if described and described.detection == BY_TIME:
-        return UnsupportedTable(
-            f"fileDetectionStrategy {BY_TIME} is not read by this release",
-            table=str(table),
-            file=layout.METADATA,
-            hint="Number the files and leave the member out.",
-        )
     return None

@@ -9,6 +9,7 @@ from typing import Protocol
 from mirrorlake.errors import MirrorlakeError
 from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable, SetKey
+from mirrorlake.model.landed import NamedBatch
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,11 +66,19 @@ class MirrorEngine(Protocol):
 
     A batch commits only when the table has recorded `first - 1` in the very version that the batch
     was computed on, and records `last` in the same commit: rows, change images and progress appear
-    together or not at all (LZ-258, CF-150).
+    together or not at all (LZ-258, CF-150). In timestamp mode batches are counted, the names of the
+    files are recorded too, and a batch of which a file is another by now is `Conflicted`.
     """
 
     def progress(self, path: str) -> Progress:
         """The state of the table at `path`, read from the table itself."""
+        ...
+
+    def named_batches(self, path: str, after: int) -> Sequence[NamedBatch]:
+        """What the table has recorded in timestamp mode beyond batch number `after`, ascending.
+
+        A table forgets what is old: batches may be missing.
+        """
         ...
 
     def create(self, step: CreateTable) -> None:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from mirrorlake.errors import TableError
-from mirrorlake.landing.cleanup import processed
+from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.landing.parquet import Inspected
 from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror import schema as schemas
-from mirrorlake.mirror.batch import BatchLimits, Run, batch_of, run_of
+from mirrorlake.mirror.batch import BatchLimits, Run, batch_of
 from mirrorlake.mirror.demands import Demands, check_size
+from mirrorlake.mirror.detection import ByTime, Detection, InSequence
+from mirrorlake.mirror.processed import Processed
 from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.refusals import refusal
 from mirrorlake.mirror.steps import (
@@ -41,7 +43,10 @@ class Target:
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What is known of a table before its files are looked at. tail: as `Tails` tells it."""
+    """What is known of a table before its files are looked at.
+
+    tail: as `Tails` tells it; processed: what it has applied in timestamp mode.
+    """
 
     scan: TableScan
     path: str
@@ -50,6 +55,7 @@ class Known:
     metadata_required: bool = True
     tail: Callable[[Landed], str] = lambda _file: ""
     demands: Demands = field(default_factory=Demands)
+    processed: Processed = field(default_factory=Processed)
 
     @property
     def is_unread(self) -> bool:
@@ -72,21 +78,19 @@ class Known:
         """The last file that need not be applied again."""
         return 0 if self.is_reseeded else self.progress.recorded
 
+    @property
+    def detection(self) -> Detection:
+        """How its new files are found."""
+        if self.scan.detection == BY_TIME:
+            return ByTime(Processed() if self.is_reseeded else self.processed)
+        return InSequence(self.recorded, self.target.number)
+
 
 def candidates(known: Known, limits: BatchLimits) -> Run:
     """The files whose footers the plan needs."""
-    files: Sequence[Landed] = known.scan.files
     if refusal(known) or known.is_unread:
         return Run(())
-    run = run_of(str(known.scan.table), files, known.recorded, known.target.number, limits)
-    if run.error is not None and len(run.files) == 0:
-        # Files move aside after their commit; after a crash in between they are found there.
-        moved = [file for file in known.scan.moved() if file.number > known.recorded]
-        if moved:
-            both = {file.number: file for file in [*moved, *files]}
-            merged = [both[number] for number in sorted(both)]
-            run = run_of(str(known.scan.table), merged, known.recorded, known.target.number, limits)
-    return run
+    return known.detection.run(known.scan, limits)
 
 
 def plan(
@@ -108,6 +112,9 @@ def plan(
         return _planned(known, TableState.INITIALIZED, waiting=NO_METADATA)
     good, error = _readable(known, run, inspected)
     facts = {file.path: _good(inspected[file.path]) for file in good}
+    if known.scan.detection == BY_TIME:
+        # What our capture says in footers is about a sequence, and here there is none.
+        facts = {path: replace(found, footer=None) for path, found in facts.items()}
     schema = Schema(()) if known.is_reseeded else known.progress.schema
     good, wrong = _merged(str(table), schema, good, facts)
     error = wrong or error
@@ -183,6 +190,7 @@ def _steps(
                 generation=generation,
                 replace=known.is_reseeded,
                 required=tuple(c.name for c in facts[batch[0].path].schema if not c.nullable),
+                detection=scan.detection,
             )
         )
     else:
@@ -202,6 +210,7 @@ def _apply(
     # What stands before the last truncation of the batch leaves nothing behind.
     files = batch[emptied[-1] + 1 :] if emptied else batch
     first, last = footers[0], footers[-1]
+    numbering = known.detection.number(batch)
     metadata = known.scan.metadata
     upsert = metadata is not None and metadata.upsert_default
     return ApplyFiles(
@@ -209,19 +218,20 @@ def _apply(
         path=known.path,
         folder=known.scan.folder.path,
         files=tuple(files),
-        first=batch[0].number,
-        last=batch[-1].number,
+        first=numbering.first,
+        last=numbering.last,
         key=key,
         default=Marker.UPSERT if upsert else Marker.INSERT,
         # A load is appended; where rows are upserts, keys have to be looked up (LZ-105).
         is_load=first is not None and first.kind is FileKind.LOAD and not upsert,
         truncated=bool(emptied),
         positions=(first.first, last.last) if first and last else None,
-        cut=known.target.cut if batch[-1].number == known.target.number else None,
+        cut=known.target.cut if numbering.last == known.target.number else None,
         rows=sum(facts[file.path].rows for file in batch),
         size=sum(facts[file.path].size for file in batch),
         demands=known.demands,
         is_exact=all(facts[file.path].is_exact for file in batch),
+        names=numbering.names,
     )
 
 
@@ -229,7 +239,7 @@ def _cleanup(known: Known) -> list[Step]:
     """Applied files go aside, but for the last of them (LZ-243)."""
     if known.is_reseeded or not known.progress.exists:
         return []
-    done = tuple(processed(known.scan.files, known.progress.recorded))
+    done = tuple(known.detection.done(known.scan.files))
     return [CleanUp(known.scan.table, known.scan.folder.path, done)] if done else []
 
 

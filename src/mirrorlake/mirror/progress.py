@@ -8,9 +8,11 @@ from dataclasses import dataclass, field
 
 from mirrorlake.errors import ForeignTable
 from mirrorlake.lake import schema as schemas
-from mirrorlake.lake.history import Batch, batches
+from mirrorlake.lake.history import Batch, batches, named_batches
 from mirrorlake.lake.log import BrokenLog, Snapshot, TableLog
 from mirrorlake.landing.identity import Identity
+from mirrorlake.landing.metadata import SEQUENTIAL
+from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.table import Schema
 
 APPLICATION = "mirrorlake/"
@@ -18,6 +20,7 @@ GENERATION = "mirrorlake.generation"
 KEY_COLUMNS = "mirrorlake.keyColumns"
 REQUIRED = "mirrorlake.requiredColumns"
 FOLDER = "mirrorlake.folder"
+DETECTION = "mirrorlake.fileDetectionStrategy"
 
 FEATURES = frozenset(
     {
@@ -44,8 +47,9 @@ class Progress:
     """The state of a table, as read from its log at one version.
 
     version: -1 when there is no table. generation: whose files it holds, empty for a table that
-    this engine did not make. recorded: the number of the last applied file, 0 for none. key: the
-    key columns it was made with. required: the columns that its first file declared non-null,
+    this engine did not make. detection: how the files of that generation are found. recorded: the
+    number of the last applied file, in timestamp mode of the last batch, 0 for none. key: the key
+    columns it was made with. required: the columns that its first file declared non-null,
     though in the table they are nullable (LZ-219). restored: the version of a RESTORE after the
     last batch. unsupported: why it cannot be written, in words. last: the last applied file as it
     was then, of a zone of others and where the log still tells it.
@@ -53,6 +57,7 @@ class Progress:
 
     version: int = -1
     generation: str = ""
+    detection: str = SEQUENTIAL
     recorded: int = 0
     schema: Schema = field(default_factory=lambda: Schema(()))
     key: tuple[str, ...] = ()
@@ -97,6 +102,15 @@ def read_batches(log: TableLog, table: str) -> list[Batch]:
         raise _unreadable(table, error) from error
 
 
+def read_named_batches(log: TableLog, table: str, after: int) -> list[NamedBatch]:
+    """The batches beyond number `after` that its log still tells. Raises ForeignTable."""
+    application = read_progress(log, table).application
+    try:
+        return named_batches(log, application, after)
+    except (BrokenLog, OSError) as error:
+        raise _unreadable(table, error) from error
+
+
 def table_at(path: str) -> str:
     """The name of the table at a path below the root, for who knows nothing but the path."""
     return ".".join(path.split("/")[1:]) or path
@@ -125,6 +139,7 @@ def progress_of(snapshot: Snapshot) -> Progress:
     return Progress(
         version=snapshot.version,
         generation=generation,
+        detection=snapshot.properties.get(DETECTION, SEQUENTIAL),
         recorded=snapshot.transactions.get(application, 0),
         schema=schema,
         key=tuple(json.loads(snapshot.properties.get(KEY_COLUMNS, "[]"))),

@@ -5,12 +5,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from mirrorlake.errors import (
+    DetectionChanged,
     ForeignTable,
     KeyColumnsChanged,
     TableError,
     TableRestored,
     UnsupportedTable,
 )
+from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.landing.parquet import match_columns
 from mirrorlake.mirror.recreated import recreation
 
@@ -43,13 +45,32 @@ def refusal(known: Known) -> TableError | None:
             table=name,
             hint=f"Start it anew with `mirrorlake reset {name}`.",
         )
-    return None if known.is_reseeded else _key_refusal(known, name) or _recreation(known)
+    if known.is_reseeded:
+        return None
+    return _detection_refusal(known, name) or _key_refusal(known, name) or _recreation(known)
+
+
+def _detection_refusal(known: Known, name: str) -> TableError | None:
+    """What is recorded as applied has no meaning under the other strategy."""
+    first, now = known.progress.detection, known.scan.detection
+    if known.is_unread or not known.progress.exists or first == now:
+        return None
+    return DetectionChanged(
+        f"fileDetectionStrategy was {first} when the table was made, and is {now} now",
+        table=name,
+        file="_metadata.json",
+        hint="Put the first value back, or recreate the folder with all data and run "
+        f"`mirrorlake reset {name}`.",
+    )
 
 
 def _recreation(known: Known) -> TableError | None:
-    """Of others only the files tell whether the table began anew; we write a generation."""
+    """Of others only the files tell whether the table began anew; we write a generation. Names
+    without numbers do not tell it."""
     described = known.scan.metadata
     if known.is_unread or not known.progress.recorded or (described and described.ours):
+        return None
+    if known.scan.detection == BY_TIME:
         return None
     return recreation(known.scan, known.progress, known.tail)
 

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from mirrorlake.errors import TableError
+from mirrorlake.errors import TableError, printable
+from mirrorlake.landing.metadata import SEQUENTIAL
 from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.demands import Demands
 from mirrorlake.model.change import Marker
@@ -29,6 +30,7 @@ class CreateTable:
     generation: str
     replace: bool = False
     required: tuple[str, ...] = ()
+    detection: str = SEQUENTIAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +57,9 @@ class ApplyFiles:
 
     The commit happens only when the table has recorded first - 1. truncated: the table was emptied
     by one of the files; `files` are those after it. positions, cut: for the commit's metadata.
-    rows, size: what the files hold, estimated unless is_exact.
+    rows, size: what the files hold, estimated unless is_exact. In timestamp mode first and last are
+    the number of the batch, and `names` are those of `files`, for the commit to record; otherwise
+    there are none.
     """
 
     table: TableId
@@ -74,6 +78,17 @@ class ApplyFiles:
     size: int = 0
     demands: Demands = field(default_factory=Demands)
     is_exact: bool = True
+    names: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        """What it applies, in words."""
+        if self.names:
+            one = len(self.names) == 1
+            some = f"file {printable(self.names[0])}" if one else f"{len(self.names)} files"
+            return f"{some} of batch {self.last}"
+        if self.last > self.first:
+            return f"files {self.first} to {self.last}"
+        return f"file {self.first}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +162,7 @@ def as_fact(step: Step) -> dict[str, Any]:
                 "rows": step.rows,
                 "rows_exact": step.is_exact,
                 "truncate": step.truncated,
-            }
+            } | ({"names": list(step.names)} if step.names else {})
         case CleanUp():
             return {
                 "step": "clean_up",
@@ -180,10 +195,7 @@ def _sentence(step: Step) -> str:
         case SetKey():
             return f"{step.table}: from now on its key is {', '.join(step.key)}"
         case ApplyFiles():
-            files = f"file {step.first}"
-            if step.last > step.first:
-                files = f"files {step.first} to {step.last}"
             about = "" if step.is_exact else "about "
-            return f"{step.table}: apply {files} ({about}{step.rows:,} rows) in one commit"
+            return f"{step.table}: apply {step} ({about}{step.rows:,} rows) in one commit"
         case CleanUp():
             return f"{step.table}: move {len(step.files)} applied files aside"

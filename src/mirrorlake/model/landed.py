@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -30,6 +30,39 @@ class FileName:
 
     def __str__(self) -> str:
         return f"{self.number:020d}.{self.extension}"
+
+
+@dataclass(frozen=True, slots=True)
+class FreeName:
+    """The name of a data file in timestamp mode: any text before the extension (LZ-123)."""
+
+    text: str
+    extension: str = "parquet"
+
+    @classmethod
+    def parse(cls, text: str, extensions: Iterable[str]) -> Self | None:
+        """The parsed name; None when it ends in none of the extensions, in any case, or when an
+        underscore hides it (LZ-021)."""
+        if text.startswith("_"):
+            return None
+        for extension in extensions:
+            stem = len(text) - len(extension) - 1
+            if extension and stem > 0 and text[stem:].lower() == f".{extension.lower()}":
+                return cls(text, text[stem + 1 :])
+        return None
+
+    def __str__(self) -> str:
+        return self.text
+
+
+@dataclass(frozen=True, slots=True)
+class NamedBatch:
+    """What a commit of a table in timestamp mode records: the number of its batch, counted from 1,
+    the version that it made, and the names of the files in the order in which they were applied."""
+
+    number: int
+    version: int
+    names: tuple[str, ...]
 
 
 class FileKind(StrEnum):

@@ -70,6 +70,7 @@ class Point(StrEnum):
     COMMIT_DURABLE = "apply.commit.durable"
     FILES_COMPACTED = "apply.compaction.written"
     COMPACTION_COMMITTED = "apply.compaction.committed"
+    NAMES_RECORDED = "apply.names.recorded"
     CLEANUP_MOVED_ONE = "apply.cleanup.moved_one"
     CLEANUP_DONE = "apply.cleanup.done"
 

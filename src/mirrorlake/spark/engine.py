@@ -14,10 +14,10 @@ from pathlib import Path
 
 import structlog
 
-from mirrorlake.errors import ForeignTable, MirrorlakeError, TableError
+from mirrorlake.errors import ForeignTable, MirrorlakeError, TableError, printable
 from mirrorlake.lake import schema as schemas
 from mirrorlake.lake.log import Snapshot, TableLog
-from mirrorlake.landing.identity import Identity
+from mirrorlake.landing.identity import Identity, altered
 from mirrorlake.landing.local import flush_folder
 from mirrorlake.landing.store import Store
 from mirrorlake.mirror.compaction import choose
@@ -32,11 +32,13 @@ from mirrorlake.mirror.engine import (
 from mirrorlake.mirror.progress import (
     Progress,
     progress_of,
+    read_named_batches,
     read_progress,
     snapshot_of,
     table_at,
 )
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable, SetKey
+from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.seams import Point, Probe, no_probe
 from mirrorlake.spark import tables, task
 from mirrorlake.spark.commit import Commit, Committer, Rearrangement
@@ -79,6 +81,9 @@ class SparkEngine:
 
     def progress(self, path: str) -> Progress:
         return read_progress(self._log(path), table_at(path))
+
+    def named_batches(self, path: str, after: int) -> Sequence[NamedBatch]:
+        return read_named_batches(self._log(path), table_at(path), after)
 
     def create(self, step: CreateTable) -> None:
         with refusals(step.table):
@@ -243,6 +248,8 @@ class SparkEngine:
         for result in results:
             if result.error is not None:
                 return Failed(result.error)
+        if step.names and (file := altered(self._store, step.files)):
+            return Conflicted(f"{printable(file.name)} changed while it was read")
         counts = _total(results)
         try:
             before_commit()
@@ -269,7 +276,9 @@ class SparkEngine:
 
     def _last(self, step: ApplyFiles) -> Identity | None:
         """The last file of a zone of others, to be known again: they write no generation."""
-        if step.positions is not None or not step.files or step.files[-1].number != step.last:
+        if step.names or step.positions is not None:
+            return None
+        if not step.files or step.files[-1].number != step.last:
             return None
         return Identity.of(self._store, step.files[-1])
 
@@ -304,4 +313,8 @@ def _metadata(step: ApplyFiles, counts: Counts, last: Identity | None) -> dict[s
         "cut": step.cut,
         "rows": {"insert": counts.insert, "update": counts.update, "delete": counts.delete},
     }
-    return said | ({"last": last.as_record()} if last else {})
+    return (
+        said
+        | ({"names": list(step.names)} if step.names else {})
+        | ({"last": last.as_record()} if last else {})
+    )

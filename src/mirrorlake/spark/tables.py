@@ -11,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from mirrorlake.landing.layout import STATE
 from mirrorlake.landing.store import Store
-from mirrorlake.mirror.progress import FOLDER, GENERATION, KEY_COLUMNS, REQUIRED
+from mirrorlake.mirror.progress import DETECTION, FOLDER, GENERATION, KEY_COLUMNS, REQUIRED
 from mirrorlake.mirror.schema import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
 from mirrorlake.model.table import Schema
@@ -35,6 +35,7 @@ def create(spark: SparkSession, location: str, step: CreateTable) -> None:
         GENERATION: step.generation,
         KEY_COLUMNS: json.dumps(list(step.key)),
         FOLDER: step.folder,
+        DETECTION: step.detection,
     }
     if step.required:
         ours[REQUIRED] = json.dumps(list(step.required))

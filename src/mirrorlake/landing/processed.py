@@ -1,0 +1,172 @@
+"""The side record of a table in timestamp mode: the names of all files it has applied (LZ-127).
+
+The commits say it first, and the log of a table forgets its commits after a while; the record does
+not. It is append-only: segments named by the batches `first-last` that they hold, each written
+whole. Now and then the youngest segments are joined to one, so that there are never many.
+
+What a batch holds is decided by its commit. So whoever writes a segment, however late, writes
+what is true, and segments that overlap say the same.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any, Self
+
+import structlog
+
+from mirrorlake.landing.store import Store
+from mirrorlake.model.landed import FORMAT, LaterFormat, NamedBatch
+
+log = structlog.get_logger()
+
+DAMAGED = "processed_record_damaged"
+FAN = 16
+"""So many segments of a size are joined to one."""
+FULL = 50_000
+"""Names in a segment that is never joined again, which bounds what one joining costs."""
+
+_ATTEMPTS = 5
+_NAME = re.compile(r"([0-9]{20})-([0-9]{20})\.json")
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """The names that the batches first..last applied, in that order; version: of the last one."""
+
+    first: int
+    last: int
+    version: int
+    names: tuple[str, ...]
+
+    @property
+    def width(self) -> int:
+        return self.last - self.first + 1
+
+    @classmethod
+    def of(cls, batches: Sequence[NamedBatch]) -> Self:
+        """Of batches that follow each other; at least one."""
+        names = tuple(name for batch in batches for name in batch.names)
+        return cls(batches[0].number, batches[-1].number, batches[-1].version, names)
+
+    def encode(self) -> bytes:
+        record = {
+            "format": FORMAT,
+            "batches": [self.first, self.last],
+            "version": self.version,
+            "names": self.names,
+        }
+        return (json.dumps(record, ensure_ascii=False) + "\n").encode()
+
+    @classmethod
+    def decode(cls, content: bytes) -> Self:
+        """Raises LaterFormat for a segment of a later release, another ValueError for a damaged
+        one."""
+        record: dict[str, Any] = json.loads(content)
+        try:
+            if record["format"] != FORMAT:
+                raise LaterFormat(
+                    f"processed files of format {record['format']}; this release reads {FORMAT}"
+                )
+            first, last = record["batches"]
+            return cls(int(first), int(last), int(record["version"]), tuple(record["names"]))
+        except (KeyError, TypeError) as error:
+            raise ValueError(f"not a segment: {error}") from None
+
+
+class SideRecord:
+    """The segments of one table in `folder`. Any number may read; the mirror writes."""
+
+    def __init__(self, store: Store, folder: str) -> None:
+        self._store, self._folder = store, folder
+        self._segments: list[tuple[int, int, int]] = []  # first, last, names; ascending
+
+    def read(self) -> list[Segment]:
+        """The segments from batch 1 on, ascending, up to the first gap.
+
+        A damaged segment counts as missing. Raises LaterFormat.
+        """
+        for _ in range(_ATTEMPTS):
+            with suppress(FileNotFoundError):  # joined with others since they were listed
+                return self._read()
+        return self._read()
+
+    def append(self, batches: Sequence[NamedBatch]) -> None:
+        """Write the batches that follow what is recorded; durable when it returns."""
+        segment = Segment.of(batches)
+        self._write(segment)
+        while (start := _tail(self._segments)) is not None:
+            self._join(start)
+
+    def _write(self, segment: Segment) -> None:
+        self._store.replace(self._path(segment.first, segment.last), segment.encode())
+        self._segments.append((segment.first, segment.last, len(segment.names)))
+
+    def _join(self, start: int) -> None:
+        """Write the segments from `start` on as one, and then remove them."""
+        parts = [self._segment(first, last) for first, last, _names in self._segments[start:]]
+        whole = [part for part in parts if part]
+        del self._segments[start:]
+        if len(whole) < len(parts):
+            return  # damaged since they were written: the next start finds it
+        first, last = whole[0].first, whole[-1].last
+        names = tuple(dict.fromkeys(name for part in whole for name in part.names))
+        self._write(Segment(first, last, whole[-1].version, names))
+        for one, other in self._listed():
+            if first <= one and other <= last and (one, other) != (first, last):
+                self._store.delete(self._path(one, other))
+
+    def _read(self) -> list[Segment]:
+        found: list[Segment] = []
+        covered = 0
+        for first, last in sorted(self._listed(), key=lambda span: (span[0], -span[1])):
+            if first > covered + 1:
+                break
+            if last > covered and (segment := self._segment(first, last)):
+                found.append(segment)
+                covered = last
+        self._segments = [(s.first, s.last, len(s.names)) for s in found]
+        return found
+
+    def _listed(self) -> list[tuple[int, int]]:
+        names = (_NAME.fullmatch(file.name) for file in self._store.list(self._folder).files)
+        return [(int(match[1]), int(match[2])) for match in names if match]
+
+    def _segment(self, first: int, last: int) -> Segment | None:
+        path = self._path(first, last)
+        try:
+            return Segment.decode(self._store.read(path))
+        except LaterFormat:
+            raise
+        except ValueError as error:
+            log.warning(DAMAGED, path=path, reason=type(error).__name__)
+            return None
+
+    def _path(self, first: int, last: int) -> str:
+        return f"{self._folder}/{first:020d}-{last:020d}.json"
+
+
+def _tail(segments: Sequence[tuple[int, int, int]]) -> int | None:
+    """Where the youngest segments begin that are to be joined; None when there is no need.
+
+    Of each power of `FAN` fewer than `FAN` segments are left that are no wider, but for full ones.
+    """
+    limit = 1
+    while True:
+        start = len(segments)
+        while start > 0 and _is_small(segments[start - 1], limit):
+            start -= 1
+        if len(segments) - start >= FAN:
+            return start
+        if start == 0 or segments[start - 1][2] >= FULL:
+            return None
+        limit *= FAN
+
+
+def _is_small(segment: tuple[int, int, int], limit: int) -> bool:
+    first, last, names = segment
+    return last - first < limit and names < FULL

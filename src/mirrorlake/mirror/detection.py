@@ -1,0 +1,86 @@
+"""The two ways to find new files, and all in which they differ (LZ-047).
+
+In sequence: files have numbers, and are applied without a gap. By time: files have any names, and
+each is applied once, in the order in which they landed as far as they are there to be seen.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import islice
+
+from mirrorlake.landing.cleanup import processed
+from mirrorlake.landing.scan import Landed, TableScan
+from mirrorlake.mirror.batch import BatchLimits, Run, run_of
+from mirrorlake.mirror.processed import Processed
+
+
+@dataclass(frozen=True, slots=True)
+class Numbering:
+    """What a batch is called: its numbers, and by time the names that it records."""
+
+    first: int
+    last: int
+    names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class InSequence:
+    """recorded: the last applied number; target: the last number that may be applied now."""
+
+    recorded: int
+    target: int | None = None
+
+    def is_new(self, file: Landed) -> bool:
+        return file.number > self.recorded
+
+    def run(self, scan: TableScan, limits: BatchLimits) -> Run:
+        """The contiguous files that follow (LZ-116, LZ-117)."""
+        table = str(scan.table)
+        run = run_of(table, scan.files, self.recorded, self.target, limits)
+        if run.error is not None and len(run.files) == 0:
+            # Files move aside after their commit; after a crash in between they are found there.
+            moved = [file for file in scan.moved() if self.is_new(file)]
+            if moved:
+                both = {file.number: file for file in [*moved, *scan.files]}
+                merged = [both[number] for number in sorted(both)]
+                run = run_of(table, merged, self.recorded, self.target, limits)
+        return run
+
+    def number(self, batch: Sequence[Landed]) -> Numbering:
+        return Numbering(batch[0].number, batch[-1].number)
+
+    def done(self, files: Sequence[Landed]) -> list[Landed]:
+        """The applied files that may go aside: all but the last (LZ-243)."""
+        return processed(files, self.recorded)
+
+
+@dataclass(frozen=True, slots=True)
+class ByTime:
+    """processed: what has been applied; the batches that did are counted."""
+
+    processed: Processed
+
+    def is_new(self, file: Landed) -> bool:
+        """A processed path that is written again is not new (LZ-127)."""
+        return str(file.name) not in self.processed
+
+    def run(self, scan: TableScan, limits: BatchLimits) -> Run:
+        """The unprocessed files in their order, late ones too (LZ-124, LZ-126)."""
+        return Run(tuple(islice(filter(self.is_new, scan.files), limits.files)))
+
+    def number(self, batch: Sequence[Landed]) -> Numbering:
+        following = self.processed.batches + 1
+        return Numbering(following, following, tuple(str(file.name) for file in batch))
+
+    def done(self, files: Sequence[Landed]) -> list[Landed]:
+        """The applied files that may go aside: all but the last applied (LZ-250)."""
+        return [
+            file
+            for file in files
+            if not self.is_new(file) and str(file.name) != self.processed.last
+        ]
+
+
+Detection = InSequence | ByTime
