@@ -34,7 +34,10 @@ from tests.reference import UNCHANGED, Change, Row, Table
 
 @dataclass
 class LakeTable:
-    """A Delta table: its rows, its feed by version, and what it has recorded."""
+    """A Delta table: its rows, its feed by version, and what it has recorded.
+
+    named: in timestamp mode; forgotten: so many of these its log does not tell any more.
+    """
 
     generation: str
     detection: str
@@ -47,6 +50,7 @@ class LakeTable:
     feed: list[Counter[tuple[str, Row]]] = field(default_factory=list)
     applied: list[tuple[int, int]] = field(default_factory=list)
     named: list[NamedBatch] = field(default_factory=list)
+    forgotten: int = 0
 
 
 @dataclass
@@ -82,7 +86,8 @@ class ModelledEngine:
         )
 
     def named_batches(self, path: str, after: int) -> Sequence[NamedBatch]:
-        return [batch for batch in self.lake.tables[path].named if batch.number > after]
+        table = self.lake.tables[path]
+        return [batch for batch in table.named[table.forgotten :] if batch.number > after]
 
     def create(self, step: CreateTable) -> None:
         if step.path not in self.lake.tables or step.replace:
