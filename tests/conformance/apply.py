@@ -14,6 +14,7 @@ import pytest
 from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror.engine import Applied, MirrorEngine
 from mirrorlake.model import types
+from tests.conformance.apply_by_time import ByTimeContract
 from tests.conformance.apply_columns import ColumnContract
 from tests.conformance.apply_commits import CommitContract
 from tests.conformance.apply_demands import DemandContract
@@ -37,6 +38,7 @@ class ApplyContract(
     CompactionContract,
     DemandContract,
     ExampleContract,
+    ByTimeContract,
 ):
     """Every engine passes these."""
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -13,7 +13,8 @@ import pyarrow.parquet as pq
 
 from mirrorlake.landing import parquet
 from mirrorlake.landing.local import LocalStore
-from mirrorlake.landing.scan import Landed
+from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL
+from mirrorlake.landing.scan import Landed, data_files
 from mirrorlake.mirror.engine import Applied, MirrorEngine, Outcome
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable
 from mirrorlake.model.change import MARKER_COLUMN, Marker
@@ -67,6 +68,7 @@ class Mirrored:
         replace: bool = False,
         generation: str = GENERATION,
         required: tuple[str, ...] = (),
+        detection: str = SEQUENTIAL,
     ) -> Mirrored:
         self.engine.create(
             CreateTable(
@@ -78,6 +80,7 @@ class Mirrored:
                 generation,
                 replace,
                 required,
+                detection,
             )
         )
         return self
@@ -89,12 +92,17 @@ class Mirrored:
     def land(self, number: int, file: File) -> Landed:
         """Write a landed file under its number."""
         name = FileName(number)
-        path = self.store.root / self.folder / str(name)
+        size = self.write(str(name), file)
+        return Landed(name, f"{self.folder}/{name}", size, 0.0, "")
+
+    def write(self, name: str, file: File) -> int:
+        """Write a file into the folder. Returns its size."""
+        path = self.store.root / self.folder / name
         path.parent.mkdir(parents=True, exist_ok=True)
         if not isinstance(file, bytes | pa.Table):
             file = as_file(self.shape, [Change(marker, row) for marker, row in file])
         path.write_bytes(file if isinstance(file, bytes) else content(file))
-        return Landed(name, f"{self.folder}/{name}", path.stat().st_size, 0.0, "")
+        return path.stat().st_size
 
     def step(self, *files: File, truncated: bool = False, **more: Any) -> ApplyFiles:
         """The next files in one batch; after a truncation, which is a file of its own."""
@@ -110,6 +118,23 @@ class Mirrored:
             key=self.shape.key,
             truncated=truncated,
             **({"default": Marker.INSERT} | more),
+        )
+
+    def named_step(self, files: Mapping[str, File]) -> ApplyFiles:
+        """Files under any names, landed in this order, as the next batch in timestamp mode."""
+        for name, file in files.items():
+            self.write(name, file)
+        listed = data_files(self.folder, self.store.list(self.folder), detection=BY_TIME)
+        return ApplyFiles(
+            table=self.table,
+            path=self.path,
+            folder=self.folder,
+            files=tuple(file for name in files for file in listed if str(file.name) == name),
+            first=self.recorded + 1,
+            last=self.recorded + 1,
+            key=self.shape.key,
+            default=Marker.INSERT,
+            names=tuple(files),
         )
 
     def run(self, step: ApplyFiles, before_commit: Callable[[], None] = lambda: None) -> Outcome:

@@ -129,8 +129,8 @@ class ModelledEngine:
             return AlreadyApplied(read.recorded)
         if read.recorded != step.first - 1:
             return Conflicted("the batch does not follow")
-        if step.names and altered(self.store, step.files):
-            return Conflicted("a file changed while it was read")
+        if step.names and (file := altered(self.store, step.files)):
+            return Conflicted(f"{file.name} changed while it was read")
         before_commit()
         self.probe(Point.COMMIT_BEGUN)
         self.between()

@@ -79,10 +79,10 @@ def _named(version: int, actions: list[Action], application: str) -> NamedBatch 
     if txn.get("appId") != application:
         return None
     try:
-        names = json.loads(info["userMetadata"])["names"]
+        names = tuple(map(str, json.loads(info["userMetadata"])["names"]))
     except (ValueError, KeyError, TypeError):
         return None
-    return NamedBatch(txn["version"], version, tuple(map(str, names)))
+    return NamedBatch(txn["version"], version, names)
 
 
 def batches(log: TableLog, after: int = -1) -> Iterator[Batch]:

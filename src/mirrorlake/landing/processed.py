@@ -108,9 +108,13 @@ class SideRecord:
 
     def _join(self, start: int) -> None:
         """Write the segments from `start` on as one, and then remove them."""
-        parts = [self._segment(first, last) for first, last, _names in self._segments[start:]]
-        whole = [part for part in parts if part]
+        spans = self._segments[start:]
         del self._segments[start:]
+        try:
+            parts = [self._segment(first, last) for first, last, _names in spans]
+        except FileNotFoundError:
+            return  # another process took over, and has joined them
+        whole = [part for part in parts if part]
         if len(whole) < len(parts):
             return  # damaged since they were written: the next start finds it
         first, last = whole[0].first, whole[-1].last

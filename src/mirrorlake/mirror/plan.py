@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mirrorlake.errors import TableError
+from mirrorlake.errors import BadFile, TableError
 from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.landing.parquet import Inspected
 from mirrorlake.landing.scan import Landed, TableScan
@@ -144,8 +144,19 @@ def _readable(
             check_size(found, known.demands, table=str(known.scan.table), file=str(file.name))
         except TableError as error:
             return good, error
+        if known.scan.detection == BY_TIME and _is_truncation(found):
+            return good, BadFile(
+                "it empties the table, and without numbers nothing says which rows it means",
+                table=str(known.scan.table),
+                file=str(file.name),
+                hint="Remove it, or number the files.",
+            )
         good.append(file)
     return good, run.error
+
+
+def _is_truncation(facts: Inspected) -> bool:
+    return facts.footer is not None and facts.footer.kind is FileKind.TRUNCATE
 
 
 def _merged(
@@ -206,7 +217,7 @@ def _apply(
     known: Known, batch: Sequence[Landed], facts: Mapping[str, Inspected], key: tuple[str, ...]
 ) -> ApplyFiles:
     footers = [facts[file.path].footer for file in batch]
-    emptied = [i for i, f in enumerate(footers) if f is not None and f.kind is FileKind.TRUNCATE]
+    emptied = [i for i, file in enumerate(batch) if _is_truncation(facts[file.path])]
     # What stands before the last truncation of the batch leaves nothing behind.
     files = batch[emptied[-1] + 1 :] if emptied else batch
     first, last = footers[0], footers[-1]
