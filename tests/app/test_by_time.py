@@ -11,6 +11,7 @@ import pytest
 from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.app.report import ApplyReport
 from mirrorlake.errors import BadFile, DetectionChanged, ProgressLost
+from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import no_probe
 from tests.doubles.clock import SteppedClock
@@ -31,6 +32,7 @@ class Zone:
         self.clock = SteppedClock()
         self.store = MemoryStore(self.clock)
         self.lake = Lake()
+        self.limits = BatchLimits()
         self.describe(**BY_TIME)
 
     def describe(self, *key: str, **members: Any) -> None:
@@ -48,7 +50,7 @@ class Zone:
 
     def loop(self) -> ApplyLoop:
         engine = ModelledEngine(self.lake, self.store, Random(0), no_probe, lost_answers=0.0)
-        return ApplyLoop(self.store, engine, MirrorSettings(), self.clock)
+        return ApplyLoop(self.store, engine, MirrorSettings(limits=self.limits), self.clock)
 
     def apply(self) -> ApplyReport:
         loop = self.loop()
@@ -182,6 +184,35 @@ def test_a_file_that_its_publisher_takes_away_is_not_missed(zone: Zone) -> None:
     zone.land("b.parquet", (2, "b"))
     assert not zone.apply().errors
     assert (zone.rows, zone.left()) == ([(1, "a"), (2, "b")], ["b.parquet"])
+
+
+class TestATableThatIsMadeAgain:
+    """As after a reset, or in a copy of the zone: what was applied before is in both folders."""
+
+    @pytest.fixture(params=[1, 100], ids=["file by file", "at once"])
+    def again(self, zone: Zone, request: pytest.FixtureRequest) -> Zone:
+        zone.describe(**BY_TIME, **UPSERTS)
+        zone.limits = BatchLimits(files=request.param)
+        for name in ("c.parquet", "b.parquet", "a.parquet"):
+            zone.land(name, (1, name))
+        zone.apply()
+        assert zone.aside() == ["b.parquet", "c.parquet"]
+        zone.lake.tables.clear()
+        return zone
+
+    def test_all_files_are_applied_in_their_order(self, again: Zone) -> None:
+        again.land("later.parquet", (2, "later"))
+        assert not again.apply().errors
+        names = [name for batch in again.batches() for name in batch]
+        assert names == ["c.parquet", "b.parquet", "a.parquet", "later.parquet"]
+        assert sorted(again.rows) == [(1, "a.parquet"), (2, "later")]
+
+    def test_a_name_in_both_folders_is_applied_once(self, again: Zone) -> None:
+        again.land("b.parquet", (1, "again"))
+        assert not again.apply().errors
+        names = [name for batch in again.batches() for name in batch]
+        assert names == ["c.parquet", "a.parquet", "b.parquet"]
+        assert again.rows == [(1, "again")]
 
 
 class TestSwitching:

@@ -55,7 +55,6 @@ class Reset:
             else:
                 for scan in self.tables:
                     path = layout.delta_path(scan.folder, self.project.mirror.default_schema)
-                    _put_back(store, scan)
                     store.delete_folder(path)
                     store.delete_folder(folder_of(path))
 
@@ -110,17 +109,6 @@ def _files_of(scan: TableScan) -> str:
         count = len({str(file.name) for file in (*scan.files, *scan.moved())})
         return f"the {count} files that are still in its folder and its cleanup folder"
     return "its files from number 1"
-
-
-def _put_back(store: LocalStore, scan: TableScan) -> None:
-    """Move processed files without numbers back, for what is in the cleanup folder is not looked
-    for. After a crash on the way the table goes on as it was: it knows their names."""
-    if scan.detection == BY_TIME:
-        present = {str(file.name) for file in scan.files}
-        for file in scan.moved():
-            if str(file.name) not in present:
-                store.move(file.path, f"{scan.folder.path}/{file.name}")
-                present.add(str(file.name))
 
 
 def _check_complete(scan: TableScan) -> None:

@@ -63,11 +63,13 @@ class Tails:
 
 
 def altered(store: Store, files: Sequence[Landed]) -> Landed | None:
-    """The first of these files of one folder that is gone, or is another than was listed."""
-    if not files:
-        return None
-    folder = files[0].path.rpartition("/")[0]
-    now = {f"{folder}/{entry.name}": entry.etag for entry in store.list(folder).files}
+    """The first of these files that is gone, or is another than was listed."""
+    folders = {file.path.rpartition("/")[0] for file in files}
+    now = {
+        f"{place}/{entry.name}": entry.etag
+        for place in folders
+        for entry in store.list(place).files
+    }
     return next((file for file in files if now.get(file.path) != file.etag), None)
 
 

@@ -220,7 +220,7 @@ class Scanner:
             for place in places
             for file in data_files(place, self._store.list(place), text, detection)
         ]
-        return tuple(sorted(found, key=_order))
+        return tuple(sorted(found, key=order))
 
 
 def _tell(folder: TableFolder, found: Metadata) -> None:
@@ -260,7 +260,7 @@ def data_files(
         for entry in listing.files
         if (name := _data_name(entry.name, known, detection))
     ]
-    return tuple(sorted(found, key=_order))
+    return tuple(sorted(found, key=order))
 
 
 def _landed(folder: str, entry: Entry, name: FileName | FreeName, form: TextFormat) -> Landed:
@@ -280,9 +280,10 @@ def _data_name(
     return name if name and name.extension.lower() in extensions else None
 
 
-def _order(file: Landed) -> tuple[float, str]:
+def order(file: Landed) -> tuple[float, str]:
+    """Where a file stands among those of its table, wherever they lie (LZ-116, LZ-125)."""
     by_time = isinstance(file.name, FreeName)
-    return (file.modified if by_time else file.number, file.path)
+    return (file.modified if by_time else file.number, str(file.name))
 
 
 def _detection(described: Metadata | None) -> str:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from mirrorlake.landing.cleanup import processed
-from mirrorlake.landing.scan import Landed, TableScan
+from mirrorlake.landing.scan import Landed, TableScan, order
 from mirrorlake.mirror.batch import BatchLimits, Run, run_of
 from mirrorlake.mirror.processed import Processed
 
@@ -68,7 +68,18 @@ class ByTime:
 
     def run(self, scan: TableScan, limits: BatchLimits) -> Run:
         """The unprocessed files in their order, late ones too (LZ-124, LZ-126)."""
-        return Run(tuple(islice(filter(self.is_new, scan.files), limits.files)))
+        files = self._with_those_aside(scan)
+        return Run(tuple(islice(filter(self.is_new, files), limits.files)))
+
+    def _with_those_aside(self, scan: TableScan) -> Sequence[Landed]:
+        """The files, with those that an earlier table of the folder had applied and put aside: it
+        was reset, or the zone was copied without it. Once there are none, none will come."""
+        if self.processed.has_all_aside:
+            return scan.files
+        aside = {str(file.name): file for file in filter(self.is_new, scan.moved())}
+        self.processed.has_all_aside = not aside
+        both = aside | {str(file.name): file for file in scan.files}
+        return sorted(both.values(), key=order) if aside else scan.files
 
     def number(self, batch: Sequence[Landed]) -> Numbering:
         following = self.processed.batches + 1

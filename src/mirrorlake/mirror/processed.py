@@ -30,12 +30,14 @@ from mirrorlake.model.landed import LaterFormat, NamedBatch
 class Processed:
     """The names of the files that `batches` batches have applied, and the last of them.
 
+    has_all_aside: whatever is in the cleanup folder is among them, as far as that was looked at.
     Memory: about 150 bytes for each name.
     """
 
     names: set[str] = field(default_factory=set)
     batches: int = 0
     last: str | None = None
+    has_all_aside: bool = False
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
