@@ -1,0 +1,182 @@
+"""Tables whose files are found by time, on Spark and Delta: each file once, through crashes."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirrorlake.app import status
+from mirrorlake.app.mirror import Mirror
+from mirrorlake.app.reset import plan_reset
+from mirrorlake.config import Project
+from mirrorlake.lake.log import TableLog
+from mirrorlake.model.seams import Point
+from mirrorlake.spark.session import Spark
+from tests.app.test_faults import before_the_tasks
+from tests.app.zones import MARKER, Zone
+from tests.lake.test_log_spark import delta_log
+from tests.mirror.planning import applied
+from tests.spark import reading
+
+pytestmark = pytest.mark.spark
+
+GUID = "6f1c1e9c-9d7b-4d0e-8f0e-2f6d1c1f3a55.parquet"
+DATED = "20260128_093015_123456_000001.parquet"
+ODD = "注文 '2026`\n%41.parquet"
+DAY = 86_400.0
+
+
+@pytest.fixture
+def zone(tmp_path: Path, spark: Spark) -> Zone:
+    """A table that is described like example E of the specification."""
+    zone = Zone(tmp_path / "root", spark)
+    zone.folder("t").mkdir(parents=True)
+    described = {
+        "keyColumns": ["id"],
+        "fileDetectionStrategy": "LastUpdateTimeFileDetection",
+        "isUpsertDefaultRowMarker": True,
+    }
+    (zone.folder("t") / "_metadata.json").write_text(json.dumps(described))
+    return zone
+
+
+def land(zone: Zone, name: str, day: float, *ids: int, **more: list[Any]) -> Path:
+    """A file whose rows have its name, last written on a day."""
+    path = zone.folder("t") / name
+    hidden = path.with_name("_x.temp")
+    pq.write_table(pa.table({"id": list(ids), "v": [name] * len(ids), **more}), hidden)
+    os.utime(hidden, (day * DAY, day * DAY))
+    hidden.replace(path)
+    return path
+
+
+def here(zone: Zone, folder: str = ".") -> set[str]:
+    found = (zone.folder("t") / folder).glob("*.parquet")
+    return {path.name for path in found}
+
+
+def told(zone: Zone) -> status.TableStatus:
+    (table,) = status.read(Project.of_root(zone.root)).tables
+    return table
+
+
+@pytest.mark.clause("LZ-122", "LZ-124", "LZ-126", "LZ-127", "LZ-250", "LZ-258", "LZ-324", "LZ-341")
+def test_files_of_any_name_are_applied_once_in_the_order_of_their_times(zone: Zone) -> None:
+    land(zone, GUID, 3, 1, 2)
+    land(zone, DATED, 2, 2, 3)
+    land(zone, ODD, 2.5, 3, 4)
+    land(zone, "_hidden.parquet", 1, 9)
+    (planned,) = Mirror(Project.of_root(zone.root)).plan()
+    assert applied(planned).names == (DATED, ODD, GUID)
+    assert told(zone).pending_files == 3
+    assert not zone.apply().errors
+    assert zone.rows("t") == [(1, GUID), (2, GUID), (3, ODD), (4, ODD)]
+    assert (here(zone), here(zone, "_FilesReadyToDelete")) == (
+        {GUID, "_hidden.parquet"},
+        {DATED, ODD},
+    )
+
+    land(zone, "late.parquet", 1, 4)  # older than all of them
+    land(zone, DATED, 9, 1)  # a processed path, written again
+    assert told(zone).pending_files == 1
+    report = zone.apply()
+    assert not report.errors
+    assert zone.rows("t") == [(1, GUID), (2, GUID), (3, ODD), (4, "late.parquet")]
+    assert here(zone) == {"late.parquet", "_hidden.parquet"}
+    assert [table.last_file for table in report.tables.values()] == ["late.parquet"]
+    table = told(zone)
+    assert (table.last_file, table.pending_files, table.error) == ("late.parquet", 0, None)
+    feed = reading.feed(zone.spark.session, zone.root / "Tables/s/t")
+    assert feed[2] == Counter(
+        {("update_preimage", (4, ODD)): 1, ("update_postimage", (4, "late.parquet")): 1}
+    )
+
+
+@pytest.mark.clause("LZ-127", "LZ-258")
+def test_what_was_applied_is_known_when_the_log_has_forgotten_it(zone: Zone) -> None:
+    for day in range(1, 4):
+        land(zone, f"{day}.parquet", day, day)
+        zone.apply()
+    path = zone.root / "Tables/s/t"
+    delta_log(zone.spark.session, path).checkpoint()
+    log = TableLog(path)
+    for version in log.versions()[:-1]:
+        log.commit_file(version).unlink()
+    land(zone, "1.parquet", 8, 99)
+    land(zone, "4.parquet", 9, 4)
+    assert not zone.apply().errors
+    assert zone.rows("t") == [(day, f"{day}.parquet") for day in (1, 2, 3, 4)]
+
+    shutil.rmtree(zone.root / "Files/Mirrorlake/processed")
+    land(zone, "5.parquet", 10, 5)
+    (error,) = zone.apply().errors
+    assert error.code == "progress_lost"
+    assert len(zone.rows("t")) == 4
+    assert here(zone) == {"4.parquet", "5.parquet"}
+    assert told(zone).error is not None
+
+    # The way out that the error names; what is still there is applied anew.
+    reset = plan_reset(Project.of_root(zone.root), ["s.t"])
+    assert "5 files" in reset.sentences()[0]
+    reset.execute()
+    assert not zone.apply().errors
+    rows = [(2, "2.parquet"), (3, "3.parquet"), (4, "4.parquet"), (5, "5.parquet")]
+    assert zone.rows("t") == [*rows, (99, "1.parquet")]
+
+
+@pytest.mark.parametrize("again", [True, False], ids=["written again", "taken away"])
+def test_a_file_that_changes_after_it_was_planned_for_is_looked_at_anew(
+    zone: Zone, monkeypatch: pytest.MonkeyPatch, again: bool
+) -> None:
+    land(zone, "a.parquet", 1, 1)
+    changing = land(zone, "b.parquet", 2, 2)
+    land(zone, "c.parquet", 3, 3)
+    act = (lambda: land(zone, "b.parquet", 4, 4)) if again else changing.unlink
+    before_the_tasks(monkeypatch, lambda: act() and None)
+    assert not zone.apply().errors
+    expected = [(1, "a.parquet"), (3, "c.parquet")] + [(4, "b.parquet")] * again
+    assert zone.rows("t") == sorted(expected)
+
+
+POINTS = [
+    Point.COMMITTED,
+    Point.COMMIT_DURABLE,
+    Point.NAMES_RECORDED,
+    Point.CLEANUP_MOVED_ONE,
+]
+
+
+@pytest.mark.crash
+@pytest.mark.clause("LZ-326", "LZ-258", "LZ-243", "LZ-250")
+@pytest.mark.parametrize("point", POINTS)
+def test_a_process_that_is_killed_applies_no_file_twice(zone: Zone, point: Point) -> None:
+    for number in range(3):
+        land(zone, f"{number}.parquet", number + 1, number, **{MARKER: [0]})
+    killed = subprocess.run(
+        [sys.executable, "-m", "mirrorlake.cli.main", "apply", "--once", "--root", zone.root],
+        env=os.environ | {"MIRRORLAKE_CRASH_AT": str(point)},
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=300,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    land(zone, "late.parquet", 0.5, 9, **{MARKER: [0]})
+    assert not zone.apply().errors
+    # The files insert: one that was applied twice would leave two rows.
+    rows = [(number, f"{number}.parquet") for number in range(3)]
+    assert zone.rows("t") == [*rows, (9, "late.parquet")]
+    assert here(zone) == {"late.parquet"}
+    feed = reading.feed(zone.spark.session, zone.root / "Tables/s/t")
+    assert sum(map(Counter.total, feed.values())) == 4
