@@ -7,10 +7,12 @@ from random import Random
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.app.report import ApplyReport
 from mirrorlake.errors import BadFile, DetectionChanged, ProgressLost
+from mirrorlake.landing.cleanup import WRITTEN_AGAIN
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import no_probe
@@ -132,6 +134,17 @@ class TestAProcessedPathThatIsWrittenAgain:
         assert zone.rows == [(1, "a"), (2, "b")]
         assert (zone.left(), zone.aside()) == (["b.parquet"], ["a.parquet"])
 
+    def test_a_warning_says_that_its_rows_are_not_read(self, zone: Zone) -> None:
+        for name in ("a.parquet", "b.parquet"):
+            zone.land(name, (1, "a"))
+        with capture_logs() as lines:
+            zone.apply()
+            assert WRITTEN_AGAIN not in [line["event"] for line in lines]
+            zone.land("a.parquet", (9, "again"))
+            zone.apply()
+        (path,) = [line["path"] for line in lines if line["event"] == WRITTEN_AGAIN]
+        assert path == f"{FOLDER}/a.parquet"
+
     @pytest.mark.clause("LZ-127")
     def test_nor_when_its_first_content_is_long_gone(self, zone: Zone) -> None:
         zone.land("a.parquet", (1, "a"))
@@ -250,6 +263,16 @@ class TestWhatIsKnown:
     def test_it_is_recorded_before_files_go_aside(self, two: Zone) -> None:
         records = [p for p in two.store.files.content if p.startswith(RECORD)]
         assert len(records) == 2
+
+    @pytest.mark.parametrize("generation", ["../../../../x", "/x", "x" * 300, "."])
+    def test_no_generation_leads_out_of_its_folder(self, zone: Zone, generation: str) -> None:
+        ours = {"format": "1", "generation": generation, "table": "t", "source": {"schema": "s"}}
+        zone.describe(**BY_TIME, mirrorlake=ours)
+        zone.land("a.parquet", (1, "a"))
+        assert not zone.apply().errors
+        (record,) = [p for p in zone.store.files.content if p.endswith(f"-{1:020d}.json")]
+        assert record.startswith(f"{RECORD}/")
+        assert len(record.split("/")) == len(RECORD.split("/")) + 2
 
     def test_a_lost_record_is_made_again_from_the_commits(self, two: Zone) -> None:
         two.store.delete_folder(RECORD)

@@ -6,11 +6,16 @@ import json
 from collections.abc import Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 
+import structlog
+
 from mirrorlake.landing import layout
 from mirrorlake.landing.scan import Landed
 from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import FileName, format_time, parse_time
 
+log = structlog.get_logger()
+
+WRITTEN_AGAIN = "processed_file_written_again"
 RETENTION = timedelta(days=7)
 
 
@@ -28,6 +33,7 @@ def move(store: Store, folder: str, files: Sequence[Landed], now: datetime) -> I
     if not files:
         return
     moved = _info(store, folder)
+    _warn_of_those_aside(store, folder, [file for file in files if str(file.name) in moved])
     moved |= {str(file.name): now for file in files}
     _write_info(store, folder, moved)
     for file in files:
@@ -36,6 +42,15 @@ def move(store: Store, folder: str, files: Sequence[Landed], now: datetime) -> I
         except FileNotFoundError:
             continue
         yield file
+
+
+def _warn_of_those_aside(store: Store, folder: str, files: Sequence[Landed]) -> None:
+    """A name that was applied and put aside is here again: its new rows are not read (LZ-127)."""
+    if files:
+        aside = {entry.name for entry in store.list(f"{folder}/{layout.CLEANUP}").files}
+        for file in files:
+            if str(file.name) in aside:
+                log.warning(WRITTEN_AGAIN, path=file.path)
 
 
 def expire(store: Store, folder: str, now: datetime, retention: timedelta = RETENTION) -> int:
