@@ -52,7 +52,7 @@ class Zone:
 
     def loop(self, clock: Clock | None = None, probe: Probe = no_probe) -> ApplyLoop:
         store = self.store
-        engine: MirrorEngine = HandmadeEngine(store)
+        engine: MirrorEngine = HandmadeEngine(store, probe)
         if self.spark is not None:
             engine = SparkEngine(self.spark, store, probe)
         return ApplyLoop(store, engine, self.settings, clock or WallClock(), probe=probe)

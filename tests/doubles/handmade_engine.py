@@ -1,188 +1,130 @@
-"""An engine without a JVM: the tasks of the true one, and commits written by hand.
+"""The engine on Spark without Spark: its tasks run here, and its commits are written by hand.
 
-Reading, folding, finding and writing are those of the engine on Spark; what it lacks is Delta's
-transaction, so it is for one process alone. Its tables are real: every reader of Delta reads them.
+All that it decides, reads, folds, finds and writes is the true code; what is missing is the job
+that carries tasks and Delta's transaction, so it is for one process alone. Its tables are real:
+every reader of Delta reads them.
 """
 
 from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
-from mirrorlake.errors import MirrorlakeError
 from mirrorlake.landing.store import Store
-from mirrorlake.mirror.compaction import choose
-from mirrorlake.mirror.engine import (
-    AlreadyApplied,
-    Applied,
-    Conflicted,
-    Counts,
-    Failed,
-    Outcome,
-)
-from mirrorlake.mirror.progress import (
-    FOLDER,
-    GENERATION,
-    KEY_COLUMNS,
-    REQUIRED,
-    Progress,
-    progress_of,
-    read_progress,
-    table_at,
-)
+from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Outcome
+from mirrorlake.mirror.progress import FOLDER, GENERATION, KEY_COLUMNS, REQUIRED
 from mirrorlake.mirror.schema import needs_mapping
-from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable, SetKey
+from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
+from mirrorlake.model.seams import Point, Probe, no_probe
 from mirrorlake.model.table import Schema
 from mirrorlake.spark import task
+from mirrorlake.spark.commit import Commit, Rearrangement
+from mirrorlake.spark.engine import SparkEngine
 from tests.lake.handmade import HandmadeTable, metadata
 from tests.reference import Row
 
-NAME_MAPPING = "delta.columnMapping.mode"
+MAPPING = "delta.columnMapping.mode"
+PHYSICAL = "delta.columnMapping.physicalName"
 
 
-class HandmadeEngine:
-    """A `MirrorEngine` that needs neither Spark nor Delta."""
+class HandmadeEngine(SparkEngine):
+    """A `SparkEngine` that needs neither Spark nor Delta."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
-
-    def progress(self, path: str) -> Progress:
-        return read_progress(self._table(path).log, table_at(path))
+    def __init__(self, store: Store, probe: Probe = no_probe) -> None:
+        session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
+        super().__init__(SimpleNamespace(session=session), store, probe)  # type: ignore[arg-type]
+        self._committer = HandmadeCommitter()  # type: ignore[assignment]
 
     def create(self, step: CreateTable) -> None:
         location = Path(self._store.location(step.path))
         if step.replace:
+            self._log(step.path).forget()
             shutil.rmtree(location, ignore_errors=True)
         if not self.progress(step.path).exists:
-            HandmadeTable(
-                location,
-                step.schema,
-                mapped=needs_mapping(step.schema),
-                properties={
-                    GENERATION: step.generation,
-                    KEY_COLUMNS: json.dumps(list(step.key)),
-                    FOLDER: step.folder,
-                    REQUIRED: json.dumps(list(step.required)),
-                },
-            )
+            ours = {
+                GENERATION: step.generation,
+                KEY_COLUMNS: json.dumps(list(step.key)),
+                FOLDER: step.folder,
+                REQUIRED: json.dumps(list(step.required)),
+            }
+            HandmadeTable(location, step.schema, mapped=needs_mapping(step.schema), properties=ours)
+        self._probe(Point.TABLE_CREATED)
 
     def add_columns(self, step: AddColumns) -> None:
         table = self._table(step.path)
         known = table.schema.schema
         new = [column for column in step.columns if column.name not in known]
-        if not new:
-            return
-        described = dict(table.log.snapshot().metadata)
-        fields = json.loads(described["schemaString"])["fields"]
-        united = Schema.of([*known, *new])
-        mapped = NAME_MAPPING in described["configuration"] or needs_mapping(united)
-        template = metadata(united, mapped=mapped)
-        wanted = json.loads(template["schemaString"])["fields"]
-        for old, field in zip(fields, wanted, strict=False):
-            if mapped:  # what the files that are there call the column
-                field["metadata"] = {"delta.columnMapping.physicalName": old["name"]} | {
-                    **field["metadata"],
-                    **old["metadata"],
-                }
-                if not old["metadata"]:
-                    field["metadata"]["delta.columnMapping.physicalName"] = old["name"]
-        described["schemaString"] = json.dumps({"type": "struct", "fields": wanted})
-        described["configuration"] = template["configuration"] | described["configuration"]
-        table.commit([{"metaData": described}])
+        if new:
+            described = table.log.snapshot().metadata
+            table.commit([{"metaData": _widened(described, Schema.of([*known, *new]))}])
+        self._probe(Point.COLUMNS_ADDED)
 
     def set_key(self, step: SetKey) -> None:
         table = self._table(step.path)
-        described = dict(table.log.snapshot().metadata)
+        described = table.log.snapshot().metadata
         key = {KEY_COLUMNS: json.dumps(list(step.key))}
         table.commit(
-            [{"metaData": described | {"configuration": described["configuration"] | key}}]
+            [{"metaData": {**described, "configuration": described["configuration"] | key}}]
         )
 
-    def apply(
-        self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
-    ) -> Sequence[Outcome]:
-        return [self._apply(step, before_commit) for step in steps]
-
-    def compact(
-        self, steps: Sequence[Compact], before_commit: Callable[[], None]
-    ) -> Sequence[Outcome | None]:
-        return [self._compact(step, before_commit) for step in steps]
-
-    def settle(self, path: str, version: int) -> None:
-        assert self._table(path).log.commit_file(version).exists()
+    def _run(self, specs: Sequence[task.TaskSpec | task.CompactSpec]) -> list[task.TaskResult]:
+        return [task.run(spec) for spec in specs]
 
     def _table(self, path: str) -> HandmadeTable:
         return HandmadeTable(Path(self._store.location(path)))
 
-    def _apply(self, step: ApplyFiles, before_commit: Callable[[], None]) -> Outcome:
-        table = self._table(step.path)
-        snapshot = table.log.snapshot()
-        progress = progress_of(snapshot)
-        if progress.recorded >= step.last:
-            return AlreadyApplied(progress.recorded)
-        if progress.recorded != step.first - 1:
-            return Conflicted("the batch does not follow")
-        result = task.run(
-            task.TaskSpec(
-                table=str(step.table),
-                location=str(table.path),
-                schema=table.schema,
-                key=step.key,
-                default=step.default,
-                landed=tuple(
-                    task.LandedPath(str(file.name), self._store.location(file.path), file.size)
-                    for file in step.files
-                ),
-                truncate=step.truncated,
-                files=tuple(snapshot.files.values()),
-                required=progress.required,
-                demands=step.demands,
-            )
-        )
-        if result.error is not None:
-            return Failed(result.error)
-        try:
-            before_commit()
-        except MirrorlakeError as error:
-            return Failed(error)
-        if self.progress(step.path).version != snapshot.version:
-            return Conflicted("another writer was faster")
-        recorded = {"appId": progress.application, "version": step.last, "lastUpdated": 0}
-        version = table.commit(
-            [*map(json.loads, result.actions), {"txn": recorded}],
-            userMetadata=json.dumps(_said(step, result.counts)),
-        )
-        return Applied(version, result.counts)
 
-    def _compact(self, step: Compact, before_commit: Callable[[], None]) -> Outcome | None:
-        table = self._table(step.path)
-        version = table.log.snapshot().version
-        files = choose(table.files)
-        if not files:
-            return None
-        result = task.run(
-            task.CompactSpec(str(step.table), str(table.path), table.schema, step.key, files)
-        )
-        if result.error is not None:
-            return Failed(result.error)
-        before_commit()
-        if self.progress(step.path).version != version:
-            return Conflicted("another writer was faster")
-        return Applied(table.commit([json.loads(action) for action in result.actions]))
+class HandmadeCommitter:
+    """Writes the next commit, if the table is still at the version that was read."""
+
+    def commit(self, commit: Commit) -> Outcome:
+        recorded = {
+            "appId": commit.application,
+            "version": commit.number,
+            "lastUpdated": 0,
+        }
+        actions = [*map(json.loads, commit.actions), {"txn": recorded}]
+        said = {"userMetadata": json.dumps(commit.metadata)}
+        return _committed(commit, actions, commit.counts, said)
+
+    def rearrange(self, commit: Rearrangement) -> Outcome:
+        return _committed(commit, [json.loads(action) for action in commit.actions], Counts(), {})
 
 
-def _said(step: ApplyFiles, counts: Counts) -> Mapping[str, Any]:
-    rows = {"insert": counts.insert, "update": counts.update, "delete": counts.delete}
+def _committed(
+    commit: Commit | Rearrangement,
+    actions: Sequence[dict[str, Any]],
+    counts: Counts,
+    said: dict[str, str],
+) -> Outcome:
+    table = HandmadeTable(Path(commit.location))
+    if table.log.snapshot().version != commit.version:
+        return Conflicted("another writer was faster")
+    return Applied(table.commit(actions, **said), counts)
+
+
+def _widened(described: dict[str, Any], schema: Schema) -> dict[str, Any]:
+    """The metaData action with further columns; files keep the names that they know."""
+    mapped = MAPPING in described["configuration"] or needs_mapping(schema)
+    new = metadata(schema, mapped=mapped)
+    fields = json.loads(new["schemaString"])["fields"]
+    before = json.loads(described["schemaString"])["fields"]
+    for field, old in zip(fields, before, strict=False):
+        if mapped:
+            field["metadata"] |= {PHYSICAL: old["name"], **old["metadata"]}
+    for field in fields[len(before) :]:
+        if mapped:
+            field["metadata"][PHYSICAL] = f"col-{uuid.uuid4()}"
     return {
-        "mirrorlake": 1,
-        "files": [step.first, step.last],
-        "positions": list(step.positions) if step.positions else None,
-        "cut": step.cut,
-        "rows": rows,
+        **described,
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "configuration": new["configuration"] | described["configuration"],
     }
 
 
