@@ -8,6 +8,7 @@ import pytest
 
 from mirrorlake.config import TEMPLATE, load
 from mirrorlake.errors import ConfigError
+from mirrorlake.mirror.demands import Demands
 
 SECRET = "hush-hush"
 
@@ -52,6 +53,12 @@ spark: {master: null, jars: ./jars, conf: {spark.executor.memory: 2g}}
     assert project.mirror.default_schema == "dbo"
     assert project.spark.master is None
     assert project.spark.jars == tmp_path / "jars"
+
+
+def test_what_rows_must_keep_to_can_be_set(tmp_path: Path) -> None:
+    text = "name: shop\nroot: .\nmirror: {strict_keys: true, file_bytes: 16GiB}\n"
+    assert load(write(tmp_path, text), {}).mirror.demands == Demands(True, 16 << 30)
+    assert load(write(tmp_path, "name: shop\nroot: .\n"), {}).mirror.demands == Demands()
 
 
 def test_the_template_of_init_is_valid(tmp_path: Path) -> None:
