@@ -18,7 +18,7 @@ from typing import Any
 
 from mirrorlake.landing.store import Store
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Outcome
-from mirrorlake.mirror.progress import FOLDER, GENERATION, KEY_COLUMNS, REQUIRED
+from mirrorlake.mirror.progress import DETECTION, FOLDER, GENERATION, KEY_COLUMNS, REQUIRED
 from mirrorlake.mirror.schema import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
 from mirrorlake.model.seams import Point, Probe, no_probe
@@ -52,6 +52,7 @@ class HandmadeEngine(SparkEngine):
                 KEY_COLUMNS: json.dumps(list(step.key)),
                 FOLDER: step.folder,
                 REQUIRED: json.dumps(list(step.required)),
+                DETECTION: step.detection,
             }
             HandmadeTable(location, step.schema, mapped=needs_mapping(step.schema), properties=ours)
         self._probe(Point.TABLE_CREATED)

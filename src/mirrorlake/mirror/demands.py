@@ -30,8 +30,11 @@ class Demands:
 
 
 def check_size(found: Inspected, demands: Demands, *, table: str, file: str) -> None:
-    """Refuse a file whose footer tells more than a task may read. Raises FileTooLarge."""
-    if found.size > demands.file_bytes:
+    """Refuse a file whose footer tells more than a task may read. Raises FileTooLarge.
+
+    A text is only estimated, and its reader looks at what it truly takes.
+    """
+    if found.is_exact and found.size > demands.file_bytes:
         raise FileTooLarge(
             f"its {found.rows:,} rows take {found.size:,} bytes in memory, and a file may take "
             f"{demands.file_bytes:,}",
