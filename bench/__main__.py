@@ -17,6 +17,7 @@ SCENARIOS: Mapping[str, str] = {
     "load": "initial load, PostgreSQL to Delta, against dlt and against COPY",
     "capture": "slot to landed files, against Debezium's engine and against the raw drain",
     "apply": "60,000 changes to 5 million rows, against plain Delta MERGE and against delta-rs",
+    "text": "1 GB of delimited text to typed columns, against Spark's own reader",
     "freshness": "commit to readable, while a database works",
     "memory": "peak of the capture process for 10 million rows in one transaction",
 }

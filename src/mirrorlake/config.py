@@ -137,6 +137,7 @@ class _Capture(_Part):
 class _Landing(_Part):
     strict: bool = False
     metadata_required: bool = True
+    strict_text: bool = False
     retention_days: float = Field(default=7, gt=0, le=_LONGEST_DAYS)
 
 
@@ -185,6 +186,7 @@ class _File(_Part):
         mirror = MirrorSettings(
             default_schema=self.default_schema,
             metadata_required=self.landing.metadata_required,
+            strict_text=self.landing.strict_text,
             retention=timedelta(days=self.landing.retention_days),
             compaction=self.mirror.compaction,
             demands=Demands(self.mirror.strict_keys, int(self.mirror.file_bytes)),

@@ -98,7 +98,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
     """The status of a project's mirror."""
     store = LocalStore(project.root)
     moment = now or datetime.now(UTC)
-    scanner = Scanner(store)
+    scanner = Scanner(store, strict_text=project.mirror.strict_text)
     noted = board.read(store)
     halted = stopped(project)
     capture = holder_of(store, "capture", moment)

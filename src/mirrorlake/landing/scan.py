@@ -93,8 +93,8 @@ class TableScan:
 class Scanner:
     """Looks at a landing zone again and again, and remembers what cannot have changed."""
 
-    def __init__(self, store: Store) -> None:
-        self._store = store
+    def __init__(self, store: Store, *, strict_text: bool = False) -> None:
+        self._store, self._strict_text = store, strict_text
         self._metadata: dict[str, tuple[str, Metadata | TableError]] = {}
         self._inspected: dict[str, tuple[str, parquet.Inspected]] = {}
         self._undeclared: set[tuple[TableId, tuple[str, ...]]] = set()
@@ -183,6 +183,7 @@ class Scanner:
             table = TableId(str(schema), described.ours.table)
         if described and described.text:
             text = described.text
+        text = replace(text, strict=self._strict_text)
         detection = _detection(described)
         files = data_files(folder.path, listing, text, detection)
         return TableScan(

@@ -65,7 +65,9 @@ class TextFormat:
 
     columns: the declared schema, None without one (LZ-192); extension: without the leading dot and
     in lower case (LZ-189); quote, escape: a character, or empty to switch it off (LZ-202); null:
-    the text that stands for NULL, None when nothing is said of it (LZ-203).
+    the text that stands for NULL, None when nothing is said of it (LZ-203). strict: our own setting
+    and no member of the metadata; it refuses other line ends than declared, and NULL where
+    `IsNullable` is left out (LZ-200, LZ-206).
     """
 
     columns: tuple[DeclaredColumn, ...] | None = None
@@ -77,3 +79,4 @@ class TextFormat:
     escape: str = "\\"
     null: str | None = None
     encoding: str = "UTF-8"
+    strict: bool = False

@@ -161,6 +161,29 @@ class TestRows:
         assert found == [(n, f"x\n{n}") for n in numbers]
 
 
+class TestStrict:
+    @pytest.mark.clause("LZ-200")
+    @pytest.mark.parametrize(
+        ("text", "row"), [("a\r\n1\n2\r\n", 1), ("a\r\n1\r\n2", 2), ("a\n1\r\n", 0)]
+    )
+    def test_other_line_ends_than_declared_are_refused(self, text: str, row: int) -> None:
+        error = fault(text, TextFormat(strict=True))
+        assert error.row == row
+        assert "LZ-200" in error.what
+
+    @pytest.mark.clause("LZ-200")
+    @pytest.mark.parametrize("end", ["\r\n", "\n", "\r"])
+    def test_declared_line_ends_are_read(self, end: str) -> None:
+        form = TextFormat(strict=True, row_separator=end)
+        assert rows(f'a{end}1{end}"2\n"{end}', form) == [("1",), ("2\n",)]
+
+    @pytest.mark.clause("LZ-206")
+    def test_what_is_left_out_is_not_nullable(self) -> None:
+        form = declared(column("id"), column("a"), column("b", nullable=True), strict=True)
+        assert rows("id,a,b\r\n1,2,\r\n", form) == [("1", "2", None)]
+        assert fault("id,a,b\r\n1,,\r\n", form).column == "a"
+
+
 class TestThreads:
     """Several threads give the rows, and the first fault, that one gives."""
 

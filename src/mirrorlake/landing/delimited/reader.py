@@ -221,7 +221,7 @@ def _sources(
         is_key = column.name in key
         required = found is not None and (
             found.nullable is False
-            or (found.nullable is None and is_key and text.columns is not None)
+            or (found.nullable is None and text.columns is not None and (is_key or text.strict))
         )
         sources.append(
             _Source(

@@ -16,7 +16,7 @@ from mirrorlake.errors import BadFile
 from mirrorlake.landing.delimited.compression import opened
 from mirrorlake.landing.delimited.encodings import Undecodable, Utf8
 from mirrorlake.landing.delimited.origin import Origin
-from mirrorlake.landing.delimited.tokens import Dialect, Flags, Tokens, tokenize
+from mirrorlake.landing.delimited.tokens import CARRIAGE_RETURN, Dialect, Flags, Tokens, tokenize
 from mirrorlake.landing.textformat import TextFormat
 
 BLOCK = 2 << 20
@@ -94,7 +94,7 @@ class Records:
         self, handle: BinaryIO, size: int, text: TextFormat, origin: Origin, block: int = BLOCK
     ) -> None:
         self._origin, self._block = origin, block
-        self._dialect = Dialect.of(text)
+        self._dialect, self._strict = Dialect.of(text), text.strict
         self.is_whole = False  # whether all of the text has been looked at
         reader = opened(handle, size, origin)
         self._text = Utf8(reader, text.encoding)
@@ -166,6 +166,8 @@ class Records:
             stray = int(np.count_nonzero(tokens.ends_row[: tokens.stray]))
             if stray <= row:
                 row, what = stray, "it has text behind a closing quote (LZ-201)"
+        if self._strict and 0 <= (loose := _loose_end(text, tokens, self._dialect)) < row:
+            row, what = loose, "it does not end as RowSeparator says (LZ-200)"
         if what:
             before = np.flatnonzero(tokens.ends_row)[row - 1] if row else -1
             begin = int(tokens.marks[before]) + 1 if row else 0
@@ -199,3 +201,12 @@ def _wrong_width(tokens: Tokens, width: int) -> tuple[int, int] | None:
     counts = np.diff(np.flatnonzero(ends), prepend=-1)
     row = int(np.argmax(counts != width))
     return row, int(counts[row])
+
+
+def _loose_end(text: bytes, tokens: Tokens, dialect: Dialect) -> int:
+    """The first row, from 0, that ends otherwise than declared; -1 for none."""
+    ends = tokens.marks[tokens.ends_row]
+    loose = ends == len(text)
+    if dialect.returns:
+        loose |= np.frombuffer(text, np.uint8)[np.maximum(ends - 1, 0)] != CARRIAGE_RETURN
+    return int(np.argmax(loose)) if loose.any() else -1
