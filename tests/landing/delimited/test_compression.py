@@ -103,6 +103,9 @@ class TestFaults:
     def test_what_cannot_be_read_is_refused_by_name(self, content: bytes, told: str) -> None:
         assert told in fault(content).what
 
+    def test_a_compression_without_leading_bytes_is_no_row_of_rubbish(self) -> None:
+        assert isinstance(fault(pa.compress(TEXT, codec="brotli", asbytes=True)), BadFile)
+
     def test_an_unknown_block_of_snappy_is_refused(self) -> None:
         assert "unknown kind 2" in fault(STREAM + chunk(0x02, b"x")).what
 

@@ -23,8 +23,11 @@ BLOCK = 2 << 20
 """Bytes that are looked at together."""
 HEAD = 64 << 10
 """Bytes of the first block, which has the header to be taken off."""
-ROW_LIMIT = 64 << 20
-"""Bytes of one row: more is a quote that nobody closed, or no text at all."""
+ROW_LIMIT = 20 << 20
+"""Bytes of one row: more is a quote that nobody closed, or no text at all.
+
+The worst text of this size, nothing but quotes, takes less than 1 GiB of memory.
+"""
 
 
 @dataclass(frozen=True)
@@ -137,7 +140,8 @@ class Records:
         while True:
             fault: Undecodable | None = None
             try:
-                more, is_end = self._text.read(max(size, len(rest)))
+                grown = min(len(rest), max(ROW_LIMIT - len(rest), 0))
+                more, is_end = self._text.read(max(size, grown))
             except Undecodable as error:
                 more, is_end, fault = error.before, False, error
             text = rest + more if rest else more

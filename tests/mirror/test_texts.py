@@ -1,0 +1,44 @@
+"""Delimited text on a table without a key: it only grows."""
+
+from __future__ import annotations
+
+import io
+
+import pytest
+
+from mirrorlake.errors import KeyedChangeWithoutKey
+from mirrorlake.landing import delimited
+from mirrorlake.landing.textformat import TextFormat
+from mirrorlake.mirror.fold import Batch, fold
+from mirrorlake.model import types
+from mirrorlake.model.change import Marker
+from mirrorlake.model.net import NetChanges
+from mirrorlake.model.table import Column, Schema
+
+SCHEMA = Schema.of([Column("a", types.STRING)])
+
+
+def folded(text: str, default: Marker = Marker.INSERT) -> NetChanges:
+    content = text.encode()
+    named = {"table": "t", "file": "f"}
+    rows = delimited.read(io.BytesIO(content), len(content), SCHEMA, default, TextFormat(), **named)
+    return fold(Batch("t", SCHEMA, [], [("f", rows)]))
+
+
+@pytest.mark.clause("LZ-034")
+def test_rows_are_added_as_they_come() -> None:
+    assert folded("a\n1\n1\n").rows["a"].to_pylist() == ["1", "1"]
+
+
+@pytest.mark.clause("LZ-034", "LZ-043")
+@pytest.mark.parametrize("marker", [1, 2, 4])
+def test_nothing_else_is_possible(marker: int) -> None:
+    with pytest.raises(KeyedChangeWithoutKey) as caught:
+        folded(f"a,__rowMarker__\n1,0\n1,{marker}\n")
+    assert caught.value.row == 2
+
+
+@pytest.mark.clause("LZ-044")
+def test_an_upsert_by_default_is_a_keyed_change() -> None:
+    with pytest.raises(KeyedChangeWithoutKey):
+        folded("a\n1\n", default=Marker.UPSERT)
