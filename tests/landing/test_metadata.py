@@ -174,6 +174,9 @@ class TestErrors:
     def test_json_without_end_is_refused(self, content: str) -> None:
         assert "JSON" in fault(content).what
 
+    def test_a_huge_file_is_refused(self) -> None:
+        assert "bytes" in fault(b" " * metadata.LIMIT + b"{}").what
+
     def test_half_a_character_is_refused(self) -> None:
         assert "surrogate" in fault('{"keyColumns": ["\\ud800"]}').what
 

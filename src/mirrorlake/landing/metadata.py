@@ -17,6 +17,8 @@ from mirrorlake.model.landed import FORMAT
 SEQUENTIAL = "SequentialFileName"
 BY_TIME = "LastUpdateTimeFileDetection"
 _STRATEGIES = {name.lower(): name for name in (SEQUENTIAL, BY_TIME)}
+LIMIT = 4 << 20
+"""Bytes of a file that is read at all: tens of thousands of columns."""
 _MEND = "Mend the file; it is read again when it changes."
 
 
@@ -80,6 +82,13 @@ def decode(content: bytes, *, table: str, file: str) -> Metadata:
 
     Raises BadMetadata with the place of the fault (LZ-054).
     """
+    if len(content) > LIMIT:
+        raise BadMetadata(
+            f"it has more than {LIMIT:,} bytes",
+            table=table,
+            file=file,
+            hint="Write nothing but what describes the table.",
+        )
     try:
         parsed = lenient.parse(content)
     except NotJson as error:
