@@ -8,6 +8,7 @@ import gzip
 import io
 import zipfile
 
+import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 
 from mirrorlake.errors import BadFile, TableError
 from mirrorlake.landing.delimited import compression
+from mirrorlake.landing.textformat import TextFormat
 from tests.landing.delimited.texts import fault, inspected, rows
 
 TEXT = b"id,name\n" + b"".join(b"%d,name %d\n" % (i, i) for i in range(1000))
@@ -70,6 +72,26 @@ class TestForms:
     def test_no_short_text_is_taken_for_something_else(self, text: str) -> None:
         header = text.replace(",", "").removeprefix("\ufeff") or "a"
         assert inspected(f"{header}\nx\n").schema.names == [header]
+
+    @pytest.mark.parametrize("header", ["PAR1,PAR2", "BZh,x", "PK,id"])
+    def test_a_column_may_be_called_like_another_format(self, header: str) -> None:
+        assert inspected(f"{header}\n1,2\n").schema.names == header.split(",")
+
+    @pytest.mark.parametrize("encoding", ["utf-16-be", "utf-32-be"])
+    def test_a_wide_encoding_is_not_taken_for_blocks_of_hadoop(self, encoding: str) -> None:
+        text = "id,name\n" + "1,x\n" * 2_000_000
+        found = inspected(text.encode(encoding), TextFormat(encoding=encoding))
+        assert found.schema.names == ["id", "name"]
+
+    def test_rows_of_a_large_compressed_text_are_estimated(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("mirrorlake.landing.delimited.reader.COUNTED", 1_000_000)
+        numbers = np.random.default_rng(1).integers(0, 1 << 60, 300_000)
+        text = "a\n" + "".join(f"{n}\n" for n in numbers)
+        found = inspected(gzip.compress(text.encode()))
+        assert not found.is_exact
+        assert 250_000 <= found.rows <= 350_000
 
 
 class TestFaults:

@@ -31,6 +31,7 @@ _OTHERS = {
 """What lands by mistake under the name of a text (LZ-210)."""
 _HINT = "Compress it with gzip, zstd or Snappy in its framing format, or not at all."
 _SNAPPY_BLOCK = 65_536
+_CONTROL = set(range(0x20)) - set(b"\t\n\r")
 
 
 class Reader(Protocol):
@@ -54,7 +55,8 @@ def opened(handle: BinaryIO, size: int, origin: Origin) -> Reader:
     if head.startswith(_SNAPPY):
         return _Bounded(_Pieces(_framed(handle, origin)), size, origin)
     for magic, kind in _OTHERS.items():
-        if head.startswith(magic):
+        # A column may well be called PAR1: what follows has to be binary too.
+        if head.startswith(magic) and _CONTROL & set(head):
             raise origin.bad_file(f"it is {kind}, and no delimited text (LZ-209)", hint=_HINT)
     if kind := _unframed(handle, size, head):
         raise origin.bad_file(f"it is compressed as {kind}, not in its framing format", hint=_HINT)
@@ -170,7 +172,8 @@ def _is_hadoop(head: bytes, size: int) -> bool:
     if len(head) < 12 or head[0]:
         return False
     text, packed = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
-    return 0 < packed <= size - 8 and _varint(head[8:])[0] <= text > 0 and _varint(head[8:])[1] > 0
+    # A wide encoding begins with zeros as well, and has one here again.
+    return 0 < packed <= size - 8 and 0 < _varint(head[8:])[0] <= text
 
 
 def _varint(body: bytes) -> tuple[int, int]:
