@@ -275,6 +275,18 @@ class KeyedChangeWithoutKey(TableError):
     code = "keyed_change_without_key"
 
 
+class IncompleteRow(TableError):
+    """A row that updates lacks a column of the table (LZ-100)."""
+
+    code = "incomplete_row"
+
+
+class BatchPending(TableError):
+    """An earlier batch of the table was begun, and is not published yet (LZ-121)."""
+
+    code = "batch_pending"
+
+
 class SchemaMergeFailure(TableError):
     """A file brings another type for an existing column (LZ-221, LZ-224)."""
 

@@ -1,0 +1,23 @@
+"""Where a table of a publisher lies in the zone."""
+
+from __future__ import annotations
+
+from mirrorlake.landing.layout import folder_of
+from mirrorlake.landing.store import Store
+from mirrorlake.model.table import TableId
+
+
+def folder_for(store: Store, zone: str, table: TableId) -> str:
+    """The folder of a table, the same one whenever it is asked for (LZ-006, LZ-013).
+
+    Names that no folder can have, such as one with `/`, are percent-encoded. A table whose name
+    equals another but for case gets a folder that differs in more, as some storages ignore case.
+    """
+    plain = folder_of(zone, table)
+    apart = folder_of(zone, table, frozenset({table.name.casefold()}))
+    parent, _, name = plain.rpartition("/")
+    there = store.list(parent).folders
+    if apart.rpartition("/")[2] in there:
+        return apart
+    twins = [other for other in there if other != name and other.casefold() == name.casefold()]
+    return apart if twins and name not in there else plain

@@ -1,0 +1,160 @@
+"""Whatever has rows, as pieces in Arrow: a few rows at a time, never the whole of a large input.
+
+Data frames are known by what they can do, not by their classes: `__arrow_c_stream__` (the Arrow
+PyCapsule interface: Polars, DuckDB, Spark, pandas), `to_batches`, `toArrow` or `to_arrow`. No
+library of data frames is imported.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import pyarrow as pa
+
+from mirrorlake.errors import UnsupportedColumn, UsageError
+
+ROWS = 1 << 16
+"""Rows of a piece: bounds what is in memory, and is more than enough for work by columns."""
+
+
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """Some rows that stand one after another.
+
+    rows: in any Arrow types; before: how many rows came before them; lacking: of rows that lack
+    columns which others have, the place in this piece and the name of one such column.
+    """
+
+    rows: pa.Table
+    before: int
+    lacking: Mapping[int, str] = field(default_factory=dict)
+
+
+def pieces(rows: Any, *, table: str) -> Iterator[Piece]:
+    """The rows in their order; at least one piece when the columns are known.
+
+    rows: a pyarrow Table, RecordBatch, RecordBatchReader, Dataset or Scanner; a frame of pandas,
+    Polars or Spark; anything with `__arrow_c_stream__`; dicts, or an iterable of dicts or of Arrow
+    tables. Raises UsageError for anything else, UnsupportedColumn when the values of a column have
+    no type in common.
+    """
+    before = 0
+    for batch, lacking in _batches(rows, table):
+        yield Piece(batch, before, lacking)
+        before += batch.num_rows
+
+
+Lacking = dict[int, str]
+
+
+def _batches(rows: Any, table: str) -> Iterator[tuple[pa.Table, Lacking]]:
+    if isinstance(rows, Mapping):
+        rows = [rows]
+    if isinstance(rows, pa.RecordBatch):
+        rows = pa.Table.from_batches([rows])
+    if _module(rows) == "pandas":
+        rows = _from_pandas(rows)
+    arrow = _arrow(rows)
+    if arrow is not None:
+        yield from ((part, {}) for part in _sliced(arrow))
+    elif isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
+        yield from _from_iterable(rows, table)
+    else:
+        raise UsageError(
+            f"a {type(rows).__name__} has no rows to publish",
+            where=f"table {table}",
+            hint="Give a frame of pandas, Polars or Spark, an Arrow table or reader, or dicts.",
+        )
+
+
+def _arrow(rows: Any) -> pa.Table | pa.RecordBatchReader | None:
+    """Rows that come as Arrow, streamed where they can be."""
+    if isinstance(rows, pa.Table | pa.RecordBatchReader):
+        return rows
+    for method in ("to_reader", "__arrow_c_stream__", "toArrow", "to_arrow"):
+        if not hasattr(rows, method):
+            continue
+        if method == "__arrow_c_stream__":
+            return pa.RecordBatchReader.from_stream(rows)
+        return _arrow(getattr(rows, method)())
+    if hasattr(rows, "scanner"):  # a dataset
+        rows = rows.scanner()
+    if hasattr(rows, "projected_schema") and hasattr(rows, "to_batches"):
+        return pa.RecordBatchReader.from_batches(rows.projected_schema, rows.to_batches())
+    return None
+
+
+def _sliced(arrow: pa.Table | pa.RecordBatchReader) -> Iterator[pa.Table]:
+    count = 0
+    batches = arrow.to_batches() if isinstance(arrow, pa.Table) else arrow
+    for batch in batches:
+        for start in range(0, batch.num_rows, ROWS):
+            yield pa.Table.from_batches([batch.slice(start, ROWS)])
+            count += 1
+    if not count:
+        yield arrow.schema.empty_table()
+
+
+def _from_pandas(frame: Any) -> pa.Table:
+    """The columns, and the index where it has a name."""
+    if any(name is not None for name in frame.index.names):
+        frame = frame.reset_index()
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def _from_iterable(rows: Iterable[Any], table: str) -> Iterator[tuple[pa.Table, Lacking]]:
+    iterator, names = iter(rows), dict[str, None]()
+    whole = len(rows) if isinstance(rows, Sequence) else ROWS
+    # What is in memory anyway is looked at as a whole: one piece, one type for each column.
+    while group := list(itertools.islice(iterator, max(whole, ROWS))):
+        if isinstance(group[0], Mapping):
+            for row in group:
+                names.update(dict.fromkeys(row))
+            arrow = _from_dicts(group, list(names), table)
+            for start in range(0, len(group), ROWS):
+                part = group[start : start + ROWS]
+                yield arrow.slice(start, ROWS), _lacking(part, names)
+            continue
+        for item in group:
+            inner = _arrow(pa.Table.from_batches([item]) if _is_batch(item) else item)
+            if inner is None:
+                raise UsageError(
+                    f"a {type(item).__name__} is no row",
+                    where=f"table {table}",
+                    hint="Give dicts: column name to value.",
+                )
+            yield from ((part, {}) for part in _sliced(inner))
+
+
+def _from_dicts(group: list[Mapping[str, Any]], names: list[str], table: str) -> pa.Table:
+    columns = []
+    for name in names:
+        try:
+            columns.append(pa.array([row.get(name) for row in group]))
+        except (pa.ArrowException, OverflowError) as error:
+            raise UnsupportedColumn(
+                f"its values have no type in common: {error}",
+                table=table,
+                column=str(name),
+                hint="Give values of one type, and None for none.",
+            ) from error
+    return pa.table(columns, names=[str(name) for name in names])
+
+
+def _lacking(part: list[Mapping[str, Any]], names: Mapping[str, None]) -> Lacking:
+    return {
+        place: next(name for name in names if name not in row)
+        for place, row in enumerate(part)
+        if len(row) < len(names)
+    }
+
+
+def _is_batch(item: Any) -> bool:
+    return isinstance(item, pa.RecordBatch)
+
+
+def _module(rows: Any) -> str:
+    return type(rows).__module__.partition(".")[0]
