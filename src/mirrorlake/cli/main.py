@@ -17,6 +17,7 @@ from mirrorlake.cli import (
     extras,
     init,
     plan,
+    publish,
     reset,
     sql,
     status,
@@ -59,6 +60,7 @@ for command in (
     sql.sql,
     reset.reset,
     detach.detach,
+    publish.publish,
 ):
     app.command()(command)
 

@@ -47,7 +47,18 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], title: str
     console.print(table)
 
 
-_NUMBERS = {"rows", "inserts", "updates", "deletes", "version", "versions", "files", "lag", "size"}
+_NUMBERS = {
+    "rows",
+    "inserts",
+    "updates",
+    "deletes",
+    "upserts",
+    "version",
+    "versions",
+    "files",
+    "lag",
+    "size",
+}
 
 
 def fail(error: MirrorlakeError, *, as_json: bool) -> NoReturn:

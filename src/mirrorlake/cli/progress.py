@@ -65,3 +65,30 @@ def apply_progress() -> Iterator[Callable[[TableId, int], None]]:
             progress.update(bar, completed=bars[name][1] - pending, total=bars[name][1])
 
         yield show
+
+
+@contextmanager
+def publish_progress() -> Iterator[Callable[[TableId, int], None]]:
+    """A callback for a publisher that counts the rows of the batch at hand."""
+    if not sys.stderr.isatty():
+        yield lambda _table, _rows: None
+        return
+    from rich.console import Console
+    from rich.progress import Progress, SpinnerColumn, TaskID, TextColumn, TimeElapsedColumn
+
+    counts: dict[str, TaskID] = {}
+    columns = (
+        SpinnerColumn(),
+        "{task.description}",
+        TextColumn("{task.completed:,.0f} rows"),
+        TimeElapsedColumn(),
+    )
+    with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
+
+        def show(table: TableId, rows: int) -> None:
+            name = str(table)
+            if name not in counts:
+                counts[name] = progress.add_task(name, total=None)
+            progress.update(counts[name], completed=rows)
+
+        yield show

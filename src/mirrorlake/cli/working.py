@@ -7,14 +7,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mirrorlake.app.mirror import Mirror
+from mirrorlake.cli import crash
 from mirrorlake.cli.output import say
 from mirrorlake.cli.stop import Stop
 from mirrorlake.config import Project
 from mirrorlake.errors import MirrorlakeError
-from mirrorlake.model.seams import killing_probe, no_probe
-
-CRASH_AT = "MIRRORLAKE_CRASH_AT"
-"""For tests: the named point at which the process kills itself."""
 
 
 @contextmanager
@@ -25,9 +22,7 @@ def working(project: Project, prepare: Callable[[], None] | None = None) -> Iter
     be gone first, and our own jobs are cancelled. What was not committed is done next time.
     """
     stop = Stop()
-    target = os.environ.get(CRASH_AT)
-    probe = killing_probe(target) if target else no_probe
-    mirror = Mirror(project, stop=stop.event, probe=probe, say=say, prepare=prepare)
+    mirror = Mirror(project, stop=stop.event, probe=crash.probe(), say=say, prepare=prepare)
     stop.cancel = mirror.cancel
     try:
         yield mirror

@@ -33,7 +33,7 @@ def test_the_key_stands_in_strict_json(zone: Zone, publisher: Publisher, key: li
     assert not content.startswith("\ufeff")
 
 
-@pytest.mark.clause("LZ-029", "LZ-045")
+@pytest.mark.clause("LZ-029")
 def test_a_table_without_a_key_has_metadata_too(zone: Zone, publisher: Publisher) -> None:
     publisher.load("t", ROW, key=())
     assert zone.metadata("t")["keyColumns"] == []

@@ -75,7 +75,8 @@ def markers_of(piece: Piece, meaning: Meaning, *, table: str) -> pa.Array:
         raise UsageError(
             f"there is no column {meaning.column}, which should tell the operation",
             where=f"table {table}",
-            hint=f"The columns are: {', '.join(piece.rows.column_names)}.",
+            hint="Say what the rows do: that they are the initial ones, one operation for all of "
+            "them, or the column that has it.",
         )
     said = contiguous(piece.rows[meaning.column])
     if pa.types.is_dictionary(said.type):

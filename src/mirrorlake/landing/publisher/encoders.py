@@ -41,11 +41,12 @@ class Encoder(Protocol):
 
 @dataclass
 class ParquetEncoder:
-    """A Parquet file of row groups of about `GROUP_BYTES`."""
+    """A Parquet file of row groups of about `group_bytes` of rows in memory."""
 
     sink: BinaryIO
     schema: pa.Schema
     codec: Codec
+    group_bytes: int = GROUP_BYTES
 
     def __post_init__(self) -> None:
         self._writer = pq.ParquetWriter(
@@ -61,7 +62,7 @@ class ParquetEncoder:
     def write(self, rows: pa.Table) -> None:
         self._held.append(rows)
         self._bytes += rows.nbytes
-        if self._bytes >= GROUP_BYTES:
+        if self._bytes >= self.group_bytes:
             self._flush()
 
     def close(self) -> None:
@@ -75,11 +76,17 @@ class ParquetEncoder:
 
 
 def encoder_of(
-    sink: BinaryIO, schema: pa.Schema, text: TextFormat | None, codec: Codec, *, table: str
+    sink: BinaryIO,
+    schema: pa.Schema,
+    text: TextFormat | None,
+    codec: Codec,
+    file_bytes: int,
+    *,
+    table: str,
 ) -> Encoder:
     """The encoder for files of a table with these columns, the marker among them."""
     if text is None:
-        return ParquetEncoder(sink, schema, codec)
+        return ParquetEncoder(sink, schema, codec, min(GROUP_BYTES, file_bytes))
     return TextEncoder(sink, schema.names, text, str(codec), table=table)
 
 

@@ -125,6 +125,7 @@ class Journal:
                 f"`mirrorlake publish --give-up {pending.batch} --table {self._table}`.",
             )
         if pending and pending.batch is None:
+            log.warning(BATCH_WITHDRAWN, table=self._table, first=pending.first)
             self.withdraw()
         if (done := self.state.known(batch)) and self.state.pending is None:
             self.save(replace(self.state, pending=replace(done, files=None)))
@@ -139,7 +140,6 @@ class Journal:
 
     def withdraw(self) -> None:
         """Forget a batch of which nothing is visible; its number goes to the next one."""
-        log.warning(BATCH_WITHDRAWN, table=self._table)
         self.save(replace(self.state, pending=None))
         self._remove_staged()
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from mirrorlake.landing.layout import folder_of
+from mirrorlake.landing.layout import TABLES, folder_of
+from mirrorlake.landing.names import folder_name
 from mirrorlake.landing.store import Store
 from mirrorlake.model.table import TableId
 
@@ -21,3 +22,16 @@ def folder_for(store: Store, zone: str, table: TableId) -> str:
         return apart
     twins = [other for other in there if other != name and other.casefold() == name.casefold()]
     return apart if twins and name not in there else plain
+
+
+def is_mirrored(store: Store, table: TableId) -> bool:
+    """Whether our mirror still has the Delta table, in its own schema or in any as a default."""
+    if table.schema:
+        return _is_delta(store, f"{TABLES}/{folder_name(table.schema)}/{folder_name(table.name)}")
+    name = folder_name(table.name)
+    places = [TABLES, *(f"{TABLES}/{schema}" for schema in store.list(TABLES).folders)]
+    return any(_is_delta(store, f"{place}/{name}") for place in places)
+
+
+def _is_delta(store: Store, path: str) -> bool:
+    return bool(store.list(f"{path}/_delta_log").files)

@@ -10,6 +10,7 @@ from typing import Any, Self
 from mirrorlake.errors import UsageError
 from mirrorlake.landing import layout
 from mirrorlake.landing.local import LocalStore
+from mirrorlake.landing.publisher import state as states
 from mirrorlake.landing.publisher.assigned import FILE_BYTES, AssignedTable, Settings
 from mirrorlake.landing.publisher.changes import Meaning, Operation
 from mirrorlake.landing.publisher.describe import Layout, Partner, introduce
@@ -152,6 +153,13 @@ class Publisher:
         )
         self._table(table).describe(asked, hold=hold)
 
+    def columns(self, table: str | TableId) -> dict[str, DataType]:
+        """The columns of a table and their types, as far as they are published. Takes no right."""
+        name = _named(table)
+        folder = folder_for(self._store, self._zone, name)
+        state = states.load(self._store, folder, table=str(name))
+        return dict(state.columns) if state else {}
+
     def release(self, table: str | TableId) -> None:
         """Let the mirror see a table that `describe` held back."""
         self._table(table).release()
@@ -185,16 +193,14 @@ class Publisher:
         types: Mapping[str, str] | None,
         batch: str | None,
     ) -> Published:
-        kinds = {name: _type(name, kind) for name, kind in (types or {}).items()}
+        kinds = {name: type_of(name, kind) for name, kind in (types or {}).items()}
         text = asked.get("text")
         codec = self._codec or (Codec.NONE if text else Codec.SNAPPY)
         settings = Settings(codec, self._file_bytes)
         return self._table(table).publish(rows, meaning, asked, kinds, batch, settings)
 
     def _table(self, table: str | TableId) -> AssignedTable:
-        name = TableId.parse(table) if isinstance(table, str) else table
-        if not name.name:
-            raise UsageError("a table needs a name", where="table", hint="Such as sales.orders.")
+        name = _named(table)
         if name not in self._tables:
             introduce(self._store, self._zone, self._partner)
             folder = folder_for(self._store, self._zone, name)
@@ -208,6 +214,13 @@ class Publisher:
                 lambda rows: self._told(name, rows),
             )
         return self._tables[name]
+
+
+def _named(table: str | TableId) -> TableId:
+    name = TableId.parse(table) if isinstance(table, str) else table
+    if not name.name:
+        raise UsageError("a table needs a name", where="table", hint="Such as sales.orders.")
+    return name
 
 
 def _store_of(root: str | Path | Store) -> Store:
@@ -258,7 +271,8 @@ def _word(words: Any, said: str, where: str) -> Any:
         raise UsageError(f"{said!r} is none of {known}", where=where, hint="Use one.") from None
 
 
-def _type(column: str, kind: str) -> DataType:
+def type_of(column: str, kind: str) -> DataType:
+    """A Delta type by its name. Raises UsageError."""
     try:
         return DataType.parse(kind)
     except ValueError as error:

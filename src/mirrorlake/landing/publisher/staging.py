@@ -122,6 +122,7 @@ class Staging:
                 schema,
                 self.description.text,
                 self.codec,
+                self.file_bytes,
                 table=str(self.description.table),
             )
             held: pa.Table | None = table

@@ -82,8 +82,10 @@ def conformed(
     target = arrow_type(known)
     if values.type == target:
         return values
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), target)
     found = landed_type(values.type, table=table, column=column)
-    if not pa.types.is_null(values.type) and not _is_akin(found, known):
+    if not _is_akin(found, known):
         raise SchemaMergeFailure(
             f"incoming type {found}, existing type {known}",
             table=table,

@@ -1,0 +1,285 @@
+"""`mirrorlake publish`"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mirrorlake.cli.options import DEFAULT, Config, Json, Root
+
+if TYPE_CHECKING:
+    from mirrorlake.landing.publisher import Published, Publisher
+    from mirrorlake.landing.textformat import TextFormat
+    from mirrorlake.model.table import TableId
+    from mirrorlake.model.types import DataType
+
+
+def publish(
+    files: Annotated[
+        list[Path] | None,
+        typer.Argument(help="CSV, JSON lines, Parquet or Excel; each file is one batch."),
+    ] = None,
+    table: Annotated[
+        str, typer.Option("--table", "-t", metavar="TABLE", help="As schema.name, or a name.")
+    ] = "",
+    config: Config = DEFAULT,
+    root: Root = None,
+    key: Annotated[
+        list[str] | None,
+        typer.Option("--key", metavar="COLUMNS", help="The key of a new table: a column, or a,b."),
+    ] = None,
+    no_key: Annotated[
+        bool, typer.Option("--no-key", help="The new table has no key: rows are only added.")
+    ] = False,
+    initial: Annotated[
+        bool, typer.Option("--initial", help="The rows are those that the table begins with.")
+    ] = False,
+    operation: Annotated[
+        str | None,
+        typer.Option(
+            "--operation",
+            metavar="WORD",
+            help="What all rows do: insert, update, delete or upsert.",
+        ),
+    ] = None,
+    marker_column: Annotated[
+        str | None,
+        typer.Option(
+            "--marker-column",
+            metavar="COLUMN",
+            help="The column that says it row by row, in these words or as 0, 1, 2, 4. "
+            "Without any of the three: __rowMarker__.",
+        ),
+    ] = None,
+    previous: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--previous-key",
+            metavar="KEY=COLUMN",
+            help="Where a row that changed its key has the earlier value.",
+        ),
+    ] = None,
+    batch: Annotated[
+        str | None,
+        typer.Option(
+            "--batch",
+            metavar="NAME",
+            help="A name for these rows: sent again under it, they are published once.",
+        ),
+    ] = None,
+    layout: Annotated[
+        str | None,
+        typer.Option("--layout", metavar="v1|v2", help="v1 puts the marker first, on every row."),
+    ] = None,
+    form: Annotated[
+        str | None,
+        typer.Option(
+            "--format", metavar="FORMAT", help="What is landed: parquet, csv, tsv or psv."
+        ),
+    ] = None,
+    codec: Annotated[
+        str | None,
+        typer.Option("--codec", metavar="CODEC", help="none, snappy, gzip or zstd."),
+    ] = None,
+    types: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--type", metavar="COLUMN=TYPE", help="A type that the file does not tell: zip=string."
+        ),
+    ] = None,
+    separator: Annotated[
+        str | None, typer.Option("--separator", metavar="CHARACTER", help="Of a CSV file.")
+    ] = None,
+    encoding: Annotated[
+        str, typer.Option("--encoding", metavar="NAME", help="Of a CSV file.")
+    ] = "utf-8",
+    null: Annotated[
+        str | None,
+        typer.Option("--null", metavar="TEXT", help="What means NULL in a CSV file, with empty."),
+    ] = None,
+    sheet: Annotated[
+        str | None, typer.Option("--sheet", metavar="NAME", help="Of an Excel file; the first.")
+    ] = None,
+    partner: Annotated[
+        str | None,
+        typer.Option("--partner", metavar="NAME", help="Who publishes, for _partnerEvents.json."),
+    ] = None,
+    hold: Annotated[
+        bool, typer.Option("--hold", help="A bulk load: nobody reads it before --release.")
+    ] = False,
+    release: Annotated[
+        bool, typer.Option("--release", help="Let the mirror read a table that was held.")
+    ] = False,
+    drop: Annotated[
+        bool, typer.Option("--drop", help="First delete the table's folder, to begin anew.")
+    ] = False,
+    wait: Annotated[
+        float | None,
+        typer.Option(
+            "--wait",
+            metavar="SECONDS",
+            help="With --drop: how long to wait until the mirror has dropped the table as well.",
+        ),
+    ] = None,
+    give_up: Annotated[
+        str | None,
+        typer.Option("--give-up", metavar="BATCH", help="Withdraw a batch that was not finished."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Write files into a landing zone, as a mirror wants to find them.
+
+    A run that was killed is run again, with the same --batch: nothing is lost, nothing is twice.
+
+    \b
+    mirrorlake publish orders.csv -t sales.orders --key id --initial --root ./zone
+    mirrorlake publish new.jsonl  -t sales.orders --operation upsert --batch 17 --root ./zone
+    mirrorlake publish log.csv    -t sales.orders --marker-column op --root ./zone
+    mirrorlake publish orders.csv -t sales.orders --key id --initial --drop --root ./zone
+    """
+    from mirrorlake.cli import crash, logs
+    from mirrorlake.cli.options import project
+    from mirrorlake.cli.progress import publish_progress
+    from mirrorlake.errors import UsageError
+    from mirrorlake.landing.publisher import Partner, Publisher
+    from mirrorlake.landing.publisher.files import Reading, rows_of
+
+    logs.configure(verbose=False, quiet=True)
+    named, inputs = _table(table), files or []
+    if not (inputs or drop or release or give_up or hold):
+        raise UsageError("there is nothing to do", hint="Name files, such as orders.csv.")
+    if initial and (operation or marker_column):
+        raise UsageError("initial rows are no changes", where="--initial", hint="Leave one out.")
+    columns = () if no_key else tuple(c for word in key or () for c in word.split(",")) or None
+    text, asked = _text(form), _pairs(types, "--type", "zip=string")
+    earlier = _pairs(previous, "--previous-key", "id=old_id")
+    done: list[Published] = []
+    with (
+        publish_progress() as told,
+        Publisher(
+            root or project(config).root,
+            partner=Partner(partner) if partner else None,
+            codec=codec,
+            probe=crash.probe(),
+            told=told,
+        ) as publisher,
+    ):
+        if drop:
+            _drop(publisher, named, root or project(config).root, wait)
+        if give_up is not None and not publisher.give_up(named, give_up):
+            raise UsageError(
+                "no such batch is pending", where=f"table {table}", hint="It may be published."
+            )
+        if hold:
+            publisher.describe(named, key=columns, layout=layout, text=text, hold=True)
+        for number, file in enumerate(inputs, 1):
+            reading = Reading(_types(publisher, named, asked), separator, encoding, null, sheet)
+            rows = rows_of(file, reading)
+            name = f"{batch}/{number}" if batch and len(inputs) > 1 else batch
+            if initial:
+                result = publisher.load(
+                    named, rows, key=columns, batch=name, types=asked, layout=layout, text=text
+                )
+            else:
+                result = publisher.publish(
+                    named,
+                    rows,
+                    operation=operation,
+                    marker_column=marker_column,
+                    previous_key=earlier,
+                    key=columns,
+                    batch=name,
+                    types=asked,
+                    layout=layout,
+                    text=text,
+                )
+            done.append(result)
+        if release:
+            publisher.release(named)
+    _report(done, as_json=as_json)
+
+
+def _table(text: str) -> TableId:
+    from mirrorlake.errors import UsageError
+    from mirrorlake.model.table import TableId
+
+    table = TableId.parse(text)
+    if not table.name:
+        raise UsageError("name the table", where="--table", hint="Such as --table sales.orders.")
+    return table
+
+
+def _types(publisher: Publisher, table: TableId, asked: Mapping[str, str]) -> dict[str, DataType]:
+    """What is known of the columns: by the table, and by the caller."""
+    from mirrorlake.landing.publisher.publisher import type_of
+
+    return {name: type_of(name, kind) for name, kind in asked.items()} | publisher.columns(table)
+
+
+def _text(form: str | None) -> TextFormat | None:
+    from mirrorlake.errors import UsageError
+    from mirrorlake.landing.textformat import TextFormat
+
+    separators = {"csv": ",", "tsv": "\t", "psv": "|"}
+    if form is None or form == "parquet":
+        return None
+    if form not in separators:
+        raise UsageError(
+            f"{form!r} is no format to land", where="--format", hint="parquet, csv, tsv or psv."
+        )
+    return TextFormat(extension=form, column_separator=separators[form])
+
+
+def _pairs(words: Sequence[str] | None, option: str, example: str) -> dict[str, str]:
+    from mirrorlake.errors import UsageError
+
+    pairs = {}
+    for word in words or ():
+        name, equals, value = word.partition("=")
+        if not (name and equals and value):
+            raise UsageError(f"{word!r} has no form NAME=VALUE", where=option, hint=example)
+        pairs[name] = value
+    return pairs
+
+
+def _drop(publisher: Publisher, table: TableId, root: Path, wait: float | None) -> None:
+    """Delete the folder; with `wait`, until the mirror has dropped the table (LZ-239)."""
+    if wait is None:
+        publisher.drop(table)
+        return
+    from mirrorlake.landing.local import LocalStore
+    from mirrorlake.landing.publisher.places import is_mirrored
+
+    store = LocalStore(root)
+    publisher.drop(table, patience=wait, gone=lambda: not is_mirrored(store, table))
+
+
+def _report(done: Sequence[Published], *, as_json: bool) -> None:
+    from mirrorlake.cli.output import print_json, print_table
+
+    if as_json:
+        print_json({"batches": [batch.facts() for batch in done]})
+    elif done:
+        print_table(
+            ["table", "batch", "outcome", "files", "inserts", "updates", "deletes", "upserts"],
+            [
+                [
+                    batch.table,
+                    batch.batch,
+                    batch.outcome,
+                    _numbers(batch),
+                    *(batch.rows.get(k, 0) for k in ("insert", "update", "delete", "upsert")),
+                ]
+                for batch in done
+            ],
+        )
+
+
+def _numbers(batch: Published) -> str:
+    numbers = [file.number for file in batch.files]
+    if len(numbers) < 2:
+        return str(numbers[0]) if numbers else ""
+    return f"{numbers[0]}-{numbers[-1]}"
