@@ -1,0 +1,74 @@
+"""A publisher is killed at each of its steps and started again: no batch lost, none twice."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mirrorlake.landing.local import LocalStore
+from mirrorlake.model.seams import Point, WallClock
+from tests.landing.publisher.lake import apply
+from tests.sim.engine import Lake
+
+pytestmark = pytest.mark.crash
+
+POINTS = [
+    f"{point}#{passage}"
+    for point, passages in (
+        (Point.BATCH_ASSIGNED, 3),
+        (Point.BATCH_STAGED_ONE, 4),
+        (Point.TABLE_DESCRIBED, 1),
+        (Point.BATCH_SEALED, 3),
+        (Point.BATCH_PUBLISHED_ONE, 4),
+        (Point.BATCH_RECORDED, 3),
+    )
+    for passage in range(1, passages + 1)
+]
+
+ROOT = Path(__file__).parent.parent.parent
+
+
+def run(root: Path, crash_at: str = "") -> int:
+    done = subprocess.run(
+        [sys.executable, "-m", "tests.landing.publisher.scripted", str(root)],
+        cwd=ROOT,
+        env=os.environ | {"CRASH_AT": crash_at},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert done.returncode in {0, -signal.SIGKILL}, done.stderr
+    return done.returncode
+
+
+@pytest.mark.clause("LZ-121", "LZ-135", "LZ-136")
+@pytest.mark.parametrize("point", POINTS)
+def test_a_kill_at_any_step_changes_nothing(tmp_path: Path, point: str) -> None:
+    assert run(tmp_path, point) == -signal.SIGKILL
+    assert run(tmp_path) == 0
+    folder = tmp_path / "Files/LandingZone/s.schema/t"
+    names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("_"))
+    assert names == [f"{number:020d}.parquet" for number in (1, 2, 3, 4)]
+    assert sorted(path.name for path in folder.glob("_*")) == ["_metadata.json", "_publisher.json"]
+    lake = Lake()
+    apply(LocalStore(tmp_path), lake, _Hurried())
+    rows = lake.tables["Tables/s/t"].table.rows
+    assert sorted(rows) == [
+        (0, "a", None),
+        (2, "a", None),
+        (10, "x", None),
+        (11, "y", 1.5),
+    ]
+
+
+class _Hurried(WallClock):
+    """The real time, in which nobody waits."""
+
+    def sleep(self, seconds: float) -> None:
+        """The process whose lease it was has ended."""
