@@ -126,12 +126,14 @@ class Staging:
                 table=str(self.description.table),
             )
             held: pa.Table | None = table
-            while held is not None and held.schema == schema and sink.size < self.file_bytes:
+            while held is not None and held.schema == schema:
                 encoder.write(held)
                 counts += operations_of(held)
                 self._written += held.num_rows
                 self.told(self._written)
                 held = next(following, None)
+                if sink.size >= self.file_bytes:  # each file has rows, however small it may be
+                    break
             encoder.close()
         rows = {kind: count for kind, count in sorted(counts.items()) if count}
         file = DataFile(number, name, sink.size, sink.digest.hexdigest(), rows)

@@ -1,0 +1,188 @@
+"""Publishing from the command line."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+
+from mirrorlake.landing.local import LocalStore
+from mirrorlake.landing.publisher.places import is_mirrored
+from mirrorlake.model.seams import Point
+from mirrorlake.model.table import TableId
+from tests.cli.conftest import Done, Run
+
+ORDERS = "id,name,zip\n1,Ada,01234\n2,Grace,\n"
+CHANGES = '{"op": "update", "id": 2, "name": "Grace H.", "zip": "9"}\n{"op": "delete", "id": 1}\n'
+
+
+@pytest.fixture(autouse=True)
+def inputs(tmp_path: Path) -> None:
+    (tmp_path / "orders.csv").write_text(ORDERS)
+    (tmp_path / "changes.jsonl").write_text(CHANGES)
+
+
+def publish(run: Run, *arguments: str) -> Done:
+    return run("publish", *arguments, "-t", "sales.orders", "--root", "./zone")
+
+
+def load(run: Run, *arguments: str) -> Done:
+    options = ("--key", "id", "--initial", "--type", "zip=string")
+    return publish(run, "orders.csv", *options, *arguments)
+
+
+def folder(root: Path) -> Path:
+    return root / "zone/Files/LandingZone/sales.schema/orders"
+
+
+def landed(root: Path, number: int) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = pq.read_table(folder(root) / f"{number:020d}.parquet").to_pylist()
+    return rows
+
+
+def test_files_become_batches(run: Run, tmp_path: Path) -> None:
+    assert load(run).code == 0
+    done = publish(run, "changes.jsonl", "--marker-column", "op", "--batch", "1", "--json")
+    assert done.code == 0
+    (batch,) = done.facts()["batches"]
+    assert (batch["table"], batch["batch"], batch["outcome"]) == ("sales.orders", "1", "published")
+    assert batch["rows"] == {"delete": 1, "update": 1}
+    assert [file["number"] for file in batch["files"]] == [2]
+    assert landed(tmp_path, 1) == [
+        {"id": 1, "name": "Ada", "zip": "01234"},
+        {"id": 2, "name": "Grace", "zip": None},
+    ]
+    assert [row["__rowMarker__"] for row in landed(tmp_path, 2)] == [1, 2]
+
+
+def test_a_batch_is_published_once(run: Run, tmp_path: Path) -> None:
+    load(run)
+    for outcome in ("published", "already published"):
+        done = publish(run, "orders.csv", "--operation", "upsert", "--batch", "1", "--json")
+        assert done.facts()["batches"][0]["outcome"] == outcome
+    assert not (folder(tmp_path) / f"{3:020d}.parquet").exists()
+
+
+def test_several_files_are_batches_of_their_own(run: Run) -> None:
+    load(run)
+    arguments = ("orders.csv", "orders.csv", "--operation", "upsert", "--batch", "b", "--json")
+    batches = publish(run, *arguments).facts()["batches"]
+    assert [batch["batch"] for batch in batches] == ["b/1", "b/2"]
+
+
+def test_text_and_the_first_layout_are_options(run: Run, tmp_path: Path) -> None:
+    assert load(run, "--format", "tsv", "--layout", "v1").code == 0
+    content = (folder(tmp_path) / f"{1:020d}.tsv").read_bytes()
+    assert content == b'__rowMarker__\tid\tname\tzip\r\n0\t1\t"Ada"\t"01234"\r\n0\t2\t"Grace"\t\r\n'
+
+
+def test_a_bulk_load_is_held_and_released(run: Run, tmp_path: Path) -> None:
+    load(run, "--hold")
+    assert not (folder(tmp_path) / "_metadata.json").exists()
+    assert publish(run, "--release").code == 0
+    assert json.loads((folder(tmp_path) / "_metadata.json").read_text())["keyColumns"] == ["id"]
+
+
+def test_a_table_begins_anew(run: Run, tmp_path: Path) -> None:
+    load(run)
+    publish(run, "orders.csv", "--operation", "upsert")
+    done = publish(run, "orders.csv", "--drop", "--wait", "0", "--initial", "--key", "name,id")
+    assert done.code == 0
+    assert json.loads((folder(tmp_path) / "_metadata.json").read_text())["keyColumns"] == [
+        "name",
+        "id",
+    ]
+    assert landed(tmp_path, 1)[0]["id"] == 1
+
+
+@pytest.mark.clause("LZ-239")
+def test_the_mirrored_table_is_waited_for(run: Run, tmp_path: Path) -> None:
+    load(run)
+    log = tmp_path / "zone/Tables/sales/orders/_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020d}.json").write_text("{}")
+    done = publish(run, "--drop", "--wait", "0")
+    assert (done.code, "still there" in done.error) == (1, True)
+    assert not folder(tmp_path).exists()
+
+
+@pytest.mark.parametrize(
+    ("table", "path"), [("a.t", "a/t"), ("t", "t"), ("t", "dbo/t"), (".t", "t")]
+)
+def test_a_mirrored_table_is_found(tmp_path: Path, table: str, path: str) -> None:
+    log = tmp_path / "Tables" / path / "_delta_log"
+    log.mkdir(parents=True)
+    (log / "0.json").write_text("{}")
+    assert is_mirrored(LocalStore(tmp_path), TableId.parse(table))
+    assert not is_mirrored(LocalStore(tmp_path), TableId("a", "other"))
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        (),
+        ("absent.csv", "--operation", "upsert"),
+        ("orders.csv", "--initial", "--operation", "upsert"),
+        ("orders.csv", "--operation", "merge"),
+        ("orders.csv", "--operation", "upsert", "--format", "xml"),
+        ("orders.csv", "--operation", "upsert", "--type", "zip"),
+        ("orders.csv", "--operation", "upsert", "--codec", "lz4"),
+        ("orders.csv",),
+        ("--give-up", "nothing"),
+        ("--release",),
+    ],
+)
+def test_wrong_use_ends_with_code_two(run: Run, tmp_path: Path, arguments: tuple[str, ...]) -> None:
+    assert publish(run, *arguments, "--no-key").code == 2
+    assert not list(folder(tmp_path).glob("0*"))
+
+
+def test_a_table_must_be_named(run: Run) -> None:
+    assert run("publish", "orders.csv", "--initial", "--root", "zone").code == 2
+
+
+def test_a_bad_row_is_named_and_nothing_is_landed(run: Run, tmp_path: Path) -> None:
+    load(run)
+    (tmp_path / "bad.csv").write_text("op,id,name,zip\nupsert,1,a,b\nmerge,2,a,b\n")
+    done = publish(run, "bad.csv", "--marker-column", "op")
+    assert done.code == 1
+    assert "row 2" in done.error
+    assert not (folder(tmp_path) / f"{2:020d}.parquet").exists()
+
+
+@pytest.mark.crash
+@pytest.mark.clause("LZ-136")
+@pytest.mark.parametrize("point", [Point.BATCH_STAGED_ONE, Point.BATCH_SEALED])
+def test_a_run_that_was_killed_is_run_again(run: Run, tmp_path: Path, point: Point) -> None:
+    load(run)
+    command = "publish orders.csv -t sales.orders --root zone --operation insert --batch 1"
+    killed = subprocess.run(
+        [sys.executable, "-m", "mirrorlake.cli.main", *command.split()],
+        cwd=tmp_path,
+        env=os.environ | {"MIRRORLAKE_CRASH_AT": str(point)},
+        check=False,
+        timeout=120,
+    )
+    assert killed.returncode == -signal.SIGKILL
+    assert not (folder(tmp_path) / f"{2:020d}.parquet").exists()
+    assert publish(run, "orders.csv", "--operation", "insert", "--batch", "1").code == 0
+    assert len(landed(tmp_path, 2)) == 2
+    assert not (folder(tmp_path) / f"{3:020d}.parquet").exists()
+
+
+def test_a_batch_that_will_never_come_is_given_up(run: Run, tmp_path: Path) -> None:
+    load(run)
+    state = json.loads((folder(tmp_path) / "_publisher.json").read_text())
+    state["pending"] = {"batch": "x", "first": 2, "files": None, "columns": {}, "marked": False}
+    (folder(tmp_path) / "_publisher.json").write_text(json.dumps(state))
+    refused = publish(run, "orders.csv", "--operation", "upsert", "--batch", "y")
+    assert (refused.code, "--give-up x" in refused.error) == (1, True)
+    assert publish(run, "--give-up", "x").code == 0
+    assert publish(run, "orders.csv", "--operation", "upsert", "--batch", "y").code == 0
