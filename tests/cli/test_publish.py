@@ -13,6 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
+from mirrorlake.cli import extras
 from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.publisher.places import is_mirrored
 from mirrorlake.model.seams import Point
@@ -142,6 +143,18 @@ def test_a_mirrored_table_is_found(tmp_path: Path, table: str, path: str) -> Non
 def test_wrong_use_ends_with_code_two(run: Run, tmp_path: Path, arguments: tuple[str, ...]) -> None:
     assert publish(run, *arguments, "--no-key").code == 2
     assert not list(folder(tmp_path).glob("0*"))
+
+
+def test_what_reads_excel_is_named_when_it_is_missing(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "a.xlsx").write_bytes(b"")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(ImportError) as caught:
+        publish(run, "a.xlsx", "--initial", "--no-key")
+    told = extras.missing(caught.value)
+    assert told is not None
+    assert "mirrorlake[excel]" in told.hint
 
 
 def test_a_table_must_be_named(run: Run) -> None:

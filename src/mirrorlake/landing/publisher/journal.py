@@ -31,7 +31,6 @@ log = structlog.get_logger()
 
 BATCH_COMPLETED = "batch_completed"
 BATCH_WITHDRAWN = "batch_withdrawn"
-BATCH_PUBLISHED = "batch_published"
 
 _NUMBER = re.compile(r"([0-9]{20})[.-]")
 _STAGED = re.compile(r"_([0-9]{20})[.-]")
@@ -159,7 +158,6 @@ class Journal:
                 table=self._table,
                 hint="Another process removed it: stop that one, and publish the batch again.",
             )
-        log.info(BATCH_PUBLISHED, table=self._table, first=sealed.first, files=len(files))
         return self._told(sealed, Outcome.PUBLISHED)
 
     def is_visible(self, sealed: Assignment) -> bool:

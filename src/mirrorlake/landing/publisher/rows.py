@@ -74,7 +74,7 @@ def _arrow(rows: Any) -> pa.Table | pa.RecordBatchReader | None:
     """Rows that come as Arrow, streamed where they can be."""
     if isinstance(rows, pa.Table | pa.RecordBatchReader):
         return rows
-    for method in ("to_reader", "__arrow_c_stream__", "toArrow", "to_arrow"):
+    for method in ("__arrow_c_stream__", "to_reader", "toArrow", "to_arrow"):
         if not hasattr(rows, method):
             continue
         if method == "__arrow_c_stream__":
