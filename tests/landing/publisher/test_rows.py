@@ -45,6 +45,15 @@ class OlderSparkFrame:
         return TABLE
 
 
+class SparkFrameWithTimes(OlderSparkFrame):
+    """A frame of Spark 4.2, whose stream fails on timestamps."""
+
+    dtypes = (("id", "bigint"), ("at", "array<timestamp>"))
+
+    def __arrow_c_stream__(self, requested_schema: object = None) -> object:
+        raise AssertionError
+
+
 def generated() -> Iterator[dict[str, Any]]:
     yield from ROWS
 
@@ -54,6 +63,7 @@ SOURCES: dict[str, Callable[[], Any]] = {
     "capsule": Exporting,
     "to_arrow": OlderFrame,
     "toArrow": OlderSparkFrame,
+    "toArrow for times": SparkFrameWithTimes,
     "duckdb": lambda: duckdb.sql("from (values (1::bigint, 'a'), (2, null)) t(id, v)"),
     "table": lambda: TABLE,
     "reader": TABLE.to_reader,

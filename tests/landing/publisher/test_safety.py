@@ -313,6 +313,33 @@ class TestACrash:
             assert zone.rows("t") == EXPECTED, step
 
 
+@pytest.mark.clause("LZ-239")
+def test_a_table_that_is_begun_anew_survives_a_crash() -> None:
+    def anew(zone: Zone, hook: Callable[[Effect], None] | None) -> None:
+        zone.store = zone.store.reopened(hook)
+        publisher = zone.publisher()
+        publisher.drop("t")
+        publisher.load("t", [*B, *C], key="v", batch="anew")
+
+    def loaded() -> Zone:
+        zone = Zone()
+        with zone.publisher() as publisher:
+            publisher.load("t", A, key="id", batch="load")
+        assert zone.rows("t") == A
+        return zone
+
+    seen: list[Effect] = []
+    anew(loaded(), seen.append)
+    for step in range(1, len(seen) + 1):
+        zone = loaded()
+        with pytest.raises(Crash):
+            anew(zone, crash_at(step))
+        zone.clock.advance(60)
+        anew(zone, None)
+        assert zone.numbers("t") == [1], step
+        assert zone.rows("t") == [*B, *C], step
+
+
 class TestABatchThatIsPending:
     def interrupted(self, zone: Zone, batch: str | None) -> None:
         """Ended while its first file was staged."""

@@ -2,7 +2,8 @@
 
 Data frames are known by what they can do, not by their classes: `__arrow_c_stream__` (the Arrow
 PyCapsule interface: Polars, DuckDB, Spark, pandas), `to_batches`, `toArrow` or `to_arrow`. No
-library of data frames is imported.
+library of data frames is imported. A frame of Spark is streamed, unless it holds timestamps: then
+Spark gives it as a whole.
 """
 
 from __future__ import annotations
@@ -74,6 +75,9 @@ def _arrow(rows: Any) -> pa.Table | pa.RecordBatchReader | None:
     """Rows that come as Arrow, streamed where they can be."""
     if isinstance(rows, pa.Table | pa.RecordBatchReader):
         return rows
+    if hasattr(rows, "toArrow") and _has_times(rows):
+        # The stream of Spark 4.2 fails on timestamps: it does not tell itself the time zone.
+        return rows.toArrow()
     for method in ("__arrow_c_stream__", "to_reader", "toArrow", "to_arrow"):
         if not hasattr(rows, method):
             continue
@@ -85,6 +89,10 @@ def _arrow(rows: Any) -> pa.Table | pa.RecordBatchReader | None:
     if hasattr(rows, "projected_schema") and hasattr(rows, "to_batches"):
         return pa.RecordBatchReader.from_batches(rows.projected_schema, rows.to_batches())
     return None
+
+
+def _has_times(frame: Any) -> bool:
+    return any("timestamp" in kind for _name, kind in getattr(frame, "dtypes", ()))
 
 
 def _sliced(arrow: pa.Table | pa.RecordBatchReader) -> Iterator[pa.Table]:
