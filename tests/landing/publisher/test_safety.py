@@ -216,6 +216,23 @@ class TestOneWriter:
         assert zone.numbers("t") == [1]
         assert zone.rows("t") == B
 
+    @pytest.mark.clause("LZ-138")
+    def test_one_that_is_taken_over_between_two_files_stops_there(self, zone: Zone) -> None:
+        def take_over(effect: Effect) -> None:
+            if effect.name == "publish" and effect.done and not taken:
+                taken.append(zone.publisher())
+                zone.clock.advance(60)
+                taken[0].give_up("t", "nothing")
+
+        taken: list[Publisher] = []
+        plain = zone.store
+        first = Publisher(plain.reopened(take_over), clock=zone.clock)
+        with pytest.raises(LeaseLost):
+            first.load("t", growing(), key="id", batch="one")
+        assert zone.numbers("t") == [1]
+        assert taken[0].load("t", growing(), batch="one").outcome is Outcome.ALREADY_PUBLISHED
+        assert zone.numbers("t") == [1, 2]
+
 
 @pytest.mark.clause("LZ-133")
 @pytest.mark.parametrize("spoilt", [b"", b"PAR1 half", b"PAR1"])

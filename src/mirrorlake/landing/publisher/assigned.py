@@ -177,7 +177,14 @@ class AssignedTable:
         self._keep_lease()
 
     def _journal_of(self, state: State) -> Journal:
-        return Journal(self._store, self._folder, state, self._probe, table=str(self._table))
+        return Journal(
+            self._store,
+            self._folder,
+            state,
+            self._probe,
+            self._keep_lease,
+            table=str(self._table),
+        )
 
     def _journal(self, asked: Mapping[str, Any], *, hold: bool = False) -> Journal:
         """The table as it stands, with what is asked of it; durable."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
@@ -74,8 +74,19 @@ class Published:
 class Journal:
     """Not for several threads. `state` is what is durable; every method that changes it says so."""
 
-    def __init__(self, store: Store, folder: str, state: State, probe: Probe, *, table: str):
-        self._store, self._folder, self._probe, self._table = store, folder, probe, table
+    def __init__(
+        self,
+        store: Store,
+        folder: str,
+        state: State,
+        probe: Probe,
+        keep: Callable[[], None],
+        *,
+        table: str,
+    ) -> None:
+        """keep: called before each visible step; raises when the right to write is lost."""
+        self._store, self._folder, self._table = store, folder, table
+        self._probe, self._keep = probe, keep
         self.state = state
 
     def save(self, state: State) -> None:
@@ -180,9 +191,11 @@ class Journal:
     def _finish(self, sealed: Assignment) -> bool:
         """Publish the files of a sealed batch and record it; False when a staged one is lost."""
         for file in sealed.files or ():
+            self._keep()
             if not self._publish(file):
                 return False
             self._probe(Point.BATCH_PUBLISHED_ONE)
+        self._keep()
         self.save(self.state.finished(sealed))
         self._probe(Point.BATCH_RECORDED)
         return True
