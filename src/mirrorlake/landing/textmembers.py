@@ -157,7 +157,9 @@ def encode(text: TextFormat) -> dict[str, Any]:
     record: dict[str, Any] = {}
     if text.columns:
         record["SchemaDefinition"] = {"Columns": [_entry(column) for column in text.columns]}
-    record["FileFormat"] = CSV if text.extension == "csv" else DELIMITED
+    # Values between commas are CSV; whatever else has to be called delimited text (LZ-169).
+    is_csv = text.extension == "csv" and text.column_separator == ","
+    record["FileFormat"] = CSV if is_csv else DELIMITED
     record["FileExtension"] = text.extension
     properties: dict[str, Any] = {
         "FirstRowAsHeader": text.header,

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any, Self
 
 from mirrorlake.errors import UsageError
-from mirrorlake.landing import metadata
+from mirrorlake.landing import layout, metadata
 from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL, Metadata, OurMetadata
 from mirrorlake.landing.publisher.types import TEXT_TYPES, text_type
 from mirrorlake.landing.store import Store
@@ -17,7 +17,6 @@ from mirrorlake.landing.textformat import DeclaredColumn, TextFormat
 from mirrorlake.model.table import TableId
 from mirrorlake.model.types import DataType
 
-PARTNER_EVENTS = "_partnerEvents.json"
 MANY_KEYS = 5
 """From so many key columns on, finding a row is slow (LZ-057)."""
 
@@ -85,11 +84,13 @@ class Description:
 
 def metadata_of(description: Description, columns: Mapping[str, DataType]) -> bytes:
     """`_metadata.json` as strict JSON (LZ-053); for text with the declared columns (LZ-168)."""
-    content = metadata.encode(
+    text = description.text
+    return metadata.encode(
         Metadata(
             key_columns=description.key,
             detection=BY_TIME if description.by_time else SEQUENTIAL,
             upsert_default=description.upsert_default,
+            text=replace(text, columns=declared(columns)) if text else None,
             ours=OurMetadata(
                 generation=description.generation,
                 table=description.table.name,
@@ -97,10 +98,6 @@ def metadata_of(description: Description, columns: Mapping[str, DataType]) -> by
             ),
         )
     )
-    if description.text is None:
-        return content
-    record = json.loads(content) | _text_members(description.text, declared(columns))
-    return (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode()
 
 
 def declared(columns: Mapping[str, DataType]) -> tuple[DeclaredColumn, ...]:
@@ -109,31 +106,6 @@ def declared(columns: Mapping[str, DataType]) -> tuple[DeclaredColumn, ...]:
         DeclaredColumn(name, TEXT_TYPES[text_type(kind).name], nullable=True)
         for name, kind in columns.items()
     )
-
-
-def _text_members(form: TextFormat, columns: Sequence[DeclaredColumn]) -> dict[str, Any]:
-    is_csv = form.extension == "csv" and form.column_separator == ","
-    properties = {
-        "FirstRowAsHeader": form.header,
-        "RowSeparator": form.row_separator,
-        "ColumnSeparator": form.column_separator,
-        "QuoteCharacter": form.quote,
-        "EscapeCharacter": form.escape,
-        "Encoding": form.encoding,
-    }
-    if form.null is not None:
-        properties["NullValue"] = form.null
-    return {
-        "SchemaDefinition": {
-            "Columns": [
-                {"Name": column.name, "DataType": column.type, "IsNullable": column.nullable}
-                for column in columns
-            ]
-        },
-        "FileFormat": "CSV" if is_csv else "DelimitedText",
-        "FileExtension": form.extension,
-        "FileFormatTypeProperties": properties,
-    }
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,7 +134,7 @@ def introduce(store: Store, zone: str, partner: Partner | None) -> None:
     partner: None leaves a file that is there, and writes our own where there is none. Raises
     UsageError when the zone knows another partner by name (LZ-066).
     """
-    path = f"{zone}/{PARTNER_EVENTS}"
+    path = f"{zone}/{layout.PARTNER}"
     try:
         found = json.loads(store.read(path))
         name = found.get("partnerName") if isinstance(found, dict) else None
