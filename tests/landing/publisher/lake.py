@@ -10,6 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.landing import metadata
+from mirrorlake.landing.metadata import Metadata
 from mirrorlake.landing.publisher import Publisher
 from mirrorlake.landing.store import Store
 from mirrorlake.mirror.settings import MirrorSettings
@@ -73,6 +75,11 @@ class Zone:
     def metadata(self, table: str) -> dict[str, Any]:
         found: dict[str, Any] = json.loads(self.store.read(f"{self.folder(table)}/_metadata.json"))
         return found
+
+    def described(self, table: str) -> Metadata:
+        """The metadata as the mirror reads it."""
+        content = self.store.read(f"{self.folder(table)}/_metadata.json")
+        return metadata.decode(content, table=table, file="_metadata.json")
 
     def mirrored(self, table: str) -> LakeTable:
         apply(self.store, self.lake, self.clock)
