@@ -77,6 +77,11 @@ class TestForms:
     def test_a_column_may_be_called_like_another_format(self, header: str) -> None:
         assert inspected(f"{header}\n1,2\n").schema.names == header.split(",")
 
+    def test_a_text_that_is_valid_snappy_by_chance_is_a_text(self) -> None:
+        text = b"!$xxxxxxxxxx0yyyyyyyyyyyyy$zzzzzzzzzz"
+        assert pa.decompress(text, decompressed_size=33, codec="snappy", asbytes=True)
+        assert inspected(text).schema.names == [text.decode()]
+
     @pytest.mark.parametrize("encoding", ["utf-16-be", "utf-32-be"])
     def test_a_wide_encoding_is_not_taken_for_blocks_of_hadoop(self, encoding: str) -> None:
         text = "id,name\n" + "1,x\n" * 2_000_000

@@ -160,11 +160,23 @@ def _unframed(handle: BinaryIO, size: int, head: bytes) -> str:
         return ""
     if not size - 32 - size // 6 <= length <= 22 * size:
         return ""
+    body = handle.read(size)
+    if _is_text(body):
+        return ""
     try:
-        pa.decompress(handle.read(size), decompressed_size=length, codec="snappy", asbytes=True)
+        pa.decompress(body, decompressed_size=length, codec="snappy", asbytes=True)
     except (pa.ArrowException, OSError, ValueError):
         return ""
     return "raw Snappy"
+
+
+def _is_text(body: bytes) -> bool:
+    """Whether bytes are readable as they are; some short texts are valid Snappy by chance."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return not _CONTROL & set(body)
 
 
 def _is_hadoop(head: bytes, size: int) -> bool:
