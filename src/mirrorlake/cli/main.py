@@ -16,6 +16,7 @@ from mirrorlake.cli import (
     discover,
     extras,
     init,
+    lint,
     plan,
     publish,
     reset,
@@ -42,6 +43,7 @@ app = typer.Typer(
     "mirrorlake run                     mirror until stopped\n"
     "mirrorlake status                  how each table stands\n"
     'mirrorlake sql "select ..."        query the mirrored tables\n'
+    "mirrorlake lint ./shop             check a landing zone against the specification\n"
     "\n"
     "Exit codes: 0 done, 1 the work found problems, 2 wrong use or configuration, 3 a system that "
     "is needed is not there. The demo adds 130 and 143: ended by Ctrl-C or SIGTERM.",
@@ -61,6 +63,7 @@ for command in (
     reset.reset,
     detach.detach,
     publish.publish,
+    lint.lint,
 ):
     app.command()(command)
 

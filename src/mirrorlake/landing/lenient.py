@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -89,14 +90,19 @@ def locate(content: bytes, path: Path) -> tuple[int, int] | None:
 
     Of members with one name the last one counts, as in `parse`.
     """
+    return locator(content)(path)
+
+
+def locator(content: bytes) -> Callable[[Path], tuple[int, int] | None]:
+    """What `locate` tells, for many values of a text that is read once."""
     try:
         text, _notes = _decoded(content)
         reader = _Reader(text)
         reader.document()
     except NotJson:
-        return None
-    at = reader.places.get(path)
-    return None if at is None else _place(text, at)
+        return lambda _path: None
+    places = reader.places
+    return lambda path: _place(text, places[path]) if path in places else None
 
 
 def _decoded(content: bytes) -> tuple[str, tuple[Note, ...]]:

@@ -11,6 +11,8 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
@@ -18,6 +20,23 @@ from mirrorlake.landing.store import Entry, Listing, UnsafePath, checked
 
 GONE = ".gone"
 """The end of the name that a folder has while it is removed."""
+
+
+class Absence(StrEnum):
+    """Why a listing leaves something out."""
+
+    LINK = "a link"
+    LINK_OUT = "a link that leads out of the root"
+    NAME = "a name that no path of a store can hold"
+    KIND = "neither a file nor a folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Unlisted:
+    """Something in a folder that its listing does not show. `name` may have escapes."""
+
+    name: str
+    why: Absence
 
 
 class LocalStore:
@@ -55,6 +74,24 @@ class LocalStore:
         except (FileNotFoundError, NotADirectoryError):
             pass
         return Listing(tuple(sorted(files, key=lambda f: f.name)), tuple(sorted(folders)))
+
+    def unlisted(self, folder: str) -> tuple[Unlisted, ...]:
+        """What `list` does not show of a folder, by name."""
+        place = self.root.joinpath(*checked(folder)) if folder else self.root
+        if self._leaves(place):
+            return ()
+        found: list[Unlisted] = []
+        with os.scandir(place) as items:
+            for item in items:
+                name = item.name.encode(errors="surrogateescape").decode(errors="backslashreplace")
+                if item.is_symlink():
+                    out = self._leaves(Path(item.path))
+                    found.append(Unlisted(name, Absence.LINK_OUT if out else Absence.LINK))
+                elif not _is_addressable(item.name):
+                    found.append(Unlisted(name, Absence.NAME))
+                elif not (item.is_dir() or item.is_file()):
+                    found.append(Unlisted(name, Absence.KIND))
+        return tuple(sorted(found, key=lambda item: item.name))
 
     def read(self, path: str) -> bytes:
         return self._path(path).read_bytes()

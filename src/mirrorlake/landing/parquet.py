@@ -123,6 +123,14 @@ def read(
     """
     with _understood("cannot be read", table, file):
         rows = bounded.read(_opened(handle, size), handle, most)
+    return converted(rows, target, default, table=table, file=file)
+
+
+def converted(rows: pa.Table, target: Schema, default: Marker, *, table: str, file: str) -> Rows:
+    """Rows as they stand in a file as rows of the table; see `read`.
+
+    Raises BadValue, UnknownMarker.
+    """
     names = [n for n in rows.column_names if n not in RESERVED]
     places = match_columns(target.names, names)
     data = pa.table(

@@ -199,16 +199,21 @@ def _encoding(members: Members) -> str | None:
     name = members.text("Encoding")
     if name is None:
         return None
-    try:
-        found = codecs.lookup(name)
-    except (LookupError, ValueError, UnicodeError):
-        found = None
-    # Python has codecs from bytes to bytes as well, and one that fails always.
-    if found is None or found.name == "undefined" or not getattr(found, "_is_text_encoding", True):
+    if not is_text_codec(name):
         raise members.wrong(
             "Encoding", "a character encoding, such as UTF-8, utf-16 or windows-1252 (LZ-167)"
         )
     return name
+
+
+def is_text_codec(name: str) -> bool:
+    """Whether Python knows the encoding and it is one of characters."""
+    try:
+        found = codecs.lookup(name)
+    except (LookupError, ValueError, UnicodeError):
+        return False
+    # Python has codecs from bytes to bytes as well, and one that fails always.
+    return found.name != "undefined" and bool(getattr(found, "_is_text_encoding", True))
 
 
 def _columns(top: Members) -> tuple[DeclaredColumn, ...] | None:

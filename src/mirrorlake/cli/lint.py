@@ -1,0 +1,194 @@
+"""`mirrorlake lint`"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mirrorlake.cli.options import Json
+
+if TYPE_CHECKING:
+    from mirrorlake.landing.lint import Finding, Result
+    from mirrorlake.landing.lint.linter import Progress
+
+
+class Page(StrEnum):
+    """The published versions of the specification."""
+
+    V1 = "v1"
+    V2 = "v2"
+
+
+def lint(
+    path: Annotated[
+        Path | None,
+        typer.Argument(
+            help="A root, a landing zone, a schema folder or the folder of a table.",
+            show_default=False,
+        ),
+    ] = None,
+    version: Annotated[
+        Page, typer.Option("--version", help="The page that the publisher follows.")
+    ] = Page.V2,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Ask for all that the original is known to ask for.")
+    ] = False,
+    read_all: Annotated[
+        bool,
+        typer.Option("--read-all", help="Read every row; of a large zone samples are the default."),
+    ] = False,
+    sarif: Annotated[
+        Path | None,
+        typer.Option("--sarif", metavar="FILE", help="Write SARIF 2.1.0 for code review tools."),
+    ] = None,
+    explain: Annotated[
+        str | None,
+        typer.Option("--explain", metavar="CLAUSE", help="Print all about a finding, and end."),
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Say which clause of the specification each file of a landing zone breaks.
+
+    Reads without changing anything, and without Spark. Ends with 1 when there are errors.
+
+    \b
+    mirrorlake lint ./shop
+    mirrorlake lint ./shop/Files/LandingZone/orders --strict --read-all
+    mirrorlake lint ./shop --json | jq '.findings[] | select(.severity == "error")'
+    mirrorlake lint --explain LZ-117
+    """
+    from mirrorlake.errors import UsageError
+
+    if explain is not None:
+        _explain(explain)
+        return
+    if path is None:
+        raise UsageError("there is nothing to look at", hint="Name a folder: mirrorlake lint PATH.")
+    result = _lint(path, version, strict=strict, read_all=read_all, sarif=sarif)
+    if as_json:
+        _print_facts(result)
+    else:
+        _print(result)
+    if not result.is_good:
+        raise typer.Exit(1)
+
+
+def _lint(path: Path, version: Page, *, strict: bool, read_all: bool, sarif: Path | None) -> Result:
+    from mirrorlake.errors import UsageError
+    from mirrorlake.landing import lint as linter
+
+    target = linter.of_path(path)
+    if sarif is not None and sarif.resolve().is_relative_to(path.resolve()):
+        raise UsageError(
+            "the linter changes nothing in what it looks at",
+            where=str(sarif),
+            hint="Write the SARIF file to another folder.",
+        )
+    profile = linter.Profile(linter.Version(version), strict)
+    with _progress() as show:
+        result = linter.lint(target, profile, linter.Reading(everything=read_all), show)
+    if sarif is not None:
+        _write_sarif(result, target.root, sarif)
+    return result
+
+
+def _write_sarif(result: Result, root: Path, file: Path) -> None:
+    import json
+
+    from mirrorlake import __version__
+    from mirrorlake.landing.lint.sarif import log
+
+    file.write_text(json.dumps(log(result, root, __version__), indent=2, ensure_ascii=False) + "\n")
+
+
+def _explain(clause: str) -> None:
+    from mirrorlake.errors import UsageError
+    from mirrorlake.landing.lint.pages import clauses, page
+
+    wanted = clause.upper()
+    if wanted not in clauses():
+        raise UsageError(
+            f"the linter has no finding {clause}",
+            hint="The findings are listed in docs/reference/findings.",
+        )
+    typer.echo(page(wanted), nl=False)
+
+
+def _print(result: Result) -> None:
+    from mirrorlake.cli.output import say
+
+    for finding in result.findings:
+        _print_finding(finding)
+    for (rule, table), count in sorted(result.report.more.items(), key=str):
+        typer.echo(f"{count:,} more of {rule}" + (f" in {table}" if table else ""))
+    for path, why in result.unreadable:
+        say(f"{path} could not be read: {why}")
+    say(_summary(result))
+    if unread := result.unread.told():
+        say(f"{unread} Add --read-all to read them.")
+
+
+def _print_finding(finding: Finding) -> None:
+    place = finding.place
+    line = f":{place.line}:{place.character}" if place.line is not None else ""
+    named = (("row", place.row), ("column", place.column))
+    where = "".join(f", {name} {fact}" for name, fact in named if fact is not None)
+    typer.echo(f"{finding.severity:7} {finding.rule.id}  {place.path}{line}{where}")
+    typer.echo(f"        {finding.rule.title}: {finding.found}")
+    typer.echo(f"        Expected: {finding.expected}")
+    typer.echo(f"        {finding.rule.mend}")
+
+
+def _summary(result: Result) -> str:
+    from mirrorlake.landing.lint import Severity
+    from mirrorlake.landing.lint.finding import counted
+
+    counts = [
+        counted(count, severity)
+        for severity in Severity
+        if (count := result.report.count(severity))
+    ]
+    looked = f"{counted(result.tables, 'table')} and {counted(result.files, 'data file')}"
+    return f"{', '.join(counts) or 'Nothing found'} in {looked}."
+
+
+def _print_facts(result: Result) -> None:
+    from mirrorlake.cli.output import print_json
+    from mirrorlake.landing.lint import Severity
+
+    print_json(
+        {
+            "ok": result.is_good,
+            "tables": result.tables,
+            "files": result.files,
+            "counts": {str(severity): result.report.count(severity) for severity in Severity},
+            "findings": [finding.facts() for finding in result.findings],
+            "more": [
+                {"rule": rule, "table": str(table) if table else None, "count": count}
+                for (rule, table), count in sorted(result.report.more.items(), key=str)
+            ],
+            "unread": result.unread.facts(),
+            "unreadable": [{"path": path, "reason": why} for path, why in result.unreadable],
+        }
+    )
+
+
+@contextmanager
+def _progress() -> Iterator[Progress]:
+    """A bar over the tables on a terminal, nothing elsewhere."""
+    if not sys.stderr.isatty():
+        yield lambda _table, _done, _all: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        bar = bars.add_task("tables", total=None)
+        yield lambda _table, done, most: bars.update(bar, completed=done, total=most)

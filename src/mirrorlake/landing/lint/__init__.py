@@ -1,0 +1,22 @@
+"""Says which clause each file of a landing zone breaks, without Spark and without changing it."""
+
+from mirrorlake.landing.lint.finding import Finding, Place, Profile, Report, Rule, Severity, Version
+from mirrorlake.landing.lint.linter import Result, lint
+from mirrorlake.landing.lint.reading import Reading, Unread
+from mirrorlake.landing.lint.target import Target, of_path
+
+__all__ = [
+    "Finding",
+    "Place",
+    "Profile",
+    "Reading",
+    "Report",
+    "Result",
+    "Rule",
+    "Severity",
+    "Target",
+    "Unread",
+    "Version",
+    "lint",
+    "of_path",
+]
