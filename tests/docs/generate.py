@@ -12,8 +12,11 @@ import typer.main
 from mirrorlake import errors
 from mirrorlake.cli.main import app
 from mirrorlake.errors import MirrorlakeError
+from mirrorlake.landing.lint import pages as findings
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
+FINDINGS = DOCS / "reference" / "findings"
+"""A page for each clause that the linter may name; nothing else lies there."""
 
 
 def pages() -> dict[Path, str]:
@@ -21,6 +24,8 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "reference" / "commands.md": commands(),
         DOCS / "reference" / "errors.md": error_codes(),
+        FINDINGS / "README.md": findings.index(),
+        **{FINDINGS / f"{clause}.md": findings.page(clause) for clause in findings.clauses()},
     }
 
 
@@ -83,5 +88,8 @@ def _kinds() -> Iterator[type[MirrorlakeError]]:
 
 
 if __name__ == "__main__":
+    FINDINGS.mkdir(exist_ok=True)
+    for old in FINDINGS.glob("*.md"):
+        old.unlink()
     for path, content in pages().items():
         path.write_text(content)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from mirrorlake import config
-from tests.docs.generate import DOCS, pages
+from tests.docs.generate import DOCS, FINDINGS, pages
 
 ROOT = DOCS.parent
 WRITTEN = [*ROOT.glob("*.md"), *(p for p in DOCS.rglob("*.md") if p.parent.name != "spec")]
@@ -17,6 +17,10 @@ WRITTEN = [*ROOT.glob("*.md"), *(p for p in DOCS.rglob("*.md") if p.parent.name 
 @pytest.mark.parametrize("path", pages(), ids=lambda path: path.name)
 def test_generated_pages_are_up_to_date(path: Path) -> None:
     assert path.read_text() == pages()[path], "run `make docs`"
+
+
+def test_every_page_of_a_finding_belongs_to_a_rule() -> None:
+    assert set(FINDINGS.iterdir()) == {path for path in pages() if path.parent == FINDINGS}
 
 
 def test_every_setting_is_documented() -> None:
