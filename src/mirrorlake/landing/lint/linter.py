@@ -110,7 +110,7 @@ class _Table:
         self._result.tables += 1
         layout_rules.check_folder(self._target, self._folder, self._report)
         view = self._view()
-        partner_rules.check_level(self._target, self._folder.path, self._report, view.place)
+        partner_rules.check_level(view.listing, view.place, self._report)
         text_files.check_described(view, self._report)
         sequence_rules.check(view, self._report)
         sequence_rules.check_cleanup(view, self._store, self._report)
@@ -133,9 +133,10 @@ class _Table:
         self._result.files += len(files)
         self._result.unread.unopened += len(files) - len(depths)
         for file in files:
-            if file.path not in depths:
-                continue
             place = Place(file.path, self._folder.table)
+            if file.path not in depths:
+                parquet_rules.check_size(file, place, self._report)
+                continue
             try:
                 seen, counts = self._file(view, file, place, depths[file.path])
             except OSError as error:

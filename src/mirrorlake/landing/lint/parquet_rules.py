@@ -167,8 +167,7 @@ Opener = Callable[[], BinaryIO]
 
 def look(open_: Opener, file: DataFile, place: Place, report: Report) -> Seen | None:
     """What the footer tells; None when the engine would not read the file."""
-    if file.size == 0:
-        report.add(EMPTY, place, "0 bytes")
+    if not check_size(file, place, report):
         return None
     errors = report.errors
     with open_() as handle:
@@ -191,6 +190,13 @@ def look(open_: Opener, file: DataFile, place: Place, report: Report) -> Seen | 
         [name for name in names if name != UNCHANGED_COLUMN], place, report
     )
     return None if report.errors > errors else _accepted(open_, file, place, report)
+
+
+def check_size(file: DataFile, place: Place, report: Report) -> bool:
+    """Whether there is anything to open; a file of any format can lack that."""
+    if file.size == 0:
+        report.add(EMPTY, place, "0 bytes")
+    return file.size > 0
 
 
 def _accepted(open_: Opener, file: DataFile, place: Place, report: Report) -> Seen | None:

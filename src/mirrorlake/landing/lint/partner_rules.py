@@ -8,6 +8,7 @@ from typing import Any
 from mirrorlake.landing import layout
 from mirrorlake.landing.lint.finding import Place, Report, Rule, Severity, Version, shown
 from mirrorlake.landing.lint.target import Target
+from mirrorlake.landing.store import Listing
 
 _EXAMPLE = (
     '{"partnerName": "contoso", "sourceInfo": {"sourceType": "SQL", "sourceVersion": "2019", '
@@ -68,7 +69,8 @@ def check(target: Target, report: Report) -> None:
     listing = target.store.list(target.zone)
     for name in listing.folders:
         if name.endswith(layout.SCHEMA_SUFFIX):
-            check_level(target, f"{target.zone}/{name}", report)
+            folder = f"{target.zone}/{name}"
+            check_level(target.store.list(folder), Place(folder), report)
     if all(file.name != layout.PARTNER for file in listing.files):
         report.add(ABSENT, Place(path), "no such file")
         return
@@ -83,11 +85,11 @@ def check(target: Target, report: Report) -> None:
         _members(record, Place(path), report)
 
 
-def check_level(target: Target, folder: str, report: Report, place: Place | None = None) -> None:
+def check_level(listing: Listing, folder: Place, report: Report) -> None:
     """The file does not belong into this folder."""
-    if any(file.name == layout.PARTNER for file in target.store.list(folder).files):
-        path = f"{folder}/{layout.PARTNER}"
-        report.add(LEVEL, Place(path, place.table if place else None), "it lies in a folder below")
+    if any(file.name == layout.PARTNER for file in listing.files):
+        path = f"{folder.path}/{layout.PARTNER}"
+        report.add(LEVEL, Place(path, folder.table), "it lies in a folder below")
 
 
 def _members(record: Any, place: Place, report: Report) -> None:

@@ -61,8 +61,7 @@ def look(
     open_: Opener, text: TextFormat, file: DataFile, place: Place, report: Report
 ) -> Seen | None:
     """What the header tells; None when the engine would not read the file."""
-    if file.size == 0:
-        report.add(parquet_rules.EMPTY, place, "0 bytes")
+    if not parquet_rules.check_size(file, place, report):
         return None
     origin = Origin(str(place.table), file.name)
     errors = report.errors

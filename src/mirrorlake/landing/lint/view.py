@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cached_property
 
 from mirrorlake.landing import layout
 from mirrorlake.landing.layout import TableFolder
@@ -17,7 +18,7 @@ from mirrorlake.model.table import Schema
 PARQUET = "parquet"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class TableView:
     """A table folder: what lies in it, what its metadata say, and what was processed.
 
@@ -30,7 +31,7 @@ class TableView:
     described: Described
     moved: dict[str, Listing]
 
-    @property
+    @cached_property
     def extension(self) -> str:
         """Of text files, without the leading dot and in lower case (LZ-158, LZ-189)."""
         told = self.described.record.value("FileExtension") if self.described.record else None
@@ -42,7 +43,7 @@ class TableView:
         found = self.described.metadata
         return found is not None and found.detection == BY_TIME
 
-    @property
+    @cached_property
     def files(self) -> tuple[DataFile, ...]:
         if self.is_timed:
             timed = [entry for entry in self.listing.files if self.is_data(entry.name)]
