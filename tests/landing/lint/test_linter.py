@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from mirrorlake.errors import UsageError
-from mirrorlake.landing.lint import Place, Reading, Result, Unread, lint, of_path
+from mirrorlake.landing.lint import Place, Reading, Result, Target, Unread, lint, of_path
 from mirrorlake.landing.lint.finding import ALIKE
 from mirrorlake.model.table import TableId
 from tests.landing.files import encoded
@@ -201,22 +201,37 @@ class TestReading:
         assert keys(result) == {"LZ-054/metadata-unreadable"}
         assert result.unread == Unread(unopened=2)
 
-    def test_thousands_of_tables_need_little_memory(self, tmp_path: Path) -> None:
-        zone = Zone(tmp_path)
-        file = encoded(ROWS)
-        for number in range(2_000):
-            zone.describe(f"t{number}", keyColumns=["id"])
-            zone.put(f"t{number}/{1:020d}.parquet", file)
-        target = of_path(tmp_path)
+    def test_thousands_of_tables_are_looked_at_one_by_one(self, tmp_path: Path) -> None:
+        target = many(tmp_path, 2_000)
         seen: list[int] = []
-        tracemalloc.start()
         result = lint(target, V2, progress=lambda _table, done, _all: seen.append(done))
-        _now, peak = tracemalloc.get_traced_memory()
-        tracemalloc.stop()
         assert (result.tables, result.files) == (2_000, 2_000)
         assert keys(result) == {"LZ-060/partner-events-absent"}
         assert seen == list(range(2_001))
-        assert peak < 64 << 20
+
+    def test_memory_does_not_grow_with_the_tables(self, tmp_path: Path) -> None:
+        few, more = many(tmp_path / "few", 20), many(tmp_path / "more", 320)
+        lint(few)  # whatever is made once is made
+        assert _peak(more) - _peak(few) < 300 * 4096  # bytes a table, its name and path among them
+
+
+def many(root: Path, tables: int) -> Target:
+    zone = Zone(root)
+    file = encoded(ROWS)
+    for number in range(tables):
+        zone.describe(f"t{number}", keyColumns=["id"])
+        zone.put(f"t{number}/{1:020d}.parquet", file)
+    return of_path(root)
+
+
+def _peak(target: Target) -> int:
+    """The most bytes that were in use at once."""
+    tracemalloc.start()
+    try:
+        lint(target)
+        return tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
 
 
 class TestHarm:
