@@ -63,7 +63,9 @@ def test_facts_are_json(run: Run, zone: Zone) -> None:
     assert done.code == 1
     assert (facts["ok"], facts["tables"], facts["files"]) == (False, 3, 7)
     assert facts["counts"] == {"error": 3, "warning": 0, "note": 0}
-    assert facts["unread"] == {"unopened": 0, "footers": 0, "partly": 0, "uncompared": 0}
+    assert facts["unread"] == dict.fromkeys(
+        ("unopened", "footers", "partly", "vanished", "uncompared"), 0
+    )
     found = next(f for f in facts["findings"] if f["id"] == "LZ-178")
     assert (found["severity"], found["table"]) == ("error", "notes")
     assert (found["file"], found["row"], found["column"]) == (f"{3:020d}.csv", 2, "id")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.landing.local import LocalStore
+from mirrorlake.landing.local import Absence, LocalStore, Unlisted
 from mirrorlake.landing.store import Store, UnsafePath
 from tests.conformance.store import StoreContract, names, stage
 
@@ -170,6 +170,38 @@ class TestForeignNames:
         store.create("zone/file", b"x")
         (store.root / "zone/a\\b").write_bytes(b"x")
         assert names(store, "zone") == ["file"]
+
+
+class TestUnlisted:
+    """What a listing leaves out can be asked for, with the reason."""
+
+    def test_links_are_told_apart_by_where_they_lead(
+        self, store: LocalStore, outside: Path
+    ) -> None:
+        store.create("a/file", b"x")
+        (store.root / "a/in").symlink_to("file")
+        (store.root / "a/out").symlink_to(outside)
+        assert store.unlisted("a") == (
+            Unlisted("in", Absence.LINK),
+            Unlisted("out", Absence.LINK_OUT),
+        )
+
+    def test_a_name_that_cannot_be_addressed_is_told_as_text(self, store: LocalStore) -> None:
+        store.create("a/file", b"x")
+        (store.root / "a" / os.fsdecode(b"latin-\xe9")).mkdir()
+        assert store.unlisted("a") == (Unlisted("latin-\\xe9", Absence.NAME),)
+
+    def test_a_pipe_is_neither_a_file_nor_a_folder(self, store: LocalStore) -> None:
+        store.create("a/file", b"x")
+        os.mkfifo(store.root / "a/pipe")
+        assert store.unlisted("a") == (Unlisted("pipe", Absence.KIND),)
+
+    def test_nothing_is_told_of_a_folder_outside_the_root(
+        self, store: LocalStore, outside: Path
+    ) -> None:
+        store.create("a", b"x")
+        (store.root / "link").symlink_to(outside)
+        assert store.unlisted("link") == ()
 
 
 def inode(store: LocalStore, path: str) -> int:

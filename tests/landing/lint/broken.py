@@ -91,6 +91,7 @@ def _timed(*files: tuple[str, int]) -> Build:
 
 def _layout() -> Iterator[Case]:
     yield Case("LZ-006/name-not-a-table", lambda z: z.put("a\\b/_metadata.json", b"{}"))
+    yield Case("LZ-006/name-not-a-table", lambda z: (z.path / os.fsdecode(b"latin-\xe9")).mkdir())
     yield Case("LZ-006/names-alike", _alike)
     yield Case("LZ-006/control-character", _control)
     yield Case("LZ-007/link", lambda z: (z.path / "away").symlink_to("/"))
@@ -289,7 +290,9 @@ def _sequence() -> Iterator[Case]:
     yield Case("LZ-122/names-without-numbers", _unnumbered)
     yield Case("LZ-123/name-reused", _name_reused)
     yield Case("LZ-125/times-equal", _timed(("a.parquet", 9), ("b.parquet", 9)))
+    yield Case("LZ-128/changes-without-order", _unordered)
     yield Case("LZ-131/temporary-name", lambda z: z.put(f"{T}/{_number(3)}.temp", b"x"))
+    yield Case("LZ-023/other-file", lambda z: z.put(f"{T}/a\\b.parquet", b"x"))
     yield Case("LZ-131/temporary-name", lambda z: z.put(f"{T}/{_number(3)}_TEMP", b"x"))
     yield Case("LZ-131/upload-left", lambda z: z.put(f"{T}/_{_number(3)}", b"x"))
     yield Case("LZ-158/extension-unknown", lambda z: z.put(f"{T}/{_number(3, 'tsv')}", b"x"))
@@ -314,6 +317,11 @@ def _first_missing(zone: Zone) -> None:
 def _unnumbered(zone: Zone) -> None:
     zone.describe("t", keyColumns=["id"])
     zone.put("t/part-0.parquet", encoded(ROWS))
+
+
+def _unordered(zone: Zone) -> None:
+    zone.describe("t", keyColumns=["id"], fileDetectionStrategy="LastUpdateTimeFileDetection")
+    zone.put("t/a.parquet", encoded(marked(CHANGES)))
 
 
 def _name_reused(zone: Zone) -> None:

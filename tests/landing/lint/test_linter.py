@@ -6,6 +6,7 @@ import os
 import tracemalloc
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from mirrorlake.errors import UsageError
@@ -194,6 +195,14 @@ class TestReading:
         assert (keys(result), result.unread.partly) == (set(), 1)
         assert keys(zone.lint()) == {"LZ-085/marker-unknown"}
 
+    def test_of_large_text_files_only_the_header_is_read(self, tmp_path: Path) -> None:
+        zone = clean(tmp_path)
+        zone.write("notes", 3, "id,name,__rowMarker__", *["7,Eva,1"] * 1_000, "x,Finn,0")
+        result = zone.lint(reading=Reading(text=1_000))
+        assert (keys(result), result.unread) == (set(), Unread(footers=1))
+        everything = zone.lint(reading=Reading(everything=True, text=1_000))
+        assert keys(everything) == {"LZ-178/value-not-Int32"}
+
     def test_files_whose_form_is_not_known_are_not_read(self, tmp_path: Path) -> None:
         zone = clean(tmp_path)
         zone.put("notes/_metadata.json", "{")
@@ -274,9 +283,30 @@ class TestHarm:
         assert keys(result) == set()
 
 
-def test_a_marker_of_any_integer_type_or_text_is_clean(tmp_path: Path) -> None:
-    import pyarrow as pa
+@pytest.mark.parametrize("opened", [1, 2, 3])
+@pytest.mark.parametrize("name", [f"{2:020d}.parquet", f"{2:020d}.csv"])
+def test_a_file_that_an_engine_moves_away_meanwhile_is_no_fault(
+    tmp_path: Path, monkeypatch, name: str, opened: int
+) -> None:
+    """opened: how often the file can be opened before it is gone."""
+    target = of_path(clean(tmp_path).root)
+    real = target.store.open
+    times = 0
 
+    def vanishing(path: str):
+        nonlocal times
+        times += path.endswith(name)
+        if path.endswith(name) and times >= opened:
+            raise FileNotFoundError(path)
+        return real(path)
+
+    monkeypatch.setattr(target.store, "open", vanishing)
+    result = lint(target)
+    assert (keys(result), result.unread) == (set(), Unread(vanished=1))
+    assert result.is_good
+
+
+def test_a_marker_of_any_integer_type_or_text_is_clean(tmp_path: Path) -> None:
     zone = clean(tmp_path)
     kinds = (pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.string(), pa.large_string())
     for number, kind in enumerate(kinds, start=3):

@@ -2,7 +2,16 @@
 
 from __future__ import annotations
 
-from mirrorlake.landing.lint.finding import Place, Report, Rule, Severity, Version, listed, shown
+from mirrorlake.landing.lint.finding import (
+    Place,
+    Report,
+    Rule,
+    Severity,
+    Version,
+    counted,
+    listed,
+    shown,
+)
 from mirrorlake.landing.lint.row_rules import Counts
 from mirrorlake.landing.lint.view import Seen
 from mirrorlake.landing.parquet import match_columns
@@ -72,6 +81,18 @@ UNMARKED_TEXT = Rule(
     only=Version.V2,
     also=("LZ-093",),
 )
+NO_ORDER = Rule(
+    "LZ-128",
+    "changes-without-order",
+    "Rows are updated or deleted in a table that is read by time",
+    NOTE,
+    "numbered files where the order of changes matters",
+    "With detection by time a late file may be applied after newer ones, and the time is that of "
+    "the storage. An update or delete that comes in the wrong order leaves the wrong row.",
+    "Number the files, unless each row changes in one file only.",
+    "fileDetectionStrategy LastUpdateTimeFileDetection, and rows with marker 1 or 2",
+    also=("LZ-124", "LZ-126"),
+)
 DROPPED = Rule(
     "LZ-214",
     "column-dropped",
@@ -124,8 +145,8 @@ RENAMED = Rule(
 )
 
 RULES = (
-    FIRST_UNMARKED, FIRST_MARKED, NARROW_UPDATE, UNMARKED_AFTER, UNMARKED_TEXT, DROPPED, RETYPED,
-    WIDENED, RENAMED,
+    FIRST_UNMARKED, FIRST_MARKED, NARROW_UPDATE, UNMARKED_AFTER, UNMARKED_TEXT, NO_ORDER, DROPPED,
+    RETYPED, WIDENED, RENAMED,
 )  # fmt: skip
 
 _WIDER = {
@@ -149,10 +170,12 @@ class History:
         self._first: dict[str, str] = {}
         self._has_markers = False
         self._is_first = True
+        self._is_unordered = False
 
     def next(self, seen: Seen, counts: Counts | None, place: Place) -> None:
         """The next file. counts: of its rows, None when they were not read."""
         self._marker(seen, counts, place)
+        self._order(seen, counts, place)
         matched = match_columns(self._schema.names, seen.schema.names)
         for name, found in matched.items():
             self._type(self._schema[name], seen.schema[found], place)
@@ -177,6 +200,12 @@ class History:
             elif not seen.file.is_parquet:
                 self._report.add(UNMARKED_TEXT, place, "no __rowMarker__")
         self._has_markers |= seen.has_marker
+
+    def _order(self, seen: Seen, counts: Counts | None, place: Place) -> None:
+        changes = counts.updates + counts.deletes if counts else 0
+        if seen.file.number is None and changes and not self._is_unordered:
+            self._is_unordered = True
+            self._report.add(NO_ORDER, place, counted(changes, "row"))
 
     def _type(self, known: Column, found: Column, place: Place) -> None:
         if known.type == found.type:

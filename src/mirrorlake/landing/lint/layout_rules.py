@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mirrorlake.landing import layout
 from mirrorlake.landing.layout import SCHEMA_SUFFIX, TableFolder
+from mirrorlake.landing.lint import sequence_rules
 from mirrorlake.landing.lint.finding import Place, Report, Rule, Severity, Version, listed, shown
 from mirrorlake.landing.lint.target import Target
 from mirrorlake.landing.local import Absence
@@ -209,9 +210,13 @@ def check_zone(target: Target, folders: tuple[TableFolder, ...], report: Report)
 def check_folder(target: Target, folder: TableFolder, report: Report) -> None:
     """What a table folder holds that no listing shows."""
     for item in target.unlisted(folder.path):
-        if item.why in {Absence.LINK, Absence.LINK_OUT} and not item.name.startswith("_"):
-            place = Place(f"{folder.path}/{item.name}", folder.table)
+        if item.name.startswith("_"):
+            continue
+        place = Place(f"{folder.path}/{item.name}", folder.table)
+        if item.why in {Absence.LINK, Absence.LINK_OUT}:
             report.add(LINK, place, f"{item.why}: {shown(item.name)}")
+        else:
+            report.add(sequence_rules.OTHER, place, f"{item.why}: {shown(item.name)}")
 
 
 def is_schema_misspelt(target: Target, folder: TableFolder) -> bool:

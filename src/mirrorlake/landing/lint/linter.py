@@ -28,7 +28,7 @@ from mirrorlake.landing.lint import (
 from mirrorlake.landing.lint.evolution_rules import History
 from mirrorlake.landing.lint.finding import Finding, Place, Profile, Report, shown
 from mirrorlake.landing.lint.metadata_rules import Described
-from mirrorlake.landing.lint.parquet_rules import UNREADABLE, Opener
+from mirrorlake.landing.lint.parquet_rules import NOT_OURS, UNREADABLE, Opener
 from mirrorlake.landing.lint.reading import Reading, Unread
 from mirrorlake.landing.lint.row_rules import Counts, RowCheck
 from mirrorlake.landing.lint.target import Target
@@ -139,6 +139,9 @@ class _Table:
                 continue
             try:
                 seen, counts = self._file(view, file, place, depths[file.path])
+            except FileNotFoundError:
+                self._result.unread.vanished += 1
+                continue
             except OSError as error:
                 self._result.unreadable.append((file.path, shown(error)))
                 continue
@@ -163,8 +166,7 @@ class _Table:
             return None, None
         key = metadata.key_columns if metadata else ()
         names = column_rules.check_key(key, seen.schema, seen.names, place, self._report)
-        is_too_large = depth is not None and not file.is_parquet
-        if metadata is None or names is None or depth == 0 or is_too_large:
+        if metadata is None or names is None or depth == 0:
             self._result.unread.footers += 1  # nobody asks, or what a row means is not known
             return seen, None
         rows = RowCheck(
@@ -198,6 +200,8 @@ class _Table:
         except TableError as error:
             self._refused(error, seen, place)
             return None
+        except NOT_OURS:
+            raise
         except UNREADABLE as error:
             self._report.add(parquet_rules.INCOMPLETE, place, shown(error))
             return None

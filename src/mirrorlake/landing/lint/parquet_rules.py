@@ -162,6 +162,9 @@ _MAGIC = b"PAR1"
 UNREADABLE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
 """What reading damaged bytes raises; text that is not UTF-8 is a ValueError."""
 
+NOT_OURS = (FileNotFoundError, PermissionError)
+"""What is no fault of a file's content."""
+
 Opener = Callable[[], BinaryIO]
 
 
@@ -204,6 +207,8 @@ def _accepted(open_: Opener, file: DataFile, place: Place, report: Report) -> Se
     try:
         with open_() as handle:
             found = parquet.inspect(handle, file.size, table=str(place.table), file=file.name)
+    except NOT_OURS:
+        raise
     except (TableError, *UNREADABLE) as error:
         told = error.what if isinstance(error, TableError) else error
         report.add(REFUSED, place, shown(told))

@@ -16,7 +16,8 @@ class Reading:
 
     everything: of every file all rows; budget: bytes of data files whose rows are read, over all
     tables; opened: files of a table that are opened at all; sampled: files of a table of which rows
-    are read when the table is larger than its share; least: bytes that each table may read.
+    are read when the table is larger than its share; least: bytes that each table may read;
+    text: bytes of the largest text file whose rows are read, because that is done at once.
     """
 
     everything: bool = False
@@ -24,6 +25,7 @@ class Reading:
     opened: int = 200
     sampled: int = 8
     least: int = MIB
+    text: int = 128 * MIB
 
     def share(self, tables: int) -> int:
         """What one of the tables may have of the budget, in bytes."""
@@ -31,15 +33,22 @@ class Reading:
 
     def depths(self, files: Sequence[DataFile], share: int) -> Mapping[str, int | None]:
         """The files to open by path, and how many bytes of each to read; None for all."""
-        if self.everything or (sum(f.size for f in files) <= share and len(files) <= self.opened):
+        if self.everything:
+            return dict.fromkeys((file.path for file in files), None)
+        if all(file.is_parquet or file.size <= self.text for file in files) and (
+            sum(f.size for f in files) <= share and len(files) <= self.opened
+        ):
             return dict.fromkeys((file.path for file in files), None)
         opened = _spread(files, self.opened)
         sampled = {file.path for file in _spread(opened, self.sampled)}
         each = max(share // max(len(sampled), 1), 1)
-        return {
-            file.path: (None if file.size <= each else each) if file.path in sampled else 0
-            for file in opened
-        }
+        depths: dict[str, int | None] = {}
+        for file in opened:
+            is_left = file.path not in sampled or (
+                not file.is_parquet and file.size > min(each, self.text)
+            )
+            depths[file.path] = 0 if is_left else None if file.size <= each else each
+        return depths
 
 
 @dataclass(slots=True)
@@ -52,6 +61,8 @@ class Unread:
     """Their columns were looked at, and no row."""
     partly: int = 0
     """The first of their rows were read."""
+    vanished: int = 0
+    """They were gone when they were to be opened: an engine is at work."""
     uncompared: int = 0
     """Their keys were too many to be compared with each other."""
 
@@ -66,6 +77,7 @@ class Unread:
                 (self.unopened, "files not at all"),
                 (self.footers, "files but for their columns"),
                 (self.partly, "files but for their first rows"),
+                (self.vanished, "files that vanished meanwhile"),
                 (self.uncompared, "files for repeated keys"),
             )
             if count

@@ -19,7 +19,7 @@ from mirrorlake.landing.delimited.records import Records
 from mirrorlake.landing.lint import column_rules, metadata_rules, parquet_rules, row_rules
 from mirrorlake.landing.lint import text_rules as rules
 from mirrorlake.landing.lint.finding import Place, Report, Rule, listed, shown
-from mirrorlake.landing.lint.parquet_rules import UNREADABLE, Opener
+from mirrorlake.landing.lint.parquet_rules import NOT_OURS, UNREADABLE, Opener
 from mirrorlake.landing.lint.view import DataFile, Seen, TableView, has_metadata
 from mirrorlake.landing.parquet import Rows, match_columns
 from mirrorlake.landing.textformat import TextFormat
@@ -77,6 +77,8 @@ def look(
     except TableError as error:
         refuse(error, place, header=(), report=report)
         return None
+    except NOT_OURS:
+        raise
     except UNREADABLE as error:
         report.add(parquet_rules.INCOMPLETE, place, shown(error))
         return None
