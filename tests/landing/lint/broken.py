@@ -107,6 +107,7 @@ def _layout() -> Iterator[Case]:
     yield Case("LZ-021/table-with-underscore", lambda z: _move(z, T, f"Sales.schema/_{T}"))
     yield Case("LZ-021/metadata-at-wrong-level", lambda z: z.put("_metadata.json", b"{}"))
     yield Case("LZ-025/file-outside-tables", lambda z: z.put(_number(1), encoded(ROWS)))
+    yield Case("LZ-025/file-outside-tables", lambda z: z.put("Sales.schema/a.parquet", b"x"))
     yield Case("LZ-278/many-tables", _many, STRICT)
 
 

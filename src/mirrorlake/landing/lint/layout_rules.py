@@ -164,8 +164,8 @@ STRAY = Rule(
     "A file lies outside any table folder",
     WARNING,
     "data files in the folder of their table",
-    "In the landing zone itself only `_partnerEvents.json` is read; every other file there is "
-    "ignored.",
+    "In the landing zone itself only `_partnerEvents.json` is read, in a schema folder nothing; "
+    "every other file there is ignored.",
     "Move the file into the folder of its table.",
     "Files/LandingZone/00000000000000000001.parquet",
 )
@@ -234,10 +234,14 @@ def looks_like_table(listing: Listing) -> bool:
     return any(f.name == layout.METADATA or FileName.parse(f.name) for f in listing.files)
 
 
-def _files_of_zone(zone: str, listing: Listing, report: Report) -> None:
+def _stray(folder: str, listing: Listing, report: Report) -> None:
     stray = [file.name for file in listing.files if not file.name.startswith(("_", "."))]
     if stray:
-        report.add(STRAY, Place(f"{zone}/{stray[0]}"), listed(stray))
+        report.add(STRAY, Place(f"{folder}/{stray[0]}"), listed(stray))
+
+
+def _files_of_zone(zone: str, listing: Listing, report: Report) -> None:
+    _stray(zone, listing, report)
     if any(file.name == layout.METADATA for file in listing.files):
         report.add(METADATA_LEVEL, Place(f"{zone}/{layout.METADATA}"), "it lies in the zone itself")
 
@@ -269,6 +273,8 @@ def _schema_folder(target: Target, path: str, report: Report) -> None:
     if looks_like_table(listing):
         files = [file.name for file in listing.files]
         report.add(SCHEMA_AS_TABLE, Place(path), listed(files))
+    else:
+        _stray(path, listing, report)
     for name in listing.folders:
         inner = f"{path}/{name}"
         if name.startswith("_"):

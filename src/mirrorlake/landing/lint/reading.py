@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
+from mirrorlake.landing.lint.finding import counted
 from mirrorlake.landing.lint.view import DataFile
 
 MIB = 1 << 20
@@ -72,13 +73,13 @@ class Unread:
     def told(self) -> str:
         """As a sentence; empty when everything was read."""
         parts = [
-            f"{count:,} {what}"
+            f"{counted(count, 'file')} {what}"
             for count, what in (
-                (self.unopened, "files not at all"),
-                (self.footers, "files but for their columns"),
-                (self.partly, "files but for their first rows"),
-                (self.vanished, "files that vanished meanwhile"),
-                (self.uncompared, "files for repeated keys"),
+                (self.unopened, "not at all"),
+                (self.footers, "but for columns"),
+                (self.partly, "but for the first rows"),
+                (self.vanished, "that vanished meanwhile"),
+                (self.uncompared, "for repeated keys"),
             )
             if count
         ]
