@@ -1,7 +1,7 @@
 """The linter: table after table, from names to metadata to files to rows.
 
-It only reads. Memory: one table's names, a piece of one Parquet file at a time, the keys of that file
-up to a limit, and one text file whole, which `Reading` bounds unless everything is asked for.
+It only reads. Memory: one table's names, a piece of one Parquet file at a time, the keys of that
+file up to a limit, and one text file whole, which `Reading` bounds unless everything is asked for.
 """
 
 from __future__ import annotations
