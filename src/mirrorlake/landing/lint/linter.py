@@ -35,7 +35,6 @@ from mirrorlake.landing.lint.row_rules import Counts, RowCheck
 from mirrorlake.landing.lint.target import Target
 from mirrorlake.landing.lint.view import DataFile, Seen, TableView, cleanup_listings, has_metadata
 from mirrorlake.landing.parquet import Rows
-from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import TableId
 
@@ -154,7 +153,7 @@ class _Table:
     ) -> tuple[Seen | None, Counts | None]:
         open_: Opener = partial(self._store.open, file.path)
         metadata = view.described.metadata
-        text = (metadata.text if metadata else None) or TextFormat()
+        text = view.text
         if metadata is None and not file.is_parquet:
             self._result.unread.unopened += 1  # how it is written is not known
             return None, None

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
+from dataclasses import replace
 
-from mirrorlake.landing import layout
+from mirrorlake.landing import layout, lenient, partner
+from mirrorlake.landing.lenient import NotJson
 from mirrorlake.landing.lint.finding import Place, Report, Rule, Severity, Version, shown
+from mirrorlake.landing.lint.record import Record, written
 from mirrorlake.landing.lint.target import Target
 from mirrorlake.landing.store import Listing
 
@@ -71,18 +72,13 @@ def check(target: Target, report: Report) -> None:
         if name.endswith(layout.SCHEMA_SUFFIX):
             folder = f"{target.zone}/{name}"
             check_level(target.store.list(folder), Place(folder), report)
-    if all(file.name != layout.PARTNER for file in listing.files):
+    entry = next((file for file in listing.files if file.name == layout.PARTNER), None)
+    if entry is None:
         report.add(ABSENT, Place(path), "no such file")
-        return
-    try:
-        record = json.loads(target.store.read(path).decode("utf-8-sig"))
-    except json.JSONDecodeError as error:
-        place = Place(path, line=error.lineno, character=error.colno)
-        report.add(INVALID, place, error.msg)
-    except (ValueError, RecursionError) as error:
-        report.add(INVALID, Place(path), shown(error))
+    elif entry.size > partner.LIMIT:
+        report.add(INVALID, Place(path), f"more than {partner.LIMIT:,} bytes")
     else:
-        _members(record, Place(path), report)
+        _content(target.store.read(path), Place(path), report)
 
 
 def check_level(listing: Listing, folder: Place, report: Report) -> None:
@@ -92,23 +88,37 @@ def check_level(listing: Listing, folder: Place, report: Report) -> None:
         report.add(LEVEL, Place(path, folder.table), "it lies in a folder below")
 
 
-def _members(record: Any, place: Place, report: Report) -> None:
-    if not isinstance(record, dict):
-        report.add(INVALID, place, f"a JSON {type(record).__name__}")
+def _content(content: bytes, place: Place, report: Report) -> None:
+    try:
+        parsed = lenient.parse(content)
+    except NotJson as error:
+        at = replace(place, line=error.line, character=error.column)
+        report.add(INVALID, at, shown(error.message))
         return
-    source = record.get("sourceInfo")
-    inner = source if isinstance(source, dict) else {}
-    wanted: list[tuple[str, Any, type]] = [
-        ("partnerName", record.get("partnerName"), str),
-        ("sourceInfo", source, dict),
-        ("sourceInfo.sourceType", inner.get("sourceType"), str),
-        ("sourceInfo.sourceVersion", inner.get("sourceVersion"), str),
-        ("sourceInfo.additionalInformation", inner.get("additionalInformation"), dict),
-    ]
-    if not isinstance(source, dict):
-        wanted = wanted[:2]
-    for name, value, kind in wanted:
-        if not isinstance(value, kind):
-            told = "is missing" if value is None else f"is {shown(json.dumps(value), 40)}"
-            said = "a text" if kind is str else "an object"
-            report.add(SHAPE, place, f"{name} {told}", f"{name} as {said}")
+    for note in parsed.notes:
+        at = replace(place, line=note.line, character=note.column)
+        report.add(INVALID, at, shown(note.what), "strict JSON")
+    if isinstance(parsed.value, dict):
+        _members(Record.of(parsed.value, content, place), report)
+    else:
+        report.add(INVALID, place, shown(written(parsed.value)))
+
+
+def _members(record: Record, report: Report) -> None:
+    _member(record, "partnerName", str, report)
+    if _member(record, "sourceInfo", dict, report):
+        source = record.inside("sourceInfo")
+        _member(source, "sourceType", str, report)
+        _member(source, "sourceVersion", str, report)
+        _member(source, "additionalInformation", dict, report)
+
+
+def _member(record: Record, name: str, kind: type, report: Report) -> bool:
+    """Whether a member is there and of its type."""
+    value = record.value(name)
+    if isinstance(value, kind):
+        return True
+    told = f"{name} is missing" if value is None else f"{name} is {shown(written(value), 40)}"
+    place = record.here() if value is None else record.at(name)
+    report.add(SHAPE, place, told, f"{name} as {'a text' if kind is str else 'an object'}")
+    return False

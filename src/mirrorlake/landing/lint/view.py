@@ -12,6 +12,7 @@ from mirrorlake.landing.lint.metadata_rules import Described
 from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.landing.scan import CLEANUP_FOLDERS, Landed, data_files
 from mirrorlake.landing.store import Entry, Listing, Store
+from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import Schema
 
@@ -38,6 +39,12 @@ class TableView:
         return told.lower().removeprefix(".") if isinstance(told, str) and told else "csv"
 
     @property
+    def text(self) -> TextFormat:
+        """How text files are written, as far as it is known."""
+        found = self.described.metadata
+        return (found.text if found else None) or TextFormat(extension=self.extension)
+
+    @property
     def is_timed(self) -> bool:
         """Whether files are read by their times (LZ-122)."""
         found = self.described.metadata
@@ -49,7 +56,7 @@ class TableView:
             timed = [entry for entry in self.listing.files if self.is_data(entry.name)]
             ordered = sorted(timed, key=lambda entry: (entry.modified, entry.name))
             return tuple(DataFile.of(self.folder.path, entry) for entry in ordered)
-        landed = data_files(self.folder.path, self.listing, self.extension)
+        landed = data_files(self.folder.path, self.listing, self.text)
         return tuple(DataFile.numbered(file) for file in landed)
 
     def is_data(self, name: str) -> bool:
