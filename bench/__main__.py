@@ -18,6 +18,7 @@ SCENARIOS: Mapping[str, str] = {
     "capture": "slot to landed files, against Debezium's engine and against the raw drain",
     "apply": "60,000 changes to 5 million rows, against plain Delta MERGE and against delta-rs",
     "text": "1 GB of delimited text to typed columns, against Spark's own reader",
+    "scan": "a look at 1,000 table folders of which 10 have new files",
     "freshness": "commit to readable, while a database works",
     "memory": "peak of the capture process for 10 million rows in one transaction",
 }
