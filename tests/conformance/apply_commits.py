@@ -9,6 +9,7 @@ import pytest
 
 from mirrorlake.errors import LeaseLost
 from mirrorlake.mirror.engine import AlreadyApplied, Conflicted, Counts, Failed, MirrorEngine
+from mirrorlake.model.applied import FileRows, Totals
 from mirrorlake.model.change import Marker
 from tests.conformance.mirrored import GENERATION, Mirrored
 
@@ -102,7 +103,7 @@ class CommitContract:
     @pytest.mark.clause("CF-055")
     def test_the_commit_says_which_files_and_positions_it_holds(self, orders: Mirrored) -> None:
         files = [[(INSERT, (1, "a", "x"))], [(UPDATE, (1, "b", "y"))]]
-        applied = orders.apply(*files, positions=("0/10:1", "0/20:3"), cut=7)
+        applied = orders.apply(*files, positions=("0/10:1", "0/20:3"), cut=7, landed_bytes=99)
         said = orders.reader.commit(orders.path, applied.version)["userMetadata"]
         assert json.loads(said) == {
             "mirrorlake": 1,
@@ -110,7 +111,47 @@ class CommitContract:
             "positions": ["0/10:1", "0/20:3"],
             "cut": 7,
             "rows": {"insert": 1, "update": 0, "delete": 0},
+            "read": [[1, 1, 1, 0, 0, 0], [2, 2, 0, 1, 0, 0]],
+            "total": {"insert": 1, "update": 0, "delete": 0, "duplicates": 0, "bytes": 99},
         }
+
+    def test_the_commit_says_what_each_file_held(self, orders: Mirrored) -> None:
+        files = [[(INSERT, (1, "a", "x")), (UPSERT, (2, "a", "x"))], [(DELETE, (1, "", ""))], []]
+        orders.apply(*files)
+        batch = orders.engine.progress(orders.path).batch
+        assert batch is not None
+        assert batch.files == (
+            FileRows(1, 1, (1, 0, 0, 1)),
+            FileRows(2, 2, (0, 0, 1, 0)),
+            FileRows(3, 3, (0, 0, 0, 0)),
+        )
+
+    def test_files_before_a_truncation_are_not_read(self, orders: Mirrored) -> None:
+        orders.apply([(INSERT, (2, "b", "y"))], truncated=True)
+        batch = orders.engine.progress(orders.path).batch
+        assert batch is not None
+        assert batch.files == (FileRows(1, 1, None), FileRows(2, 2, (1, 0, 0, 0)))
+
+    @pytest.mark.clause("LZ-266")
+    def test_totals_go_on_in_another_engine(self, orders: Mirrored, new_engine: NewEngine) -> None:
+        orders.apply([(INSERT, (n, "a", "x")) for n in range(4)], landed_bytes=10)
+        orders.engine = new_engine()
+        orders.apply([(UPDATE, (0, "b", "")), (DELETE, (1, "", ""))], landed_bytes=5)
+        batch = new_engine().progress(orders.path).batch
+        assert batch is not None
+        assert batch.total == Totals(insert=4, update=1, delete=1, bytes=15)
+        assert batch.total.rows == 6
+
+    @pytest.mark.clause("LZ-088", "LZ-089")
+    def test_rows_that_had_one_key_are_counted(
+        self, orders: Mirrored, new_engine: NewEngine
+    ) -> None:
+        orders.apply([(INSERT, (n, "a", "x")) for n in (1, 1, 1, 2, 2)])
+        orders.apply([(DELETE, (1, "", "")), (UPDATE, (2, "b", ""))])
+        batch = new_engine().progress(orders.path).batch
+        assert batch is not None
+        assert (batch.duplicates, batch.total.duplicates) == (3, 3)
+        assert orders.rows() == [(2, "b", "")]
 
     @pytest.mark.clause("CF-153")
     def test_progress_is_read_from_the_table(self, orders: Mirrored, new_engine: NewEngine) -> None:

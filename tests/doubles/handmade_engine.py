@@ -11,19 +11,27 @@ import json
 import shutil
 import uuid
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 from mirrorlake.landing.store import Store
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Outcome
-from mirrorlake.mirror.progress import DETECTION, FOLDER, GENERATION, KEY_COLUMNS, REQUIRED
+from mirrorlake.mirror.progress import (
+    DETECTION,
+    FOLDER,
+    GENERATION,
+    KEY_COLUMNS,
+    REQUIRED,
+    RESEEDED,
+)
 from mirrorlake.mirror.schema import needs_mapping
-from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
+from mirrorlake.mirror.steps import AddColumns, CreateTable, DropTable, SetKey
 from mirrorlake.model.seams import Point, Probe, no_probe
 from mirrorlake.model.table import Schema
-from mirrorlake.spark import task
+from mirrorlake.spark import tables, task
 from mirrorlake.spark.commit import Commit, Rearrangement
 from mirrorlake.spark.engine import SparkEngine
 from tests.lake.handmade import HandmadeTable, metadata
@@ -40,6 +48,7 @@ class HandmadeEngine(SparkEngine):
         session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
         super().__init__(SimpleNamespace(session=session), store, probe)  # type: ignore[arg-type]
         self._committer = HandmadeCommitter()  # type: ignore[assignment]
+        self.vacuumed: list[tuple[str, timedelta]] = []
 
     def create(self, step: CreateTable) -> None:
         location = Path(self._store.location(step.path))
@@ -54,8 +63,21 @@ class HandmadeEngine(SparkEngine):
                 REQUIRED: json.dumps(list(step.required)),
                 DETECTION: step.detection,
             }
+            if step.replace:
+                ours[RESEEDED] = "true"
             HandmadeTable(location, step.schema, mapped=needs_mapping(step.schema), properties=ours)
         self._probe(Point.TABLE_CREATED)
+
+    def drop(self, step: DropTable) -> None:
+        if self.progress(step.path).generation == step.generation:
+            self._log(step.path).forget()
+            tables.move_aside(self._store, step.path)
+        self._probe(Point.TABLE_DROPPED)
+
+    def vacuum(self, path: str, retention: timedelta, before_commit: Callable[[], None]) -> None:
+        """Nothing goes: it is noted, and the table stays as it is."""
+        before_commit()
+        self.vacuumed.append((path, retention))
 
     def add_columns(self, step: AddColumns) -> None:
         table = self._table(step.path)

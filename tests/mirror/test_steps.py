@@ -13,6 +13,8 @@ from mirrorlake.mirror.steps import (
     ApplyFiles,
     CleanUp,
     CreateTable,
+    Discard,
+    DropTable,
     SetKey,
     Step,
     TablePlan,
@@ -31,6 +33,8 @@ FILES = (landed(1), landed(2))
 APPLY = ApplyFiles(TABLE, PATH, FOLDER, FILES, 1, 2, ("id",), Marker.INSERT, rows=12_000)
 APPLY_ONE = ApplyFiles(TABLE, PATH, FOLDER, FILES[:1], 1, 1, (), Marker.INSERT, truncated=True)
 CLEAN_UP = CleanUp(TABLE, FOLDER, FILES)
+DISCARD = Discard(TABLE, FOLDER, FILES)
+DROP = DropTable(TABLE, PATH, FOLDER, "g")
 
 TOLD = [
     (
@@ -103,6 +107,20 @@ TOLD = [
             "table": "sales.orders",
             "files": ["00000000000000000001.parquet", "00000000000000000002.parquet"],
         },
+    ),
+    (
+        DISCARD,
+        "sales.orders: remove 2 files that were applied before it was recreated",
+        {
+            "step": "discard",
+            "table": "sales.orders",
+            "files": ["00000000000000000001.parquet", "00000000000000000002.parquet"],
+        },
+    ),
+    (
+        DROP,
+        "sales.orders: drop Tables/sales/orders, its folder was deleted",
+        {"step": "drop", "table": "sales.orders", "path": "Tables/sales/orders"},
     ),
 ]
 

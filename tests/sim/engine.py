@@ -7,13 +7,19 @@ processes end.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime, timedelta
 from random import Random
+from typing import Any
 
+import pyarrow as pa
+
+from mirrorlake.lake.history import Batch, batch_of
 from mirrorlake.landing import parquet
-from mirrorlake.landing.identity import altered
+from mirrorlake.landing.identity import Identity, altered
 from mirrorlake.landing.masks import unpacked
 from mirrorlake.landing.store import Store
 from mirrorlake.mirror.engine import (
@@ -24,11 +30,20 @@ from mirrorlake.mirror.engine import (
     Outcome,
     Unknown,
 )
-from mirrorlake.mirror.progress import Progress
-from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable, SetKey
+from mirrorlake.mirror.progress import FOLDER, RESEEDED, Progress
+from mirrorlake.mirror.receipt import by_marker, receipt
+from mirrorlake.mirror.steps import (
+    AddColumns,
+    ApplyFiles,
+    Compact,
+    CreateTable,
+    DropTable,
+    SetKey,
+)
 from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.seams import Point, Probe
 from mirrorlake.model.table import Schema
+from tests.doubles.clock import START
 from tests.reference import UNCHANGED, Change, Row, Table
 
 
@@ -51,6 +66,12 @@ class LakeTable:
     applied: list[tuple[int, int]] = field(default_factory=list)
     named: list[NamedBatch] = field(default_factory=list)
     forgotten: int = 0
+    properties: dict[str, str] = field(default_factory=dict)
+    batch: Batch | None = None
+    identities: dict[str, Identity] = field(default_factory=dict)
+    described: str = ""
+    vacuumed: list[timedelta] = field(default_factory=list)
+    commits: list[dict[str, Any]] = field(default_factory=list)
 
 
 @dataclass
@@ -71,6 +92,7 @@ class ModelledEngine:
     probe: Probe
     between: Callable[[], None] = lambda: None
     lost_answers: float = 0.1
+    wall: Callable[[], datetime] = lambda: START
 
     def progress(self, path: str) -> Progress:
         table = self.lake.tables.get(path)
@@ -83,6 +105,11 @@ class ModelledEngine:
             recorded=table.recorded,
             schema=table.schema,
             key=table.key,
+            properties=table.properties,
+            batch=table.batch,
+            last=table.identities.get("last"),
+            begin=table.identities.get("begin"),
+            described=table.described,
         )
 
     def named_batches(self, path: str, after: int) -> Sequence[NamedBatch]:
@@ -92,10 +119,22 @@ class ModelledEngine:
     def create(self, step: CreateTable) -> None:
         if step.path not in self.lake.tables or step.replace:
             key = tuple(step.schema.names.index(name) for name in step.key)
-            self.lake.tables[step.path] = LakeTable(
-                step.generation, step.detection, step.schema, step.key, Table(key)
-            )
+            made = LakeTable(step.generation, step.detection, step.schema, step.key, Table(key))
+            made.properties = {FOLDER: step.folder} | ({RESEEDED: "true"} if step.replace else {})
+            self.lake.tables[step.path] = made
         self.probe(Point.TABLE_CREATED)
+
+    def paths(self, known: Collection[str] = ()) -> list[str]:
+        return [path for path in self.lake.tables if path not in known]
+
+    def drop(self, step: DropTable) -> None:
+        if self.progress(step.path).generation == step.generation:
+            del self.lake.tables[step.path]
+        self.probe(Point.TABLE_DROPPED)
+
+    def vacuum(self, path: str, retention: timedelta, before_commit: Callable[[], None]) -> None:
+        before_commit()
+        self.lake.tables[path].vacuumed.append(retention)
 
     def add_columns(self, step: AddColumns) -> None:
         raise AssertionError("no file of the simulation brings columns")
@@ -106,7 +145,7 @@ class ModelledEngine:
     def apply(
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
     ) -> Sequence[Outcome]:
-        prepared = [(step, self.progress(step.path), self._changes(step)) for step in steps]
+        prepared = [(step, self.progress(step.path), self._read(step)) for step in steps]
         self.probe(Point.BATCH_WRITTEN)
         return [self._commit(*batch, before_commit) for batch in prepared]
 
@@ -122,7 +161,7 @@ class ModelledEngine:
         self,
         step: ApplyFiles,
         read: Progress,
-        changes: list[Change],
+        files: list[list[Change]],
         before_commit: Callable[[], None],
     ) -> Outcome:
         if read.recorded >= step.last:
@@ -140,22 +179,43 @@ class ModelledEngine:
         feed: Counter[tuple[str, Row]] = Counter()
         if step.truncated:
             feed += table.table.truncate()
-        feed += table.table.apply(changes)
+        feed += table.table.apply([change for changes in files for change in changes])
         table.version += 1
         table.recorded, table.cut = step.last, step.cut
         table.feed.append(feed)
         table.applied.append((step.first, step.last))
         if step.names:
             table.named.append(NamedBatch(step.last, table.version, step.names))
+        counts = _counts(feed)
+        self._sign(table, step, read, counts, files)
         self.probe(Point.COMMITTED)
         if self.random.random() < self.lost_answers:
             recorded = self.progress(step.path).recorded
             return AlreadyApplied(recorded) if self.random.random() < 0.5 else Unknown("no answer")
-        return Applied(table.version, Counts())
+        return Applied(table.version, counts)
 
-    def _changes(self, step: ApplyFiles) -> list[Change]:
+    def _sign(
+        self,
+        table: LakeTable,
+        step: ApplyFiles,
+        before: Progress,
+        counts: Counts,
+        files: list[list[Change]],
+    ) -> None:
+        """Keep what the commit says of itself."""
+        read = [by_marker(pa.array([change.marker for change in one], pa.int8())) for one in files]
+        said = receipt(step, before, counts, read, lambda file: Identity.of(self.store, file))
+        now = self.wall().timestamp() * 1000
+        info = {"timestamp": now, "userMetadata": json.dumps(said)}
+        table.commits.append(info)
+        table.batch = batch_of(table.version, info)
+        table.identities = {n: Identity.parse(said[n]) for n in ("last", "begin") if n in said}
+        table.described = said.get("described", "")
+
+    def _read(self, step: ApplyFiles) -> list[list[Change]]:
+        """The changes of each file."""
         table = self.lake.tables[step.path]
-        return [change for file in step.files for change in self._rows(step, table, file.path)]
+        return [self._rows(step, table, file.path) for file in step.files]
 
     def _rows(self, step: ApplyFiles, table: LakeTable, path: str) -> list[Change]:
         with self.store.open(path) as handle:
@@ -169,6 +229,13 @@ class ModelledEngine:
                     row[place] = UNCHANGED
         markers = rows.marker.to_pylist()
         return [Change(m, tuple(row)) for m, row in zip(markers, values, strict=True)]
+
+
+def _counts(feed: Counter[tuple[str, Row]]) -> Counts:
+    kinds: Counter[str] = Counter()
+    for (kind, _row), count in feed.items():
+        kinds[kind] += count
+    return Counts(kinds["insert"], kinds["update_postimage"], kinds["delete"])
 
 
 def replayed(table: LakeTable) -> Counter[Row]:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from mirrorlake.lake.log import TableLog
+from mirrorlake.landing import layout
 from mirrorlake.landing.store import Store
 from mirrorlake.mirror.progress import Progress, read_named_batches, read_progress, table_at
 from mirrorlake.model.landed import NamedBatch
@@ -21,6 +22,9 @@ class TableReader:
 
     def named_batches(self, path: str, after: int) -> Sequence[NamedBatch]:
         return read_named_batches(self._log(path), table_at(path), after)
+
+    def paths(self, known: Collection[str] = ()) -> list[str]:
+        return list(layout.delta_tables(self._store, known))
 
     def _log(self, path: str) -> TableLog:
         return TableLog(self._store.location(path))

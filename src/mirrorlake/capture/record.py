@@ -21,6 +21,9 @@ from mirrorlake.model.landed import FORMAT, LaterFormat
 STOPPED = "_mirrorlake/stopped.json"
 TRUNCATED = "_mirrorlake/truncated.json"
 
+UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
+"""What comes of reading a record that somebody else has put there."""
+
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:

@@ -4,17 +4,23 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
 from mirrorlake.lake.log import Action, TableLog
-from mirrorlake.model.landed import NamedBatch
+from mirrorlake.model.applied import FileRows, Totals
+from mirrorlake.model.landed import NamedBatch, parse_time
 
 
 @dataclass(frozen=True, slots=True)
 class Batch:
     """One commit of ours. position: of its last change, in the source's words; cut: the cut that
-    it completes for its table, when it does."""
+    it completes for its table, when it does; duplicates: rows beyond the first that a key had
+    (LZ-088, LZ-089); total: of the table up to this commit, itself included; source_time: when the
+    source committed the last change; loading: the first files were not all applied yet (LZ-099);
+    files: the rows read, by file or by run of files; names: of the files, in timestamp mode, where
+    first and last are the number of the batch, and `files` counts the names from 1 on.
+    """
 
     version: int
     time: datetime
@@ -25,6 +31,12 @@ class Batch:
     inserts: int
     updates: int
     deletes: int
+    duplicates: int = 0
+    total: Totals = field(default_factory=Totals)
+    source_time: datetime | None = None
+    loading: bool = False
+    files: tuple[FileRows, ...] = ()
+    names: tuple[str, ...] = ()
 
 
 def batch_of(version: int, info: Action) -> Batch | None:
@@ -35,6 +47,7 @@ def batch_of(version: int, info: Action) -> Batch | None:
             return None
         rows = metadata["rows"]
         positions = metadata.get("positions")
+        committed = metadata.get("source_time")
         return Batch(
             version=version,
             time=datetime.fromtimestamp(info["timestamp"] / 1000, UTC),
@@ -45,6 +58,12 @@ def batch_of(version: int, info: Action) -> Batch | None:
             inserts=rows["insert"],
             updates=rows["update"],
             deletes=rows["delete"],
+            duplicates=int(metadata.get("duplicates", 0)),
+            total=Totals.parse(metadata.get("total", {})),
+            source_time=parse_time(committed) if committed else None,
+            loading=bool(metadata.get("loading", False)),
+            files=tuple(FileRows.parse(record) for record in metadata.get("read", ())),
+            names=tuple(map(str, metadata.get("names", ()))),
         )
     except (ValueError, KeyError, TypeError, AttributeError):
         return None

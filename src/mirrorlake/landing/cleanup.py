@@ -9,14 +9,23 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from mirrorlake.landing import layout
-from mirrorlake.landing.scan import Landed
-from mirrorlake.landing.store import Store
+from mirrorlake.landing.scan import CLEANUP_FOLDERS, Landed
+from mirrorlake.landing.store import Store, UnsafePath
 from mirrorlake.model.landed import FileName, format_time, parse_time
 
 log = structlog.get_logger()
 
 WRITTEN_AGAIN = "processed_file_written_again"
 RETENTION = timedelta(days=7)
+
+UNTIDY = (
+    UnsafePath,
+    FileExistsError,
+    IsADirectoryError,
+    NotADirectoryError,
+    PermissionError,
+)
+"""What others may have put in the place of a folder of ours. It costs space, and no row."""
 
 
 def processed(files: Sequence[Landed], applied: int) -> list[Landed]:
@@ -51,6 +60,25 @@ def _warn_of_those_aside(store: Store, folder: str, files: Sequence[Landed]) -> 
         for file in files:
             if str(file.name) in aside:
                 log.warning(WRITTEN_AGAIN, path=file.path)
+
+
+def discard(store: Store, files: Sequence[Landed]) -> None:
+    """Remove files of cleanup folders before their time; they may be gone already (LZ-249)."""
+    for file in files:
+        store.delete(file.path)
+
+
+def is_remnant(store: Store, folder: str) -> bool:
+    """Whether nothing is left of a table folder but an empty cleanup folder: the publisher deleted
+    it while files were moved aside (LZ-235). Files may have any names, but for an underscore."""
+    listing = store.list(folder)
+    if listing.files or not listing.folders:
+        return False
+    return all(
+        name in CLEANUP_FOLDERS
+        and all(file.name.startswith("_") for file in store.list(f"{folder}/{name}").files)
+        for name in listing.folders
+    )
 
 
 def expire(store: Store, folder: str, now: datetime, retention: timedelta = RETENTION) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from mirrorlake.landing.names import folder_name
@@ -14,6 +14,9 @@ LANDING_V1 = "LandingZone"
 TABLES = "Tables"
 STATE = "Files/Mirrorlake"
 """Leases and stored errors of ours."""
+DROPPED = f"{STATE}/dropped"
+"""Tables that were taken out of the mirror, below their paths."""
+MONITORING = "Files/Monitoring"
 
 SCHEMA_SUFFIX = ".schema"
 METADATA = "_metadata.json"
@@ -59,6 +62,23 @@ def table_folders(store: Store, zone: str) -> Iterator[TableFolder]:
             for table in store.list(f"{zone}/{name}").folders:
                 if not table.startswith("_") and not table.endswith(SCHEMA_SUFFIX):
                     yield TableFolder(TableId(schema, table), f"{zone}/{name}/{table}")
+
+
+def delta_tables(store: Store, known: Collection[str] = ()) -> Iterator[str]:
+    """The paths at which Delta tables lie, at either level below `Tables`.
+
+    known: paths to pass over, without a look at their many files.
+    """
+    for path in [f"{TABLES}/{name}" for name in store.list(TABLES).folders]:
+        if path in known:
+            continue
+        folders = store.list(path).folders
+        if "_delta_log" in folders:
+            yield path
+            continue
+        for inner in [f"{path}/{name}" for name in folders]:
+            if inner not in known and "_delta_log" in store.list(inner).folders:
+                yield inner
 
 
 def folder_of(zone: str, table: TableId, taken: frozenset[str] = frozenset()) -> str:

@@ -69,7 +69,7 @@ class TableScan:
 
     files: by number, ascending, or in timestamp mode by (`LastModified`, path); error: why the
     table cannot be read at all; moved: the files in its cleanup folders, listed only when somebody
-    calls for them.
+    calls for them; described: the entry of `_metadata.json`, when there is one.
     """
 
     table: TableId
@@ -78,6 +78,7 @@ class TableScan:
     files: tuple[Landed, ...]
     error: TableError | None
     moved: Callable[[], tuple[Landed, ...]]
+    described: Entry | None = None
 
     @property
     def is_undescribed_text(self) -> bool:
@@ -193,10 +194,11 @@ class Scanner:
             files=files,
             error=error or _refusal(table, described, files),
             moved=lambda: self._moved(folder, text, detection),
+            described=_metadata_entry(listing),
         )
 
     def _read_metadata(self, folder: TableFolder, listing: Listing) -> Metadata | TableError | None:
-        entry = next((f for f in listing.files if f.name == layout.METADATA), None)
+        entry = _metadata_entry(listing)
         if entry is None:
             return None
         known = self._metadata.get(folder.path)
@@ -222,6 +224,10 @@ class Scanner:
             for file in data_files(place, self._store.list(place), text, detection)
         ]
         return tuple(sorted(found, key=order))
+
+
+def _metadata_entry(listing: Listing) -> Entry | None:
+    return next((f for f in listing.files if f.name == layout.METADATA), None)
 
 
 def _tell(folder: TableFolder, found: Metadata) -> None:

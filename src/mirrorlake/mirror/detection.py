@@ -51,6 +51,10 @@ class InSequence:
     def number(self, batch: Sequence[Landed]) -> Numbering:
         return Numbering(batch[0].number, batch[-1].number)
 
+    def is_more(self, files: Sequence[Landed], batch: Sequence[Landed]) -> bool:
+        """Whether new files are left after a batch."""
+        return any(file.number > batch[-1].number for file in files[-1:])
+
     def done(self, files: Sequence[Landed]) -> list[Landed]:
         """The applied files that may go aside: all but the last (LZ-243)."""
         return processed(files, self.recorded)
@@ -84,6 +88,11 @@ class ByTime:
     def number(self, batch: Sequence[Landed]) -> Numbering:
         following = self.processed.batches + 1
         return Numbering(following, following, tuple(str(file.name) for file in batch))
+
+    def is_more(self, files: Sequence[Landed], batch: Sequence[Landed]) -> bool:
+        """Whether new files are left after a batch."""
+        taken = {str(file.name) for file in batch}
+        return any(str(file.name) not in taken for file in filter(self.is_new, files))
 
     def done(self, files: Sequence[Landed]) -> list[Landed]:
         """The applied files that may go aside: all but the last applied (LZ-250)."""

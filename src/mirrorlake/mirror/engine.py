@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from typing import Protocol
 
 from mirrorlake.errors import MirrorlakeError
 from mirrorlake.mirror.progress import Progress
-from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable, SetKey
+from mirrorlake.mirror.steps import (
+    AddColumns,
+    ApplyFiles,
+    Compact,
+    CreateTable,
+    DropTable,
+    SetKey,
+)
 from mirrorlake.model.landed import NamedBatch
 
 
@@ -83,6 +91,21 @@ class MirrorEngine(Protocol):
 
     def create(self, step: CreateTable) -> None:
         """Make the table, with the change feed on from version 0. Exists already: nothing."""
+        ...
+
+    def paths(self, known: Collection[str] = ()) -> Sequence[str]:
+        """Where there are tables, of whomever, apart from known places."""
+        ...
+
+    def drop(self, step: DropTable) -> None:
+        """Put the table aside, whole, where no reader looks. Of another generation: nothing."""
+        ...
+
+    def vacuum(self, path: str, retention: timedelta, before_commit: Callable[[], None]) -> None:
+        """Remove data files that no version of the last `retention` needs (LZ-263).
+
+        Raises ForeignTable when another table lies inside.
+        """
         ...
 
     def add_columns(self, step: AddColumns) -> None:

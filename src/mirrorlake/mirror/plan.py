@@ -15,12 +15,14 @@ from mirrorlake.mirror.demands import Demands, check_size
 from mirrorlake.mirror.detection import ByTime, Detection, InSequence
 from mirrorlake.mirror.processed import Processed
 from mirrorlake.mirror.progress import Progress
+from mirrorlake.mirror.recreated import is_recreated
 from mirrorlake.mirror.refusals import refusal
 from mirrorlake.mirror.steps import (
     AddColumns,
     ApplyFiles,
     CleanUp,
     CreateTable,
+    Discard,
     SetKey,
     Step,
     TablePlan,
@@ -65,13 +67,14 @@ class Known:
 
     @property
     def is_reseeded(self) -> bool:
-        """Our publisher began the table anew since it was made."""
-        ours = self.scan.metadata.ours if self.scan.metadata else None
-        return (
-            self.progress.exists
-            and ours is not None
-            and (ours.generation != self.progress.generation)
-        )
+        """The publisher began the table anew since it was made (LZ-232, LZ-233)."""
+        if not self.progress.exists or self.is_unread or self.scan.error:
+            return False
+        described = self.scan.metadata
+        if described and described.ours:
+            return described.ours.generation != self.progress.generation
+        # Without a generation the table is not ours to make anew.
+        return bool(self.progress.generation) and is_recreated(self.scan, self.progress, self.tail)
 
     @property
     def recorded(self) -> int:
@@ -189,6 +192,8 @@ def _steps(
     key = schemas.key_columns(name, wanted, schema, str(batch[0].name))
     ours = scan.metadata.ours if scan.metadata else None
     steps: list[Step] = []
+    if known.is_reseeded and ours is None and (aside := scan.moved()):
+        steps.append(Discard(scan.table, scan.folder.path, aside))
     if not progress.exists or known.is_reseeded:
         generation = ours.generation if ours else generation
         steps.append(
@@ -243,6 +248,11 @@ def _apply(
         demands=known.demands,
         is_exact=all(facts[file.path].is_exact for file in batch),
         names=numbering.names,
+        source_time=last.commit_times[1] if last and last.commit_times else None,
+        landed_bytes=sum(file.size for file in batch),
+        loading=_is_loading(known, facts, batch)
+        and known.detection.is_more(known.scan.files, batch),
+        described=known.scan.described.etag if known.scan.described else "",
     )
 
 
@@ -256,15 +266,20 @@ def _cleanup(known: Known) -> list[Step]:
 
 def _state(known: Known, facts: Mapping[str, Inspected], batch: Sequence[Landed]) -> TableState:
     """Snapshotting until a marker was seen or nothing is left to load (LZ-099)."""
-    if known.is_reseeded:
+    if known.is_reseeded or known.progress.is_reseeding:
         return TableState.RESEEDING
     if not known.progress.exists and not batch:
         # With metadata and no file it waits for one, for as long as it takes (LZ-275).
         described = known.scan.metadata is not None
         return TableState.SNAPSHOTTING if described else TableState.INITIALIZED
-    markers = any(facts[file.path].has_marker for file in batch)
-    loading = bool(batch) and not markers
+    loading = bool(batch) and _is_loading(known, facts, batch)
     return TableState.SNAPSHOTTING if loading else TableState.REPLICATING
+
+
+def _is_loading(known: Known, facts: Mapping[str, Inspected], batch: Sequence[Landed]) -> bool:
+    """Whether these are among the first files of a table, without a marker so far (LZ-098)."""
+    fresh = known.is_reseeded or known.progress.is_loading
+    return fresh and not any(facts[file.path].has_marker for file in batch)
 
 
 def _planned(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from mirrorlake.errors import ForeignTable
 from mirrorlake.lake import schema as schemas
-from mirrorlake.lake.history import Batch, batches, named_batches
-from mirrorlake.lake.log import BrokenLog, Snapshot, TableLog
+from mirrorlake.lake.history import Batch, batch_of, batches, named_batches
+from mirrorlake.lake.log import Action, BrokenLog, Snapshot, TableLog
 from mirrorlake.landing.identity import Identity
 from mirrorlake.landing.metadata import SEQUENTIAL
 from mirrorlake.model.landed import NamedBatch
@@ -21,6 +22,8 @@ KEY_COLUMNS = "mirrorlake.keyColumns"
 REQUIRED = "mirrorlake.requiredColumns"
 FOLDER = "mirrorlake.folder"
 DETECTION = "mirrorlake.fileDetectionStrategy"
+RESEEDED = "mirrorlake.reseeded"
+"""Set on a table that was made anew in the place of another (LZ-234)."""
 
 FEATURES = frozenset(
     {
@@ -51,8 +54,10 @@ class Progress:
     number of the last applied file, in timestamp mode of the last batch, 0 for none. key: the key
     columns it was made with. required: the columns that its first file declared non-null,
     though in the table they are nullable (LZ-219). restored: the version of a RESTORE after the
-    last batch. unsupported: why it cannot be written, in words. last: the last applied file as it
-    was then, of a zone of others and where the log still tells it.
+    last batch. unsupported: why it cannot be written, in words. batch: the last one, where the log
+    still tells it. last, begin: the last applied file, and file 1, as they were when they were
+    applied; described: the ETag that `_metadata.json` had with the last batch. These of a zone of
+    others, where files have numbers.
     """
 
     version: int = -1
@@ -64,12 +69,25 @@ class Progress:
     restored: int | None = None
     unsupported: str = ""
     properties: Mapping[str, str] = field(default_factory=dict)
+    batch: Batch | None = None
     last: Identity | None = None
     required: tuple[str, ...] = ()
+    begin: Identity | None = None
+    described: str = ""
 
     @property
     def exists(self) -> bool:
         return self.version >= 0
+
+    @property
+    def is_reseeding(self) -> bool:
+        """Made anew because its folder was recreated, and without its first file (LZ-234)."""
+        return self.exists and not self.recorded and RESEEDED in self.properties
+
+    @property
+    def is_loading(self) -> bool:
+        """Whether its first files are not all applied, as far as the last batch knew (LZ-099)."""
+        return not self.recorded or (self.batch is not None and self.batch.loading)
 
     @property
     def application(self) -> str:
@@ -136,6 +154,9 @@ def progress_of(snapshot: Snapshot) -> Progress:
         schema = schemas.parse(snapshot.metadata).schema
     except schemas.UnknownColumnType as error:
         schema, unsupported = Schema(()), f"it has a column {error}"
+    last = snapshot.recorded_in.get(application, -1)
+    info = snapshot.commits.get(last, {})
+    said = _said(info)
     return Progress(
         version=snapshot.version,
         generation=generation,
@@ -146,16 +167,26 @@ def progress_of(snapshot: Snapshot) -> Progress:
         restored=_restored(snapshot, application),
         unsupported=unsupported,
         properties=dict(snapshot.properties),
-        last=_last(snapshot, application),
         required=tuple(json.loads(snapshot.properties.get(REQUIRED, "[]"))),
+        batch=batch_of(last, info),
+        last=_identity(said, "last"),
+        begin=_identity(said, "begin"),
+        described=str(said.get("described", "")),
     )
 
 
-def _last(snapshot: Snapshot, application: str) -> Identity | None:
-    """What the commit of the last batch says of its last file; others may write what they like."""
-    info = snapshot.commits.get(snapshot.recorded_in.get(application, -1), {})
+def _said(info: Action) -> Mapping[str, Any]:
+    """What a commit says of itself; others may write what they like."""
     try:
-        return Identity.parse(json.loads(info["userMetadata"])["last"])
+        said = json.loads(info["userMetadata"])
+    except (KeyError, TypeError, ValueError):
+        return {}
+    return said if isinstance(said, dict) else {}
+
+
+def _identity(said: Mapping[str, Any], member: str) -> Identity | None:
+    try:
+        return Identity.parse(said[member])
     except (KeyError, TypeError, ValueError):
         return None
 

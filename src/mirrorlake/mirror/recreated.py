@@ -1,8 +1,9 @@
 """Whether the folder of another publisher was recreated since its table was made (LZ-232, LZ-233).
 
 Our own publisher writes a generation; others leave only their files. Such a folder begins again at
-number 1, so that its numbers say "applied" of files that never were. Where that can be seen the
-table stops, because moving these files aside would lose them silently (LZ-251).
+number 1, so that its numbers say "applied" of files that never were. A table begins anew where that
+is certain, and stops where it only seems so: moving these files aside would lose them silently
+(LZ-251), and beginning anew from a part of them would lose what was applied.
 """
 
 from __future__ import annotations
@@ -11,13 +12,42 @@ from collections.abc import Callable, Sequence
 
 from mirrorlake.errors import ForeignTable
 from mirrorlake.landing.identity import Identity
+from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror.progress import Progress
 
+Tail = Callable[[Landed], str]
 
-def recreation(
-    scan: TableScan, progress: Progress, tail: Callable[[Landed], str]
-) -> ForeignTable | None:
+
+def is_recreated(scan: TableScan, progress: Progress, tail: Tail) -> bool:
+    """Whether the folder begins again: file 1 is there, and is not, or not only, the one applied.
+    Names without numbers do not tell it.
+
+    The identity of a folder alone proves nothing, since copies change it. Neither does an applied
+    file that was written over, as long as the last one applied stands beside it (LZ-268), nor a
+    `_metadata.json` that was written again.
+    """
+    if BY_TIME in (scan.detection, progress.detection):
+        return False
+    first = scan.files[0] if scan.files else None
+    if first is None or first.number != 1 or not progress.recorded or progress.begin is None:
+        return False
+    if _is_untouched(first, progress.begin):
+        return False
+    left = {file.number: file for file in scan.files if file.number <= progress.recorded}
+    last = left.get(progress.recorded)
+    kept = last is not None and (progress.last is None or _is_same(last, progress.last, tail))
+    rewritten = bool(progress.described) and _described(scan) != progress.described
+    if kept:
+        # All files are there, so that nothing can be lost; a copy in this state is read again too.
+        return rewritten and 1 < progress.recorded == len(left)
+    if last is None and any(file.number == progress.recorded for file in scan.moved()):
+        return False
+    other = not _is_same(first, progress.begin, tail)
+    return rewritten or (other and progress.recorded > 1)
+
+
+def recreation(scan: TableScan, progress: Progress, tail: Tail) -> ForeignTable | None:
     """Why files of the folder cannot be those that were applied under their numbers.
 
     Applied files go aside in ascending order, and never the last of them (LZ-243): what is left of
@@ -36,7 +66,15 @@ def recreation(
     return _again(scan, left, recorded)
 
 
-def _is_same(file: Landed, applied: Identity, tail: Callable[[Landed], str]) -> bool:
+def _described(scan: TableScan) -> str:
+    return scan.described.etag if scan.described else ""
+
+
+def _is_untouched(file: Landed, applied: Identity) -> bool:
+    return (file.size, file.modified) == (applied.size, applied.modified)
+
+
+def _is_same(file: Landed, applied: Identity, tail: Tail) -> bool:
     if file.size != applied.size:
         return False
     return file.modified == applied.modified or tail(file) in {"", applied.tail}
@@ -68,7 +106,8 @@ def _stop(scan: TableScan, recorded: int, what: str) -> ForeignTable:
     return ForeignTable(
         f"its folder seems to be recreated: file {recorded}, the last one applied, {what}",
         table=str(scan.table),
-        hint=f"Put back file {recorded} as it was; or " + _anew(scan),
+        hint=f"Put back file {recorded} as it was, or recreate the folder from file 1 on with its "
+        "_metadata.json (LZ-239); or " + _anew(scan),
     )
 
 

@@ -23,3 +23,6 @@ class MirrorSettings:
     idle_seconds: float = 1.0  # the longest pause when nothing comes (LZ-027)
     cleanup_seconds: float = 10.0  # applied files are moved aside in groups: it costs less
     retention: timedelta = timedelta(days=7)  # of the cleanup folder (LZ-245, LZ-252)
+    drop_tables: bool = True  # whose folders were deleted (LZ-231)
+    drop_after: timedelta = timedelta(minutes=1)  # as was seen elsewhere (LZ-240)
+    vacuum: timedelta | None = timedelta(days=7)  # what older versions need alone goes (LZ-263)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 from mirrorlake.errors import TableError, printable
@@ -56,10 +57,13 @@ class ApplyFiles:
     """Apply the landed files first..last of one table in one commit.
 
     The commit happens only when the table has recorded first - 1. truncated: the table was emptied
-    by one of the files; `files` are those after it. positions, cut: for the commit's metadata.
-    rows, size: what the files hold, estimated unless is_exact. In timestamp mode first and last are
-    the number of the batch, and `names` are those of `files`, for the commit to record; otherwise
-    there are none.
+    by one of the files; `files` are those after it. rows, size: what the files hold, estimated
+    unless is_exact. In timestamp mode first and last are the number of the batch, and `names` are
+    those of `files`, for the commit to record; otherwise there are none.
+
+    For the commit's metadata: positions, cut; source_time, when the source committed the last
+    change; landed_bytes, the size of all files; loading, whether first files are left after these
+    (LZ-099); described, the ETag of `_metadata.json`.
     """
 
     table: TableId
@@ -79,6 +83,10 @@ class ApplyFiles:
     demands: Demands = field(default_factory=Demands)
     is_exact: bool = True
     names: tuple[str, ...] = ()
+    source_time: datetime | None = None
+    landed_bytes: int = 0
+    loading: bool = False
+    described: str = ""
 
     def __str__(self) -> str:
         """What it applies, in words."""
@@ -109,7 +117,30 @@ class CleanUp:
     files: tuple[Landed, ...]
 
 
-Step = CreateTable | AddColumns | SetKey | ApplyFiles | CleanUp
+@dataclass(frozen=True, slots=True)
+class Discard:
+    """Remove the processed files of a folder that was recreated since.
+
+    Before its table is made anew: their numbers are those of the new files, and a number that is
+    missing is looked for among them.
+    """
+
+    table: TableId
+    folder: str
+    files: tuple[Landed, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DropTable:
+    """Take the table of a folder that was deleted out of the mirror (LZ-231)."""
+
+    table: TableId
+    path: str
+    folder: str
+    generation: str
+
+
+Step = CreateTable | AddColumns | SetKey | ApplyFiles | CleanUp | Discard | DropTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,27 +167,23 @@ class TablePlan:
 
 def as_fact(step: Step) -> dict[str, Any]:
     """A step as plain data, for `plan --json`."""
+    facts: dict[str, Any]
     match step:
         case CreateTable():
-            return {
+            facts = {
                 "step": "recreate" if step.replace else "create",
-                "table": str(step.table),
                 "path": step.path,
                 "columns": {column.name: str(column.type) for column in step.schema},
                 "key": list(step.key),
             }
         case AddColumns():
-            return {
-                "step": "add_columns",
-                "table": str(step.table),
-                "columns": {column.name: str(column.type) for column in step.columns},
-            }
+            columns = {column.name: str(column.type) for column in step.columns}
+            facts = {"step": "add_columns", "columns": columns}
         case SetKey():
-            return {"step": "set_key", "table": str(step.table), "key": list(step.key)}
+            facts = {"step": "set_key", "key": list(step.key)}
         case ApplyFiles():
-            return {
+            facts = {
                 "step": "apply",
-                "table": str(step.table),
                 "first": step.first,
                 "last": step.last,
                 "rows": step.rows,
@@ -164,11 +191,12 @@ def as_fact(step: Step) -> dict[str, Any]:
                 "truncate": step.truncated,
             } | ({"names": list(step.names)} if step.names else {})
         case CleanUp():
-            return {
-                "step": "clean_up",
-                "table": str(step.table),
-                "files": [str(file.name) for file in step.files],
-            }
+            facts = {"step": "clean_up", "files": [str(file.name) for file in step.files]}
+        case Discard():
+            facts = {"step": "discard", "files": [str(file.name) for file in step.files]}
+        case DropTable():
+            facts = {"step": "drop", "path": step.path}
+    return {"step": facts.pop("step"), "table": str(step.table)} | facts
 
 
 def explain(plan: Sequence[TablePlan]) -> list[str]:
@@ -186,16 +214,20 @@ def explain(plan: Sequence[TablePlan]) -> list[str]:
 def _sentence(step: Step) -> str:
     match step:
         case CreateTable(replace=False):
-            return f"{step.table}: create {step.path} with {len(step.schema)} columns"
+            told = f"create {step.path} with {len(step.schema)} columns"
         case CreateTable():
-            return f"{step.table}: make {step.path} anew, its folder was recreated"
+            told = f"make {step.path} anew, its folder was recreated"
         case AddColumns():
-            names = ", ".join(f"{c.name} {c.type}" for c in step.columns)
-            return f"{step.table}: add {names}"
+            told = "add " + ", ".join(f"{c.name} {c.type}" for c in step.columns)
         case SetKey():
-            return f"{step.table}: from now on its key is {', '.join(step.key)}"
+            told = f"from now on its key is {', '.join(step.key)}"
         case ApplyFiles():
             about = "" if step.is_exact else "about "
-            return f"{step.table}: apply {step} ({about}{step.rows:,} rows) in one commit"
+            told = f"apply {step} ({about}{step.rows:,} rows) in one commit"
         case CleanUp():
-            return f"{step.table}: move {len(step.files)} applied files aside"
+            told = f"move {len(step.files)} applied files aside"
+        case Discard():
+            told = f"remove {len(step.files)} files that were applied before it was recreated"
+        case _:
+            told = f"drop {step.path}, its folder was deleted"
+    return f"{step.table}: {told}"

@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import os
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
+from datetime import timedelta
 from pathlib import Path
 
 import structlog
@@ -17,8 +18,10 @@ import structlog
 from mirrorlake.errors import ForeignTable, MirrorlakeError, TableError, printable
 from mirrorlake.lake import schema as schemas
 from mirrorlake.lake.log import Snapshot, TableLog
+from mirrorlake.landing import layout
 from mirrorlake.landing.identity import Identity, altered
 from mirrorlake.landing.local import flush_folder
+from mirrorlake.landing.scan import Landed
 from mirrorlake.landing.store import Store
 from mirrorlake.mirror.compaction import choose
 from mirrorlake.mirror.engine import (
@@ -37,13 +40,23 @@ from mirrorlake.mirror.progress import (
     snapshot_of,
     table_at,
 )
-from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable, SetKey
+from mirrorlake.mirror.receipt import receipt
+from mirrorlake.mirror.steps import (
+    AddColumns,
+    ApplyFiles,
+    Compact,
+    CreateTable,
+    DropTable,
+    SetKey,
+)
 from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.seams import Point, Probe, no_probe
+from mirrorlake.model.table import TableId
 from mirrorlake.spark import tables, task
 from mirrorlake.spark.commit import Commit, Committer, Rearrangement
 from mirrorlake.spark.refusals import RAISED, fault, refusals
 from mirrorlake.spark.session import Spark
+from mirrorlake.spark.vacuum import vacuum
 
 log = structlog.get_logger()
 
@@ -92,6 +105,21 @@ class SparkEngine:
                 tables.drop(self._spark, self._store, step.path)
             tables.create(self._spark, self._store.location(step.path), step)
         self._probe(Point.TABLE_CREATED)
+
+    def paths(self, known: Collection[str] = ()) -> Sequence[str]:
+        return list(layout.delta_tables(self._store, known))
+
+    def drop(self, step: DropTable) -> None:
+        if self.progress(step.path).generation != step.generation:
+            return
+        self._log(step.path).forget()
+        with refusals(step.table):
+            tables.put_aside(self._spark, self._store, step.path)
+        self._probe(Point.TABLE_DROPPED)
+
+    def vacuum(self, path: str, retention: timedelta, before_commit: Callable[[], None]) -> None:
+        with refusals(TableId.parse(table_at(path))):
+            vacuum(self._spark, self._store.location(path), retention, before_commit)
 
     def add_columns(self, step: AddColumns) -> None:
         known = self.progress(step.path).schema
@@ -251,6 +279,7 @@ class SparkEngine:
         if step.names and (file := altered(self._store, step.files)):
             return Conflicted(f"{printable(file.name)} changed while it was read")
         counts = _total(results)
+        read = [rows for result in results for rows in result.read]
         try:
             before_commit()
             self._probe(Point.COMMIT_BEGUN)
@@ -262,7 +291,7 @@ class SparkEngine:
                     number=step.last,
                     actions=[action for result in results for action in result.actions],
                     counts=counts,
-                    metadata=_metadata(step, counts, self._last(step)),
+                    metadata=receipt(step, batch.progress, counts, read, self._identity),
                 )
             )
             self._probe(Point.COMMITTED)
@@ -274,13 +303,8 @@ class SparkEngine:
             return self._read_back(step, outcome)
         return outcome
 
-    def _last(self, step: ApplyFiles) -> Identity | None:
-        """The last file of a zone of others, to be known again: they write no generation."""
-        if step.names or step.positions is not None:
-            return None
-        if not step.files or step.files[-1].number != step.last:
-            return None
-        return Identity.of(self._store, step.files[-1])
+    def _identity(self, file: Landed) -> Identity | None:
+        return Identity.of(self._store, file)
 
     def _read_back(self, step: ApplyFiles, outcome: Unknown) -> Outcome:
         """A commit whose answer was lost: the table knows whether it happened."""
@@ -301,20 +325,4 @@ def _total(results: Sequence[task.TaskResult]) -> Counts:
         update=sum(result.counts.update for result in results),
         delete=sum(result.counts.delete for result in results),
         duplicates=sum(result.counts.duplicates for result in results),
-    )
-
-
-def _metadata(step: ApplyFiles, counts: Counts, last: Identity | None) -> dict[str, object]:
-    """The commit's userMetadata, format version 1."""
-    said: dict[str, object] = {
-        "mirrorlake": 1,
-        "files": [step.first, step.last],
-        "positions": list(step.positions) if step.positions else None,
-        "cut": step.cut,
-        "rows": {"insert": counts.insert, "update": counts.update, "delete": counts.delete},
-    }
-    return (
-        said
-        | ({"names": list(step.names)} if step.names else {})
-        | ({"last": last.as_record()} if last else {})
     )

@@ -9,9 +9,16 @@ from typing import Any
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from mirrorlake.landing.layout import STATE
+from mirrorlake.landing.layout import DROPPED
 from mirrorlake.landing.store import Store
-from mirrorlake.mirror.progress import DETECTION, FOLDER, GENERATION, KEY_COLUMNS, REQUIRED
+from mirrorlake.mirror.progress import (
+    DETECTION,
+    FOLDER,
+    GENERATION,
+    KEY_COLUMNS,
+    REQUIRED,
+    RESEEDED,
+)
 from mirrorlake.mirror.schema import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
 from mirrorlake.model.table import Schema
@@ -36,6 +43,7 @@ def create(spark: SparkSession, location: str, step: CreateTable) -> None:
         KEY_COLUMNS: json.dumps(list(step.key)),
         FOLDER: step.folder,
         DETECTION: step.detection,
+        **({RESEEDED: "true"} if step.replace else {}),
     }
     if step.required:
         ours[REQUIRED] = json.dumps(list(step.required))
@@ -46,19 +54,28 @@ def create(spark: SparkSession, location: str, step: CreateTable) -> None:
 
 
 def drop(spark: SparkSession, store: Store, path: str) -> None:
-    """Remove a table; there may be none.
+    """Remove a table; there may be none. Delta replaces no table that has a path for its name."""
+    put_aside(spark, store, path)
+    store.delete_folder(f"{DROPPED}/{path}")
 
-    Delta replaces no table that has a path for its name. The folder leaves by a rename, so that
-    after a crash there is the whole table or none; what was left aside goes with the next drop.
-    """
-    aside = f"{STATE}/dropped/{path}"
-    store.delete_folder(aside)
-    if Path(store.location(path)).exists():
-        store.move(path, aside)
-    store.delete_folder(aside)
+
+def put_aside(spark: SparkSession, store: Store, path: str) -> None:
+    """Take a table away from where readers look, and from what the session remembers."""
+    move_aside(store, path)
     jvm: Any = spark._jvm  # noqa: SLF001
     location = jvm.org.apache.hadoop.fs.Path(store.location(path))
     jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, location)  # noqa: SLF001
+
+
+def move_aside(store: Store, path: str) -> None:
+    """Move a table to where no reader looks, in the place of one that was put there before.
+
+    The folder leaves by a rename, so that after a crash there is the whole table or none.
+    """
+    aside = f"{DROPPED}/{path}"
+    store.delete_folder(aside)
+    if Path(store.location(path)).exists():
+        store.move(path, aside)
 
 
 def add_columns(spark: SparkSession, location: str, step: AddColumns, known: Schema) -> None:

@@ -28,6 +28,7 @@ from mirrorlake.mirror.demands import Demands, check_rows
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.mirror.faults import TableFault, UnreadableFile
 from mirrorlake.mirror.fold import Batch, fold
+from mirrorlake.mirror.receipt import Rows, by_marker
 from mirrorlake.model.change import Marker
 
 
@@ -64,11 +65,12 @@ class TaskSpec:
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The actions to commit as JSON texts, or why there are none."""
+    """The actions to commit as JSON texts, or why there are none. read: rows of each file."""
 
     actions: tuple[str, ...] = ()
     counts: Counts = field(default_factory=Counts)
     error: MirrorlakeError | None = None
+    read: tuple[Rows, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -144,6 +146,7 @@ def _run(spec: TaskSpec) -> TaskResult:
     return TaskResult(
         tuple(json.dumps(action) for action in done.actions),
         Counts(done.inserted, done.updated, done.deleted, done.duplicates),
+        read=tuple(by_marker(rows.marker) for _name, rows in files),
     )
 
 

@@ -1,0 +1,93 @@
+"""What was applied, in numbers: rows that files held, and what became of tables by them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any, Self
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Running totals of a table since it was made (LZ-266).
+
+    insert, update, delete: rows changed in the table; duplicates: rows beyond the first that a key
+    had (LZ-088, LZ-089); bytes: size of the files applied, as they were landed.
+    """
+
+    insert: int = 0
+    update: int = 0
+    delete: int = 0
+    duplicates: int = 0
+    bytes: int = 0
+
+    @property
+    def rows(self) -> int:
+        """`processedRows`: inserts, updates and deletes applied, not the rows in the table."""
+        return self.insert + self.update + self.delete
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(
+            self.insert + other.insert,
+            self.update + other.update,
+            self.delete + other.delete,
+            self.duplicates + other.duplicates,
+            self.bytes + other.bytes,
+        )
+
+    def as_record(self) -> dict[str, int]:
+        return asdict(self)
+
+    @classmethod
+    def parse(cls, record: Mapping[str, Any]) -> Self:
+        """Members that are not there are 0. Raises TypeError, ValueError."""
+        return cls(**{name: int(record.get(name, 0)) for name in cls.__dataclass_fields__})
+
+
+@dataclass(frozen=True, slots=True)
+class FileRows:
+    """Rows that files first..last held, by marker; None where nobody read them, because the table
+    was emptied by a later file of the same batch."""
+
+    first: int
+    last: int
+    rows: tuple[int, int, int, int] | None
+    """Inserts, updates, deletes, upserts."""
+
+    def joined(self, later: FileRows) -> FileRows:
+        rows = None
+        if self.rows is not None and later.rows is not None:
+            a, b = self.rows, later.rows
+            rows = (a[0] + b[0], a[1] + b[1], a[2] + b[2], a[3] + b[3])
+        return FileRows(self.first, later.last, rows)
+
+    def as_record(self) -> list[int]:
+        return [self.first, self.last, *(self.rows or ())]
+
+    @classmethod
+    def parse(cls, record: Sequence[Any]) -> Self:
+        """Raises ValueError, TypeError."""
+        first, last, *rows = (int(number) for number in record)
+        if not rows:
+            return cls(first, last, None)
+        insert, update, delete, upsert = rows
+        return cls(first, last, (insert, update, delete, upsert))
+
+
+def in_runs(files: Sequence[FileRows], most: int) -> list[FileRows]:
+    """At most `most` runs of equal length: a commit must not grow with the number of its files.
+
+    Files that were not read never share a run with files that were.
+    """
+    read = [file for file in files if file.rows is not None]
+    unread = files[: len(files) - len(read)]
+    length = -(-len(read) // most) if read else 1
+    runs = [_run(unread)] if unread else []
+    return runs + [_run(read[at : at + length]) for at in range(0, len(read), length)]
+
+
+def _run(files: Sequence[FileRows]) -> FileRows:
+    run = files[0]
+    for file in files[1:]:
+        run = run.joined(file)
+    return run

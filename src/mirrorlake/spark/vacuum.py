@@ -1,0 +1,47 @@
+"""Removing data files that no version within the retention needs, by Delta's own VACUUM."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from datetime import timedelta
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from mirrorlake.errors import ForeignTable
+
+CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
+"""Delta refuses less than 7 days while this is on. Who asks for less has said so at the door."""
+
+
+def vacuum(
+    spark: SparkSession, location: str, retention: timedelta, before: Callable[[], None]
+) -> None:
+    """Vacuum the table at a location. before: called first, and refuses it by raising.
+
+    Raises ForeignTable when a table lies inside this one: VACUUM knows only the files of its own,
+    and would delete those of the other.
+    """
+    if inner := _table_inside(Path(location)):
+        raise ForeignTable(
+            f"another table lies inside it, at {inner}, and VACUUM would delete its files",
+            table=Path(location).name,
+            hint="Move the inner table away.",
+        )
+    before()
+    session = spark.newSession()
+    session.conf.set(CHECK, "false")
+    quoted = location.replace("`", "``")
+    hours = retention.total_seconds() / 3600
+    session.sql(f"vacuum delta.`{quoted}` retain {hours:.4f} hours").collect()
+
+
+def _table_inside(table: Path) -> Path | None:
+    """The first folder below a table's own that has a log."""
+    for place, folders, _files in os.walk(table):
+        if "_delta_log" in folders:
+            if Path(place) != table:
+                return Path(place)
+            folders.remove("_delta_log")
+    return None
