@@ -15,9 +15,11 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from mirrorlake.app.files import AppliedFiles, TableFiles
     from mirrorlake.app.mirror import Mirror
     from mirrorlake.app.report import ApplyReport, TableReport
-    from mirrorlake.app.status import Status, TableStatus
+    from mirrorlake.app.status import Status
+    from mirrorlake.app.tablestatus import TableStatus
     from mirrorlake.config import Project
     from mirrorlake.errors import (
         MirrorlakeError,
@@ -31,6 +33,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "AppliedFiles": "app.files",
     "ApplyReport": "app.report",
     "Mirror": "app.mirror",
     "MirrorlakeError": "errors",
@@ -39,13 +42,15 @@ _HOMES = {
     "SourceGap": "errors",
     "Status": "app.status",
     "TableError": "errors",
+    "TableFiles": "app.files",
     "TableReport": "app.report",
-    "TableStatus": "app.status",
+    "TableStatus": "app.tablestatus",
     "Unavailable": "errors",
     "UsageError": "errors",
 }
 
 __all__ = [
+    "AppliedFiles",
     "ApplyReport",
     "Mirror",
     "MirrorlakeError",
@@ -54,6 +59,7 @@ __all__ = [
     "SourceGap",
     "Status",
     "TableError",
+    "TableFiles",
     "TableReport",
     "TableStatus",
     "Unavailable",

@@ -11,7 +11,7 @@ import pytest
 from mirrorlake.app import status
 from mirrorlake.app.board import PATH
 from mirrorlake.app.mirror import Mirror
-from mirrorlake.app.status import TableStatus
+from mirrorlake.app.tablestatus import TableStatus
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.landing import layout

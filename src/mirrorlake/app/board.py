@@ -32,7 +32,7 @@ class Board:
         now = self._clock.monotonic()
         if now - self._written < EVERY and not force:
             return
-        board = {str(table.table): _entry(table) for table in tables}
+        board = {str(table.table): entry(table) for table in tables}
         if board != self._last:
             content = {"written": format_time(self._clock.now()), "tables": board}
             self._store.replace(PATH, json.dumps(content, indent=1).encode())
@@ -48,9 +48,11 @@ def read(store: Store) -> dict[str, dict[str, Any]]:
     return tables
 
 
-def _entry(table: TableReport) -> dict[str, Any]:
+def entry(table: TableReport) -> dict[str, Any]:
+    """What the board says of a table."""
     return {
         "path": table.path,
         "error": table.error.facts() if table.error else None,
         "waiting": table.waiting,
+        **({"gone": True} if table.is_gone else {}),
     }

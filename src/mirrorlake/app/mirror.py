@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from mirrorlake import config
-from mirrorlake.app import status
+from mirrorlake.app import files, status
 from mirrorlake.app.apply import ApplyLoop, Pending
 from mirrorlake.app.child import CaptureProcess
 from mirrorlake.app.report import ApplyReport
@@ -107,6 +107,10 @@ class Mirror:
     def status(self) -> status.Status:
         """How each table stands. Starts no JVM."""
         return status.read(self.project)
+
+    def files(self, table: str) -> files.TableFiles:
+        """Which landed files of a table are applied, when, and with which rows. Starts no JVM."""
+        return files.read(self.project, table)
 
     def plan(self) -> list[TablePlan]:
         """What `apply_once` would do now. Starts no JVM, takes no lease, changes nothing."""

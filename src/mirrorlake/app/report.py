@@ -16,6 +16,7 @@ log = structlog.get_logger()
 
 BATCH_APPLIED = "batch_applied"
 TABLE_FAILED = "table_failed"
+TABLE_REMOVED = "table_removed"
 TABLE_WAITS = "table_waits"
 
 
@@ -25,7 +26,7 @@ class TableReport:
 
     last_file: its number, or its name in timestamp mode; duplicates: rows beyond the first of a key
     that were replaced or deleted (LZ-088, LZ-089); error: why it stands still; waiting: for what,
-    in words.
+    in words; is_gone: its folder is missing.
     """
 
     table: TableId
@@ -39,6 +40,7 @@ class TableReport:
     duplicates: int = 0
     error: TableError | None = None
     waiting: str = ""
+    is_gone: bool = False
 
 
 @dataclass(slots=True)
@@ -51,12 +53,38 @@ class ApplyReport:
     def errors(self) -> list[TableError]:
         return [t.error for t in self.tables.values() if t.error is not None]
 
+    def departed(self, gone: Sequence[TablePlan]) -> None:
+        """Take note of the tables whose folders are missing, and of those whose are back."""
+        missing = {table.table for table in gone}
+        for table in gone:
+            known = self.tables.get(table.table)
+            if known is None or known.waiting != table.waiting:
+                log.warning(TABLE_WAITS, table=str(table.table), reason=table.waiting)
+            self._set(table.table, table.path, error=None, waiting=table.waiting, is_gone=True)
+        for back in [table for table in self.tables.values() if table.is_gone]:
+            if back.table not in missing:
+                self._set(back.table, back.path, waiting="", is_gone=False)
+
+    def removed(self, table: TableId) -> None:
+        """A table was dropped."""
+        known = self.tables.pop(table, None)
+        log.info(TABLE_REMOVED, table=str(table), path=known.path if known else None)
+
     def note(self, planned: Sequence[TablePlan]) -> None:
-        """Take note of the tables that stand still, and of those that no longer do."""
+        """Take note of the tables that stand still, and of those that no longer do.
+
+        An error ends with the folder it was found in.
+        """
+        present = {table.table for table in planned}
+        for gone in [table for table in self.tables.values() if table.error is not None]:
+            if gone.table not in present:
+                self._set(gone.table, gone.path, error=None)
         for table in planned:
             known = self.tables.get(table.table)
             if table.error is not None:
                 self.fail(table.table, table.path, table.error)
+            elif known is not None and known.is_gone:
+                pass  # what is left of its folder says nothing
             elif known is None or known.error is not None or known.waiting != table.waiting:
                 if table.waiting:
                     log.info(TABLE_WAITS, table=str(table.table), reason=table.waiting)

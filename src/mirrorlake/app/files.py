@@ -1,0 +1,140 @@
+"""Which file was applied when: an acknowledgement for publishers, read from the commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from mirrorlake.app.reader import TableReader
+from mirrorlake.config import Project
+from mirrorlake.errors import ForeignTable, UsageError
+from mirrorlake.lake.history import Batch
+from mirrorlake.lake.log import TableLog
+from mirrorlake.landing import layout
+from mirrorlake.landing.identity import Tails
+from mirrorlake.landing.local import LocalStore
+from mirrorlake.landing.metadata import BY_TIME
+from mirrorlake.landing.scan import Landed, Scanner, TableScan
+from mirrorlake.landing.store import Store, UnsafePath
+from mirrorlake.mirror.plan import Known, Target
+from mirrorlake.mirror.processed import Followers
+from mirrorlake.mirror.progress import read_batches, read_progress
+from mirrorlake.model.applied import FileRows
+from mirrorlake.model.landed import FreeName, format_time
+
+MARKERS = ("insert", "update", "delete", "upsert")
+
+
+@dataclass(frozen=True, slots=True)
+class AppliedFiles:
+    """Files first..last of a table, nearly always one; in timestamp mode, where files have no
+    numbers, these names.
+
+    rows: as they were read, by marker; None for files that nobody read, because a later one of the
+    same commit emptied the table. version, time: of the commit that holds them; None for files
+    that wait, and for names that only the mirror still remembers, not the log of the table.
+    """
+
+    first: int | None
+    last: int | None
+    rows: dict[str, int] | None = None
+    version: int | None = None
+    time: datetime | None = None
+    names: tuple[str, ...] = ()
+    is_applied: bool = True
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "first": self.first,
+            "last": self.last,
+            "state": "applied" if self.is_applied else "waiting",
+            "rows": self.rows,
+            "version": self.version,
+            "time": format_time(self.time) if self.time else None,
+        } | ({"names": list(self.names)} if self.names else {})
+
+
+@dataclass(frozen=True, slots=True)
+class TableFiles:
+    """The files of a table. recorded: all up to this number are applied, also those that the log of
+    the table no longer tells one by one, or that a commit of very many tells as a run; None in
+    timestamp mode, where every file is told by its name."""
+
+    table: str
+    recorded: int | None
+    files: Sequence[AppliedFiles]
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "applied_to": self.recorded,
+            "files": [file.facts() for file in self.files],
+        }
+
+
+def read(project: Project, table: str) -> TableFiles:
+    """The files of one table, in the order in which they are applied. Starts no JVM.
+
+    Raises UsageError, ForeignTable, ProgressLost.
+    """
+    store = LocalStore(project.root)
+    scan = _scan(project, store, table)
+    path = layout.delta_path(scan.folder, project.mirror.default_schema)
+    try:
+        known, done = _known(project, store, scan, path)
+        waiting = [file for file in scan.files if known.detection.is_new(file)]
+    except UnsafePath as error:
+        raise ForeignTable(str(error), table=table, hint="Give its folder another name.") from None
+    applied = [_applied(run, batch) for batch in done for run in batch.files]
+    if scan.detection == BY_TIME:
+        older = _older(known.processed.names, applied)
+        return TableFiles(table, None, [*older, *applied, *map(_waiting, waiting)])
+    return TableFiles(table, known.recorded, [*applied, *map(_waiting, waiting)])
+
+
+def _scan(project: Project, store: Store, table: str) -> TableScan:
+    scanner = Scanner(store, strict_text=project.mirror.strict_text)
+    scans = {str(scan.table): scan for scan in scanner.scan()}
+    if table not in scans:
+        raise UsageError(
+            f"there is no table {table}",
+            where="files",
+            hint=f"Tables: {', '.join(sorted(scans)) or 'none'}.",
+        )
+    return scans[table]
+
+
+def _known(
+    project: Project, store: Store, scan: TableScan, path: str
+) -> tuple[Known, Sequence[Batch]]:
+    """What is known of a table, and its batches: none of those before its folder was recreated."""
+    log, table = TableLog(store.location(path)), str(scan.table)
+    progress = read_progress(log, table)
+    processed = Followers(store, TableReader(store)).processed(scan, path, progress)
+    required = project.mirror.metadata_required
+    known = Known(scan, path, progress, Target(), required, tail=Tails(store), processed=processed)
+    is_told = progress.exists and not known.is_reseeded
+    return known, read_batches(log, table) if is_told else ()
+
+
+def _applied(run: FileRows, batch: Batch) -> AppliedFiles:
+    rows = dict(zip(MARKERS, run.rows, strict=True)) if run.rows is not None else None
+    if batch.names:
+        names = batch.names[run.first - 1 : run.last]
+        return AppliedFiles(None, None, rows, batch.version, batch.time, names)
+    return AppliedFiles(run.first, run.last, rows, batch.version, batch.time)
+
+
+def _older(names: Iterable[str], applied: Iterable[AppliedFiles]) -> list[AppliedFiles]:
+    """The names that the log of the table no longer tells."""
+    told = {name for files in applied for name in files.names}
+    older = tuple(sorted(set(names) - told))
+    return [AppliedFiles(None, None, names=older)] if older else []
+
+
+def _waiting(file: Landed) -> AppliedFiles:
+    if isinstance(file.name, FreeName):
+        return AppliedFiles(None, None, names=(str(file.name),), is_applied=False)
+    return AppliedFiles(file.number, file.number, is_applied=False)
