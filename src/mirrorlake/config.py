@@ -37,6 +37,7 @@ from mirrorlake.spark.settings import SparkSettings
 FILE = "mirrorlake.yaml"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SLOT = r"^[a-z0-9_]{1,63}$"
+_SAFE_DAYS = 7
 _LONGEST_DAYS, _LONGEST_SECONDS = 36_500, 86_400
 
 
@@ -150,6 +151,10 @@ class _Mirror(_Part):
     compaction: bool = True
     strict_keys: bool = False
     file_bytes: ByteSize = ByteSize(Demands().file_bytes)
+    drop_tables: bool = True
+    drop_after_seconds: float = Field(default=60, ge=0, le=_LONGEST_DAYS * _LONGEST_SECONDS)
+    vacuum_days: float | None = Field(default=7, gt=0, le=_LONGEST_DAYS)
+    vacuum_early: bool = False
 
 
 class _Spark(_Part):
@@ -190,6 +195,9 @@ class _File(_Part):
             retention=timedelta(days=self.landing.retention_days),
             compaction=self.mirror.compaction,
             demands=Demands(self.mirror.strict_keys, int(self.mirror.file_bytes)),
+            drop_tables=self.mirror.drop_tables,
+            drop_after=timedelta(seconds=self.mirror.drop_after_seconds),
+            vacuum=self._vacuum(path),
         )
         spark = SparkSettings(
             master=self.spark.master,
@@ -201,6 +209,17 @@ class _File(_Part):
             capture = replace(capture, load_workers=source.load_workers)
         root = _beside(path, Path(self.root))
         return Project(self.name, root, source, capture, mirror, spark)
+
+    def _vacuum(self, path: Path) -> timedelta | None:
+        days = self.mirror.vacuum_days
+        if days is not None and days < _SAFE_DAYS and not self.mirror.vacuum_early:
+            raise ConfigError(
+                f"less than {_SAFE_DAYS} days takes files away from readers of older versions, and "
+                "from whoever writes the tables for longer than that",
+                where=f"{path}, field mirror.vacuum_days",
+                hint="Set it to 7 or more, or set mirror.vacuum_early: true as well.",
+            )
+        return None if days is None else timedelta(days=days)
 
 
 def _beside(path: Path, found: Path) -> Path:

@@ -12,8 +12,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirrorlake.app import status
-from mirrorlake.app.apply import CLEANUP_REFUSED
 from mirrorlake.app.report import ApplyReport
+from mirrorlake.app.tidying import CLEANUP_REFUSED
 from mirrorlake.config import Project
 from mirrorlake.errors import TableError, UsageError
 from mirrorlake.lake import sql

@@ -13,23 +13,30 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
 
 import structlog
 
 from mirrorlake.app.board import Board
+from mirrorlake.app.build import Builder
+from mirrorlake.app.departures import Departures
+from mirrorlake.app.monitor import Monitor
 from mirrorlake.app.rearrange import rearrange
 from mirrorlake.app.report import ApplyReport
 from mirrorlake.app.retries import Retries
+from mirrorlake.app.tidying import CLEANUP_REFUSED, Tidying
+from mirrorlake.app.vacuuming import Vacuums
 from mirrorlake.errors import (
+    LeaseLost,
     MirrorlakeError,
     NestedTables,
     TableError,
     UnsupportedTable,
     UsageError,
 )
-from mirrorlake.landing import cleanup, layout
+from mirrorlake.landing import layout
+from mirrorlake.landing.cleanup import UNTIDY
 from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.landing.identity import Tails
 from mirrorlake.landing.lease import Lease
@@ -53,12 +60,11 @@ from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import (
     AddColumns,
     ApplyFiles,
-    CleanUp,
     CreateTable,
-    SetKey,
+    DropTable,
     TablePlan,
 )
-from mirrorlake.model.seams import Clock, Point, Probe, no_probe
+from mirrorlake.model.seams import Clock, Probe, no_probe
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
 
@@ -66,17 +72,9 @@ log = structlog.get_logger()
 
 BATCH_REPEATED = "batch_already_applied"
 BATCH_DEFERRED = "batch_deferred"
-TABLE_CREATED = "table_created"
-CLEANUP_REFUSED = "cleanup_refused"
-
-UNTIDY = (UnsafePath, FileExistsError, NotADirectoryError, PermissionError)
-"""What others may have put in the place of a cleanup folder. It costs space, and no row."""
 
 Pending = Callable[[TableId, int], None]
 """Is told in each cycle how many files of a table wait."""
-
-BUILDERS = 4
-"""Tables that are made at the same time."""
 
 
 class ApplyLoop:
@@ -94,6 +92,8 @@ class ApplyLoop:
         holder: str | None = None,
         new_generation: Callable[[], str] = lambda: str(uuid.uuid4()),
         pending: Pending = lambda _table, _files: None,
+        name: str = "mirror",
+        source: str = "GenericMirror",
     ) -> None:
         self._store, self._engine, self._settings, self._clock = store, engine, settings, clock
         self._stop, self._probe = stop or threading.Event(), probe
@@ -106,17 +106,37 @@ class ApplyLoop:
         self._board = Board(store, clock)
         self._failed: dict[str, tuple[str, TableError]] = {}  # path of a file to etag and error
         self._retries = Retries(clock)
-        self._moved = clock.monotonic()
+        self._tidying = Tidying(
+            store, self._scanner, self._followers, engine, settings, clock, probe
+        )
+        self._builder = Builder(engine, store, probe, self._lease.check)
+        self._departures = Departures(store, self._scanner.zone, engine, settings, clock)
+        self._vacuums = Vacuums(store, engine, clock, settings.vacuum)
+        self._monitor = Monitor(
+            store, self._scanner, settings, clock, engine.progress, self._followers, name, source
+        )
+        self._scans: list[TableScan] = []
         self.report = ApplyReport()
 
     def open(self) -> None:
         """Take the right to write, and make the landing zone. Raises LeaseHeld, UsageError."""
         self._lease.take()
         self._provide_zone()
+        self._monitor.open()
 
     def close(self) -> None:
         self._board.write(self.report.tables.values(), force=True)
+        if self._is_holder():
+            self._monitor.close(self._scans, self.report.tables.values())
         self._lease.release()
+
+    def _is_holder(self) -> bool:
+        """Whether what is shown is ours to show: another mirror may have taken over."""
+        try:
+            self._lease.check()
+        except LeaseLost:
+            return False
+        return True
 
     def once(self) -> ApplyReport:
         """Apply everything that is landed when this is called, and then clean up."""
@@ -128,7 +148,8 @@ class ApplyLoop:
             if pause is None:
                 break
             self._clock.sleep(pause)
-        self._clean_up(self.plan(target), force=True)
+        self._tidying.do(self._planned(target), force=True)
+        self._vacuum(self._vacuums.all)
         return self.report
 
     def run(self, watch: Callable[[], None] = lambda: None) -> None:
@@ -137,6 +158,7 @@ class ApplyLoop:
         while not self._stop.is_set():
             watch()
             busy = self.cycle(self._cuts.newest())
+            self._vacuum(self._vacuums.one)
             pause = (
                 self._settings.poll_seconds if busy else min(pause * 2, self._settings.idle_seconds)
             )
@@ -149,33 +171,44 @@ class ApplyLoop:
     def cycle(self, cut: Cut | None) -> bool:
         """One round over all tables. Returns whether anything was applied."""
         self._lease.check()
-        planned = self._retries.held(self.plan(cut))
+        begun = self._clock.now()
+        planned = self._retries.held(self._planned(cut))
         self.report.note(planned)
         for table in planned:
             self._pending(table.table, table.pending)
-        self._clean_up(planned)
+        self._tidying.do(planned)
         ready = self._build([table for table in planned if not table.is_idle])
+        built = {table.table for table in ready}
+        self._monitor.begun([t for t in planned if t.is_idle or t.table in built])
         steps = [step for table in ready for step in table.steps if isinstance(step, ApplyFiles)]
         outcomes = self._engine.apply(steps, self._lease.check) if steps else ()
         progressed = [
-            self._finish(step, outcome) for step, outcome in zip(steps, outcomes, strict=True)
+            self._finish(step, outcome, begun)
+            for step, outcome in zip(steps, outcomes, strict=True)
         ]
         if self._settings.compaction:
             done = [s for s, o in zip(steps, outcomes, strict=True) if isinstance(o, Applied)]
             rearrange(self._engine, done, self._lease.check)
+        self._drop()
+        self._monitor.failed(self.report.tables.values())
         self._board.write(self.report.tables.values(), force=any(progressed))
+        self._monitor.show(self._scans, self.report.tables.values())
         return any(progressed)
 
     def plan(self, cut: Cut | None) -> list[TablePlan]:
         """What a cycle up to this cut would do; nothing is changed."""
-        scans = self._scanner.scan()
-        paths = {s.table: layout.delta_path(s.folder, self._settings.default_schema) for s in scans}
-        inside = nested(paths)
-        return [self._plan_one(scan, paths[scan.table], cut, inside) for scan in scans]
+        planned = self._planned(cut)
+        gone = self._departures.plans(self._scans, self._paths())
+        departed = {table.table for table in gone}
+        return [table for table in planned if table.table not in departed] + gone
 
     def _provide_zone(self) -> None:
-        """A folder to land in, for whoever waits for one (LZ-004)."""
-        if layout.landing_zones(self._store):
+        """A folder to land in, for whoever waits for one (LZ-004).
+
+        Where there are tables there was one, in either form: it is not mounted, and one that is
+        made in its place would hide it.
+        """
+        if layout.landing_zones(self._store) or self._engine.paths():
             return
         try:
             self._store.make_folder(layout.LANDING)
@@ -188,6 +221,17 @@ class ApplyLoop:
             ) from None
 
     # -- planning -------------------------------------------------------------------------------
+
+    def _planned(self, cut: Cut | None) -> list[TablePlan]:
+        """The plans of the tables that have a folder."""
+        self._scans = self._scanner.scan()
+        paths = self._paths()
+        inside = nested(paths)
+        return [self._plan_one(scan, paths[scan.table], cut, inside) for scan in self._scans]
+
+    def _paths(self) -> dict[TableId, str]:
+        schema = self._settings.default_schema
+        return {scan.table: layout.delta_path(scan.folder, schema) for scan in self._scans}
 
     def _plan_one(
         self, scan: TableScan, path: str, cut: Cut | None, inside: dict[TableId, TableId]
@@ -242,41 +286,72 @@ class ApplyLoop:
     # -- executing ------------------------------------------------------------------------------
 
     def _build(self, planned: Sequence[TablePlan]) -> list[TablePlan]:
-        """Make tables and columns, several at a time; returns the plans that can go on."""
-        with ThreadPoolExecutor(BUILDERS, thread_name_prefix="build") as pool:
-            built = list(pool.map(self._build_one, planned))
-        return [table for table, ok in zip(planned, built, strict=True) if ok]
-
-    def _build_one(self, table: TablePlan) -> bool:
-        try:
-            for step in table.steps:
-                match step:
-                    case CreateTable():
-                        self._lease.check()
-                        self._engine.create(step)
-                        log.info(TABLE_CREATED, table=str(step.table), columns=len(step.schema))
-                    case AddColumns():
-                        self._lease.check()
-                        self._engine.add_columns(step)
-                    case SetKey():
-                        self._lease.check()
-                        self._engine.set_key(step)
-                    case _:
-                        pass
-        except TableError as error:
+        """Make tables and columns; returns the plans that can go on."""
+        if any(isinstance(step, CreateTable) for table in planned for step in table.steps):
+            self._departures.prepare(self._scans, self._paths())
+        ready = []
+        for table, error in zip(planned, self._builder.build(planned), strict=True):
+            if error is None:
+                ready.append(table)
+                self._built(table)
+                continue
             self.report.fail(table.table, table.path, error)
             for step in table.steps:
                 if isinstance(step, ApplyFiles):
                     self._retries.failed(step, error)
-            return False
-        return True
+        return ready
 
-    def _finish(self, step: ApplyFiles, outcome: Outcome) -> bool:
+    def _built(self, table: TablePlan) -> None:
+        for step in table.steps:
+            if isinstance(step, CreateTable) and not step.replace:
+                self._monitor.added(step.table)
+            elif isinstance(step, AddColumns):
+                self._monitor.altered(step.table)
+
+    def _drop(self) -> None:
+        """Look for tables whose folders were deleted, and drop those that fall due."""
+        found = self._departures.look(self._scans, self._paths())
+        if found is None:
+            return
+        self.report.departed(found)
+        for table in found:
+            for step in table.steps:
+                if isinstance(step, DropTable):
+                    self._drop_one(step)
+
+    def _drop_one(self, step: DropTable) -> None:
+        self._lease.check()
+        self._departures.dropping(step)
+        try:
+            self._engine.drop(step)
+        except TableError as error:
+            self.report.fail(step.table, step.path, error)  # it falls due again
+            return
+        try:
+            self._departures.dropped(step)
+        except UNTIDY as refused:
+            log.warning(CLEANUP_REFUSED, table=str(step.table), reason=str(refused))
+        self.report.removed(step.table)
+        self._monitor.removed(step.table)
+
+    def _vacuum(self, vacuum: Callable[[Iterable[str], Callable[[], None]], None]) -> None:
+        """Remove old data files, of one table that is due or of all."""
+        vacuum((p for p in self._paths().values() if self._is_ours(p)), self._lease.check)
+
+    def _is_ours(self, path: str) -> bool:
+        try:
+            progress = self._engine.progress(path)
+        except (TableError, UnsafePath):
+            return False
+        return bool(progress.generation) and not progress.unsupported
+
+    def _finish(self, step: ApplyFiles, outcome: Outcome, begun: datetime) -> bool:
         """Take note of an outcome. Returns whether the table got on."""
         match outcome:
             case Applied(version):
                 self._engine.settle(step.path, version)
                 self.report.add(step, outcome)
+                self._monitor.applied(step, outcome, begun)
                 self._retries.succeeded(step.table)
                 return True
             case AlreadyApplied(recorded):
@@ -307,34 +382,6 @@ class ApplyLoop:
         else:
             self._failed[named.path] = (named.etag, error)
         return True
-
-    # -- cleaning up ----------------------------------------------------------------------------
-
-    def _clean_up(self, planned: Sequence[TablePlan], *, force: bool = False) -> None:
-        """Move applied files aside, in groups, and remove what has been aside long enough."""
-        for _path in self._followers.record(self._engine.settle):
-            self._probe(Point.NAMES_RECORDED)
-        now = self._clock.monotonic()
-        if not force and now - self._moved < self._settings.cleanup_seconds:
-            return
-        self._moved = now
-        for table in planned:
-            try:
-                self._tidy(table)
-            except UNTIDY as error:
-                log.warning(CLEANUP_REFUSED, table=str(table.table), reason=str(error))
-
-    def _tidy(self, table: TablePlan) -> None:
-        for step in table.steps:
-            if isinstance(step, CleanUp):
-                self._move(step)
-        cleanup.expire(self._store, table.folder, self._clock.now(), self._settings.retention)
-
-    def _move(self, step: CleanUp) -> None:
-        for file in cleanup.move(self._store, step.folder, step.files, self._clock.now()):
-            self._scanner.forget(file.path)
-            self._probe(Point.CLEANUP_MOVED_ONE)
-        self._probe(Point.CLEANUP_DONE)
 
 
 def _target(table: TableId, cut: Cut | None) -> Target:

@@ -225,6 +225,8 @@ class Mirror:
             stop=self.stop,
             probe=self._probe,
             pending=pending,
+            name=self.project.name,
+            source="GenericMirror" if self.project.source is None else "PostgreSql",
         )
 
     def _source(self) -> Source:

@@ -1,0 +1,72 @@
+"""Making tables and columns before batches go into them, several tables at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+
+import structlog
+
+from mirrorlake.errors import TableError, UnsupportedTable
+from mirrorlake.landing import cleanup, layout
+from mirrorlake.landing.store import Store
+from mirrorlake.mirror.engine import MirrorEngine
+from mirrorlake.mirror.steps import AddColumns, CreateTable, Discard, SetKey, TablePlan
+from mirrorlake.model.seams import Point, Probe
+
+log = structlog.get_logger()
+
+TABLE_CREATED = "table_created"
+BUILDERS = 4
+"""Tables that are made at the same time."""
+
+
+class Builder:
+    """Does the steps of plans that come before their batches. before: called before each step, and
+    refuses it by raising."""
+
+    def __init__(
+        self, engine: MirrorEngine, store: Store, probe: Probe, before: Callable[[], None]
+    ) -> None:
+        self._engine, self._store, self._probe, self._before = engine, store, probe, before
+
+    def build(self, planned: Sequence[TablePlan]) -> list[TableError | None]:
+        """What went wrong with each table, in the order of the plans; None where nothing did."""
+        with ThreadPoolExecutor(BUILDERS, thread_name_prefix="build") as pool:
+            return list(pool.map(self._build, planned))
+
+    def _build(self, table: TablePlan) -> TableError | None:
+        try:
+            for step in table.steps:
+                match step:
+                    case Discard():
+                        # Before the table is made anew: afterwards nothing tells these files from
+                        # those that the new sequence still lacks.
+                        self._before()
+                        self._discard(step)
+                        self._probe(Point.PROCESSED_DISCARDED)
+                    case CreateTable():
+                        self._before()
+                        self._engine.create(step)
+                        log.info(TABLE_CREATED, table=str(step.table), columns=len(step.schema))
+                    case AddColumns():
+                        self._before()
+                        self._engine.add_columns(step)
+                    case SetKey():
+                        self._before()
+                        self._engine.set_key(step)
+                    case _:
+                        pass
+        except TableError as error:
+            return error
+        return None
+
+    def _discard(self, step: Discard) -> None:
+        try:
+            cleanup.discard(self._store, step.files)
+        except cleanup.UNTIDY as error:
+            raise UnsupportedTable(
+                f"its folder was recreated, and files applied before cannot be removed: {error}",
+                table=str(step.table),
+                hint=f"Remove {step.folder}/{layout.CLEANUP}.",
+            ) from error

@@ -1,0 +1,95 @@
+"""When tables are vacuumed: each once a day, across processes, and one at a time."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mirrorlake.config import load
+from mirrorlake.errors import ConfigError
+from tests.app.operated import DAY, Operated
+
+WEEK = timedelta(days=7)
+
+
+@pytest.fixture
+def mirror(tmp_path: Path) -> Operated:
+    mirror = Operated(tmp_path / "root")
+    for name in ("a", "b"):
+        mirror.table(name, "x")
+    mirror.once()
+    return mirror
+
+
+def vacuumed(mirror: Operated) -> dict[str, int]:
+    return {path[-1]: len(table.vacuumed) for path, table in mirror.lake.tables.items()}
+
+
+@pytest.mark.clause("LZ-263")
+class TestOnceADay:
+    def test_a_new_table_is_not_vacuumed(self, mirror: Operated) -> None:
+        mirror.once()
+        assert vacuumed(mirror) == {"a": 0, "b": 0}
+
+    def test_runs_that_end_vacuum_what_is_due(self, mirror: Operated) -> None:
+        for _ in range(4):
+            mirror.clock.advance(DAY / 2)
+            mirror.once()
+        assert vacuumed(mirror) == {"a": 2, "b": 2}
+        assert {one for t in mirror.lake.tables.values() for one in t.vacuumed} == {WEEK}
+
+    def test_a_run_vacuums_one_table_at_a_time(self, mirror: Operated) -> None:
+        mirror.clock.advance(2 * DAY)
+        with mirror.running() as loop:
+            loop.cycle(None)
+            for expected in ({"a": 1, "b": 0}, {"a": 1, "b": 1}, {"a": 1, "b": 1}):
+                loop._vacuum(loop._vacuums.one)
+                assert vacuumed(mirror) == expected
+                loop._vacuum(loop._vacuums.one)
+                assert vacuumed(mirror) == expected
+                mirror.clock.advance(61)
+
+    def test_the_retention_is_that_of_the_settings(self, tmp_path: Path) -> None:
+        mirror = Operated(tmp_path, vacuum=timedelta(days=30))
+        mirror.table("a", "x")
+        mirror.once()
+        mirror.clock.advance(DAY)
+        mirror.once()
+        assert mirror.lake.tables["Tables/s/a"].vacuumed == [timedelta(days=30)]
+
+    def test_it_can_be_left_to_others(self, tmp_path: Path) -> None:
+        mirror = Operated(tmp_path, vacuum=None)
+        mirror.table("a", "x")
+        mirror.once()
+        mirror.clock.advance(2 * DAY)
+        mirror.once()
+        assert vacuumed(mirror) == {"a": 0}
+
+    def test_a_table_of_somebody_else_is_left_alone(self, mirror: Operated) -> None:
+        mirror.lake.tables["Tables/s/a"].generation = ""
+        mirror.clock.advance(2 * DAY)
+        mirror.once()
+        mirror.clock.advance(2 * DAY)
+        mirror.once()
+        assert vacuumed(mirror)["a"] == 0
+
+
+class TestSettings:
+    def read(self, folder: Path, text: str) -> timedelta | None:
+        path = folder / "mirrorlake.yaml"
+        path.write_text(f"name: a\nroot: b\nmirror: {text}\n")
+        return load(path, {}).mirror.vacuum
+
+    def test_a_week_is_the_default(self, tmp_path: Path) -> None:
+        assert self.read(tmp_path, "{}") == WEEK
+
+    def test_it_can_be_switched_off(self, tmp_path: Path) -> None:
+        assert self.read(tmp_path, "{vacuum_days: null}") is None
+
+    def test_less_than_a_week_has_to_be_said_twice(self, tmp_path: Path) -> None:
+        with pytest.raises(ConfigError, match="vacuum_early"):
+            self.read(tmp_path, "{vacuum_days: 6.9}")
+        days = self.read(tmp_path, "{vacuum_days: 1, vacuum_early: true}")
+        assert days == timedelta(days=1)

@@ -1,0 +1,56 @@
+"""A folder of somebody else is recreated, and apply is killed while its table is made anew."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from mirrorlake.model.seams import Point
+from mirrorlake.spark.session import Spark
+from tests.app.zones import Zone
+from tests.crash.project import PATIENCE
+
+pytestmark = [pytest.mark.spark, pytest.mark.crash]
+
+
+@pytest.mark.parametrize("point", [Point.TABLE_CREATED, Point.COMMITTED])
+@pytest.mark.clause("LZ-232", "LZ-326")
+def test_each_row_of_the_new_files_is_there_once(
+    tmp_path: Path, spark: Spark, point: Point
+) -> None:
+    zone = Zone(tmp_path / "root", spark)
+    fill(zone, "old", 3)
+    assert not zone.apply().errors
+    shutil.rmtree(zone.folder("t"))
+    fill(zone, "new", 2)
+    killed(zone, point)
+    assert not zone.apply(lambda _loop: None).errors
+    assert zone.rows("t") == [(1, "new"), (2, "new")]
+    zone.land("t", 3, {"id": [3], "v": ["next"]})
+    assert not zone.apply().errors
+    assert zone.rows("t") == [(1, "new"), (2, "new"), (3, "next")]
+
+
+def fill(zone: Zone, text: str, files: int) -> None:
+    zone.table("t", "id")
+    for number in range(1, files + 1):
+        zone.land("t", number, {"id": [number], "v": [text]})
+
+
+def killed(zone: Zone, point: Point) -> None:
+    """`apply --once` in a process of its own, which kills itself at the point."""
+    done = subprocess.run(
+        [sys.executable, "-m", "mirrorlake.cli.main", "apply", "--once", "--root", str(zone.root)],
+        env=os.environ | {"MIRRORLAKE_CRASH_AT": f"{point}#1"},
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, done.stderr
