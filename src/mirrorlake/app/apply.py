@@ -41,7 +41,7 @@ from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.landing.identity import Tails
 from mirrorlake.landing.lease import Lease
 from mirrorlake.landing.parquet import Inspected
-from mirrorlake.landing.scan import Scanner, TableScan
+from mirrorlake.landing.scan import Look, Scanner, TableScan
 from mirrorlake.landing.store import Store, UnsafePath
 from mirrorlake.mirror.batch import Run
 from mirrorlake.mirror.engine import (
@@ -104,7 +104,7 @@ class ApplyLoop:
         self._cuts = Cuts(store, self._scanner.zone())
         self._lease = Lease(store, "mirror", clock, holder)
         self._board = Board(store, clock)
-        self._failed: dict[str, tuple[str, TableError]] = {}  # path of a file to etag and error
+        self._failed: dict[str, tuple[Look, TableError]] = {}  # by the path of a file
         self._retries = Retries(clock)
         self._tidying = Tidying(
             store, self._scanner, self._followers, engine, settings, clock, probe
@@ -272,7 +272,7 @@ class ApplyLoop:
         found: dict[str, Inspected | TableError] = {}
         for file in run.files:
             failed = self._failed.get(file.path)
-            if failed and failed[0] == file.etag:
+            if failed and failed[0] == file.look:
                 found[file.path] = failed[1]
                 break
             self._failed.pop(file.path, None)
@@ -380,7 +380,7 @@ class ApplyLoop:
         if isinstance(error, UnreadableFile):
             self._scanner.forget(named.path)  # it is looked at anew: it may be gone
         else:
-            self._failed[named.path] = (named.etag, error)
+            self._failed[named.path] = (named.look, error)
         return True
 
 

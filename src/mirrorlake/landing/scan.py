@@ -6,7 +6,6 @@ of a file once. It changes nothing.
 
 from __future__ import annotations
 
-import zlib
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -40,13 +39,14 @@ CLEANUP_FOLDERS = (layout.CLEANUP, "_ProcessedFiles")
 
 _PARQUET = "parquet"
 
+Look = tuple[str, TextFormat | None]
+
 
 @dataclass(frozen=True, slots=True)
 class Landed:
     """A data file in a table folder, or in its cleanup folder.
 
-    text: how a delimited-text file is written, None for Parquet. etag: of what the file holds; that
-    of a text also differs when it is to be read in another way.
+    text: how a delimited-text file is written, None for Parquet.
     """
 
     name: FileName | FreeName
@@ -55,6 +55,12 @@ class Landed:
     modified: float
     etag: str
     text: TextFormat | None = None
+
+    @property
+    def look(self) -> Look:
+        """What a file looked like: another when it was written anew, and a text also when it is to
+        be read in another way."""
+        return self.etag, self.text
 
     @property
     def number(self) -> int:
@@ -97,7 +103,7 @@ class Scanner:
     def __init__(self, store: Store, *, strict_text: bool = False) -> None:
         self._store, self._strict_text = store, strict_text
         self._metadata: dict[str, tuple[str, Metadata | TableError]] = {}
-        self._inspected: dict[str, tuple[str, parquet.Inspected]] = {}
+        self._inspected: dict[str, tuple[Look, parquet.Inspected]] = {}
         self._undeclared: set[tuple[TableId, tuple[str, ...]]] = set()
         self._warned = False
         self._misplaced: set[TableId] = set()
@@ -136,7 +142,7 @@ class Scanner:
         Warns once per table when the marker is not the last column (LZ-074).
         """
         known = self._inspected.get(file.path)
-        if known is None or known[0] != file.etag:
+        if known is None or known[0] != file.look:
             try:
                 with self._store.open(file.path) as handle:
                     found = _inspected(handle, table, file)
@@ -147,7 +153,7 @@ class Scanner:
                     file=str(file.name),
                     hint="It is tried again as long as it is there.",
                 ) from error
-            known = self._inspected[file.path] = (file.etag, found)
+            known = self._inspected[file.path] = (file.look, found)
             if not found.marker_last and table not in self._misplaced:
                 log.warning(MARKER_NOT_LAST, table=str(table), file=str(file.name))
                 self._misplaced.add(table)
@@ -274,8 +280,7 @@ def _landed(folder: str, entry: Entry, name: FileName | FreeName, form: TextForm
     path = f"{folder}/{entry.name}"
     if name.extension.lower() == _PARQUET:
         return Landed(name, path, entry.size, entry.modified, entry.etag)
-    etag = f"{entry.etag}-{zlib.crc32(repr(form).encode()):08x}"
-    return Landed(name, path, entry.size, entry.modified, etag, form)
+    return Landed(name, path, entry.size, entry.modified, entry.etag, form)
 
 
 def _data_name(
