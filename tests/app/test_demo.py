@@ -25,7 +25,7 @@ def test_the_demo_mirrors_a_shop_and_verifies_it(tmp_path: Path) -> None:
          "--dir", str(tmp_path), "--json"],
         capture_output=True,
         text=True,
-        timeout=280,
+        timeout=500,
         check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

@@ -29,7 +29,7 @@ def start(folder: Path, *arguments: str, **environment: str) -> subprocess.Compl
         env=os.environ | environment,
         capture_output=True,
         text=True,
-        timeout=180,
+        timeout=500,
         check=False,
     )
 
@@ -96,3 +96,12 @@ class TestATableThatCaptureStopped:
         assert done.returncode == 1
         assert "stopped: table_recreated" in done.stdout
         assert "sales.gone: it is another" in done.stderr
+
+
+def test_what_is_to_be_warned_of_is_no_part_of_the_facts(run: Run, tmp_path: Path) -> None:
+    folder = tmp_path / "Files/LandingZone/t"
+    folder.mkdir(parents=True)
+    (folder / "_metadata.json").write_text('{"keyColumns": ["id"], "protocolVersion": 1, }')
+    done = run("status", "--root", ".", "--json")
+    assert [table["table"] for table in done.facts()["tables"]] == ["t"]
+    assert "protocolVersion" in done.error

@@ -181,7 +181,7 @@ def test_a_run_that_was_killed_is_run_again(run: Run, tmp_path: Path, point: Poi
         cwd=tmp_path,
         env=os.environ | {"MIRRORLAKE_CRASH_AT": str(point)},
         check=False,
-        timeout=120,
+        timeout=500,
     )
     assert killed.returncode == -signal.SIGKILL
     assert not (folder(tmp_path) / f"{2:020d}.parquet").exists()

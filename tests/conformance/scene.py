@@ -34,7 +34,7 @@ from mirrorlake.sources.base import (
 
 T = TypeVar("T")
 
-PATIENCE = 30.0
+PATIENCE = 120.0
 """Seconds after which something that should have happened never will."""
 
 UNCHANGED = "<unchanged>"

@@ -20,7 +20,7 @@ from tests.conftest import Database
 from tests.sim.engine import Lake, ModelledEngine, replayed
 
 TABLES = ("a.orders", "a.items", "b.notes")
-PATIENCE = 120
+PATIENCE = 240
 
 SCHEMA = """
 create schema a;

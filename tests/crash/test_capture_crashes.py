@@ -80,7 +80,7 @@ def test_a_transaction_that_commits_at_the_consistent_point_is_not_lost(project:
         two.execute("insert into b.notes values (72, 'begun while the slot waits')")
         one.commit()
         two.commit()
-        _out, error = capture.communicate(timeout=60)
+        _out, error = capture.communicate(timeout=240)
         assert capture.returncode == 0, error
     project.run("capture", "--once")
     assert_landed(project)

@@ -41,7 +41,7 @@ def test_a_compaction_that_is_killed_changes_nothing(
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=500,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     zone.land("t", 3, {"id": [0], "v": ["last"], MARKER: [1]})

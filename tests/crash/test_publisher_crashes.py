@@ -40,7 +40,7 @@ def run(root: Path, crash_at: str = "") -> int:
         env=os.environ | {"CRASH_AT": crash_at},
         capture_output=True,
         text=True,
-        timeout=120,
+        timeout=500,
         check=False,
     )
     assert done.returncode in {0, -signal.SIGKILL}, done.stderr

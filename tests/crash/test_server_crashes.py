@@ -39,7 +39,7 @@ def test_capture_waits_for_a_killed_server_and_goes_on(
         project = Project(tmp_path, Database(server.url, server, sql, "killed"))
         _until_acknowledged(sql)
         capture.terminate()
-        _out, error = capture.communicate(timeout=30)
+        _out, error = capture.communicate(timeout=120)
         assert capture.returncode == 0, error
         assert "stream_interrupted" in error
         project.run("capture", "--once")

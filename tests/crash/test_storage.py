@@ -26,7 +26,7 @@ def test_capture_that_cannot_write_says_so_and_goes_on_later(project: Project, w
         capture_output=True,
         text=True,
         check=False,
-        timeout=100,
+        timeout=500,
     )
     assert done.returncode == 3, done.stderr
     assert "the storage refuses: file too large" in done.stderr

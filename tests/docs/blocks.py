@@ -39,7 +39,7 @@ def shell(folder: Path, commands: str) -> str:
         env=os.environ | {"PATH": f"{program.parent}:{os.environ['PATH']}"},
         capture_output=True,
         text=True,
-        timeout=240,
+        timeout=500,
         check=False,
     )
     assert done.returncode == 0, done.stderr

@@ -169,7 +169,7 @@ def test_a_process_that_is_killed_applies_no_file_twice(zone: Zone, point: Point
         capture_output=True,
         text=True,
         check=False,
-        timeout=300,
+        timeout=500,
     )
     assert killed.returncode == -signal.SIGKILL, killed.stderr
     land(zone, "late.parquet", 0.5, 9, **{MARKER: [0]})

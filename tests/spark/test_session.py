@@ -43,7 +43,7 @@ def in_a_process_of_its_own(script: str, *arguments: str) -> dict[str, Any]:
         capture_output=True,
         text=True,
         check=False,
-        timeout=200,
+        timeout=500,
     )
     assert done.returncode == 0, done.stderr
     found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])

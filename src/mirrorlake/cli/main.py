@@ -82,7 +82,11 @@ def _options(
         False, "--version", callback=_version, is_eager=True, help="Print the version and end."
     ),
 ) -> None:
+    from mirrorlake.cli import logs
+
     del version
+    # What is printed on standard output are facts; a command may log more than this.
+    logs.configure(quiet=True)
 
 
 def run() -> None:
