@@ -16,6 +16,7 @@ from typing import Protocol
 
 import structlog
 
+from mirrorlake.app.dates import Dates
 from mirrorlake.capture.record import UNREADABLE, Records
 from mirrorlake.errors import TableError
 from mirrorlake.landing import layout, zonemark
@@ -72,6 +73,7 @@ class Departures:
     ) -> None:
         self._store, self._find_zone, self._tables = store, zone, tables
         self._settings, self._clock = settings, clock
+        self._gone = Dates(store, GONE)
         self._looked = clock.monotonic() - EVERY
         self._said = False
 
@@ -122,8 +124,7 @@ class Departures:
     def dropping(self, step: DropTable) -> None:
         """A table is about to be put aside, where it stays until the retention of the cleanup
         folder has passed. Noted first: what is not noted would stay for ever."""
-        gone = _times(self._store) | {step.path: self._clock.now()}
-        self._store.replace(GONE, _encoded_times(gone))
+        self._gone.write(self._gone.read() | {step.path: self._clock.now()})
 
     def dropped(self, step: DropTable) -> None:
         """A table was put aside: the names of its files go, and what is left of its folder."""
@@ -210,13 +211,12 @@ class Departures:
 
     def _expire(self, now: datetime) -> None:
         """Remove what was dropped long enough ago."""
-        gone = _times(self._store)
+        gone = self._gone.read()
         old = [path for path, time in gone.items() if now - time > self._settings.retention]
         for path in old:
             self._store.delete_folder(f"{layout.DROPPED}/{path}")
         if old:
-            left = {path: time for path, time in gone.items() if path not in old}
-            self._store.replace(GONE, _encoded_times(left))
+            self._gone.write({path: time for path, time in gone.items() if path not in old})
 
 
 def _holds_something(scan: TableScan) -> bool:
@@ -243,17 +243,4 @@ def _encoded(known: Mapping[str, Missing]) -> bytes:
     tables = {
         path: {"since": format_time(one.since), "looks": one.looks} for path, one in known.items()
     }
-    return json.dumps({"tables": tables}, indent=1).encode()
-
-
-def _times(store: Store) -> dict[str, datetime]:
-    try:
-        found = json.loads(store.read(GONE))["tables"]
-        return {str(path): parse_time(time) for path, time in found.items()}
-    except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-        return {}
-
-
-def _encoded_times(gone: Mapping[str, datetime]) -> bytes:
-    tables = {path: format_time(time) for path, time in gone.items()}
     return json.dumps({"tables": tables}, indent=1).encode()

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable
-from datetime import datetime, timedelta
+from datetime import timedelta
 
 import structlog
 
+from mirrorlake.app.dates import Dates
 from mirrorlake.errors import TableError
 from mirrorlake.landing import layout
 from mirrorlake.landing.store import Store
 from mirrorlake.mirror.engine import MirrorEngine
-from mirrorlake.model.landed import format_time, parse_time
 from mirrorlake.model.seams import Clock
 
 log = structlog.get_logger()
@@ -31,7 +30,7 @@ class Vacuums:
     def __init__(
         self, store: Store, engine: MirrorEngine, clock: Clock, retention: timedelta | None
     ) -> None:
-        self._store, self._engine, self._clock = store, engine, clock
+        self._done, self._engine, self._clock = Dates(store, PATH), engine, clock
         self._retention = retention
         self._looked = clock.monotonic() - EVERY
 
@@ -51,32 +50,21 @@ class Vacuums:
         """The tables to vacuum, longest ago first. A day begins for those not seen before."""
         if self._retention is None:
             return []
-        known, now = self._record(), self._clock.now()
+        known, now = self._done.read(), self._clock.now()
         wanted = list(paths)
         begun = {path: known.get(path, now) for path in wanted}
         if begun != known:
-            self._write(begun)
+            self._done.write(begun)
         due = [path for path in wanted if now - begun[path] >= INTERVAL]
         return sorted(due, key=lambda path: begun[path])
 
     def _vacuum(self, path: str, before_commit: Callable[[], None]) -> None:
         assert self._retention is not None
         # Before the act: a table that cannot be vacuumed is not tried again in each round.
-        self._write(self._record() | {path: self._clock.now()})
+        self._done.write(self._done.read() | {path: self._clock.now()})
         try:
             self._engine.vacuum(path, self._retention, before_commit)
         except TableError as error:
             log.warning(VACUUM_FAILED, path=path, code=error.code, hint=error.hint)
         else:
             log.info(TABLE_VACUUMED, path=path)
-
-    def _record(self) -> dict[str, datetime]:
-        try:
-            found = json.loads(self._store.read(PATH))["tables"]
-            return {str(path): parse_time(time) for path, time in found.items()}
-        except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError):
-            return {}
-
-    def _write(self, record: dict[str, datetime]) -> None:
-        tables = {path: format_time(time) for path, time in sorted(record.items())}
-        self._store.replace(PATH, json.dumps({"tables": tables}, indent=1).encode())
