@@ -9,7 +9,6 @@ PostgreSQL at the end.
 from __future__ import annotations
 
 import statistics
-import threading
 
 from bench.result import Result
 from bench.rounds import Plan, say
@@ -26,7 +25,7 @@ def run(plan: Plan) -> list[Result]:
     runs = []
     for number in range(1, plan.rounds + 1):
         folder, quiet = plan.folder / str(number), logs.configure(quiet=True)
-        demo = Demo(folder, settings, _Silent(), threading.Event(), quiet)
+        demo = Demo(folder, settings, _Silent(), quiet)
         runs.append(demo.run())
         say(f"  round {number} of {plan.rounds}: p50 {runs[-1].freshness.p50} s")
     fresh = [run.freshness for run in runs]

@@ -18,6 +18,7 @@ import tempfile
 import time
 from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Self
 
 import psutil
 
@@ -58,7 +59,7 @@ class EmbeddedServer:
     def url(self) -> str:
         return f"postgresql://postgres@/postgres?host={self.folder}"
 
-    def start(self) -> EmbeddedServer:
+    def start(self) -> Self:
         """Start the server, making the cluster first when there is none. Raises Unavailable."""
         self._install = self._reachable(self._install)
         if self._user:
@@ -123,7 +124,7 @@ class EmbeddedServer:
                 break
             time.sleep(0.05)
 
-    def __enter__(self) -> EmbeddedServer:
+    def __enter__(self) -> Self:
         try:
             return self.start()
         except BaseException:
