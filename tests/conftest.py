@@ -14,8 +14,8 @@ import structlog
 from hypothesis import HealthCheck, settings
 
 from mirrorlake.app.demo.server import EmbeddedServer
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.storage.local import LocalStore
 from tests.older_postgres import RELEASES, install_of
 
 # The suites of the contracts are no test modules themselves, and yet assert as they do.

@@ -12,8 +12,8 @@ from pathlib import Path
 
 from bench.result import Result
 from bench.rounds import Plan, timed
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.scan import Scanner
+from mirrorlake.storage.local import LocalStore
 
 TABLES = 1_000
 FILES = 5

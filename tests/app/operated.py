@@ -14,10 +14,10 @@ from typing import Any
 from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.app.operations import read as logged
 from mirrorlake.app.report import ApplyReport
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror.progress import APPLICATION, GENERATION, KEY_COLUMNS
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import Probe, no_probe
+from mirrorlake.storage.local import LocalStore
 from tests.app.zones import MARKER, Zone
 from tests.doubles.clock import SteppedClock
 from tests.lake import handmade

@@ -16,8 +16,6 @@ from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.config import Project
 from mirrorlake.errors import ForeignTable
 from mirrorlake.landing import layout
-from mirrorlake.landing.local import LocalStore
-from mirrorlake.landing.store import Listing
 from mirrorlake.landing.zonemark import MARK
 from mirrorlake.mirror.deleted import LOOKS, Missing, looked
 from mirrorlake.mirror.engine import Failed, Outcome
@@ -25,6 +23,8 @@ from mirrorlake.mirror.faults import UnreadableFile
 from mirrorlake.mirror.steps import ApplyFiles, DropTable
 from mirrorlake.model.seams import Point
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.store import Listing
 from tests.app.operated import DAY, Operated
 from tests.doubles.clock import START
 from tests.doubles.memory_store import Crash

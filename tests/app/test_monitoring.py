@@ -16,11 +16,11 @@ from mirrorlake.app.operations import read as logged
 from mirrorlake.app.tablestatus import View, tables_of
 from mirrorlake.config import Project
 from mirrorlake.errors import BadFile, BadValue
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.model.landed import parse_time
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.local import LocalStore
 from tests.app.operated import Operated
 from tests.doubles.clock import START, SteppedClock
 

@@ -12,12 +12,12 @@ import pytest
 
 from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.app.retries import CONFLICT_LIMIT, FAULT_LONGEST, UNKNOWN_LIMIT
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror.engine import Conflicted, Failed, Outcome, Unknown
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model.seams import no_probe
+from mirrorlake.storage.local import LocalStore
 from tests.app.zones import MARKER, Zone
 from tests.doubles.clock import SteppedClock
 from tests.sim.engine import Lake, ModelledEngine

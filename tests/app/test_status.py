@@ -16,11 +16,11 @@ from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.landing import layout
 from mirrorlake.landing.lease import Lease
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import WallClock
 from mirrorlake.model.state import TableState
 from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.storage.local import LocalStore
 from tests.app.zones import Zone
 
 GOOD = {"id": [1]}

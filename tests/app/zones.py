@@ -12,12 +12,12 @@ import pyarrow.parquet as pq
 
 from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.app.report import ApplyReport
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import Clock, Probe, WallClock, no_probe
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
+from mirrorlake.storage.local import LocalStore
 from tests.doubles.handmade_engine import HandmadeEngine
 from tests.lake.handmade import HandmadeTable
 

@@ -12,11 +12,11 @@ from mirrorlake.capture import segments
 from mirrorlake.capture.outbox import Outbox
 from mirrorlake.landing import publish
 from mirrorlake.landing.scan import data_files
-from mirrorlake.landing.store import Store
 from mirrorlake.model.change import MARKER_COLUMN
 from mirrorlake.model.landed import FileKind, Footer
 from mirrorlake.model.position import Position
 from mirrorlake.sources.base import Changes, Chunk, Truncation
+from mirrorlake.storage.store import Store
 from tests.capture.streams import ID, Transaction
 
 FOLDER = "Files/LandingZone/shop.schema/orders"

@@ -13,11 +13,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.capture.staged import StagedFile
-from mirrorlake.landing.local import LocalStore
-from mirrorlake.landing.store import Store
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.landed import FileKind, Footer
+from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.store import Store
 from tests.conformance.store import names
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore

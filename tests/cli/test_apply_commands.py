@@ -14,7 +14,7 @@ import pytest
 
 from mirrorlake.capture.record import Records
 from mirrorlake.landing import layout
-from mirrorlake.landing.local import LocalStore
+from mirrorlake.storage.local import LocalStore
 from tests.cli.conftest import Run
 from tests.conftest import Database
 

@@ -170,8 +170,8 @@ def test_reset_says_what_it_would_do(run: Run, shop: Database, tmp_path: Path) -
 
 def test_reset_refuses_while_capture_runs(run: Run, shop: Database, tmp_path: Path) -> None:
     from mirrorlake.landing.lease import Lease
-    from mirrorlake.landing.local import LocalStore
     from mirrorlake.model.seams import WallClock
+    from mirrorlake.storage.local import LocalStore
 
     run("capture", "--once")
     lease = Lease(LocalStore(tmp_path / "root"), "capture", WallClock())

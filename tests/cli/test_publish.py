@@ -14,10 +14,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.cli import extras
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.publisher.places import is_mirrored
 from mirrorlake.model.seams import Point
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.local import LocalStore
 from tests.cli.conftest import Done, Run
 
 ORDERS = "id,name,zip\n1,Ada,01234\n2,Grace,\n"

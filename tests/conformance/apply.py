@@ -11,9 +11,9 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror.engine import Applied, MirrorEngine
 from mirrorlake.model import types
+from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply_by_time import ByTimeContract
 from tests.conformance.apply_columns import ColumnContract
 from tests.conformance.apply_commits import CommitContract

@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.mirror.engine import AlreadyApplied, Applied, Conflicted, MirrorEngine
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.landed import NamedBatch
+from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored, Reader
 from tests.histories import Shape
 

@@ -12,7 +12,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlake.landing import parquet
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL
 from mirrorlake.landing.scan import Landed, data_files
 from mirrorlake.mirror.engine import Applied, MirrorEngine, Outcome
@@ -20,6 +19,7 @@ from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import Column, Schema, TableId
+from mirrorlake.storage.local import LocalStore
 from tests.histories import Landing, Shape, as_file
 from tests.reference import Change, Row
 

@@ -1,4 +1,4 @@
-"""The contract of `landing/store.py` as a suite that every store passes."""
+"""The contract of `storage/store.py` as a suite that every store passes."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from mirrorlake.landing.store import Entry, Store
+from mirrorlake.storage.store import Entry, Store
 from tests.conformance.store_paths import PathContract
 
 STAGED, FINAL = "zone/t/_stage-1", "zone/t/1"

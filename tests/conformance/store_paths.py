@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from mirrorlake.landing.store import Store, UnsafePath
+from mirrorlake.storage.store import Store, UnsafePath
 
 UNSAFE = ["..", "a/../b", ".", "a/./b", "/a", "a/", "a//b", "a\\b", "a\0b"]
 

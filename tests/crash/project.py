@@ -13,9 +13,9 @@ from random import Random
 from typing import Any
 
 from mirrorlake.app.apply import ApplyLoop
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import Point, WallClock, no_probe
+from mirrorlake.storage.local import LocalStore
 from tests.conftest import Database
 from tests.sim.engine import Lake, ModelledEngine, replayed
 

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from mirrorlake.app.apply import ApplyLoop
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import Point, WallClock
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
+from mirrorlake.storage.local import LocalStore
 from tests.crash.project import CHANGES, TABLES, Project
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.crash]

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.model.seams import Point, WallClock
+from mirrorlake.storage.local import LocalStore
 from tests.landing.publisher.lake import apply
 from tests.sim.engine import Lake
 

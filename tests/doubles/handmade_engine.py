@@ -17,7 +17,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-from mirrorlake.landing.store import Store
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Outcome
 from mirrorlake.mirror.progress import (
     DETECTION,
@@ -34,6 +33,7 @@ from mirrorlake.model.table import Schema
 from mirrorlake.spark import tables, task
 from mirrorlake.spark.commit import Commit, Rearrangement
 from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.storage.store import Store
 from tests.lake.handmade import HandmadeTable, metadata
 from tests.reference import Row
 

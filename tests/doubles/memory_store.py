@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from mirrorlake.landing.store import Entry, Listing, checked
 from mirrorlake.model.seams import Clock
+from mirrorlake.storage.store import Entry, Listing, checked
 
 
 class Crash(BaseException):

@@ -6,8 +6,8 @@ import pytest
 
 from mirrorlake.landing import layout
 from mirrorlake.landing.layout import TableFolder, delta_path, folder_of, landing_zone
-from mirrorlake.landing.store import Store
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.store import Store
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
 

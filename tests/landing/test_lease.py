@@ -12,8 +12,8 @@ import pytest
 
 from mirrorlake.errors import LeaseHeld, LeaseLost
 from mirrorlake.landing.lease import RENEW, TERM, Lease, holder_of
-from mirrorlake.landing.local import LocalStore
-from mirrorlake.landing.store import Store
+from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.store import Store
 from tests.conformance.store import names
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore

@@ -10,7 +10,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from mirrorlake.landing.names import LONGEST, folder_name
-from mirrorlake.landing.store import checked
+from mirrorlake.storage.store import checked
 
 AWKWARD = "aAßſKıİΣςÄä_. %/\\~\n\x7f\x85"
 names = st.text(min_size=1, max_size=30) | st.text(AWKWARD, min_size=1, max_size=12)

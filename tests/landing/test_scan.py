@@ -9,10 +9,10 @@ from structlog.testing import capture_logs
 
 from mirrorlake.errors import DuplicateNumber
 from mirrorlake.landing.scan import MARKER_NOT_LAST, TWO_ZONES, Scanner, data_files
-from mirrorlake.landing.store import Listing
 from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.store import Listing
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
 from tests.landing.files import encoded

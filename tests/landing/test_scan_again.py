@@ -17,7 +17,7 @@ from mirrorlake.landing.scan import (
     Landed,
     Scanner,
 )
-from mirrorlake.landing.store import Listing
+from mirrorlake.storage.store import Listing
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
 from tests.landing.files import encoded

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.landing.layout import LANDING
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.scan import Scanner
 from mirrorlake.model.landed import FreeName
+from mirrorlake.storage.local import LocalStore
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import File, MemoryStore
 from tests.landing.zone import ZONE, name, only, put

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirrorlake.landing import layout, zonemark
-from mirrorlake.landing.local import LocalStore
+from mirrorlake.storage.local import LocalStore
 
 ZONE = layout.LANDING
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from mirrorlake.landing.local import LocalStore
+from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply_examples import (
     EMPLOYEES,
     EXAMPLE_A,

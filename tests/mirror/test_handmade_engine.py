@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror.engine import MirrorEngine
+from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import ApplyContract, play
 from tests.conformance.mirrored import Mirrored
 from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader

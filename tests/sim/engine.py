@@ -21,7 +21,6 @@ from mirrorlake.lake.history import Batch, batch_of
 from mirrorlake.landing import parquet
 from mirrorlake.landing.identity import Identity, altered
 from mirrorlake.landing.masks import unpacked
-from mirrorlake.landing.store import Store
 from mirrorlake.mirror.engine import (
     AlreadyApplied,
     Applied,
@@ -43,6 +42,7 @@ from mirrorlake.mirror.steps import (
 from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.seams import Point, Probe
 from mirrorlake.model.table import Schema
+from mirrorlake.storage.store import Store
 from tests.doubles.clock import START
 from tests.reference import UNCHANGED, Change, Row, Table
 

@@ -10,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.model.seams import no_probe
+from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply_by_time import ByTimeContract
 from tests.reference import Row
 from tests.sim.engine import Lake, ModelledEngine

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from mirrorlake.lake.log import TableLog
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror import compaction
 from mirrorlake.mirror.engine import Applied, MirrorEngine
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
+from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import ApplyContract, play
 from tests.conformance.mirrored import Mirrored
 from tests.histories import Shape, histories

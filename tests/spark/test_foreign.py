@@ -12,7 +12,6 @@ from typing import Any
 import pytest
 
 from mirrorlake.errors import ForeignTable, UnsupportedTable
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror.engine import AlreadyApplied, Applied, Conflicted, Failed, Unknown
 from mirrorlake.mirror.steps import CreateTable
 from mirrorlake.model import types
@@ -21,6 +20,7 @@ from mirrorlake.model.table import Column
 from mirrorlake.spark.commit import Commit, Committer
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
+from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
 from tests.histories import Shape, counted
 from tests.lake.test_log_spark import delta_log

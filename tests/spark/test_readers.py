@@ -9,11 +9,11 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror import compaction
 from mirrorlake.model import types
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
+from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import play
 from tests.conformance.mirrored import Mirrored
 from tests.histories import DECIMAL, SHAPES, Shape, counted, histories

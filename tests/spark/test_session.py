@@ -17,7 +17,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from mirrorlake.errors import SparkUnavailable
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model import types
@@ -27,6 +26,7 @@ from mirrorlake.model.table import Column
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
 from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
 from tests.histories import Shape
 from tests.spark.test_apply import SparkReader

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from mirrorlake.errors import ForeignTable, LeaseLost
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror.steps import DropTable
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
+from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import GENERATION, Mirrored
 from tests.histories import Shape
 from tests.spark.test_apply import SparkReader

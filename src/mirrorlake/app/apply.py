@@ -42,7 +42,6 @@ from mirrorlake.landing.identity import Tails
 from mirrorlake.landing.lease import Lease
 from mirrorlake.landing.parquet import Inspected
 from mirrorlake.landing.scan import Look, Scanner, TableScan
-from mirrorlake.landing.store import Store, UnsafePath
 from mirrorlake.mirror.batch import Run
 from mirrorlake.mirror.engine import (
     AlreadyApplied,
@@ -67,6 +66,7 @@ from mirrorlake.mirror.steps import (
 from mirrorlake.model.seams import Clock, Probe, no_probe
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.store import Store, UnsafePath
 
 log = structlog.get_logger()
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from mirrorlake.landing import layout
-from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.seams import Clock
+from mirrorlake.storage.store import Store
 
 if TYPE_CHECKING:
     from mirrorlake.app.report import TableReport

@@ -9,10 +9,10 @@ import structlog
 
 from mirrorlake.errors import TableError, UnsupportedTable
 from mirrorlake.landing import cleanup, layout
-from mirrorlake.landing.store import Store
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.steps import AddColumns, CreateTable, Discard, SetKey, TablePlan
 from mirrorlake.model.seams import Point, Probe
+from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 

@@ -6,8 +6,8 @@ import json
 from collections.abc import Mapping
 from datetime import datetime
 
-from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import format_time, parse_time
+from mirrorlake.storage.store import Store
 
 
 class Dates:

@@ -22,7 +22,6 @@ from mirrorlake.errors import TableError
 from mirrorlake.landing import layout, zonemark
 from mirrorlake.landing.cleanup import UNTIDY, is_remnant
 from mirrorlake.landing.scan import TableScan
-from mirrorlake.landing.store import Store, UnsafePath
 from mirrorlake.mirror.deleted import Missing, looked
 from mirrorlake.mirror.processed import folder_of
 from mirrorlake.mirror.progress import FOLDER, Progress
@@ -32,6 +31,7 @@ from mirrorlake.model.landed import format_time, parse_time
 from mirrorlake.model.seams import Clock
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.store import Store, UnsafePath
 
 log = structlog.get_logger()
 

@@ -14,15 +14,15 @@ from mirrorlake.lake.history import Batch
 from mirrorlake.lake.log import TableLog
 from mirrorlake.landing import layout
 from mirrorlake.landing.identity import Tails
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
-from mirrorlake.landing.store import Store, UnsafePath
 from mirrorlake.mirror.plan import Known, Target
 from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.progress import read_batches, read_progress
 from mirrorlake.model.applied import FileRows
 from mirrorlake.model.landed import FreeName, format_time
+from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.store import Store, UnsafePath
 
 MARKERS = ("insert", "update", "delete", "upsert")
 

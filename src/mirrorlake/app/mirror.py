@@ -19,10 +19,10 @@ from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.errors import UsageError
 from mirrorlake.landing import layout
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.model.seams import Probe, WallClock, no_probe
 from mirrorlake.sources.base import Finding, Source, SourceTable
+from mirrorlake.storage.local import LocalStore
 
 if TYPE_CHECKING:
     from mirrorlake.spark.engine import SparkEngine

@@ -21,7 +21,6 @@ from mirrorlake.capture.record import UNREADABLE, Records
 from mirrorlake.landing import zonemark
 from mirrorlake.landing.identity import Tails
 from mirrorlake.landing.scan import Scanner, TableScan
-from mirrorlake.landing.store import Store, UnsafePath
 from mirrorlake.mirror.engine import Applied
 from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.progress import Progress
@@ -30,6 +29,7 @@ from mirrorlake.mirror.steps import ApplyFiles, TablePlan
 from mirrorlake.model.seams import Clock
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.store import Store, UnsafePath
 
 log = structlog.get_logger()
 

@@ -17,10 +17,10 @@ from typing import Any
 
 from mirrorlake.errors import InternalError, TableError, Unavailable
 from mirrorlake.landing import layout
-from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.seams import Clock
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.store import Store
 
 FOLDER = f"{layout.MONITORING}/MirroredDatabaseTableExecution"
 FILE_BYTES = 256 * 1024

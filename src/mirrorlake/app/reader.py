@@ -6,9 +6,9 @@ from collections.abc import Collection, Sequence
 
 from mirrorlake.lake.log import TableLog
 from mirrorlake.landing import layout
-from mirrorlake.landing.store import Store
 from mirrorlake.mirror.progress import Progress, read_named_batches, read_progress, table_at
 from mirrorlake.model.landed import NamedBatch
+from mirrorlake.storage.store import Store
 
 
 class TableReader:

@@ -11,11 +11,11 @@ from mirrorlake.config import Project
 from mirrorlake.errors import TableError, UsageError
 from mirrorlake.landing import layout
 from mirrorlake.landing.lease import Lease
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.landing.scan import Scanner, TableScan
 from mirrorlake.mirror.processed import folder_of
 from mirrorlake.model.seams import WallClock
+from mirrorlake.storage.local import LocalStore
 
 
 @dataclass(frozen=True, slots=True)

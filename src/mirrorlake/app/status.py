@@ -14,11 +14,11 @@ from mirrorlake.config import Project
 from mirrorlake.lake.log import TableLog
 from mirrorlake.landing.identity import Tails
 from mirrorlake.landing.lease import holder_of
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.partner import Partner
 from mirrorlake.landing.scan import Scanner
 from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.progress import Progress, read_progress
+from mirrorlake.storage.local import LocalStore
 
 
 @dataclass(frozen=True, slots=True)

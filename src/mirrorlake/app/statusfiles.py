@@ -10,9 +10,9 @@ from typing import Any
 
 from mirrorlake.app.tablestatus import TableStatus
 from mirrorlake.landing import layout
-from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.store import Store
 
 REPLICATOR = f"{layout.MONITORING}/replicator.json"
 TABLES = f"{layout.MONITORING}/tables.json"

@@ -11,7 +11,6 @@ from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.landing import layout
 from mirrorlake.landing.identity import Tails
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
-from mirrorlake.landing.store import Store, UnsafePath
 from mirrorlake.mirror.plan import NO_METADATA, Known, Target
 from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.progress import Progress
@@ -19,6 +18,7 @@ from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.applied import Totals
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.state import TableState
+from mirrorlake.storage.store import Store, UnsafePath
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,12 +9,12 @@ import structlog
 from mirrorlake.landing import cleanup
 from mirrorlake.landing.cleanup import UNTIDY
 from mirrorlake.landing.scan import Scanner
-from mirrorlake.landing.store import Store
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import CleanUp, TablePlan
 from mirrorlake.model.seams import Clock, Point, Probe
+from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 

@@ -10,9 +10,9 @@ import structlog
 from mirrorlake.app.dates import Dates
 from mirrorlake.errors import TableError
 from mirrorlake.landing import layout
-from mirrorlake.landing.store import Store
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.model.seams import Clock
+from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 

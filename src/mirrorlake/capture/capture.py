@@ -26,11 +26,11 @@ from mirrorlake.errors import (
 from mirrorlake.landing import layout, publish
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.landing.lease import Lease
-from mirrorlake.landing.store import Store
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.seams import Clock, Point, Probe, no_probe
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import ChangeStream, Finding, Severity, Snapshot, Source, SourceTable
+from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 

@@ -18,13 +18,13 @@ import pyarrow as pa
 from mirrorlake.capture.staged import StagedFile
 from mirrorlake.errors import TableError
 from mirrorlake.landing import publish
-from mirrorlake.landing.store import Store
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.landed import FORMAT, FileKind, Footer
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.seams import Point, Probe, no_probe
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Piece, Snapshot, SourceTable
+from mirrorlake.storage.store import Store
 
 MANIFEST = "_load.json"
 STAGED = "_load-"

@@ -25,7 +25,6 @@ from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.strict import Strict
 from mirrorlake.errors import TableError
 from mirrorlake.landing.cuts import Cut, Cuts
-from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.seams import Clock, Point, Probe, no_probe
@@ -37,6 +36,7 @@ from mirrorlake.sources.base import (
     TableFault,
     Truncation,
 )
+from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 

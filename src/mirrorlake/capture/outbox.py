@@ -17,12 +17,12 @@ import pyarrow as pa
 from mirrorlake.capture.segments import Emptied, Rows, Segment, Span, counts, table_of
 from mirrorlake.capture.staged import StagedFile
 from mirrorlake.landing import publish
-from mirrorlake.landing.store import Store
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.change import MARKER_COLUMN
 from mirrorlake.model.landed import FileKind, Footer
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.store import Store
 
 Fill = Callable[[Rows], Rows]
 """Makes rows whole that the source sent in part (strict zones)."""

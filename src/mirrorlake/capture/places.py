@@ -15,11 +15,11 @@ from mirrorlake.errors import (
 )
 from mirrorlake.landing import layout, metadata, parquet, publish
 from mirrorlake.landing.metadata import Metadata, OurMetadata
-from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import FileKind
 from mirrorlake.model.position import Position
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Source, SourceTable
+from mirrorlake.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,8 +15,8 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from mirrorlake.landing import layout
-from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import FORMAT, LaterFormat
+from mirrorlake.storage.store import Store
 
 STOPPED = "_mirrorlake/stopped.json"
 TRUNCATED = "_mirrorlake/truncated.json"

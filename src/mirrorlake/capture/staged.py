@@ -8,8 +8,8 @@ from typing import BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import Footer
+from mirrorlake.storage.store import Store
 
 
 class StagedFile:

@@ -19,12 +19,12 @@ from mirrorlake.capture.segments import Rows
 from mirrorlake.capture.staged import StagedFile
 from mirrorlake.landing import layout, publish
 from mirrorlake.landing.masks import unpacked
-from mirrorlake.landing.store import Store
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.landed import FileKind, Footer
 from mirrorlake.model.position import Position
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Source, SourceTable
+from mirrorlake.storage.store import Store
 
 STAGING = "_mirrorlake/staged"
 

@@ -250,8 +250,8 @@ def _drop(publisher: Publisher, table: TableId, root: Path, wait: float | None) 
     if wait is None:
         publisher.drop(table)
         return
-    from mirrorlake.landing.local import LocalStore
     from mirrorlake.landing.publisher.places import is_mirrored
+    from mirrorlake.storage.local import LocalStore
 
     store = LocalStore(root)
     publisher.drop(table, patience=wait, gone=lambda: not is_mirrored(store, table))

@@ -10,8 +10,8 @@ import structlog
 
 from mirrorlake.landing import layout
 from mirrorlake.landing.scan import CLEANUP_FOLDERS, Landed
-from mirrorlake.landing.store import Store, UnsafePath
 from mirrorlake.model.landed import FileName, format_time, parse_time
+from mirrorlake.storage.store import Store, UnsafePath
 
 log = structlog.get_logger()
 

@@ -13,8 +13,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from mirrorlake.landing import layout
-from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import FORMAT, LaterFormat
+from mirrorlake.storage.store import Store
 
 FULL_EVERY = 64
 _NAME = re.compile(r"([0-9]{20})\.json")

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from mirrorlake.landing.scan import Landed
-from mirrorlake.landing.store import Store
+from mirrorlake.storage.store import Store
 
 TAIL = 64 * 1024
 """Bytes of the end: the footer, with statistics of every column, and the last rows."""

@@ -6,8 +6,8 @@ from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 from mirrorlake.landing.names import folder_name
-from mirrorlake.landing.store import Store
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.store import Store
 
 LANDING = "Files/LandingZone"
 LANDING_V1 = "LandingZone"

@@ -19,9 +19,9 @@ from typing import Any
 
 from mirrorlake.errors import LeaseHeld, LeaseLost
 from mirrorlake.landing import layout
-from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import format_time, parse_time
 from mirrorlake.model.seams import Clock
+from mirrorlake.storage.store import Store
 
 TERM = timedelta(seconds=30)
 RENEW = timedelta(seconds=5)

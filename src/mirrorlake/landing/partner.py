@@ -11,8 +11,8 @@ from typing import Any
 
 from mirrorlake.landing import layout, lenient
 from mirrorlake.landing.lenient import NotJson
-from mirrorlake.landing.store import Store
 from mirrorlake.landing.textmembers import Members, WrongMember
+from mirrorlake.storage.store import Store
 
 LIMIT = 1 << 20
 """Bytes of a file that is read at all."""

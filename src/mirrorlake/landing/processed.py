@@ -19,8 +19,8 @@ from typing import Any, Self
 
 import structlog
 
-from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import FORMAT, LaterFormat, NamedBatch
+from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mirrorlake.errors import NameTaken
 from mirrorlake.landing.scan import CLEANUP_FOLDERS, Landed, data_files
-from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import FileName
+from mirrorlake.storage.store import Store
 
 STAGED = "_stage-"
 """Files of an interrupted run begin with this and are removed at the next start."""

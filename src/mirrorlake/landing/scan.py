@@ -19,10 +19,10 @@ from mirrorlake.landing import delimited, layout, metadata, parquet, partner
 from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL, Metadata
 from mirrorlake.landing.partner import Partner
-from mirrorlake.landing.store import Entry, Listing, Store
 from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.model.landed import FileName, FreeName
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.store import Entry, Listing, Store
 
 log = structlog.get_logger()
 

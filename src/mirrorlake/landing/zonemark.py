@@ -12,7 +12,7 @@ import uuid
 from collections.abc import Callable
 
 from mirrorlake.landing import layout
-from mirrorlake.landing.store import Store
+from mirrorlake.storage.store import Store
 
 MARK = "_mirrorlake/zone.json"
 KNOWN = f"{layout.STATE}/zone.json"

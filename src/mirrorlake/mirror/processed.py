@@ -21,9 +21,9 @@ from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.landing.names import folder_name
 from mirrorlake.landing.processed import SideRecord
 from mirrorlake.landing.scan import TableScan
-from mirrorlake.landing.store import Store
 from mirrorlake.mirror.progress import Progress
 from mirrorlake.model.landed import LaterFormat, NamedBatch
+from mirrorlake.storage.store import Store
 
 
 @dataclass(slots=True)

@@ -20,9 +20,7 @@ from mirrorlake.lake import schema as schemas
 from mirrorlake.lake.log import Snapshot, TableLog
 from mirrorlake.landing import layout
 from mirrorlake.landing.identity import Identity, altered
-from mirrorlake.landing.local import flush_folder
 from mirrorlake.landing.scan import Landed
-from mirrorlake.landing.store import Store
 from mirrorlake.mirror.compaction import choose
 from mirrorlake.mirror.engine import (
     AlreadyApplied,
@@ -57,6 +55,8 @@ from mirrorlake.spark.commit import Commit, Committer, Rearrangement
 from mirrorlake.spark.refusals import RAISED, fault, refusals
 from mirrorlake.spark.session import Spark
 from mirrorlake.spark.vacuum import vacuum
+from mirrorlake.storage.local import flush_folder
+from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 

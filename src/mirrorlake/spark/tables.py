@@ -10,7 +10,6 @@ from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
 from mirrorlake.landing.layout import DROPPED
-from mirrorlake.landing.store import Store
 from mirrorlake.mirror.progress import (
     DETECTION,
     FOLDER,
@@ -22,6 +21,7 @@ from mirrorlake.mirror.progress import (
 from mirrorlake.mirror.schema import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
 from mirrorlake.model.table import Schema
+from mirrorlake.storage.store import Store
 
 PROPERTIES = {
     "delta.enableChangeDataFeed": "true",  # in the CREATE, so that version 0 is covered (CF-142)

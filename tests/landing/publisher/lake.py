@@ -13,12 +13,12 @@ from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.landing import metadata
 from mirrorlake.landing.metadata import Metadata
 from mirrorlake.landing.publisher import Publisher
-from mirrorlake.landing.store import Store
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import AddColumns, SetKey
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.seams import Clock, no_probe
 from mirrorlake.model.table import Schema
+from mirrorlake.storage.store import Store
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
 from tests.sim.engine import Lake, LakeTable, ModelledEngine

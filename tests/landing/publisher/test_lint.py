@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from mirrorlake.landing.lint import Profile, Reading, Version, lint, of_path
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.publisher import Publisher, TextFormat
+from mirrorlake.storage.local import LocalStore
 
 ROWS = [{"id": n, "name": f"n{n}", "price": n / 4} for n in range(20)]
 TSV = TextFormat(extension="tsv", column_separator="\t", null="N/A")

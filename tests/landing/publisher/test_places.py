@@ -8,10 +8,10 @@ import pytest
 
 from mirrorlake.errors import UsageError
 from mirrorlake.landing import layout
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.publisher import Publisher
 from mirrorlake.landing.scan import Scanner
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.local import LocalStore
 from tests.landing.publisher.lake import ZONE, Zone
 
 ROWS = [{"id": 1}]

@@ -27,12 +27,12 @@ from mirrorlake.config import Project
 from mirrorlake.errors import InternalError
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.landing.layout import LANDING
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.model.position import Lsn
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.selection import Selection
 from mirrorlake.spark.session import end_jvm
 from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.storage.local import LocalStore
 
 LOOK_SECONDS = 0.05
 PATIENCE_SECONDS = 300.0

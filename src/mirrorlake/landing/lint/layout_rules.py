@@ -7,9 +7,9 @@ from mirrorlake.landing.layout import SCHEMA_SUFFIX, TableFolder
 from mirrorlake.landing.lint import sequence_rules
 from mirrorlake.landing.lint.finding import Place, Report, Rule, Severity, Version, listed, shown
 from mirrorlake.landing.lint.target import Target
-from mirrorlake.landing.local import Absence
-from mirrorlake.landing.store import Listing
 from mirrorlake.model.landed import FileName
+from mirrorlake.storage.local import Absence
+from mirrorlake.storage.store import Listing
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 

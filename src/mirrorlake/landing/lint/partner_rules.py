@@ -9,7 +9,7 @@ from mirrorlake.landing.lenient import NotJson
 from mirrorlake.landing.lint.finding import Place, Report, Rule, Severity, Version, shown
 from mirrorlake.landing.lint.record import Record, written
 from mirrorlake.landing.lint.target import Target
-from mirrorlake.landing.store import Listing
+from mirrorlake.storage.store import Listing
 
 _EXAMPLE = (
     '{"partnerName": "contoso", "sourceInfo": {"sourceType": "SQL", "sourceVersion": "2019", '

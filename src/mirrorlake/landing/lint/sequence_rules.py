@@ -9,8 +9,8 @@ from itertools import groupby, pairwise
 from mirrorlake.landing import layout
 from mirrorlake.landing.lint.finding import Report, Rule, Severity, counted, listed, shown
 from mirrorlake.landing.lint.view import PARQUET, TableView, has_metadata, moved_numbers
-from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import FileName
+from mirrorlake.storage.store import Store
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 

@@ -9,10 +9,10 @@ from pathlib import Path
 from mirrorlake.errors import UsageError
 from mirrorlake.landing import layout
 from mirrorlake.landing.layout import SCHEMA_SUFFIX, TableFolder
-from mirrorlake.landing.local import LocalStore, Unlisted
-from mirrorlake.landing.store import Store
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.local import LocalStore, Unlisted
+from mirrorlake.storage.store import Store
 
 _LANDING_FOLDER = "LandingZone"
 

@@ -11,10 +11,10 @@ from mirrorlake.landing.lint.finding import Place
 from mirrorlake.landing.lint.metadata_rules import Described
 from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.landing.scan import CLEANUP_FOLDERS, Landed, data_files
-from mirrorlake.landing.store import Entry, Listing, Store
 from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import Schema
+from mirrorlake.storage.store import Entry, Listing, Store
 
 PARQUET = "parquet"
 

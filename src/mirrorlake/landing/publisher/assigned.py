@@ -23,10 +23,10 @@ from mirrorlake.landing.publisher.rows import pieces
 from mirrorlake.landing.publisher.shaping import Shaper
 from mirrorlake.landing.publisher.staging import Staging
 from mirrorlake.landing.publisher.state import State
-from mirrorlake.landing.store import Store
 from mirrorlake.model.seams import Clock, Point, Probe
 from mirrorlake.model.table import TableId
 from mirrorlake.model.types import DataType
+from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 

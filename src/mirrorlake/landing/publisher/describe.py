@@ -12,10 +12,10 @@ from mirrorlake.errors import UsageError
 from mirrorlake.landing import layout, metadata
 from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL, Metadata, OurMetadata
 from mirrorlake.landing.publisher.types import TEXT_TYPES, text_type
-from mirrorlake.landing.store import Store
 from mirrorlake.landing.textformat import DeclaredColumn, TextFormat
 from mirrorlake.model.table import TableId
 from mirrorlake.model.types import DataType
+from mirrorlake.storage.store import Store
 
 MANY_KEYS = 5
 """From so many key columns on, finding a row is slow (LZ-057)."""

@@ -23,9 +23,9 @@ from mirrorlake.errors import BatchPending, NameTaken
 from mirrorlake.landing.publisher import state as states
 from mirrorlake.landing.publisher.state import Assignment, DataFile, State
 from mirrorlake.landing.scan import CLEANUP_FOLDERS
-from mirrorlake.landing.store import Store
 from mirrorlake.model.seams import Point, Probe
 from mirrorlake.model.types import DataType
+from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 

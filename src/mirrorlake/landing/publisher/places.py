@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from mirrorlake.landing.layout import TABLES, folder_of
 from mirrorlake.landing.names import folder_name
-from mirrorlake.landing.store import Store
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.store import Store
 
 
 def folder_for(store: Store, zone: str, table: TableId) -> str:

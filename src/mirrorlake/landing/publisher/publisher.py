@@ -9,7 +9,6 @@ from typing import Any, Self
 
 from mirrorlake.errors import UsageError
 from mirrorlake.landing import layout
-from mirrorlake.landing.local import LocalStore
 from mirrorlake.landing.publisher import state as states
 from mirrorlake.landing.publisher.assigned import FILE_BYTES, AssignedTable, Settings
 from mirrorlake.landing.publisher.changes import Meaning, Operation
@@ -17,11 +16,12 @@ from mirrorlake.landing.publisher.describe import Layout, Partner, introduce
 from mirrorlake.landing.publisher.encoders import Codec
 from mirrorlake.landing.publisher.journal import Published
 from mirrorlake.landing.publisher.places import folder_for
-from mirrorlake.landing.store import Store
 from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.model.seams import Clock, Probe, WallClock, no_probe
 from mirrorlake.model.table import TableId
 from mirrorlake.model.types import DataType
+from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.store import Store
 
 
 class Publisher:

@@ -16,7 +16,7 @@ from mirrorlake.landing.publisher.describe import Description
 from mirrorlake.landing.publisher.encoders import Codec, check_file, encoder_of
 from mirrorlake.landing.publisher.shaping import operations_of
 from mirrorlake.landing.publisher.state import DataFile
-from mirrorlake.landing.store import Store
+from mirrorlake.storage.store import Store
 
 
 @dataclass

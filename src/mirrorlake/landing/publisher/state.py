@@ -13,8 +13,8 @@ from typing import Any, Self
 
 from mirrorlake.errors import BadMetadata
 from mirrorlake.landing.publisher.describe import Description
-from mirrorlake.landing.store import Store
 from mirrorlake.model.types import DataType
+from mirrorlake.storage.store import Store
 
 FILE = "_publisher.json"
 FORMAT = "1"

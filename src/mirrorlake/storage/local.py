@@ -16,7 +16,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
-from mirrorlake.landing.store import Entry, Listing, UnsafePath, checked
+from mirrorlake.storage.store import Entry, Listing, UnsafePath, checked
 
 GONE = ".gone"
 """The end of the name that a folder has while it is removed."""

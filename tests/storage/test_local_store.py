@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.landing.local import Absence, LocalStore, Unlisted
-from mirrorlake.landing.store import Store, UnsafePath
+from mirrorlake.storage.local import Absence, LocalStore, Unlisted
+from mirrorlake.storage.store import Store, UnsafePath
 from tests.conformance.store import StoreContract, names, stage
 
 

@@ -6,7 +6,7 @@ from typing import BinaryIO
 
 import pytest
 
-from mirrorlake.landing.store import Store
+from mirrorlake.storage.store import Store
 from tests.conformance.store import StoreContract, names, stage
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import Crash, Effect, MemoryStore, crash_at
