@@ -14,8 +14,10 @@ from mirrorlake.config import Project
 from mirrorlake.mirror.engine import Outcome
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model.state import TableState
+from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
+from mirrorlake.spark.strategy import Begun
 from tests.app.zones import MARKER, Zone
 
 pytestmark = pytest.mark.spark
@@ -134,15 +136,14 @@ class TestAFaultThatNobodyForesaw:
     def test_it_stops_its_table_alone_and_tells_no_values(
         self, zone: Zone, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        begun = SparkEngine._begun
+        specs = Direct._specs
 
-        def spoiled(self: SparkEngine, step: ApplyFiles, threads: int) -> Any:
-            found: Any = begun(self, step, threads)
-            if step.table.name == "a":
-                found.specs = [replace(spec, default="secret") for spec in found.specs]
-            return found
+        def spoiled(self: Direct, batch: Begun, threads: int) -> Any:
+            for spec in specs(self, batch, threads):
+                spoil: Any = {"default": "secret"} if batch.step.table.name == "a" else {}
+                yield replace(spec, **spoil)
 
-        monkeypatch.setattr(SparkEngine, "_begun", spoiled)
+        monkeypatch.setattr(Direct, "_specs", spoiled)
         zone.land("a", 2, {"id": [1], "v": ["new"]})
         (error,) = zone.apply().errors
         assert (error.table, error.code) == ("s.a", "internal")

@@ -45,9 +45,13 @@ class HandmadeEngine(SparkEngine):
     """A `SparkEngine` that needs neither Spark nor Delta."""
 
     def __init__(self, store: Store, probe: Probe = no_probe) -> None:
-        session = SimpleNamespace(sparkContext=SimpleNamespace(defaultParallelism=1))
-        super().__init__(SimpleNamespace(session=session), store, probe)  # type: ignore[arg-type]
-        self._committer = HandmadeCommitter()  # type: ignore[assignment]
+        super().__init__(
+            SimpleNamespace(session=None),  # type: ignore[arg-type]
+            store,
+            probe,
+            jobs=HereJobs(),  # type: ignore[arg-type]
+            committer=HandmadeCommitter(),  # type: ignore[arg-type]
+        )
         self.vacuumed: list[tuple[str, timedelta]] = []
 
     def create(self, step: CreateTable) -> None:
@@ -96,11 +100,17 @@ class HandmadeEngine(SparkEngine):
             [{"metaData": {**described, "configuration": described["configuration"] | key}}]
         )
 
-    def _run(self, specs: Sequence[task.TaskSpec | task.CompactSpec]) -> list[task.TaskResult]:
-        return [task.run(spec) for spec in specs]
-
     def _table(self, path: str) -> HandmadeTable:
         return HandmadeTable(Path(self._store.location(path)))
+
+
+class HereJobs:
+    """Runs tasks one after another in this process."""
+
+    cores = 1
+
+    def run(self, specs: Sequence[task.TaskSpec | task.CompactSpec]) -> list[task.TaskResult]:
+        return [task.run(spec) for spec in specs]
 
 
 class HandmadeCommitter:

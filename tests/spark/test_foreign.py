@@ -201,11 +201,12 @@ class LostAnswer:
 
 
 def test_a_commit_without_an_answer_is_read_back(engine: SparkEngine, table: Mirrored) -> None:
-    engine._committer = LostAnswer(engine._committer)  # type: ignore[assignment]
+    direct = engine._direct
+    direct._committer = LostAnswer(direct._committer)  # type: ignore[assignment]
     assert table.run(table.step([(INSERT, row(4, "d"))])) == AlreadyApplied(3)
 
 
 def test_a_commit_that_did_not_happen_stays_unknown(engine: SparkEngine, table: Mirrored) -> None:
-    engine._committer = LostAnswer(None)  # type: ignore[assignment]
+    engine._direct._committer = LostAnswer(None)  # type: ignore[assignment]
     assert isinstance(table.run(table.step([(INSERT, row(4, "d"))])), Unknown)
     assert engine.progress(table.path).recorded == 2

@@ -1,31 +1,26 @@
-"""The engine on Spark: one job carries the batches of many tables, one commit each.
+"""The engine on Spark: what a batch may rest on, and what became of it.
 
-Tasks read, fold, find and write; the driver commits. Progress is read from the log of the table.
+Progress is read from the log of the table; a strategy applies what fits.
 """
 
 from __future__ import annotations
 
 import os
-import uuid
-from collections.abc import Callable, Collection, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 
 import structlog
 
-from mirrorlake.errors import ForeignTable, MirrorlakeError, TableError, printable
+from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.lake import schema as schemas
 from mirrorlake.lake.log import Snapshot, TableLog
 from mirrorlake.landing import layout
-from mirrorlake.landing.identity import Identity, altered
-from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.compaction import choose
 from mirrorlake.mirror.engine import (
     AlreadyApplied,
     Conflicted,
-    Counts,
     Failed,
     Outcome,
     Unknown,
@@ -38,7 +33,6 @@ from mirrorlake.mirror.progress import (
     snapshot_of,
     table_at,
 )
-from mirrorlake.mirror.receipt import receipt
 from mirrorlake.mirror.steps import (
     AddColumns,
     ApplyFiles,
@@ -51,27 +45,17 @@ from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.seams import Point, Probe, no_probe
 from mirrorlake.model.table import TableId
 from mirrorlake.spark import tables, task
-from mirrorlake.spark.commit import Commit, Committer, Rearrangement
+from mirrorlake.spark.commit import Committer, Rearrangement
+from mirrorlake.spark.direct import Direct
+from mirrorlake.spark.jobs import Jobs
 from mirrorlake.spark.refusals import RAISED, fault, refusals
 from mirrorlake.spark.session import Spark
+from mirrorlake.spark.strategy import Begun
 from mirrorlake.spark.vacuum import vacuum
 from mirrorlake.storage.local import flush_folder
 from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
-
-COMMITTERS = 4
-"""Commits wait for the file system more than they compute."""
-
-
-@dataclass(slots=True)
-class _Prepared:
-    """A batch between its reading and its commit."""
-
-    step: ApplyFiles
-    progress: Progress
-    version: int
-    specs: list[task.TaskSpec]
 
 
 @dataclass(slots=True)
@@ -86,11 +70,20 @@ class _Chosen:
 class SparkEngine:
     """A `MirrorEngine` on a Spark session. `store` locates landed files and tables."""
 
-    def __init__(self, spark: Spark, store: Store, probe: Probe = no_probe) -> None:
+    def __init__(
+        self,
+        spark: Spark,
+        store: Store,
+        probe: Probe = no_probe,
+        *,
+        jobs: Jobs | None = None,
+        committer: Committer | None = None,
+    ) -> None:
         self._spark, self._store, self._probe = spark.session, store, probe
-        self._committer = Committer(spark.session)
+        self._jobs = jobs or Jobs(spark.session)
+        self._committer = committer or Committer(spark.session)
+        self._direct = Direct(self._jobs, self._committer, store, probe)
         self._logs: dict[str, TableLog] = {}
-        self._tag = f"mirrorlake-{uuid.uuid4().hex[:12]}"
 
     def progress(self, path: str) -> Progress:
         return read_progress(self._log(path), table_at(path))
@@ -134,23 +127,21 @@ class SparkEngine:
     def apply(
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
     ) -> Sequence[Outcome]:
-        cores = self._spark.sparkContext.defaultParallelism
-        threads = max(1, cores // max(1, len(steps)))
-        begun = [self._begun(step, threads) for step in steps]
-        prepared = [one for one in begun if isinstance(one, _Prepared)]
-        results = iter(self._run([spec for batch in prepared for spec in batch.specs]))
-        finished = [(batch, [next(results) for _ in batch.specs]) for batch in prepared]
-        self._probe(Point.BATCH_WRITTEN)
-        with ThreadPoolExecutor(COMMITTERS, thread_name_prefix="commit") as pool:
-            committed = pool.map(lambda one: self._commit(one[0], one[1], before_commit), finished)
-            return [next(committed) if isinstance(one, _Prepared) else one for one in begun]
+        begun = [self._begun(step) for step in steps]
+        batches = [one for one in begun if isinstance(one, Begun)]
+        applied = iter(self._direct.apply(batches, before_commit))
+        outcomes = [next(applied) if isinstance(one, Begun) else one for one in begun]
+        return [
+            self._read_back(step, outcome) if isinstance(outcome, Unknown) else outcome
+            for step, outcome in zip(steps, outcomes, strict=True)
+        ]
 
     def compact(
         self, steps: Sequence[Compact], before_commit: Callable[[], None]
     ) -> Sequence[Outcome | None]:
         chosen = [self._chosen(step) for step in steps]
         work = [spec for one in chosen if one for spec in one.specs]
-        results = iter(self._run(work))
+        results = iter(self._jobs.run(work))
         if work:
             self._probe(Point.FILES_COMPACTED)
         return [
@@ -169,7 +160,7 @@ class SparkEngine:
 
     def cancel(self) -> None:
         """End our own jobs, and no others of the session."""
-        self._spark.sparkContext.cancelJobsWithTag(self._tag)
+        self._jobs.cancel()
 
     def _log(self, path: str) -> TableLog:
         if path not in self._logs:
@@ -179,7 +170,7 @@ class SparkEngine:
     def _snapshot(self, path: str, table: str) -> Snapshot:
         return snapshot_of(self._log(path), table)
 
-    def _begun(self, step: ApplyFiles, threads: int) -> _Prepared | Outcome:
+    def _begun(self, step: ApplyFiles) -> Begun | Outcome:
         """The batch on the newest version of its table; an outcome when it does not fit it.
 
         All is decided on one snapshot: what it has recorded is what the commit rests on.
@@ -195,33 +186,14 @@ class SparkEngine:
             return Conflicted(f"the table has recorded {progress.recorded}, not {step.first - 1}")
         if not progress.exists or progress.restored is not None or progress.unsupported:
             return Conflicted("the table is not what was planned for")
-        specs = list(self._specs(step, progress.required, snapshot, threads))
-        return _Prepared(step, progress, snapshot.version, specs)
-
-    def _specs(
-        self, step: ApplyFiles, required: tuple[str, ...], snapshot: Snapshot, threads: int
-    ) -> Iterator[task.TaskSpec]:
-        """The tasks of a batch: one, or one per file of a load, whose rows touch nothing."""
-        landed = [
-            task.LandedPath(str(file.name), self._store.location(file.path), file.size, file.text)
-            for file in step.files
-        ]
-        alone = step.is_load and not step.truncated
-        groups = [(file,) for file in landed] if alone and landed else [tuple(landed)]
-        for group in groups:
-            yield task.TaskSpec(
-                table=str(step.table),
-                location=self._store.location(step.path),
-                schema=schemas.parse(snapshot.metadata),
-                key=step.key,
-                default=step.default,
-                landed=group,
-                truncate=step.truncated,
-                files=() if alone else tuple(snapshot.files.values()),
-                threads=threads,
-                required=required,
-                demands=step.demands,
-            )
+        return Begun(
+            step,
+            self._store.location(step.path),
+            snapshot.version,
+            progress,
+            schemas.parse(snapshot.metadata),
+            tuple(snapshot.files.values()),
+        )
 
     def _chosen(self, step: Compact) -> _Chosen | None:
         """The files to rearrange, on the newest version of the table."""
@@ -252,60 +224,6 @@ class SparkEngine:
         self._probe(Point.COMPACTION_COMMITTED)
         return outcome
 
-    def _run(self, specs: Sequence[task.TaskSpec | task.CompactSpec]) -> list[task.TaskResult]:
-        """One Spark job, a task per specification."""
-        if not specs:
-            return []
-        context = self._spark.sparkContext
-        context.addJobTag(self._tag)
-        try:
-            results: list[task.TaskResult] = (
-                context.parallelize(specs, len(specs)).map(task.run).collect()
-            )
-        finally:
-            context.removeJobTag(self._tag)
-        return results
-
-    def _commit(
-        self,
-        batch: _Prepared,
-        results: list[task.TaskResult],
-        before_commit: Callable[[], None],
-    ) -> Outcome:
-        step = batch.step
-        for result in results:
-            if result.error is not None:
-                return Failed(result.error)
-        if step.names and (file := altered(self._store, step.files)):
-            return Conflicted(f"{printable(file.name)} changed while it was read")
-        counts = _total(results)
-        read = [rows for result in results for rows in result.read]
-        try:
-            before_commit()
-            self._probe(Point.COMMIT_BEGUN)
-            outcome = self._committer.commit(
-                Commit(
-                    location=self._store.location(step.path),
-                    version=batch.version,
-                    application=batch.progress.application,
-                    number=step.last,
-                    actions=[action for result in results for action in result.actions],
-                    counts=counts,
-                    metadata=receipt(step, batch.progress, counts, read, self._identity),
-                )
-            )
-            self._probe(Point.COMMITTED)
-        except MirrorlakeError as error:
-            return Failed(error)
-        except RAISED as error:
-            return Failed(fault(error, str(step.table), "committing"))
-        if isinstance(outcome, Unknown):
-            return self._read_back(step, outcome)
-        return outcome
-
-    def _identity(self, file: Landed) -> Identity | None:
-        return Identity.of(self._store, file)
-
     def _read_back(self, step: ApplyFiles, outcome: Unknown) -> Outcome:
         """A commit whose answer was lost: the table knows whether it happened."""
         self._log(step.path).forget()
@@ -317,12 +235,3 @@ class SparkEngine:
             return AlreadyApplied(recorded)
         log.warning("commit_unanswered", table=str(step.table), reason=outcome.reason)
         return outcome
-
-
-def _total(results: Sequence[task.TaskResult]) -> Counts:
-    return Counts(
-        insert=sum(result.counts.insert for result in results),
-        update=sum(result.counts.update for result in results),
-        delete=sum(result.counts.delete for result in results),
-        duplicates=sum(result.counts.duplicates for result in results),
-    )
