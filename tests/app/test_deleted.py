@@ -9,9 +9,10 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from mirrorlake.app import status
-from mirrorlake.app.departures import GONE, PATH
+from mirrorlake.app.departures import GONE, PATH, SCHEMA_UNKNOWN
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.config import Project
 from mirrorlake.errors import ForeignTable
@@ -84,6 +85,27 @@ class TestADeletedFolder:
         shutil.rmtree(mirror.zone.folder("t").parent)
         wait(mirror)
         assert mirror.lake.tables == {}
+
+    @pytest.mark.clause("LZ-241")
+    def test_the_last_table_of_a_schema_folder_that_stays_is_dropped(
+        self, mirror: Operated
+    ) -> None:
+        mirror.delete("t")
+        mirror.delete("kept")
+        wait(mirror)
+        assert mirror.lake.tables == {}
+
+    def test_a_schema_folder_that_is_new_is_known_from_its_first_table_on(
+        self, mirror: Operated
+    ) -> None:
+        folder = mirror.root / layout.LANDING / "new.schema/n"
+        shutil.copytree(mirror.zone.folder("kept"), folder)
+        mirror.delete("t")
+        mirror.once()
+        assert "Tables/new/n" in mirror.lake.tables
+        shutil.rmtree(folder)
+        wait(mirror)
+        assert "Tables/new/n" not in mirror.lake.tables
 
     @pytest.mark.clause("LZ-237", "LZ-238", "LZ-323")
     def test_a_renamed_folder_is_a_new_table_and_the_old_one_is_dropped(
@@ -190,6 +212,24 @@ class TestAFolderThatOnlySeemsDeleted:
         shutil.move(mirror.root / layout.LANDING, mirror.root / "unmounted")
         (mirror.root / layout.LANDING).mkdir()
         wait(mirror)
+
+    def test_its_schema_folder_is_empty(self, mirror: Operated) -> None:
+        """As the place of a share that is not mounted."""
+        shutil.move(mirror.zone.folder("t").parent, mirror.root / "unmounted")
+        mirror.zone.folder("t").parent.mkdir()
+        with capture_logs() as lines:
+            wait(mirror)
+        said = [line for line in lines if line["event"] == SCHEMA_UNKNOWN]
+        assert {line["folder"] for line in said} == {f"{layout.LANDING}/s.schema"}
+        mirror.zone.folder("t").parent.rmdir()
+        shutil.move(mirror.root / "unmounted", mirror.zone.folder("t").parent)
+        assert not mirror.once().errors
+
+    def test_another_folder_is_in_the_place_of_its_schema_folder(self, mirror: Operated) -> None:
+        shutil.rmtree(mirror.zone.folder("t").parent)
+        mirror.table("u", "a")
+        wait(mirror)
+        assert mirror.rows("u") == [(1, "a")]
 
     def test_another_zone_is_in_its_place(self, mirror: Operated, tmp_path: Path) -> None:
         other = Operated(tmp_path / "other")

@@ -37,6 +37,7 @@ log = structlog.get_logger()
 
 ZONE_UNKNOWN = "zone_not_recognised"
 ZONE_UNMARKED = "zone_not_marked"
+SCHEMA_UNKNOWN = "schema_folder_not_recognised"
 PATH = f"{layout.STATE}/missing.json"
 GONE = f"{layout.STATE}/dropped.json"
 EVERY = 5.0
@@ -76,6 +77,8 @@ class Departures:
         self._gone = Dates(store, GONE)
         self._looked = clock.monotonic() - EVERY
         self._said = False
+        self._marked: set[str] = set()  # folders that bear our mark, as far as it was looked at
+        self._unknown: set[str] = set()  # schema folders of which we have said that they do not
 
     def plans(self, scans: Sequence[TableScan], paths: Mapping[TableId, str]) -> list[TablePlan]:
         """What stands and falls due, as of the last look; nothing is changed."""
@@ -87,17 +90,19 @@ class Departures:
         return [
             self._plan(departed, known.get(departed.path) or Missing(now, 0), now)
             for departed in self._missing(scans, paths)
+            if self._is_deleted(departed)
         ]
 
     def prepare(self, scans: Sequence[TableScan], paths: Mapping[TableId, str]) -> None:
         """Mark the zone before its first table is made.
 
-        A zone in the place of ours, where tables are missing, is never marked.
+        A zone or a schema folder in the place of ours, where tables are missing, is never marked.
         """
         if not self._settings.drop_tables or self._is_captured():
             return
-        if not zonemark.is_marked(self._store, self._zone) and not any(self._missing(scans, paths)):
-            self._mark()
+        places = {self._zone, *_schema_folders(scans)}
+        if not all(self._bears_mark(place) for place in places):
+            self._mark(scans, list(self._missing(scans, paths)))
 
     def look(
         self, scans: Sequence[TableScan], paths: Mapping[TableId, str]
@@ -110,10 +115,11 @@ class Departures:
         if not self._settings.drop_tables or self._is_captured():
             return []
         departed, now = list(self._missing(scans, paths)), self._clock.now()
-        if scans and not departed:
-            self._mark()
+        if scans:
+            self._mark(scans, departed)
         if departed and not self._is_ours():
             departed = []
+        departed = [table for table in departed if self._is_deleted(table)]
         before = _record(self._store)
         known = looked(before, [table.path for table in departed], now)
         if known != before:
@@ -139,14 +145,47 @@ class Departures:
     def _zone(self) -> str:
         return self._find_zone()
 
-    def _mark(self) -> None:
-        """A zone that cannot be marked is mirrored all the same, and nothing of it is dropped."""
-        try:
-            zonemark.mark(self._store, self._zone)
-        except UNTIDY as error:
-            if not self._said:
-                log.warning(ZONE_UNMARKED, zone=self._zone, reason=str(error))
-            self._said = True
+    def _mark(self, scans: Sequence[TableScan], departed: Sequence[Departed]) -> None:
+        """Mark the zone, and the schema folders in it, where no table is missing.
+
+        What cannot be marked is mirrored all the same, and nothing of it is dropped.
+        """
+        doubtful = {_parent(table.folder) for table in departed}
+        if departed:
+            doubtful.add(self._zone)
+        self._marked -= doubtful
+        for place in {self._zone, *_schema_folders(scans)} - doubtful - self._marked:
+            try:
+                zonemark.mark(self._store, place)
+            except UNTIDY as error:
+                if not self._said:
+                    log.warning(ZONE_UNMARKED, zone=place, reason=str(error))
+                self._said = True
+            else:
+                self._marked.add(place)
+
+    def _bears_mark(self, place: str) -> bool:
+        if place not in self._marked and zonemark.is_marked(self._store, place):
+            self._marked.add(place)
+        return place in self._marked
+
+    def _is_deleted(self, departed: Departed) -> bool:
+        """Whether its folder is gone from the schema folder in which it was.
+
+        A schema folder that is there without our mark is another one, such as the empty place of
+        one that is not mounted. Says so once.
+        """
+        schema = _parent(departed.folder)
+        if schema == self._zone or schema.rpartition("/")[2] not in self._folders():
+            return True
+        known = zonemark.is_marked(self._store, schema)
+        if not known and schema not in self._unknown:
+            log.warning(SCHEMA_UNKNOWN, folder=schema, table=str(departed.table))
+            self._unknown.add(schema)
+        return known
+
+    def _folders(self) -> tuple[str, ...]:
+        return self._store.list(self._zone).folders
 
     def _is_ours(self) -> bool:
         """Whether the zone bears our mark. Says once when it does not."""
@@ -217,6 +256,15 @@ class Departures:
             self._store.delete_folder(f"{layout.DROPPED}/{path}")
         if old:
             self._gone.write({path: time for path, time in gone.items() if path not in old})
+
+
+def _parent(folder: str) -> str:
+    return folder.rpartition("/")[0]
+
+
+def _schema_folders(scans: Sequence[TableScan]) -> set[str]:
+    """The schema folders in which there are tables."""
+    return {_parent(scan.folder.path) for scan in scans if scan.folder.table.schema}
 
 
 def _holds_something(scan: TableScan) -> bool:
