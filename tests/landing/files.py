@@ -30,6 +30,16 @@ def encoded(
     return buffer.getvalue()
 
 
+def date_on_int64() -> bytes:
+    """A file whose column `day` is a DATE on INT64: its footer is patched."""
+    columns = {"id": pa.array([], pa.int64()), "day": pa.array([], pa.date32())}
+    content = encoded(columns, store_schema=False)
+    # A schema element in compact Thrift: type INT32, optional, name "day".
+    int32, int64 = b"\x15\x02\x25\x02\x18\x03day", b"\x15\x04\x25\x02\x18\x03day"
+    assert content.count(int32) == 1
+    return content.replace(int32, int64)
+
+
 def inspected(content: bytes) -> Inspected:
     return parquet.inspect(io.BytesIO(content), len(content), table=TABLE, file=FILE)
 

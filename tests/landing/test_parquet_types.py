@@ -12,7 +12,7 @@ import pytest
 from mirrorlake.errors import BadValue, UnsupportedColumn
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
-from tests.landing.files import encoded, inspected, read
+from tests.landing.files import date_on_int64, encoded, inspected, read
 
 NOON = datetime(2026, 7, 1, 12, 0, 0, 123456)  # noqa: DTZ001  (some columns have no zone)
 IN_UTC = NOON.replace(tzinfo=UTC)
@@ -214,3 +214,11 @@ def test_a_nested_column_is_refused_with_the_way_out(value: Any, kind: pa.DataTy
 def test_a_decimal_that_delta_cannot_hold_is_refused() -> None:
     with pytest.raises(UnsupportedColumn, match="as text"):
         inspected(encoded({"c": pa.array([Decimal(1)], pa.decimal256(39, 0))}))
+
+
+@pytest.mark.clause("LZ-150")
+def test_a_logical_type_on_a_foreign_physical_type_is_refused() -> None:
+    """Arrow would read the days as plain numbers."""
+    with pytest.raises(UnsupportedColumn, match="does not stand on INT64") as caught:
+        inspected(date_on_int64())
+    assert caught.value.column == "day"

@@ -78,7 +78,17 @@ def inspect(handle: BinaryIO, size: int, *, table: str, file: str) -> Inspected:
         metadata, arrow = parquet.metadata, parquet.schema_arrow
         memory = bounded.size(metadata, arrow)
         names = arrow.names
+        misplaced = misplaced_types(parquet)
     check_names(names, table, file)
+    if misplaced:
+        column, physical = misplaced[0]
+        raise UnsupportedColumn(
+            f"its logical type does not stand on {physical} (LZ-150)",
+            table=table,
+            file=file,
+            column=column,
+            hint="Write the file with a library that keeps to the Parquet format.",
+        )
     columns = [
         Column(field.name, column_type(field, table=table, file=file), field.nullable)
         for field in arrow
@@ -102,6 +112,18 @@ def inspect(handle: BinaryIO, size: int, *, table: str, file: str) -> Inspected:
         marker_last=MARKER_COLUMN not in names
         or RESERVED.issuperset(names[names.index(MARKER_COLUMN) :]),
     )
+
+
+def misplaced_types(parquet: pq.ParquetFile) -> list[tuple[str, str]]:
+    """The columns whose logical type is not that of their physical type, which is told as well.
+
+    Arrow reads them as bare numbers, such as days for dates.
+    """
+    schema = parquet.schema
+    leaves = (schema.column(place) for place in range(len(schema.names)))
+    return [
+        (leaf.path, leaf.physical_type) for leaf in leaves if leaf.logical_type.type == "UNDEFINED"
+    ]
 
 
 def read(

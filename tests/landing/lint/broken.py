@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 
 from mirrorlake.landing.lint import Profile
-from tests.landing.files import encoded
+from tests.landing.files import date_on_int64, encoded
 from tests.landing.lint.zones import CHANGES, COLUMNS, ROWS, STRICT, TEXT, V1, V2, Zone, marked
 
 Build = Callable[[Zone], Any]
@@ -373,15 +373,8 @@ def _codec(codec: str) -> Build:
 
 
 def _date_on_int64(zone: Zone) -> None:
-    """The physical type of a DATE column is patched in the schema of the footer."""
-    columns = {"id": pa.array([], pa.int64()), "day": pa.array([], pa.date32())}
     zone.describe("t", keyColumns=["id"])
-    file = zone.land("t", 1, columns, store_schema=False)
-    # A schema element in compact Thrift: type INT32, optional, name "day".
-    int32, int64 = b"\x15\x02\x25\x02\x18\x03day", b"\x15\x04\x25\x02\x18\x03day"
-    content = file.read_bytes()
-    assert content.count(int32) == 1
-    file.write_bytes(content.replace(int32, int64))
+    zone.put(f"t/{_number(1)}", date_on_int64())
 
 
 def _int96(zone: Zone) -> None:

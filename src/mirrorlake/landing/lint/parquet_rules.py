@@ -69,7 +69,8 @@ PHYSICAL = Rule(
     ERROR,
     "the physical type of the Parquet format, such as INT32 for DATE",
     "Logical types must stand on their proper physical type; other pairs were refused by the "
-    "original. Readers that do not refuse them take the bare numbers, such as days for dates.",
+    "original, and are by this engine: the table stops. Read all the same, they would be bare "
+    "numbers, such as days for dates.",
     "Write the file with a library that keeps to the Parquet format.",
     "DATE on INT64",
 )
@@ -220,11 +221,9 @@ def _accepted(open_: Opener, file: DataFile, place: Place, report: Report) -> Se
 def _columns(opened: pq.ParquetFile, schema: pa.Schema, place: Place, report: Report) -> None:
     leaves = [opened.schema.column(i) for i in range(len(opened.schema.names))]
     physical = {leaf.path: leaf.physical_type for leaf in leaves}
-    for leaf in leaves:
-        # A logical type that does not suit its physical one is read as if there were none.
-        if leaf.logical_type.type == "UNDEFINED":
-            at = Place(place.path, place.table, column=shown(leaf.path))
-            report.add(PHYSICAL, at, f"{shown(leaf.path)} on {leaf.physical_type}")
+    for column, kind in parquet.misplaced_types(opened):
+        at = Place(place.path, place.table, column=shown(column))
+        report.add(PHYSICAL, at, f"{shown(column)} on {kind}")
     for field in schema:
         if field.name in {MARKER_COLUMN, UNCHANGED_COLUMN}:
             continue
