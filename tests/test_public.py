@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -25,3 +27,36 @@ def test_the_names_are_those_of_the_reference() -> None:
 def test_other_names_are_not_there() -> None:
     with pytest.raises(AttributeError):
         mirrorlake.Something  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    ("lacking", "extra", "act"),
+    [
+        ("pyspark", "spark", "Mirror(Project.of_root(Path('.'))).engine()"),
+        (
+            "psycopg",
+            "postgresql",
+            "Mirror(Project('shop', Path('.'), PostgresSettings('postgresql://h/d'))).check()",
+        ),
+    ],
+)
+def test_an_extra_that_is_not_installed_is_named_in_a_sentence(
+    lacking: str, extra: str, act: str
+) -> None:
+    program = f"""
+import sys
+from pathlib import Path
+sys.modules[{lacking!r}] = None
+from mirrorlake import Mirror, Project, Unavailable
+from mirrorlake.sources.postgresql.settings import PostgresSettings
+try:
+    {act}
+except Unavailable as error:
+    print(error)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=300
+    )
+    assert done.stdout.startswith(f"{lacking} ")
+    assert f'pip install "mirrorlake[{extra}]"' in done.stdout
+    assert len(done.stdout.splitlines()) == 1

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from mirrorlake.cli import extras
+from mirrorlake.app import extras
 from mirrorlake.landing.publisher.places import is_mirrored
 from mirrorlake.model.seams import Point
 from mirrorlake.model.table import TableId

@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from mirrorlake import config
-from mirrorlake.app import files, status
+from mirrorlake.app import extras, files, status
 from mirrorlake.app.apply import ApplyLoop, Pending
 from mirrorlake.app.child import CaptureProcess
 from mirrorlake.app.report import ApplyReport
@@ -195,8 +195,9 @@ class Mirror:
     def engine(self) -> SparkEngine:
         """The engine; starts Spark at the first call."""
         if self._engine is None:
-            from mirrorlake.spark.engine import SparkEngine
-            from mirrorlake.spark.session import Spark
+            with extras.needed("applying changes"):
+                from mirrorlake.spark.engine import SparkEngine
+                from mirrorlake.spark.session import Spark
 
             if self._given is not None:
                 self._spark = Spark.given(self._given)
@@ -236,6 +237,7 @@ class Mirror:
                 where=f"mirror {self.project.name}",
                 hint="Add `source:` to the project file; `mirrorlake init` writes an example.",
             )
-        from mirrorlake.sources.postgresql.source import PostgresSource
+        with extras.needed("a PostgreSQL source"):
+            from mirrorlake.sources.postgresql.source import PostgresSource
 
         return PostgresSource(self.project.source)

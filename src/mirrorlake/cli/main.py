@@ -7,6 +7,7 @@ import sys
 import typer
 
 from mirrorlake import __version__
+from mirrorlake.app import extras
 from mirrorlake.cli import (
     apply,
     capture,
@@ -14,7 +15,6 @@ from mirrorlake.cli import (
     demo,
     detach,
     discover,
-    extras,
     files,
     init,
     lint,

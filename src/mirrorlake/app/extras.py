@@ -1,6 +1,9 @@
-"""Packages that a command needs and this installation lacks, in one sentence."""
+"""Packages that are needed and that this installation lacks, in one sentence."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 from mirrorlake.errors import Unavailable
 
@@ -20,7 +23,19 @@ _EXTRAS = {
 """Module to the extra of ours that brings it."""
 
 
-def missing(error: ImportError) -> Unavailable | None:
+@contextmanager
+def needed(by: str) -> Iterator[None]:
+    """Imports of what extras bring. by: what needs them. Raises Unavailable."""
+    try:
+        yield
+    except ImportError as error:
+        told = missing(error, by)
+        if told is None:
+            raise
+        raise told from error
+
+
+def missing(error: ImportError, by: str = "this command") -> Unavailable | None:
     """What to tell of an import that failed; None when the module is none of an extra."""
     text = str(error)
     # psycopg without a libpq gives no name.
@@ -31,6 +46,6 @@ def missing(error: ImportError) -> Unavailable | None:
     said = "is not installed" if is_absent else f"does not load: {text.splitlines()[0]}"
     return Unavailable(
         f"{module} {said}",
-        where="this command needs it",
+        where=f"{by} needs it",
         hint=f'Run `pip install "mirrorlake[{_EXTRAS[module]}]"`.',
     )
