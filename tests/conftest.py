@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, settings
 from mirrorlake.app.demo.server import EmbeddedServer
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.storage.local import LocalStore
+from tests.objects import S3Server, s3_server
 from tests.older_postgres import RELEASES, install_of
 
 # The suites of the contracts are no test modules themselves, and yet assert as they do.
@@ -140,6 +141,13 @@ def any_database(request: pytest.FixtureRequest) -> Iterator[Database]:
 def store(tmp_path: Path) -> LocalStore:
     """A store below an empty folder."""
     return LocalStore(tmp_path / "root")
+
+
+@pytest.fixture(scope="session")
+def s3() -> Iterator[S3Server]:
+    """The one S3 of the run; each test takes buckets of its own."""
+    with s3_server() as server:
+        yield server
 
 
 @pytest.fixture(scope="session")

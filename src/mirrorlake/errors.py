@@ -9,6 +9,7 @@
     │   └── StorageUnavailable  the disk is full, or not ours to write
     ├── OperatorError         a person's: nothing is retried until somebody acts (exit code 1)
     │   ├── SourceGap         changes between the source and the zone are lost
+    │   ├── UnsafeStorage     it does not keep what we rely on, such as a conditional write
     │   ├── LeaseHeld         another process holds the one right to write
     │   ├── LeaseLost         another process took it over
     │   └── TableError        one table stops, the others go on
@@ -117,6 +118,7 @@ _STORAGE = {
     errno.EACCES: _NO_RIGHT,
     errno.EPERM: _NO_RIGHT,
     errno.EIO: "Look at the disk and its cable, and at the log of the system.",
+    errno.EREMOTEIO: "Look at the network, the endpoint, the region and the bucket.",
     errno.EMFILE: "Raise the limit of open files (ulimit -n).",
 }
 
@@ -137,6 +139,12 @@ class SourceGap(OperatorError):
     """What the source still has does not join what the zone already has."""
 
     code = "source_gap"
+
+
+class UnsafeStorage(OperatorError):
+    """A storage does not do what nothing would be lost without."""
+
+    code = "unsafe_storage"
 
 
 class LeaseHeld(OperatorError):

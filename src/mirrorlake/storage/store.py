@@ -54,7 +54,10 @@ class Store(Protocol):
         ...
 
     def open(self, path: str) -> BinaryIO:
-        """A seekable reader. Raises FileNotFoundError."""
+        """A seekable reader of the file as it is now. Raises FileNotFoundError.
+
+        Once the file is replaced it reads the older content still, or raises OSError.
+        """
         ...
 
     def stage(self, path: str) -> AbstractContextManager[BinaryIO]:
@@ -68,7 +71,8 @@ class Store(Protocol):
     def publish(self, staged: str, final: str) -> None:
         """Give a staged file its final name, whole or not at all.
 
-        Raises FileExistsError when the final name exists: it is never overwritten (LZ-134).
+        Raises FileExistsError when the final name exists: it is never overwritten (LZ-134). After a
+        crash, or an answer that was lost, that may be this very file: compare.
         """
         ...
 

@@ -1,0 +1,291 @@
+"""A store on objects: S3 and what speaks its protocol, Google Cloud Storage, Azure Blob Storage.
+
+Objects are whole or absent, so a single put is atomic; but they cannot be renamed. A file gets its
+final name by one conditional write (`If-None-Match: *`) of its whole content: of the bytes, where
+they are few, and else of a copy that the storage makes itself. That never overwrites, and a crash
+leaves both names: whoever publishes again finds the final one, with its own content.
+
+The answer to a conditional write may be lost, and the write tried again by the client: then the
+name exists because we made it. Each small write carries a token, by which it knows itself.
+"""
+
+from __future__ import annotations
+
+import errno
+import re
+import tempfile
+import threading
+import uuid
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, BinaryIO, cast
+
+from obstore.exceptions import (
+    AlreadyExistsError,
+    BaseError,
+    InvalidPathError,
+    NotSupportedError,
+    PermissionDeniedError,
+    UnauthenticatedError,
+)
+from obstore.store import AzureStore, MemoryStore, S3Store
+
+from mirrorlake.errors import UnsafeStorage
+from mirrorlake.storage.objectfile import WHOLE, beginning, opened
+from mirrorlake.storage.store import Entry, Listing, UnsafePath, checked
+from mirrorlake.storage.tree import PAGE, Tree
+
+if TYPE_CHECKING:
+    from obstore import ObjectMeta
+    from obstore.store import ObjectStore as Client
+
+LARGEST = 5 << 30
+"""Bytes of a file that can be published or moved: one part of one copy on S3."""
+
+_SPOOL = 8 << 20  # bytes of a staged file that are kept in memory
+_PART = 16 << 20  # bytes of one part of an upload: 10,000 of them hold more than LARGEST
+_WRITER = "mirrorlakewriter"  # one word: neither Azure nor a proxy takes every character here
+_PROBE = "_mirrorlake/probe-"
+_PUT, _COPY = "put", "copy"
+_END_OF_FOLDER = "/\U0010ffff"
+_STARTS_AFTER = (S3Store, AzureStore, MemoryStore)  # of others the client reads all keys anyway
+_QUERY = re.compile(r"(https?://[^\s?]*)\?[^\s)]*")
+
+
+class ObjectStore:
+    """A `Store` on the objects below one prefix.
+
+    client: a store of obstore; its own prefix is the root. url: what the root is called, without
+    secrets. Before its first conditional write to S3, or to what speaks its protocol, a process
+    tests that the storage heeds the condition; of one that does not, UnsafeStorage is raised.
+    """
+
+    def __init__(self, client: Client, url: str) -> None:
+        self._client, self._url = client, url.rstrip("/")
+        self._tested: set[str] = set() if isinstance(client, S3Store) else {_PUT, _COPY}
+        self._testing = threading.Lock()
+        self._copies = True
+
+    def __repr__(self) -> str:
+        return f"ObjectStore({self._url!r})"
+
+    def location(self, path: str) -> str:
+        return f"{self._url}/{_key(path)}"
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def list(self, folder: str) -> Listing:
+        prefix = _key(folder) if folder else None
+        with _translated(folder):
+            found = self._client.list_with_delimiter(prefix)
+        # A console makes an object of the folder's own name, which is no file in it.
+        files = [_entry(meta) for meta in found["objects"] if meta["path"] != prefix]
+        folders = [path.rpartition("/")[2] for path in found["common_prefixes"]]
+        return Listing(
+            tuple(sorted((f for f in files if _is_addressable(f.name)), key=lambda f: f.name)),
+            tuple(sorted(filter(_is_addressable, folders))),
+        )
+
+    def tree(self, folder: str) -> dict[str, Listing]:
+        tree = Tree(_key(folder) if folder else "")
+        after: str | None = None
+        while True:
+            after = self._grow(tree, after)
+            if after is None:
+                return tree.listings()
+
+    def _grow(self, tree: Tree, after: str | None) -> str | None:
+        """Read the keys behind `after`. Returns the end of a folder that is better passed by."""
+        with _translated(tree.prefix):
+            pages = self._client.list(tree.prefix or None, offset=after, chunk_size=PAGE)
+            for page in pages:
+                for meta in page:
+                    if meta["path"] != tree.prefix and _is_addressable(meta["path"]):
+                        tree.add(meta["path"], _entry(meta))
+                # What is left of the folder may be any number of pages; one request leads past it.
+                if tree.inside and len(page) == PAGE and isinstance(self._client, _STARTS_AFTER):
+                    return tree.inside + _END_OF_FOLDER
+        return None
+
+    def read(self, path: str) -> bytes:
+        key = _key(path)
+        with _translated(path):
+            return self._client.get(key).bytes().to_bytes()
+
+    def open(self, path: str) -> BinaryIO:
+        """A reader of one version of the object: raises OSError once it was replaced."""
+        return opened(self._client, _key(path), lambda: _translated(path))
+
+    # -- writing --------------------------------------------------------------------------------
+
+    @contextmanager
+    def stage(self, path: str) -> Iterator[BinaryIO]:
+        key = _key(path)
+        with tempfile.SpooledTemporaryFile(_SPOOL) as spool:
+            yield cast("BinaryIO", spool)
+            spool.seek(0)
+            with _translated(path):
+                self._client.put(key, cast("BinaryIO", spool), chunk_size=_PART)
+
+    def publish(self, staged: str, final: str) -> None:
+        """As in the contract; of files of up to `LARGEST` bytes.
+
+        The name may exist because the answer to an earlier attempt was lost: whoever is told that
+        it exists compares the content, as after a crash.
+        """
+        source, target = _key(staged), _key(final)
+        with _translated(staged):
+            meta, content = beginning(self._client, source)
+        if meta["size"] > LARGEST:
+            raise OSError(errno.EFBIG, f"more than {LARGEST:,} bytes cannot be published", staged)
+        if meta["size"] <= WHOLE:
+            self._put_new(target, content, final)
+        else:
+            self._copy_new(source, target, final)
+        with _translated(staged):
+            self._client.delete(source)
+
+    def make_folder(self, folder: str) -> None:
+        _key(folder)  # a folder is there with its first file
+
+    def create(self, path: str, content: bytes) -> None:
+        self._put_new(_key(path), content, path)
+
+    def replace(self, path: str, content: bytes) -> None:
+        key = _key(path)
+        with _translated(path):
+            self._client.put(key, content, use_multipart=False)
+
+    def move(self, path: str, target: str) -> None:
+        """A copy, then a deletion: after a crash between them both are there, and it is repeated.
+
+        Of files of up to `LARGEST` bytes.
+        """
+        source, final = _key(path), _key(target)
+        with _translated(path):
+            self._client.copy(source, final)
+            self._client.delete(source)
+
+    def delete(self, path: str) -> None:
+        key = _key(path)
+        with _translated(path), suppress(FileNotFoundError):
+            self._client.delete(key)
+
+    def delete_folder(self, folder: str) -> None:
+        """Remove all objects below a folder in the order of their names, so that what a publisher
+        remembers goes last; a reader may see a part meanwhile, and a crash may leave one.
+
+        Raises OSError when something is left: an object that marks the folder, as consoles make
+        them and only they can remove, or what somebody wrote meanwhile.
+        """
+        prefix = _key(folder)
+        with _translated(folder):
+            keys = sorted(meta["path"] for meta in self._client.list(prefix).collect())
+            keys = [key for key in keys if key != prefix]  # the mark of a folder, or a file beside
+            for start in range(0, len(keys), PAGE):
+                self._client.delete(keys[start : start + PAGE])
+            left = [meta["path"] for meta in self._client.list(prefix).collect()]
+        if left:
+            raise OSError(errno.ENOTEMPTY, f"{len(left)} objects are left in it", folder)
+
+    # -- conditional writes ---------------------------------------------------------------------
+
+    def _put_new(self, key: str, content: bytes, path: str) -> None:
+        self._test(_PUT, lambda probe: self._put(probe, b"", ""))
+        token = uuid.uuid4().hex
+        try:
+            with _translated(path):
+                self._put(key, content, token)
+        except FileExistsError:
+            if not self._is_written_with(key, token):
+                raise
+
+    def _copy_new(self, source: str, target: str, path: str) -> None:
+        if self._copies:
+            try:
+                self._test(_COPY, lambda probe: self._copy(source, probe))
+                with _translated(path):
+                    return self._copy(source, target)
+            except NotSupportedError:
+                self._copies = False
+        with _translated(path):
+            content = self._client.get(source).bytes().to_bytes()
+        return self._put_new(target, content, path)
+
+    def _put(self, key: str, content: bytes, token: str) -> None:
+        self._client.put(
+            key, content, mode="create", use_multipart=False, attributes={_WRITER: token}
+        )
+
+    def _copy(self, source: str, target: str) -> None:
+        self._client.copy(source, target, overwrite=False)
+
+    def _is_written_with(self, key: str, token: str) -> bool:
+        try:
+            with _translated(key):
+                found = self._client.get(key, options={"head": True}).attributes
+        except FileNotFoundError:
+            return False
+        return found.get(_WRITER) == token
+
+    def _test(self, kind: str, write: Callable[[str], None]) -> None:
+        """Be sure that a write is refused where something is already."""
+        with self._testing:
+            if kind in self._tested:
+                return
+            probe = f"{_PROBE}{uuid.uuid4().hex}"
+            with _translated(probe):
+                self._client.put(probe, b"", use_multipart=False)
+                try:
+                    write(probe)
+                except AlreadyExistsError:
+                    self._tested.add(kind)
+                finally:
+                    self._client.delete(probe)
+            if kind not in self._tested:
+                raise UnsafeStorage(
+                    f"a {kind} with If-None-Match overwrites what is there",
+                    where=self._url,
+                    hint="Nothing was published. Use a storage that heeds the condition.",
+                )
+
+
+def _key(path: str) -> str:
+    return "/".join(checked(path))
+
+
+def _is_addressable(name: str) -> bool:
+    return "\\" not in name
+
+
+def _entry(meta: ObjectMeta) -> Entry:
+    """An ETag alone may be a digest of the content, and the same of another file."""
+    modified = meta["last_modified"].timestamp()
+    etag = f"{meta['e_tag'] or meta['version'] or meta['size']}-{modified:.3f}"
+    return Entry(meta["path"].rpartition("/")[2], meta["size"], modified, etag)
+
+
+@contextmanager
+def _translated(path: str) -> Iterator[None]:
+    """Errors of the client as those of a store. What it says in full may hold signed addresses, so
+    only its first line is kept, without their queries."""
+    try:
+        yield
+    except FileNotFoundError:
+        raise FileNotFoundError(errno.ENOENT, "there is no such object", path) from None
+    except AlreadyExistsError:
+        raise FileExistsError(errno.EEXIST, "there is such an object already", path) from None
+    except (PermissionDeniedError, UnauthenticatedError) as error:
+        raise PermissionError(errno.EACCES, _said(error), path) from None
+    except NotSupportedError:
+        raise
+    except InvalidPathError as error:
+        raise OSError(errno.EILSEQ, _said(error), path) from None
+    except BaseError as error:
+        raise OSError(errno.EREMOTEIO, _said(error), path) from None
+    except ValueError as error:
+        raise UnsafePath(f"no name of an object: {path!r} ({_said(error)})") from None
+
+
+def _said(error: Exception) -> str:
+    return _QUERY.sub(r"\1", str(error).partition("\n")[0])[:500]

@@ -1,0 +1,85 @@
+"""Many folders at one look, where a storage lists keys rather than folders.
+
+An object store answers with a thousand keys at a time, of however many folders: asking for each
+folder costs a request each, asking for all of them a request for each thousand keys. Folders with
+an underscore name are not looked into (LZ-021): cleanup folders may hold any number of files.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Protocol, runtime_checkable
+
+from mirrorlake.storage.store import Entry, Listing
+
+PAGE = 1_000
+"""Keys in one answer of S3 and of Google."""
+
+
+class Lister(Protocol):
+    """Whatever shows one level of a folder, as `Store.list` does."""
+
+    def list(self, folder: str) -> Listing: ...
+
+
+@runtime_checkable
+class TreeStore(Protocol):
+    """A store that lists all of a folder for less than its folders one by one."""
+
+    def tree(self, folder: str) -> Mapping[str, Listing]:
+        """Every folder that is reached from `folder`, by its path, without entering one whose name
+        begins with an underscore: such are shown by their names. Raises OSError."""
+        ...
+
+
+class Looked:
+    """A tree as it was when it was looked at."""
+
+    def __init__(self, tree: Mapping[str, Listing]) -> None:
+        self._tree = tree
+
+    def list(self, folder: str) -> Listing:
+        return self._tree.get(folder, Listing((), ()))
+
+
+def look(store: Lister, folder: str) -> Lister:
+    """What shows the folders at and below `folder` for the fewest requests: a look at all of them
+    now, or the store itself. Only for folders that no underscore name leads to."""
+    if not isinstance(store, TreeStore):
+        return store
+    try:
+        return Looked(store.tree(folder))
+    except OSError:
+        return store  # which tells of each folder by itself whether it can be read
+
+
+class Tree:
+    """Keys below `prefix`, in ascending order, on their way to listings."""
+
+    def __init__(self, prefix: str) -> None:
+        self.prefix = prefix
+        self.inside: str | None = None
+        """The underscore folder that holds the last key, if one does."""
+        self._files: dict[str, list[Entry]] = {}
+        self._folders: dict[str, dict[str, None]] = {}
+
+    def add(self, key: str, entry: Entry) -> None:
+        folder = self.prefix
+        *above, _name = key.removeprefix(f"{folder}/").split("/")
+        self.inside = None
+        for name in above:
+            self._folders.setdefault(folder, {})[name] = None
+            folder = f"{folder}/{name}" if folder else name
+            if name.startswith("_"):
+                self.inside = folder
+                return
+        self._files.setdefault(folder, []).append(entry)
+
+    def listings(self) -> dict[str, Listing]:
+        return {
+            folder: Listing(
+                tuple(sorted(self._files.get(folder, ()), key=lambda f: f.name)),
+                tuple(sorted(self._folders.get(folder, ()))),
+            )
+            for folder in {*self._files, *self._folders}
+        }

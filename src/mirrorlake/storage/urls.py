@@ -1,0 +1,225 @@
+"""The store of a path or a URL.
+
+    ./zone, /mnt/zone         a local or mounted folder
+    s3://bucket/prefix        S3, and with an endpoint whatever speaks its protocol
+    gs://bucket/prefix        Google Cloud Storage
+    az://container/prefix     Azure Blob Storage
+
+What follows the bucket is taken as it is written, as the tools of the clouds do: nothing is
+decoded. Who we are comes from the environment, by the variables and the roles that each cloud knows
+(`AWS_ACCESS_KEY_ID`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_KEY`, ...). No option
+holds a secret, so places and options may be shown, stored and sent to other processes.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, BinaryIO
+
+from mirrorlake.errors import UsageError
+from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.store import Store, UnsafePath, checked
+
+if TYPE_CHECKING:
+    from obstore.store import ClientConfig, RetryConfig
+    from obstore.store import ObjectStore as Client
+
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_EXTRA = 'pip install "mirrorlake[objects]"'
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectOptions:
+    """How an object store is reached, beside its URL; never who we are.
+
+    endpoint: of an S3 that is not Amazon's; plain `http://` is allowed where it is written. region:
+    of S3. account: the storage account of Azure. anonymous: requests are not signed, for what is
+    public.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    account: str | None = None
+    anonymous: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for an endpoint with credentials."""
+        if self.endpoint and ("@" in self.endpoint or "?" in self.endpoint):
+            raise UsageError(
+                "the endpoint holds more than an address",
+                where="endpoint",
+                hint="Write it as https://host:port; credentials come from the environment.",
+            )
+
+
+def is_url(place: str | Path) -> bool:
+    return _URL.fullmatch(str(place)) is not None
+
+
+def open_store(place: str | Path, options: ObjectOptions | None = None) -> Store:
+    """The store whose root is a folder or a URL. Nothing is read or written yet.
+
+    Raises UsageError: for a scheme that is not known, a bucket that is not named, credentials in
+    the URL, or a library that is not installed.
+    """
+    if not is_url(place):
+        return LocalStore(place)
+    scheme, bucket, prefix = _root(str(place))
+    return _object_store(scheme, bucket, prefix, options or ObjectOptions())
+
+
+def open_file(location: str, options: ObjectOptions | None = None) -> BinaryIO:
+    """A seekable reader of a `Store.location`, in whatever process. Raises OSError, UsageError.
+
+    What is opened is that very file: links below the root were looked at when it was listed.
+    """
+    if not is_url(location):
+        return Path(location).open("rb")
+    scheme, bucket, key = _parsed(location)
+    return _bucket(scheme, bucket, options or ObjectOptions(), os.getpid()).open(key)
+
+
+def _parsed(url: str) -> tuple[str, str, str]:
+    """Scheme, bucket, and what is below it. No message repeats what may be a secret."""
+    found = _URL.fullmatch(url)
+    assert found is not None
+    scheme, rest = found[1].lower(), found[2]
+    bucket, _, prefix = rest.partition("/")
+    if scheme not in _CLIENTS:
+        raise UsageError(
+            f"{scheme}:// is no storage that is known",
+            where="URL",
+            hint="A place is a folder, or begins with " + _known() + ".",
+        )
+    if "@" in bucket or ":" in bucket or "?" in bucket or "#" in bucket:
+        raise UsageError(
+            "the URL holds more than a bucket and a path",
+            where=f"{scheme}://...",
+            hint="Credentials come from the environment, an endpoint from the options: "
+            f"write {scheme}://bucket/path.",
+        )
+    if not bucket:
+        raise UsageError(
+            "the URL names no bucket", where=url, hint=f"Write {scheme}://bucket/path."
+        )
+    return scheme, bucket, prefix
+
+
+def _root(url: str) -> tuple[str, str, str]:
+    """A URL as people give it, who may have put into it what does not belong there."""
+    scheme, bucket, prefix = _parsed(url)
+    prefix = prefix.rstrip("/")
+    if "?" in prefix:
+        raise UsageError(
+            "the URL has a question mark, and what follows may be a secret",
+            where=f"{scheme}://{bucket}/...",
+            hint=f"Credentials come from the environment: write {scheme}://{bucket}/path.",
+        )
+    try:
+        _ = prefix and checked(prefix)
+    except UnsafePath:
+        raise UsageError(
+            "the path of the URL has an empty part, a dot, or a backslash",
+            where=f"{scheme}://{bucket}/...",
+            hint=f"Write {scheme}://{bucket}/path.",
+        ) from None
+    return scheme, bucket, prefix
+
+
+@functools.lru_cache(maxsize=16)
+def _bucket(scheme: str, bucket: str, options: ObjectOptions, _process: int) -> Store:
+    """One client for all files of a bucket; not that of a process that was forked."""
+    return _object_store(scheme, bucket, "", options)
+
+
+def _object_store(scheme: str, bucket: str, prefix: str, options: ObjectOptions) -> Store:
+    try:
+        from mirrorlake.storage.objects import ObjectStore
+    except ModuleNotFoundError as error:
+        if (error.name or "").partition(".")[0] != "obstore":
+            raise
+        raise UsageError(
+            f"{scheme}:// needs a library that is not installed",
+            where="obstore",
+            hint=f"Install it with {_EXTRA}.",
+        ) from None
+    client = _CLIENTS[scheme](bucket, prefix or None, options)
+    return ObjectStore(client, f"{scheme}://{bucket}/{prefix}")
+
+
+def _s3(bucket: str, prefix: str | None, options: ObjectOptions) -> Client:
+    from obstore.store import S3Store
+
+    config: dict[str, Any] = {"skip_signature": True} if options.anonymous else {}
+    if "AWS_COPY_IF_NOT_EXISTS" not in os.environ:
+        config["copy_if_not_exists"] = "multipart"
+    if options.endpoint:
+        config["endpoint"] = options.endpoint
+    if options.region:
+        config["region"] = options.region
+    return S3Store(
+        bucket, prefix=prefix, client_options=_client(options), retry_config=_retry(), **config
+    )
+
+
+def _gcs(bucket: str, prefix: str | None, options: ObjectOptions) -> Client:
+    from obstore.store import GCSStore
+
+    return GCSStore(
+        bucket,
+        prefix=prefix,
+        client_options=_client(options),
+        retry_config=_retry(),
+        skip_signature=options.anonymous,
+    )
+
+
+def _azure(container: str, prefix: str | None, options: ObjectOptions) -> Client:
+    from obstore.store import AzureStore
+
+    config: dict[str, Any] = {"skip_signature": True} if options.anonymous else {}
+    if options.account:
+        config["account_name"] = options.account
+    if options.endpoint:
+        config["endpoint"] = options.endpoint
+    return AzureStore(
+        container, prefix=prefix, client_options=_client(options), retry_config=_retry(), **config
+    )
+
+
+def _client(options: ObjectOptions) -> ClientConfig:
+    found: ClientConfig = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(minutes=2)}
+    if (options.endpoint or "").lower().startswith("http://"):
+        found["allow_http"] = True
+    return found
+
+
+def _retry() -> RetryConfig:
+    """What passes in seconds is tried again here; the rest is the caller's, who can be stopped."""
+    return {
+        "max_retries": 5,
+        "retry_timeout": timedelta(seconds=10),
+        "backoff": {
+            "init_backoff": timedelta(milliseconds=100),
+            "max_backoff": timedelta(seconds=2),
+        },
+    }
+
+
+_CLIENTS: dict[str, Callable[[str, str | None, ObjectOptions], Client]] = {
+    "s3": _s3,
+    "s3a": _s3,
+    "gs": _gcs,
+    "az": _azure,
+}
+
+
+def _known() -> str:
+    schemes = [f"{scheme}://" for scheme in sorted(_CLIENTS)]
+    return f"{', '.join(schemes[:-1])} or {schemes[-1]}"

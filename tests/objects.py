@@ -1,0 +1,97 @@
+"""An S3 on this machine, and counted requests, for tests of landing zones on objects."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import pytest
+
+from mirrorlake.storage.urls import ObjectOptions
+
+_numbers = itertools.count(1)
+
+
+@dataclass(slots=True)
+class S3Server:
+    """A server that speaks the protocol of S3. requests: method and path of each one it got."""
+
+    endpoint: str
+    requests: list[str] = field(default_factory=list)
+
+    @property
+    def options(self) -> ObjectOptions:
+        return ObjectOptions(endpoint=self.endpoint, region="us-east-1")
+
+    def new_bucket(self) -> str:
+        """The URL of a bucket that is empty."""
+        name = f"lake-{next(_numbers)}"
+        self.send("PUT", name)
+        return f"s3://{name}"
+
+    def send(self, method: str, path: str, content: bytes = b"") -> None:
+        """What the tools of others may do, such as writing keys that no path of ours can hold."""
+        request = urllib.request.Request(f"{self.endpoint}/{path}", content, method=method)
+        urllib.request.urlopen(request).close()
+
+    def fill(self, url: str, count: int) -> None:
+        """Put many small objects below a URL, faster than by requests."""
+        from moto.core import DEFAULT_ACCOUNT_ID
+        from moto.s3.models import s3_backends
+
+        bucket, _, prefix = url.removeprefix("s3://").partition("/")
+        backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
+        for number in range(1, count + 1):
+            backend.put_object(bucket, f"{prefix}/{number:020d}.parquet", b"x")
+
+    def counted(self, app: Callable[..., Any]) -> Callable[..., Any]:
+        one_at_a_time = threading.Lock()
+
+        def answer(environ: dict[str, Any], start: Any) -> Any:
+            self.requests.append(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}")
+            with one_at_a_time:  # as S3 does for each key, and the server does not by itself
+                return app(environ, start)
+
+        return answer
+
+
+@contextmanager
+def s3_server() -> Iterator[S3Server]:
+    """The server, and an environment that has credentials for it."""
+    from moto.moto_server.werkzeug_app import (
+        DomainDispatcherApplication,
+        MotoRequestHandler,
+        create_backend_app,
+    )
+    from werkzeug.serving import make_server
+
+    class Quiet(MotoRequestHandler):
+        protocol_version = "HTTP/1.1"  # connections are kept, as by a real one
+
+        def log_request(self, *_args: object) -> None:
+            pass
+
+    found = S3Server("")
+    app = found.counted(DomainDispatcherApplication(create_backend_app))
+    server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
+    server.daemon_threads = True
+    found.endpoint = f"http://127.0.0.1:{server.server_port}"
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            for name, value in CREDENTIALS.items():
+                patch.setenv(name, value)
+            yield found
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+
+
+CREDENTIALS = {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "a-secret-of-somebody"}
