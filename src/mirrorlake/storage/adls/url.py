@@ -1,0 +1,194 @@
+"""Addresses of a data lake, and the right with which it is reached.
+
+    abfss://<container>@<account>.dfs.core.windows.net/<prefix>
+    https://<account>.dfs.core.windows.net/<container>/<prefix>
+    abfss://<workspace>@onelake.dfs.fabric.microsoft.com/<item>/<prefix>
+    https://onelake.dfs.fabric.microsoft.com/<workspace>/<item>/<prefix>
+
+In an `https` address the path is percent-encoded, as in every such address; in an `abfss` one it
+stands as it is, as Hadoop reads it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from mirrorlake.errors import UsageError
+from mirrorlake.storage.store import UnsafePath, checked
+
+if TYPE_CHECKING:
+    from azure.core.credentials import AzureNamedKeyCredential, TokenCredential
+    from azure.storage.filedatalake import FileSystemClient
+
+    Credential = AzureNamedKeyCredential | TokenCredential | str
+
+_HOST = re.compile(
+    r"(?P<account>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)\.dfs\."
+    r"(?:core\.windows\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net|fabric\.microsoft\.com)"
+)
+"""Hosts that are known to be the service: every request brings a token that is good for all of it,
+so none is sent anywhere else."""
+
+_ONELAKE = ".dfs.fabric.microsoft.com"
+_CONTAINER = re.compile(r"[^/@:]+")
+_WAIT, _GROWTH, _RETRIES = 1, 2, 4  # seconds; 1, 3, 5 and 9 s between attempts, give or take one
+_CONNECT, _ANSWER = 10, 30  # seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A folder of a data lake. root: without slashes at its ends, "" for the whole container."""
+
+    account: str
+    host: str
+    container: str
+    root: str
+
+    @property
+    def is_onelake(self) -> bool:
+        return self.host.endswith(_ONELAKE)
+
+    def __str__(self) -> str:
+        below = f"/{self.root}" if self.root else ""
+        return f"abfss://{self.container}@{self.host}{below}"
+
+
+def handles(url: str) -> bool:
+    """Whether the address is one of a data lake; `place_of` may still refuse it."""
+    scheme, there, rest = url.partition("://")
+    if not there:
+        return False
+    host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2].partition(":")[0]
+    return scheme.lower() in {"abfss", "abfs"} or (
+        scheme.lower() == "https" and _HOST.fullmatch(host.lower()) is not None
+    )
+
+
+def place_of(url: str) -> Place:
+    """Raises UsageError for an address that is wrong, and for one that has a secret in it."""
+    parts = _split(url)
+    shown = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
+    match = _HOST.fullmatch(parts.hostname or "")
+    if match is None:
+        raise UsageError(
+            "no host of Azure Data Lake Storage or OneLake",
+            where=shown,
+            hint="It is <account>.dfs.core.windows.net or onelake.dfs.fabric.microsoft.com.",
+        )
+    if parts.scheme == "https":
+        container, _, root = unquote(parts.path).strip("/").partition("/")
+    else:
+        container, root = parts.username or "", parts.path.strip("/")
+    if not _CONTAINER.fullmatch(container):
+        raise UsageError(
+            "the address names no container or workspace",
+            where=shown,
+            hint="Such as abfss://<container>@<account>.dfs.core.windows.net/<folder>.",
+        )
+    place = Place(match["account"], match[0], container, root)
+    if place.is_onelake and not root:
+        raise UsageError(
+            "the address names a workspace and no item in it",
+            where=shown,
+            hint="Add the item, such as /<database>.MountedRelationalDatabase or its id.",
+        )
+    if root:
+        try:
+            checked(root)
+        except UnsafePath as error:
+            raise UsageError(str(error), where=shown, hint="Give the plain path.") from None
+    return place
+
+
+def credential_of(
+    place: Place, options: Mapping[str, str], environment: Mapping[str, str]
+) -> Credential:
+    """The key or the signature that is given, or else the identity of this process.
+
+    options: `account_key` or `sas_token`. environment: `AZURE_STORAGE_ACCOUNT_KEY` or
+    `AZURE_STORAGE_KEY`, or `AZURE_STORAGE_SAS_TOKEN`, where `AZURE_STORAGE_ACCOUNT` is this account
+    or, but for OneLake, none: what opens one account is not shown to another.
+    """
+    from azure.core.credentials import AzureNamedKeyCredential
+
+    theirs = environment.get("AZURE_STORAGE_ACCOUNT") or ("" if place.is_onelake else place.account)
+    known = environment if theirs == place.account else {}
+    key = options.get("account_key")
+    signature = options.get("sas_token")
+    if not (key or signature):
+        key = known.get("AZURE_STORAGE_ACCOUNT_KEY") or known.get("AZURE_STORAGE_KEY")
+        signature = known.get("AZURE_STORAGE_SAS_TOKEN")
+    if key:
+        return AzureNamedKeyCredential(place.account, key)
+    if signature:
+        return signature.lstrip("?")  # as text: only so is it sent for the source of a rename, too
+    from azure.identity import DefaultAzureCredential
+
+    return DefaultAzureCredential(exclude_interactive_browser_credential=True)
+
+
+def client_of(
+    place: Place, credential: Credential, endpoint: str | None = None
+) -> FileSystemClient:
+    """What speaks to the service, and tries again what may pass.
+
+    endpoint: of something else that speaks its protocol.
+    """
+    from azure.storage.filedatalake import ExponentialRetry, FileSystemClient
+
+    from mirrorlake.storage.adls.files import AHEAD
+
+    retry = ExponentialRetry(
+        initial_backoff=_WAIT,
+        increment_base=_GROWTH,
+        random_jitter_range=1,
+        retry_total=_RETRIES,
+        retry_connect=_RETRIES,
+        retry_read=_RETRIES,
+        retry_status=_RETRIES,
+    )
+    return FileSystemClient(
+        endpoint or f"https://{place.host}",
+        place.container,
+        credential=credential,
+        retry_policy=retry,
+        connection_timeout=_CONNECT,
+        read_timeout=_ANSWER,
+        max_single_get_size=AHEAD,
+        max_chunk_get_size=AHEAD,
+    )
+
+
+def _split(url: str) -> SplitResult:
+    """The parts of an address, without a secret. What is refused is not repeated."""
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise UsageError(
+            "the address cannot be read", where="location", hint="See its scheme and host."
+        ) from None
+    if parts.query or "?" in url or parts.fragment or parts.password is not None:
+        raise UsageError(
+            "the address has more than a place in it",
+            where=f"{parts.scheme}://{parts.hostname or ''}",
+            hint="Take away what follows `?` or `#`. A signature belongs into the environment, as "
+            "AZURE_STORAGE_SAS_TOKEN.",
+        )
+    if parts.scheme not in {"https", "abfss"}:
+        raise UsageError(
+            "only https and abfss lead to a data lake",
+            where=f"{parts.scheme}://{parts.hostname or ''}",
+            hint="Use the address with abfss, which is encrypted.",
+        )
+    if port not in {None, 443} or (parts.scheme == "https" and parts.username is not None):
+        raise UsageError(
+            "the address has a port or a user in it",
+            where=f"{parts.scheme}://{parts.hostname or ''}",
+            hint="Leave it out.",
+        )
+    return parts
