@@ -16,10 +16,10 @@ from mirrorlake.cli import logs
 SCENARIOS: Mapping[str, str] = {
     "load": "initial load, PostgreSQL to Delta, against dlt and against COPY",
     "capture": "slot to landed files, against Debezium's engine and against the raw drain",
-    "apply": "60,000 changes to 5 million rows, against plain Delta MERGE and against delta-rs",
+    "apply": "60,000, 1,000 and a million changes to 5 million rows, against MERGE and delta-rs",
     "text": "1 GB of delimited text to typed columns, against Spark's own reader",
     "scan": "a look at 1,000 table folders of which 10 have new files",
-    "freshness": "commit to readable, while a database works",
+    "freshness": "commit to readable, while ten tables are changed; CPU and memory of it",
     "memory": "peak of the capture process for 10 million rows in one transaction",
 }
 OUTPUT = Path("build/bench.json")
