@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from mirrorlake.storage.objects import ObjectStore
 from mirrorlake.storage.urls import ObjectOptions
+from tests.doubles.memory_store import Crash
 
 _numbers = itertools.count(1)
 
@@ -27,6 +29,11 @@ class S3Server:
     @property
     def options(self) -> ObjectOptions:
         return ObjectOptions(endpoint=self.endpoint, region="us-east-1")
+
+    def described(self, patch: pytest.MonkeyPatch) -> None:
+        """Let the environment say how the server is reached."""
+        patch.setenv("AWS_ENDPOINT_URL", self.endpoint)
+        patch.setenv("AWS_REGION", "us-east-1")
 
     def new_bucket(self) -> str:
         """The URL of a bucket that is empty."""
@@ -92,6 +99,43 @@ def s3_server() -> Iterator[S3Server]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+class Hooked:
+    """A client with some methods replaced."""
+
+    def __init__(self, client: Any, **methods: Callable[..., Any]) -> None:
+        self._client, self._methods = client, methods
+
+    def __getattr__(self, name: str) -> Any:
+        return self._methods.get(name) or getattr(self._client, name)
+
+
+def hooked(store: ObjectStore, **methods: Callable[..., Any]) -> ObjectStore:
+    """The same objects through a client that does something else."""
+    return ObjectStore(Hooked(store._client, **methods), store._url)  # type: ignore[arg-type]
+
+
+def dying(store: ObjectStore, count: int) -> ObjectStore:
+    """The same objects through a process that dies at its `count`-th effect, from 1: before it for
+    an odd number, after it for an even one. The dead do nothing more."""
+    calls = itertools.count(1)
+    dead: list[int] = []
+
+    def mortal(name: str) -> Callable[..., Any]:
+        def act(*args: Any, **options: Any) -> Any:
+            if dead or next(calls) == count:
+                dead.append(count)
+                raise Crash(f"before {name}")
+            done = getattr(store._client, name)(*args, **options)
+            if next(calls) == count:
+                dead.append(count)
+                raise Crash(f"after {name}")
+            return done
+
+        return act
+
+    return hooked(store, **{name: mortal(name) for name in ("put", "copy", "delete")})
 
 
 CREDENTIALS = {"AWS_ACCESS_KEY_ID": "somebody", "AWS_SECRET_ACCESS_KEY": "a-secret-of-somebody"}

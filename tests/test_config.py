@@ -9,6 +9,7 @@ import pytest
 from mirrorlake.config import TEMPLATE, load
 from mirrorlake.errors import ConfigError
 from mirrorlake.mirror.demands import Demands
+from mirrorlake.storage.urls import ObjectOptions, Place
 
 SECRET = "hush-hush"
 
@@ -165,3 +166,34 @@ def test_what_yaml_allows_and_no_setting_can_be_is_refused_with_its_line(
     tmp_path: Path, line: str
 ) -> None:
     assert "line 3" in refused(tmp_path, f"name: a\nroot: b\n{line}\n").where
+
+
+def test_files_may_be_landed_at_a_url(tmp_path: Path) -> None:
+    landing = "{url: s3://bucket/shop, endpoint: http://host:9000, region: eu-west-1}"
+    project = load(write(tmp_path, f"name: a\nroot: b\nlanding: {landing}\n"), {})
+    options = ObjectOptions(endpoint="http://host:9000", region="eu-west-1")
+    assert project.landing == Place("s3://bucket/shop", options)
+    assert load(write(tmp_path, "name: a\nroot: b\n"), {}).landing is None
+
+
+@pytest.mark.parametrize(
+    ("landing", "field"),
+    [
+        ("{url: ./folder}", "landing.url"),
+        ("{url: 'ftp://host/path'}", "landing.url"),
+        ("{url: 's3://key:hunter2@bucket'}", "landing.url"),
+        ("{url: 's3://bucket/path?token=hunter2'}", "landing.url"),
+        ("{url: 's3://'}", "landing.url"),
+        ("{url: 's3://bucket', endpoint: 'http://me:hunter2@host'}", "landing.endpoint"),
+        ("{region: eu-west-1}", "landing.region"),
+        ("{anonymous: true}", "landing.anonymous"),
+        ("{url: 's3://bucket', secret_access_key: hunter2}", "landing.secret_access_key"),
+    ],
+)
+def test_a_url_that_cannot_be_meant_is_refused_without_repeating_a_secret(
+    tmp_path: Path, landing: str, field: str
+) -> None:
+    error = refused(tmp_path, f"name: a\nroot: b\nlanding: {landing}\n")
+    assert f"field {field}" in error.where
+    assert error.hint
+    assert "hunter2" not in str(error)

@@ -26,13 +26,14 @@ from pydantic import (
 )
 
 from mirrorlake.capture.settings import CaptureSettings
-from mirrorlake.errors import ConfigError
+from mirrorlake.errors import ConfigError, UsageError
 from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.values import Extremes
 from mirrorlake.sources.selection import Selection
 from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.storage.urls import ObjectOptions, Place, check_url
 
 FILE = "mirrorlake.yaml"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -45,7 +46,8 @@ _LONGEST_DAYS, _LONGEST_SECONDS = 36_500, 86_400
 class Project:
     """A mirror: what it is called, where it lies, and the settings of its parts.
 
-    source: None for a landing zone that others fill.
+    source: None for a landing zone that others fill. landing: where `Files/LandingZone` lies when
+    it is not below root.
     """
 
     name: str
@@ -54,6 +56,7 @@ class Project:
     capture: CaptureSettings = field(default_factory=CaptureSettings)
     mirror: MirrorSettings = field(default_factory=MirrorSettings)
     spark: SparkSettings = field(default_factory=SparkSettings)
+    landing: Place | None = None
 
     @classmethod
     def of_root(cls, root: Path) -> Project:
@@ -136,10 +139,36 @@ class _Capture(_Part):
 
 
 class _Landing(_Part):
+    url: str | None = Field(default=None, min_length=1)
+    endpoint: str | None = Field(default=None, min_length=1)
+    region: str | None = Field(default=None, min_length=1)
+    account: str | None = Field(default=None, min_length=1)
+    anonymous: bool = False
     strict: bool = False
     metadata_required: bool = True
     strict_text: bool = False
     retention_days: float = Field(default=7, gt=0, le=_LONGEST_DAYS)
+
+    def place(self, path: Path) -> Place | None:
+        reached = ("endpoint", "region", "account", "anonymous")
+        named = next((name for name in reached if getattr(self, name)), None)
+        if self.url is None:
+            if named is not None:
+                raise ConfigError(
+                    "it says how a URL is reached, and there is none",
+                    where=f"{path}, field landing.{named}",
+                    hint="Set landing.url as well, or leave it out.",
+                )
+            return None
+        try:
+            check_url(self.url)
+            return Place(
+                self.url, ObjectOptions(self.endpoint, self.region, self.account, self.anonymous)
+            )
+        except UsageError as error:
+            raise ConfigError(
+                error.what, where=f"{path}, field landing.{_field_of(error)}", hint=error.hint
+            ) from None
 
 
 class _Mirror(_Part):
@@ -177,9 +206,9 @@ class _File(_Part):
     def project(self, path: Path) -> Project:
         if "://" in self.root:
             raise ConfigError(
-                "root is a URL; this release works on local and mounted folders",
+                "root is a URL; tables are kept in local and mounted folders by this release",
                 where=f"{path}, field root",
-                hint="Mount the storage and name the folder.",
+                hint="Name a folder; where files are landed may be a URL: landing.url.",
             )
         source = self.source.settings(self.name) if self.source else None
         capture = CaptureSettings(
@@ -208,7 +237,8 @@ class _File(_Part):
         if source is not None:
             capture = replace(capture, load_workers=source.load_workers)
         root = _beside(path, Path(self.root))
-        return Project(self.name, root, source, capture, mirror, spark)
+        landing = self.landing.place(path)
+        return Project(self.name, root, source, capture, mirror, spark, landing)
 
     def _vacuum(self, path: Path) -> timedelta | None:
         days = self.mirror.vacuum_days
@@ -220,6 +250,10 @@ class _File(_Part):
                 hint="Set it to 7 or more, or set mirror.vacuum_early: true as well.",
             )
         return None if days is None else timedelta(days=days)
+
+
+def _field_of(error: UsageError) -> str:
+    return "endpoint" if error.where == "endpoint" else "url"
 
 
 def _beside(path: Path, found: Path) -> Path:

@@ -11,12 +11,14 @@ from typing import Any, BinaryIO
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from obstore.store import MemoryStore as Objects
 
 from mirrorlake.capture.staged import StagedFile
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.landed import FileKind, Footer
 from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.objects import ObjectStore
 from mirrorlake.storage.store import Store
 from tests.conformance.store import names
 from tests.doubles.clock import SteppedClock
@@ -27,8 +29,10 @@ ROWS = pa.table({"id": [1, 2]})
 FOOTER = Footer("stream", FileKind.CHANGES, "0/1:1", "0/1:2", complete=True, rows={"0": 2})
 
 
-@pytest.fixture(params=["local", "memory"])
+@pytest.fixture(params=["local", "memory", "objects"])
 def place(request: pytest.FixtureRequest, store: LocalStore) -> Store:
+    if request.param == "objects":
+        return ObjectStore(Objects(), "memory://")
     return store if request.param == "local" else MemoryStore(SteppedClock())
 
 

@@ -22,7 +22,7 @@ from mirrorlake.storage.store import Listing, Store
 from mirrorlake.storage.tree import Lister, Looked, look
 from mirrorlake.storage.urls import ObjectOptions, open_file, open_store
 from tests.conformance.store import FINAL, LARGE, STAGED, StoreContract, names, race, stage
-from tests.objects import CREDENTIALS, S3Server
+from tests.objects import CREDENTIALS, S3Server, hooked
 
 
 class TestObjectsInMemory(StoreContract):
@@ -43,21 +43,6 @@ def bucket(s3: S3Server) -> ObjectStore:
     found = open_store(f"{s3.new_bucket()}/some/prefix", s3.options)
     assert isinstance(found, ObjectStore)
     return found
-
-
-class Hooked:
-    """A client with some methods replaced; the store takes it for what it wraps."""
-
-    def __init__(self, client: Any, **methods: Callable[..., Any]) -> None:
-        self._client, self._methods = client, methods
-
-    def __getattr__(self, name: str) -> Any:
-        return self._methods.get(name) or getattr(self._client, name)
-
-
-def hooked(store: ObjectStore, **methods: Callable[..., Any]) -> ObjectStore:
-    """The same objects through a client that does something else."""
-    return ObjectStore(Hooked(store._client, **methods), store._url)  # type: ignore[arg-type]
 
 
 class TestPublication:
@@ -311,6 +296,20 @@ class TestPlaces:
         found = StorageUnavailable.of(caught.value)
         assert found is not None
         assert "bucket" in found.hint
+
+    @pytest.mark.parametrize("act", ["list", "tree", "create", "replace", "stage"])
+    def test_a_bucket_that_is_missing_is_no_missing_file(self, s3: S3Server, act: str) -> None:
+        store = open_store("s3://nobody-made-this", s3.options)
+        acts: dict[str, Callable[[Store], object]] = {
+            "list": lambda store: store.list("a"),
+            "tree": lambda store: store.tree("a"),  # type: ignore[attr-defined]
+            "create": lambda store: store.create("a", b""),
+            "replace": lambda store: store.replace("a", b""),
+            "stage": lambda store: stage(store, b""),
+        }
+        with pytest.raises(OSError, match="no such bucket") as caught:
+            acts[act](store)
+        assert caught.value.errno == errno.EREMOTEIO
 
     def test_a_signed_address_is_not_repeated(self, bucket: ObjectStore) -> None:
         def fail(*_args: object, **_options: object) -> None:

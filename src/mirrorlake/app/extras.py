@@ -20,6 +20,7 @@ _EXTRAS = {
     "psutil": "demo",
     "openpyxl": "excel",
     "azure": "azure",
+    "obstore": "objects",
 }
 """Module to the extra of ours that brings it."""
 

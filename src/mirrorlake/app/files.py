@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from mirrorlake.app.reader import TableReader
+from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
 from mirrorlake.errors import ForeignTable, UsageError
 from mirrorlake.lake.history import Batch
@@ -21,7 +22,6 @@ from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.progress import read_batches, read_progress
 from mirrorlake.model.applied import FileRows
 from mirrorlake.model.landed import FreeName, format_time
-from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import Store, UnsafePath
 
 MARKERS = ("insert", "update", "delete", "upsert")
@@ -79,7 +79,7 @@ def read(project: Project, table: str) -> TableFiles:
 
     Raises UsageError, ForeignTable, ProgressLost.
     """
-    store = LocalStore(project.root)
+    store = store_of(project)
     scan = _scan(project, store, table)
     path = layout.delta_path(scan.folder, project.mirror.default_schema)
     try:

@@ -13,6 +13,7 @@ from mirrorlake.app import extras, files, status
 from mirrorlake.app.apply import ApplyLoop, Pending
 from mirrorlake.app.child import CaptureProcess
 from mirrorlake.app.report import ApplyReport
+from mirrorlake.app.stores import store_of
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.load import LoadProgress
 from mirrorlake.capture.record import Records
@@ -22,7 +23,6 @@ from mirrorlake.landing import layout
 from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.model.seams import Probe, WallClock, no_probe
 from mirrorlake.sources.base import Finding, Source, SourceTable
-from mirrorlake.storage.local import LocalStore
 
 if TYPE_CHECKING:
     from mirrorlake.spark.engine import SparkEngine
@@ -55,7 +55,7 @@ class Mirror:
         self._given, self._probe, self._say, self._prepare = spark, probe, say, prepare
         self._spark: Spark | None = None
         self._engine: SparkEngine | None = None
-        self._store = LocalStore(project.root)
+        self._store = store_of(project)
 
     @classmethod
     def open(cls, project: str | Path | Project, spark: Any = None, **options: Any) -> Self:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from mirrorlake.app.stores import store_of
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.errors import TableError, UsageError
@@ -15,7 +16,7 @@ from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.landing.scan import Scanner, TableScan
 from mirrorlake.mirror.processed import folder_of
 from mirrorlake.model.seams import WallClock
-from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +44,7 @@ class Reset:
 
     def execute(self) -> None:
         """Do it. Raises LeaseHeld while capture or apply runs."""
-        store = LocalStore(self.project.root)
+        store = store_of(self.project)
         clock = WallClock()
         with ExitStack() as held:
             for role in ("capture", "mirror"):
@@ -58,7 +59,7 @@ class Reset:
                     store.delete_folder(path)
                     store.delete_folder(folder_of(path))
 
-    def _forget_files(self, store: LocalStore) -> None:
+    def _forget_files(self, store: Store) -> None:
         records = Records(store, layout.LANDING)
         record = records.stream()
         if self.everything and record is not None:
@@ -77,7 +78,7 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
 
     Raises UsageError for an unknown table, TableError for one whose files are not all there.
     """
-    store = LocalStore(project.root)
+    store = store_of(project)
     scanner = Scanner(store)
     records = Records(store, layout.LANDING)
     scans = {str(scan.table): scan for scan in scanner.scan()}

@@ -8,6 +8,7 @@ from typing import Any
 
 from mirrorlake.app import board
 from mirrorlake.app.reader import TableReader
+from mirrorlake.app.stores import store_of
 from mirrorlake.app.tablestatus import TableStatus, View, tables_of
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
@@ -18,7 +19,6 @@ from mirrorlake.landing.partner import Partner
 from mirrorlake.landing.scan import Scanner
 from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.progress import Progress, read_progress
-from mirrorlake.storage.local import LocalStore
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class Status:
 
 def read(project: Project, now: datetime | None = None) -> Status:
     """The status of a project's mirror."""
-    store = LocalStore(project.root)
+    store = store_of(project)
     moment = now or datetime.now(UTC)
     scanner = Scanner(store, strict_text=project.mirror.strict_text)
     capture = holder_of(store, "capture", moment)
@@ -75,12 +75,12 @@ def read(project: Project, now: datetime | None = None) -> Status:
         capture=capture,
         apply=apply,
         tables=tables_of(view, scanner.scan(), progress, board.read(store), stopped(project)),
-        landing_zone=str(project.root / scanner.zone()),
+        landing_zone=store.location(scanner.zone()),
         partner=scanner.partner(),
     )
 
 
 def stopped(project: Project) -> dict[str, dict[str, Any]]:
     """The tables that are no longer captured, with the error that stopped each."""
-    store = LocalStore(project.root)
+    store = store_of(project)
     return Records(store, Scanner(store).zone()).stopped()

@@ -27,8 +27,9 @@ class Page(StrEnum):
 
 def lint(
     path: Annotated[
-        Path | None,
+        str | None,
         typer.Argument(
+            metavar="[PATH-OR-URL]",
             help="A root, a landing zone, a schema folder or the folder of a table.",
             show_default=False,
         ),
@@ -60,6 +61,7 @@ def lint(
     \b
     mirrorlake lint ./shop
     mirrorlake lint ./shop/Files/LandingZone/orders --strict --read-all
+    mirrorlake lint s3://bucket/shop
     mirrorlake lint ./shop --json | jq '.findings[] | select(.severity == "error")'
     mirrorlake lint --explain LZ-117
     """
@@ -79,12 +81,14 @@ def lint(
         raise typer.Exit(1)
 
 
-def _lint(path: Path, version: Page, *, strict: bool, read_all: bool, sarif: Path | None) -> Result:
+def _lint(path: str, version: Page, *, strict: bool, read_all: bool, sarif: Path | None) -> Result:
     from mirrorlake.errors import UsageError
     from mirrorlake.landing import lint as linter
+    from mirrorlake.storage.urls import is_url
 
-    target = linter.of_path(path)
-    if sarif is not None and sarif.resolve().is_relative_to(path.resolve()):
+    target = linter.of_place(path)
+    inside = not is_url(path) and sarif and sarif.resolve().is_relative_to(Path(path).resolve())
+    if inside:
         raise UsageError(
             "the linter changes nothing in what it looks at",
             where=str(sarif),
@@ -98,7 +102,7 @@ def _lint(path: Path, version: Page, *, strict: bool, read_all: bool, sarif: Pat
     return result
 
 
-def _write_sarif(result: Result, root: Path, file: Path) -> None:
+def _write_sarif(result: Result, root: Path | str, file: Path) -> None:
     import json
 
     from mirrorlake import __version__

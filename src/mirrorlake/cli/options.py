@@ -15,6 +15,12 @@ Root = Annotated[
     Path | None,
     typer.Option("--root", metavar="FOLDER", help="Work on this root, without a project file."),
 ]
+Place = Annotated[
+    str | None,
+    typer.Option(
+        "--root", metavar="FOLDER-OR-URL", help="Work on this root, without a project file."
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON.")]
 Once = Annotated[
     bool,

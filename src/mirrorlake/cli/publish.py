@@ -8,13 +8,14 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirrorlake.cli.options import DEFAULT, Config, Json, Root
+from mirrorlake.cli.options import DEFAULT, Config, Json, Place
 
 if TYPE_CHECKING:
     from mirrorlake.landing.publisher import Published, Publisher
     from mirrorlake.landing.textformat import TextFormat
     from mirrorlake.model.table import TableId
     from mirrorlake.model.types import DataType
+    from mirrorlake.storage.store import Store
 
 
 def publish(
@@ -26,7 +27,7 @@ def publish(
         str, typer.Option("--table", "-t", metavar="TABLE", help="As schema.name, or a name.")
     ] = "",
     config: Config = DEFAULT,
-    root: Root = None,
+    root: Place = None,
     key: Annotated[
         list[str] | None,
         typer.Option("--key", metavar="COLUMNS", help="The key of a new table: a column, or a,b."),
@@ -139,13 +140,16 @@ def publish(
     mirrorlake publish new.jsonl  -t sales.orders --operation upsert --batch 17 --root ./zone
     mirrorlake publish log.csv    -t sales.orders --marker-column op --root ./zone
     mirrorlake publish orders.csv -t sales.orders --key id --initial --drop --root ./zone
+    mirrorlake publish new.jsonl  -t sales.orders --operation upsert --root s3://bucket/zone
     """
+    from mirrorlake.app.stores import store_of
     from mirrorlake.cli import crash, logs
     from mirrorlake.cli.options import project
     from mirrorlake.cli.progress import publish_progress
     from mirrorlake.errors import UsageError
     from mirrorlake.landing.publisher import Partner, Publisher
     from mirrorlake.landing.publisher.files import Reading, rows_of
+    from mirrorlake.storage.urls import open_store
 
     logs.configure(verbose=False, quiet=True)
     named, inputs = _table(table), files or []
@@ -157,10 +161,11 @@ def publish(
     text, asked = _text(form), _pairs(types, "--type", "zip=string")
     earlier = _pairs(previous, "--previous-key", "id=old_id")
     done: list[Published] = []
+    store = open_store(root) if root else store_of(project(config))
     with (
         publish_progress() as told,
         Publisher(
-            root or project(config).root,
+            store,
             partner=Partner(partner) if partner else None,
             codec=codec,
             probe=crash.probe(),
@@ -168,7 +173,7 @@ def publish(
         ) as publisher,
     ):
         if drop:
-            _drop(publisher, named, root or project(config).root, wait)
+            _drop(publisher, store, named, wait)
         if give_up is not None and not publisher.give_up(named, give_up):
             raise UsageError(
                 "no such batch is pending", where=f"table {table}", hint="It may be published."
@@ -245,15 +250,13 @@ def _pairs(words: Sequence[str] | None, option: str, example: str) -> dict[str, 
     return pairs
 
 
-def _drop(publisher: Publisher, table: TableId, root: Path, wait: float | None) -> None:
+def _drop(publisher: Publisher, store: Store, table: TableId, wait: float | None) -> None:
     """Delete the folder; with `wait`, until the mirror has dropped the table (LZ-239)."""
     if wait is None:
         publisher.drop(table)
         return
     from mirrorlake.landing.publisher.places import is_mirrored
-    from mirrorlake.storage.local import LocalStore
 
-    store = LocalStore(root)
     publisher.drop(table, patience=wait, gone=lambda: not is_mirrored(store, table))
 
 

@@ -19,6 +19,7 @@ Stopped = Mapping[str, Mapping[str, Any]]
 def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
     """Print what was done; exit code 1 when a table stands still, in apply or in capture."""
     from mirrorlake.app import status
+    from mirrorlake.app.stores import store_of
     from mirrorlake.landing import layout
 
     stopped = status.stopped(project)
@@ -36,7 +37,7 @@ def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
             [_row(name, tables.get(name), errors.get(name)) for name in names],
         )
     else:
-        say(f"The landing zone, {project.root / layout.LANDING}, holds no table.")
+        say(f"The landing zone, {store_of(project).location(layout.LANDING)}, holds no table.")
     _end(errors, silent=as_json)
 
 

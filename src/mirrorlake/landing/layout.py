@@ -17,6 +17,8 @@ STATE = "Files/Mirrorlake"
 DROPPED = f"{STATE}/dropped"
 """Tables that were taken out of the mirror, below their paths."""
 MONITORING = "Files/Monitoring"
+LANDED = (LANDING, LANDING_V1, f"{STATE}/leases/capture", f"{STATE}/leases/publisher")
+"""What lies together wherever the landing zone lies: itself, and the right to write into it."""
 
 SCHEMA_SUFFIX = ".schema"
 METADATA = "_metadata.json"

@@ -17,6 +17,7 @@ from mirrorlake.spark.jobs import Jobs
 from mirrorlake.spark.refusals import RAISED, fault
 from mirrorlake.spark.strategy import Begun
 from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import options_of
 
 COMMITTERS = 4
 """Commits wait for the file system more than they compute."""
@@ -46,8 +47,9 @@ class Direct:
     def _specs(self, batch: Begun, threads: int) -> Iterator[task.TaskSpec]:
         """The tasks of a batch: one, or one per file of a load, whose rows touch nothing."""
         step = batch.step
+        place, options = self._store.location, options_of(self._store)
         landed = [
-            task.LandedPath(str(file.name), self._store.location(file.path), file.size, file.text)
+            task.LandedPath(str(file.name), place(file.path), file.size, file.text, options)
             for file in step.files
         ]
         alone = step.is_load and not step.truncated

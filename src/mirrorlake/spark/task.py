@@ -30,16 +30,19 @@ from mirrorlake.mirror.faults import TableFault, UnreadableFile
 from mirrorlake.mirror.fold import Batch, fold
 from mirrorlake.mirror.receipt import Rows, by_marker
 from mirrorlake.model.change import Marker
+from mirrorlake.storage.urls import ObjectOptions, open_file
 
 
 @dataclass(frozen=True, slots=True)
 class LandedPath:
-    """A landed file as a task reaches it. text: how it is written, None for Parquet."""
+    """A landed file as a task reaches it. text: how it is written, None for Parquet; options: how
+    its location is reached when that is a URL."""
 
     name: str
     location: str
     size: int
     text: TextFormat | None = None
+    options: ObjectOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +191,7 @@ def _read(spec: TaskSpec, landed: LandedPath, handle: BinaryIO) -> parquet.Rows:
 
 def _opened(spec: TaskSpec, landed: LandedPath) -> BinaryIO:
     try:
-        return Path(landed.location).open("rb")
+        return open_file(landed.location, landed.options)
     except OSError as error:
         raise UnreadableFile(
             f"cannot be opened: {error.strerror or type(error).__name__}",

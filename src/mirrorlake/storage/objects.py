@@ -34,6 +34,7 @@ from mirrorlake.errors import UnsafeStorage
 from mirrorlake.storage.objectfile import WHOLE, beginning, opened
 from mirrorlake.storage.store import Entry, Listing, UnsafePath, checked
 from mirrorlake.storage.tree import PAGE, Tree
+from mirrorlake.storage.urls import ObjectOptions
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -56,12 +57,13 @@ class ObjectStore:
     """A `Store` on the objects below one prefix.
 
     client: a store of obstore; its own prefix is the root. url: what the root is called, without
-    secrets. Before its first conditional write to S3, or to what speaks its protocol, a process
-    tests that the storage heeds the condition; of one that does not, UnsafeStorage is raised.
+    secrets; options: how it is reached, for whoever opens a `location`. Before its first
+    conditional write to S3, or to what speaks its protocol, a process tests that the storage heeds
+    the condition; of one that does not, UnsafeStorage is raised.
     """
 
-    def __init__(self, client: Client, url: str) -> None:
-        self._client, self._url = client, url.rstrip("/")
+    def __init__(self, client: Client, url: str, options: ObjectOptions | None = None) -> None:
+        self._client, self._url, self.options = client, url.rstrip("/"), options
         self._tested: set[str] = set() if isinstance(client, S3Store) else {_PUT, _COPY}
         self._testing = threading.Lock()
         self._copies = True
@@ -76,7 +78,7 @@ class ObjectStore:
 
     def list(self, folder: str) -> Listing:
         prefix = _key(folder) if folder else None
-        with _translated(folder):
+        with _in_bucket(folder):
             found = self._client.list_with_delimiter(prefix)
         # A console makes an object of the folder's own name, which is no file in it.
         files = [_entry(meta) for meta in found["objects"] if meta["path"] != prefix]
@@ -96,7 +98,7 @@ class ObjectStore:
 
     def _grow(self, tree: Tree, after: str | None) -> str | None:
         """Read the keys behind `after`. Returns the end of a folder that is better passed by."""
-        with _translated(tree.prefix):
+        with _in_bucket(tree.prefix):
             pages = self._client.list(tree.prefix or None, offset=after, chunk_size=PAGE)
             for page in pages:
                 for meta in page:
@@ -124,7 +126,7 @@ class ObjectStore:
         with tempfile.SpooledTemporaryFile(_SPOOL) as spool:
             yield cast("BinaryIO", spool)
             spool.seek(0)
-            with _translated(path):
+            with _in_bucket(path):
                 self._client.put(key, cast("BinaryIO", spool), chunk_size=_PART)
 
     def publish(self, staged: str, final: str) -> None:
@@ -153,7 +155,7 @@ class ObjectStore:
 
     def replace(self, path: str, content: bytes) -> None:
         key = _key(path)
-        with _translated(path):
+        with _in_bucket(path):
             self._client.put(key, content, use_multipart=False)
 
     def move(self, path: str, target: str) -> None:
@@ -194,7 +196,7 @@ class ObjectStore:
         self._test(_PUT, lambda probe: self._put(probe, b"", ""))
         token = uuid.uuid4().hex
         try:
-            with _translated(path):
+            with _in_bucket(path):
                 self._put(key, content, token)
         except FileExistsError:
             if not self._is_written_with(key, token):
@@ -234,7 +236,7 @@ class ObjectStore:
             if kind in self._tested:
                 return
             probe = f"{_PROBE}{uuid.uuid4().hex}"
-            with _translated(probe):
+            with _in_bucket(probe):
                 self._client.put(probe, b"", use_multipart=False)
                 try:
                     write(probe)
@@ -285,6 +287,16 @@ def _translated(path: str) -> Iterator[None]:
         raise OSError(errno.EREMOTEIO, _said(error), path) from None
     except ValueError as error:
         raise UnsafePath(f"no name of an object: {path!r} ({_said(error)})") from None
+
+
+@contextmanager
+def _in_bucket(path: str) -> Iterator[None]:
+    """The errors of a listing and of a write: what they do not find is the bucket."""
+    try:
+        with _translated(path):
+            yield
+    except FileNotFoundError:
+        raise OSError(errno.EREMOTEIO, "there is no such bucket", path) from None
 
 
 def _said(error: Exception) -> str:

@@ -17,7 +17,7 @@ import functools
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
+_ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _EXTRA = 'pip install "mirrorlake[objects]"'
 
 
@@ -58,8 +59,29 @@ class ObjectOptions:
             )
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A URL and how it is reached. It may be shown, stored and sent: it holds no secret."""
+
+    url: str
+    options: ObjectOptions = field(default_factory=ObjectOptions)
+
+
 def is_url(place: str | Path) -> bool:
     return _URL.fullmatch(str(place)) is not None
+
+
+def check_url(url: str) -> None:
+    """Raises UsageError for what is no URL of a storage, or holds more than its place."""
+    if not is_url(url):
+        raise UsageError("it is no URL", where="URL", hint="A URL begins with " + _known() + ".")
+    _root(url)
+
+
+def split(url: str) -> tuple[str, str]:
+    """A URL as its bucket, also a URL, and the path below it. Raises UsageError."""
+    scheme, bucket, prefix = _root(url)
+    return f"{scheme}://{bucket}", prefix
 
 
 def open_store(place: str | Path, options: ObjectOptions | None = None) -> Store:
@@ -72,6 +94,11 @@ def open_store(place: str | Path, options: ObjectOptions | None = None) -> Store
         return LocalStore(place)
     scheme, bucket, prefix = _root(str(place))
     return _object_store(scheme, bucket, prefix, options or ObjectOptions())
+
+
+def options_of(store: Store) -> ObjectOptions | None:
+    """What `open_file` needs beside the locations of a store."""
+    return getattr(store, "options", None)
 
 
 def open_file(location: str, options: ObjectOptions | None = None) -> BinaryIO:
@@ -150,7 +177,7 @@ def _object_store(scheme: str, bucket: str, prefix: str, options: ObjectOptions)
             hint=f"Install it with {_EXTRA}.",
         ) from None
     client = _CLIENTS[scheme](bucket, prefix or None, options)
-    return ObjectStore(client, f"{scheme}://{bucket}/{prefix}")
+    return ObjectStore(client, f"{scheme}://{bucket}/{prefix}", options)
 
 
 def _s3(bucket: str, prefix: str | None, options: ObjectOptions) -> Client:
@@ -195,7 +222,9 @@ def _azure(container: str, prefix: str | None, options: ObjectOptions) -> Client
 
 def _client(options: ObjectOptions) -> ClientConfig:
     found: ClientConfig = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(minutes=2)}
-    if (options.endpoint or "").lower().startswith("http://"):
+    known = (options.endpoint, *(os.environ.get(name) for name in _ENDPOINTS))
+    endpoint = next((address for address in known if address), "")
+    if endpoint.lower().startswith("http://"):  # who writes it means it
         found["allow_http"] = True
     return found
 
@@ -203,8 +232,8 @@ def _client(options: ObjectOptions) -> ClientConfig:
 def _retry() -> RetryConfig:
     """What passes in seconds is tried again here; the rest is the caller's, who can be stopped."""
     return {
-        "max_retries": 5,
-        "retry_timeout": timedelta(seconds=10),
+        "max_retries": 8,
+        "retry_timeout": timedelta(seconds=30),
         "backoff": {
             "init_backoff": timedelta(milliseconds=100),
             "max_backoff": timedelta(seconds=2),

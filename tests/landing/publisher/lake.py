@@ -41,11 +41,11 @@ class GrowingEngine(ModelledEngine):
 
 
 class Zone:
-    """A root in memory, its publishers, and the lake that mirrors it."""
+    """A root, in memory unless another is given, its publishers, and the lake that mirrors it."""
 
-    def __init__(self) -> None:
+    def __init__(self, store: Any = None) -> None:
         self.clock = SteppedClock()
-        self.store = MemoryStore(self.clock)
+        self.store = store or MemoryStore(self.clock)
         self.lake = Lake()
 
     def publisher(self, **options: Any) -> Publisher:

@@ -3,7 +3,7 @@
 from mirrorlake.landing.lint.finding import Finding, Place, Profile, Report, Rule, Severity, Version
 from mirrorlake.landing.lint.linter import Result, lint
 from mirrorlake.landing.lint.reading import Reading, Unread
-from mirrorlake.landing.lint.target import Target, of_path
+from mirrorlake.landing.lint.target import Target, of_path, of_place
 
 __all__ = [
     "Finding",
@@ -19,4 +19,5 @@ __all__ = [
     "Version",
     "lint",
     "of_path",
+    "of_place",
 ]

@@ -16,11 +16,11 @@ BASE = "ROOT"
 """The name under which the root of the paths stands in the log."""
 
 
-def log(result: Result, root: Path, release: str) -> dict[str, Any]:
+def log(result: Result, root: Path | str, release: str) -> dict[str, Any]:
     """The log of one run.
 
-    root: what the paths of the findings are below; release: our version. What could not be read is
-    a notification of the tool, because it is no fault of a publisher.
+    root: what the paths of the findings are below, a folder or a URL; release: our version. What
+    could not be read is a notification of the tool, because it is no fault of a publisher.
     """
     profile = result.report.profile
     rules = [rule for rule in RULES if rule.weight(profile) is not None]
@@ -37,13 +37,20 @@ def log(result: Result, root: Path, release: str) -> dict[str, Any]:
                         "rules": [_rule(rule, profile) for rule in rules],
                     }
                 },
-                "originalUriBaseIds": {BASE: {"uri": root.as_uri().rstrip("/") + "/"}},
+                "originalUriBaseIds": {BASE: {"uri": _uri(root) + "/"}},
                 "columnKind": "unicodeCodePoints",
                 "invocations": [_invocation(result)],
                 "results": [_result(finding, places) for finding in result.findings],
             }
         ],
     }
+
+
+def _uri(root: Path | str) -> str:
+    if isinstance(root, Path):
+        return root.as_uri().rstrip("/")
+    scheme, _, rest = root.partition("://")
+    return f"{scheme}://{quote(rest.rstrip('/'))}"
 
 
 def _rule(rule: Rule, profile: Profile) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
+from pathlib import Path, PurePath, PurePosixPath
 
 from mirrorlake.errors import UsageError
 from mirrorlake.landing import layout
@@ -13,6 +13,7 @@ from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore, Unlisted
 from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import ObjectOptions, is_url, open_store, split
 
 _LANDING_FOLDER = "LandingZone"
 
@@ -25,13 +26,13 @@ def _nothing(_folder: str) -> Sequence[Unlisted]:
 class Target:
     """A store and what of it is looked at.
 
-    root: where the paths of the store begin; zones: the landing zones that exist, first the one
-    that is used; folders: the tables, None for all of the zone; unlisted: what the store does not
-    show of a folder.
+    root: where the paths of the store begin, a folder or a URL; zones: the landing zones that
+    exist, first the one that is used; folders: the tables, None for all of the zone; unlisted: what
+    the store does not show of a folder.
     """
 
     store: Store
-    root: Path
+    root: Path | str
     zones: tuple[str, ...]
     folders: tuple[TableFolder, ...] | None = None
     unlisted: Callable[[str], Sequence[Unlisted]] = _nothing
@@ -46,25 +47,24 @@ class Target:
         return tuple(layout.table_folders(self.store, self.zone))
 
 
+def of_place(place: str | Path, options: ObjectOptions | None = None) -> Target:
+    """The target at a path or a URL. Raises UsageError where nothing of a landing zone is."""
+    if not is_url(place):
+        return of_path(Path(place))
+    bucket, path = split(str(place))
+    ground = _Bucket(bucket, options)
+    listing = ground.store(PurePosixPath(path)).list("")
+    if not listing.files and not listing.folders:
+        raise UsageError("there is nothing", where=str(place), hint=_HINT)
+    return _found(ground, PurePosixPath(path))
+
+
 def of_path(path: Path) -> Target:
     """The target at a local path. Raises UsageError where nothing of a landing zone is."""
     path = path.resolve()
     if not path.is_dir():
         raise UsageError("there is no such folder", where=str(path), hint=_HINT)
-    zones = layout.landing_zones(LocalStore(path))
-    if zones:
-        return _target(path, tuple(zones))
-    if path.name == _LANDING_FOLDER:
-        below = path.parent.name == "Files"
-        root = path.parent.parent if below else path.parent
-        return _target(root, (layout.LANDING if below else layout.LANDING_V1,))
-    if path.name.endswith(SCHEMA_SUFFIX):
-        return _schema(path)
-    if _is_table(path):
-        return _table(path)
-    if _is_zone(path):
-        return _target(path.parent, (path.name,))
-    raise UsageError("this is no landing zone, and none is in it", where=str(path), hint=_HINT)
+    return _found(_Local(), path)
 
 
 _HINT = (
@@ -73,50 +73,97 @@ _HINT = (
 )
 
 
-def _target(
-    root: Path, zones: tuple[str, ...], folders: tuple[TableFolder, ...] | None = None
-) -> Target:
-    store = LocalStore(root)
-    return Target(store, root, zones, folders, store.unlisted)
+class _Local:
+    """Where paths are those of this machine."""
+
+    def store(self, path: PurePath) -> LocalStore:
+        return LocalStore(Path(path))
+
+    def target(
+        self, root: PurePath, zones: tuple[str, ...], folders: tuple[TableFolder, ...] | None
+    ) -> Target:
+        store = self.store(root)
+        return Target(store, store.root, zones, folders, store.unlisted)
+
+    def named(self, path: PurePath) -> str:
+        return str(path)
 
 
-def _schema(path: Path) -> Target:
-    zone = path.parent.name
-    schema = path.name.removesuffix(SCHEMA_SUFFIX)
-    found = _target(path.parent.parent, (zone,))
-    return _target(
-        path.parent.parent,
-        (zone,),
-        tuple(folder for folder in found.tables() if folder.table.schema == schema),
+@dataclass(frozen=True)
+class _Bucket:
+    """Where paths are those below `bucket`, a URL. Every name of an object is shown."""
+
+    bucket: str
+    options: ObjectOptions | None
+
+    def store(self, path: PurePath) -> Store:
+        return open_store(self.named(path), self.options)
+
+    def target(
+        self, root: PurePath, zones: tuple[str, ...], folders: tuple[TableFolder, ...] | None
+    ) -> Target:
+        return Target(self.store(root), self.named(root), zones, folders)
+
+    def named(self, path: PurePath) -> str:
+        return f"{self.bucket}/{path.as_posix()}" if path.name else self.bucket
+
+
+_Ground = _Local | _Bucket
+
+
+def _found(ground: _Ground, path: PurePath) -> Target:
+    zones = layout.landing_zones(ground.store(path))
+    if zones:
+        return ground.target(path, tuple(zones), None)
+    if path.name == _LANDING_FOLDER:
+        below = path.parent.name == "Files"
+        root = path.parent.parent if below else path.parent
+        return ground.target(root, (layout.LANDING if below else layout.LANDING_V1,), None)
+    if path.name.endswith(SCHEMA_SUFFIX) and path.parent.name:
+        return _schema(ground, path)
+    if path.name and _is_table(ground, path):
+        return _table(ground, path)
+    if path.name and _is_zone(ground, path):
+        return ground.target(path.parent, (path.name,), None)
+    raise UsageError(
+        "this is no landing zone, and none is in it", where=ground.named(path), hint=_HINT
     )
 
 
-def _table(path: Path) -> Target:
+def _schema(ground: _Ground, path: PurePath) -> Target:
+    root, zone = path.parent.parent, path.parent.name
+    schema = path.name.removesuffix(SCHEMA_SUFFIX)
+    tables = ground.target(root, (zone,), None).tables()
+    return ground.target(
+        root, (zone,), tuple(folder for folder in tables if folder.table.schema == schema)
+    )
+
+
+def _table(ground: _Ground, path: PurePath) -> Target:
     above = path.parent
     if above.name.endswith(SCHEMA_SUFFIX):
-        zone = f"{above.parent.name}/{above.name}"
+        zone = f"{above.parent.name}/{above.name}" if above.parent.name else above.name
         table = TableId(above.name.removesuffix(SCHEMA_SUFFIX), path.name)
         root = above.parent.parent
     else:
         zone, table, root = "", TableId("", path.name), above
     folder = f"{zone}/{path.name}" if zone else path.name
-    return _target(root, (zone,), (TableFolder(table, folder),))
+    return ground.target(root, (zone,), (TableFolder(table, folder),))
 
 
-def _is_table(path: Path) -> bool:
+def _is_table(ground: _Ground, path: PurePath) -> bool:
     """Whether the folder holds what only table folders hold."""
-    listing = LocalStore(path).list("")
     return any(
         file.name == layout.METADATA
         or FileName.parse(file.name)
         or file.name.lower().endswith(".parquet")
-        for file in listing.files
+        for file in ground.store(path).list("").files
     )
 
 
-def _is_zone(path: Path) -> bool:
+def _is_zone(ground: _Ground, path: PurePath) -> bool:
     """Whether folders in it hold what only table folders hold."""
-    listing = LocalStore(path).list("")
+    listing = ground.store(path).list("")
     return any(file.name == layout.PARTNER for file in listing.files) or any(
-        name.endswith(SCHEMA_SUFFIX) or _is_table(path / name) for name in listing.folders
+        name.endswith(SCHEMA_SUFFIX) or _is_table(ground, path / name) for name in listing.folders
     )

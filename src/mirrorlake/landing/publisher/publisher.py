@@ -20,8 +20,8 @@ from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.model.seams import Clock, Probe, WallClock, no_probe
 from mirrorlake.model.table import TableId
 from mirrorlake.model.types import DataType
-from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import open_store
 
 
 class Publisher:
@@ -30,11 +30,11 @@ class Publisher:
     Every call is whole when it returns: its rows are visible to the mirror, in order, exactly once
     for each `batch`. After a crash, call again with the same batch and the same rows.
 
-    root: a folder, or a Store. partner: who publishes, for `_partnerEvents.json`. zone: where the
-    landing zone lies below the root, `Files/LandingZone` or `LandingZone` (LZ-010). codec: how
-    files are compressed, `snappy`, `zstd`, `gzip` or `none`; text is plain unless it is asked for.
-    file_bytes: about how large a file may grow. told: called with the table and the rows written of
-    the batch at hand. Not for several threads.
+    root: a folder, a URL such as `s3://bucket/shop`, or a Store. partner: who publishes, for
+    `_partnerEvents.json`. zone: where the landing zone lies below the root, `Files/LandingZone` or
+    `LandingZone` (LZ-010). codec: how files are compressed, `snappy`, `zstd`, `gzip` or `none`;
+    text is plain unless it is asked for. file_bytes: about how large a file may grow. told: called
+    with the table and the rows written of the batch at hand. Not for several threads.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Publisher:
                 where="zone",
                 hint=f"It is {layout.LANDING} or {layout.LANDING_V1}.",
             )
-        self._store = _store_of(root)
+        self._store = open_store(root) if isinstance(root, str | Path) else root
         self._zone, self._partner = zone, partner
         self._codec = None if codec is None else _word(Codec, codec, "codec")
         self._file_bytes, self._told = file_bytes, told
@@ -221,18 +221,6 @@ def _named(table: str | TableId) -> TableId:
     if not name.name:
         raise UsageError("a table needs a name", where="table", hint="Such as sales.orders.")
     return name
-
-
-def _store_of(root: str | Path | Store) -> Store:
-    if not isinstance(root, str | Path):
-        return root
-    if "://" in str(root):
-        raise UsageError(
-            "only folders are written by this release",
-            where=str(root),
-            hint="Give a folder, a mounted one if need be, or an object that is a Store.",
-        )
-    return LocalStore(root)
 
 
 def _asked(**members: Any) -> dict[str, Any]:

@@ -1,0 +1,101 @@
+"""Several stores as one: some folders lie elsewhere than the root that they belong to."""
+
+from __future__ import annotations
+
+import errno
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
+from typing import BinaryIO
+
+from mirrorlake.storage.store import Listing, Store, UnsafePath
+from mirrorlake.storage.tree import TreeStore
+from mirrorlake.storage.urls import ObjectOptions, options_of
+
+
+class PartedStore:
+    """A `Store` whose folders `parts`, with all they hold, are those of another store.
+
+    Paths are the same in both. What `rest` has below one of the parts is not seen. A file moves
+    within one of the two only.
+    """
+
+    def __init__(self, rest: Store, parts: Sequence[str], elsewhere: Store) -> None:
+        self._rest, self._parts, self._elsewhere = rest, tuple(parts), elsewhere
+
+    def __repr__(self) -> str:
+        return f"PartedStore({self._rest!r}, {self._parts!r}, {self._elsewhere!r})"
+
+    @property
+    def options(self) -> ObjectOptions | None:
+        """How the locations of the parts are reached."""
+        return options_of(self._elsewhere)
+
+    def list(self, folder: str) -> Listing:
+        if folder and self._is_part(folder):
+            return self._elsewhere.list(folder)
+        listing = self._rest.list(folder)
+        inside = f"{folder}/" if folder else ""
+        led = {part.removeprefix(inside) for part in self._parts if part.startswith(inside)}
+        if not led:
+            return listing
+        # What is a part is as it is elsewhere; what only leads to one is there when either has it.
+        whole = {name for name in led if "/" not in name}
+        ways = {name.partition("/")[0] for name in led}
+        there = set(self._elsewhere.list(folder).folders) & ways
+        folders = (set(listing.folders) - whole) | there
+        return Listing(
+            tuple(file for file in listing.files if file.name not in whole), tuple(sorted(folders))
+        )
+
+    def tree(self, folder: str) -> Mapping[str, Listing]:
+        store = self._at(folder)
+        if not isinstance(store, TreeStore):
+            raise OSError(errno.ENOTSUP, "its folders are listed one by one", folder)
+        return store.tree(folder)
+
+    def read(self, path: str) -> bytes:
+        return self._at(path).read(path)
+
+    def open(self, path: str) -> BinaryIO:
+        return self._at(path).open(path)
+
+    def stage(self, path: str) -> AbstractContextManager[BinaryIO]:
+        return self._at(path).stage(path)
+
+    def publish(self, staged: str, final: str) -> None:
+        self._both(staged, final).publish(staged, final)
+
+    def make_folder(self, folder: str) -> None:
+        self._at(folder).make_folder(folder)
+
+    def create(self, path: str, content: bytes) -> None:
+        self._at(path).create(path, content)
+
+    def replace(self, path: str, content: bytes) -> None:
+        self._at(path).replace(path, content)
+
+    def move(self, path: str, target: str) -> None:
+        self._both(path, target).move(path, target)
+
+    def delete(self, path: str) -> None:
+        self._at(path).delete(path)
+
+    def delete_folder(self, folder: str) -> None:
+        if any(part.startswith(f"{folder}/") for part in self._parts):
+            raise UnsafePath(f"a part of it lies elsewhere: {folder!r}")
+        self._at(folder).delete_folder(folder)
+
+    def location(self, path: str) -> str:
+        return self._at(path).location(path)
+
+    def _at(self, path: str) -> Store:
+        return self._elsewhere if self._is_part(path) else self._rest
+
+    def _both(self, path: str, other: str) -> Store:
+        store = self._at(path)
+        if store is not self._at(other):
+            raise OSError(errno.EXDEV, "it would leave its storage", path, None, other)
+        return store
+
+    def _is_part(self, path: str) -> bool:
+        return any(path == part or path.startswith(f"{part}/") for part in self._parts)
