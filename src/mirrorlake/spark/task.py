@@ -173,7 +173,7 @@ def _rows(spec: TaskSpec, landed: LandedPath) -> parquet.Rows:
 
 
 def _read(spec: TaskSpec, landed: LandedPath, handle: BinaryIO) -> parquet.Rows:
-    schema, named = spec.schema.schema, {"table": spec.table, "file": landed.name}
+    schema, most = spec.schema.schema, spec.demands.file_bytes
     if landed.text is not None:
         return delimited.read(
             handle,
@@ -181,12 +181,15 @@ def _read(spec: TaskSpec, landed: LandedPath, handle: BinaryIO) -> parquet.Rows:
             schema,
             spec.default,
             landed.text,
+            table=spec.table,
+            file=landed.name,
             key=spec.key,
             threads=spec.threads,
-            **named,
+            most=most,
         )
-    most = spec.demands.file_bytes
-    return parquet.read(handle, landed.size, schema, spec.default, most=most, **named)
+    return parquet.read(
+        handle, landed.size, schema, spec.default, table=spec.table, file=landed.name, most=most
+    )
 
 
 def _opened(spec: TaskSpec, landed: LandedPath) -> BinaryIO:

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mirrorlake.errors import (
     BadFile,
+    FileTooLarge,
     MisspeltMarker,
     TableError,
     UnknownMarker,
@@ -421,3 +422,30 @@ class TestPublishers:
             [("S", 2, 1.0)],
             ("seqNum",),
         )
+
+
+class TestMemory:
+    def test_rows_that_take_more_than_they_may_are_refused(self) -> None:
+        content = b"a\n" + b"x" * 1_000 + b"\n" + b"1\n" * 1_000
+        schema = inspected(content).schema
+
+        def read_with(most: int) -> int:
+            named = {"table": TABLE, "file": FILE, "most": most}
+            handle, size = io.BytesIO(content), len(content)
+            form = TextFormat()
+            return delimited.read(handle, size, schema, Marker.INSERT, form, **named).data.num_rows
+
+        assert read_with(20_000) == 1_001
+        with pytest.raises(FileTooLarge, match="more than 1,000 bytes in memory"):
+            read_with(1_000)
+
+    def test_pieces_are_the_text_however_large_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(reader, "PIECE_BYTES", 1_000)
+        monkeypatch.setattr(reader.Records.__init__, "__defaults__", (100,))
+        content = b"a\n" + b"".join(b"%d\n" % n for n in range(5_000))
+        schema, form = inspected(content).schema, TextFormat()
+        handle, size = io.BytesIO(content), len(content)
+        found = delimited.pieces(handle, size, schema, Marker.INSERT, form, table=TABLE, file=FILE)
+        some = [piece.data["a"].to_pylist() for piece in found]
+        assert max(map(len, some)) < 500
+        assert [int(n) for piece in some for n in piece] == list(range(5_000))

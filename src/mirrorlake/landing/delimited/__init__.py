@@ -3,11 +3,14 @@
 compression   leading bytes, unpacking in bounded memory
 encodings     any encoding to UTF-8
 tokens        where the fields are
+survey        what a stretch of text does to a reader that comes into it
+parts         a large text cut where rows begin
 records       blocks of whole rows
 convert       texts to values of the declared types
-reader        header and rows against the table's columns
+columns       the columns of the table by header and declared schema
+reader        rows of the table, all at once, in pieces, or by several threads
 """
 
-from mirrorlake.landing.delimited.reader import inspect, read
+from mirrorlake.landing.delimited.reader import has_marker, inspect, pieces, read
 
-__all__ = ["inspect", "read"]
+__all__ = ["has_marker", "inspect", "pieces", "read"]

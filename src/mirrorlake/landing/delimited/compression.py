@@ -19,7 +19,11 @@ MODEST = 256 << 20
 SMALL_RAW = 1 << 20
 """Raw Snappy has no leading bytes of its own; up to here it is looked for by unpacking."""
 
-_GZIP, _ZSTD, _SNAPPY = b"\x1f\x8b", b"\x28\xb5\x2f\xfd", b"\xff\x06\x00\x00sNaPpY"
+_CODECS = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xff\x06\x00\x00sNaPpY": "snappy",
+}
 _OTHERS = {
     b"PK\x03\x04": "a ZIP archive, as Excel files are",
     b"\xd0\xcf\x11\xe0": "an old Excel file",
@@ -45,23 +49,30 @@ def opened(handle: BinaryIO, size: int, origin: Origin) -> Reader:
 
     size: of the file in bytes, compressed as it is.
     """
+    codec = codec_of(handle, size, origin)
+    handle.seek(0)
+    if not codec:
+        return _Whole(handle)
+    if codec == "snappy":
+        return _Bounded(_Pieces(_framed(handle, origin)), size, origin)
+    return _Bounded(_arrow(handle, codec), size, origin)
+
+
+def codec_of(handle: BinaryIO, size: int, origin: Origin) -> str:
+    """How a file is compressed; empty when it is not. Raises BadFile for what nobody can unpack."""
     handle.seek(0)
     head = handle.read(16)
     handle.seek(0)
-    if head.startswith(_GZIP):
-        return _Bounded(_arrow(handle, "gzip"), size, origin)
-    if head.startswith(_ZSTD):
-        return _Bounded(_arrow(handle, "zstd"), size, origin)
-    if head.startswith(_SNAPPY):
-        return _Bounded(_Pieces(_framed(handle, origin)), size, origin)
+    for begin, codec in _CODECS.items():
+        if head.startswith(begin):
+            return codec
     for magic, kind in _OTHERS.items():
         # A column may well be called PAR1: what follows has to be binary too.
         if head.startswith(magic) and _CONTROL & set(head):
             raise origin.bad_file(f"it is {kind}, and no delimited text (LZ-209)", hint=_HINT)
     if kind := _unframed(handle, size, head):
         raise origin.bad_file(f"it is compressed as {kind}, not in its framing format", hint=_HINT)
-    handle.seek(0)
-    return _Whole(handle)
+    return ""
 
 
 def _arrow(handle: BinaryIO, codec: str) -> Reader:

@@ -3,12 +3,41 @@
 from __future__ import annotations
 
 import codecs
+from functools import cache
 
 from mirrorlake.landing.delimited.compression import Reader
 
-_UTF8_MARK = b"\xef\xbb\xbf"
+UTF8_MARK = b"\xef\xbb\xbf"
+PLAIN = frozenset({"utf-8", "utf-8-sig", "ascii"})
+"""Encodings whose text is UTF-8 as it is."""
 _MARK = "\ufeff"
 _WITH_MARKS = {"utf-16": 2, "utf-32": 4}
+
+
+def mark_of(encoding: str) -> bytes:
+    """The byte order mark that the text may begin with, and which is no part of it."""
+    return UTF8_MARK if codecs.lookup(encoding).name in PLAIN else b""
+
+
+@cache
+def is_bytewise(encoding: str) -> bool:
+    """Whether a byte that looks like an ASCII character is one, wherever it stands.
+
+    So it is in UTF-8, and where every byte is a character of its own; wide characters, shifts and
+    escapes may hold such bytes within others.
+    """
+    name = codecs.lookup(encoding).name
+    return name in PLAIN or all(_is_alone(name, byte) for byte in range(256))
+
+
+def _is_alone(name: str, byte: int) -> bool:
+    try:
+        text = codecs.getincrementaldecoder(name)().decode(bytes([byte]))
+    except UnicodeDecodeError:
+        return byte > 0x7F
+    except UnicodeError:
+        return False
+    return text == chr(byte) if byte <= 0x7F else len(text) == 1 and not text.isascii()
 
 
 class Undecodable(Exception):
@@ -20,13 +49,16 @@ class Undecodable(Exception):
 
 
 class Utf8:
-    """The text of a reader as valid UTF-8, without a byte order mark."""
+    """The text of a reader as valid UTF-8, without a byte order mark.
 
-    def __init__(self, reader: Reader, encoding: str) -> None:
+    begin: how many bytes of the text stand before those of the reader.
+    """
+
+    def __init__(self, reader: Reader, encoding: str, begin: int = 0) -> None:
         self._reader = reader
-        self._given = 0  # bytes read before the pending ones
+        self._given = begin  # bytes read before the pending ones
         self._pending = b""
-        self._begun = False
+        self._begun = begin > 0
         self._name = codecs.lookup(encoding).name
         self._decoder: codecs.IncrementalDecoder | None = None
 
@@ -34,7 +66,7 @@ class Utf8:
         """About `size` bytes of text, and whether it is the end. Raises Undecodable."""
         block = self._reader.read(size)
         is_end = len(block) < size
-        if self._name in {"utf-8", "utf-8-sig", "ascii"}:
+        if self._name in PLAIN:
             return self._plain(block, is_end), is_end
         return self._decoded(block, is_end), is_end
 
@@ -45,8 +77,8 @@ class Utf8:
             self._given += len(block)
             self._begun = self._begun or bool(block)
             return block
-        if not self._begun and block.startswith(_UTF8_MARK):
-            block, self._given = block[len(_UTF8_MARK) :], len(_UTF8_MARK)
+        if not self._begun and block.startswith(UTF8_MARK):
+            block, self._given = block[len(UTF8_MARK) :], len(UTF8_MARK)
         self._begun = True
         try:
             block.decode("ascii" if self._name == "ascii" else "utf-8")

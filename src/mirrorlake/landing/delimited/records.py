@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import BinaryIO
 
@@ -16,6 +17,8 @@ from mirrorlake.errors import BadFile
 from mirrorlake.landing.delimited.compression import opened
 from mirrorlake.landing.delimited.encodings import Undecodable, Utf8
 from mirrorlake.landing.delimited.origin import Origin
+from mirrorlake.landing.delimited.parts import Part
+from mirrorlake.landing.delimited.survey import Window
 from mirrorlake.landing.delimited.tokens import CARRIAGE_RETURN, Dialect, Flags, Tokens, tokenize
 from mirrorlake.landing.textformat import TextFormat
 
@@ -47,6 +50,11 @@ class Block:
     @property
     def rows(self) -> int:
         return len(self.tokens.marks) // self.width
+
+    def head(self, rows: int) -> Block:
+        """The first of its rows, one at least."""
+        tokens, _rest = self.tokens.split(rows * self.width)
+        return replace(self, tokens=tokens)
 
     def column(self, place: int) -> pa.Array:
         """The content of a column as texts, none of them NULL, without quotes and escapes."""
@@ -90,49 +98,72 @@ class Block:
 class Records:
     """The header of a text and its rows. Raises BadFile for what is no text of this form.
 
-    block: how many bytes are looked at together.
+    part: which of its rows, None for all; lock: of a handle that others read at the same time;
+    block: how many bytes are looked at together. The first fault is the same whatever they are.
     """
 
     def __init__(
-        self, handle: BinaryIO, size: int, text: TextFormat, origin: Origin, block: int = BLOCK
+        self,
+        handle: BinaryIO,
+        size: int,
+        text: TextFormat,
+        origin: Origin,
+        block: int = BLOCK,
+        *,
+        part: Part | None = None,
+        lock: threading.Lock | None = None,
     ) -> None:
         self._origin, self._block = origin, block
         self._dialect, self._strict = Dialect.of(text), text.strict
         self.is_whole = False  # whether all of the text has been looked at
-        reader = opened(handle, size, origin)
-        self._text = Utf8(reader, text.encoding)
         self._encoding = text.encoding
         self._rows, self._line = -1, 1  # data rows seen, where the header is not one
+        lock = lock or threading.Lock()
+        if part is None:
+            self._text = Utf8(opened(handle, size, origin), text.encoding)
+        else:
+            end = part.end if part.begin == 0 else size
+            self._text = Utf8(Window(handle, 0, end, lock), text.encoding)
         self._pieces = self._read()
         self.header, self._begun = self._head()
+        if part is not None and part.begin:
+            window = Window(handle, part.begin, part.end, lock)
+            self._text = Utf8(window, text.encoding, part.begin)
+            self._rows, self._line = part.row, part.line
+            self._pieces, self._begun = self._read(), iter(())
 
     def blocks(self) -> Iterator[Block]:
-        """The rows behind the header, once. Raises BadFile at the first row that is none."""
-        if self._begun.rows:
-            yield self._begun
+        """The rows behind the header, once. Raises BadFile behind the last good one."""
+        yield from self._begun
         for text, tokens in self._pieces:
-            yield self._whole(text, tokens)
+            yield from self._good(text, tokens)
 
-    def _head(self) -> tuple[list[str], Block]:
+    def _head(self) -> tuple[list[str], Iterator[Block]]:
         for text, tokens in self._pieces:
             width = int(np.argmax(tokens.ends_row)) + 1
             head, rest = tokens.split(width)
-            self._check(text, head, width)
+            if wrong := self._wrong(text, head, width):
+                raise self._fault(wrong[1], 0)
             names = Block(text, head, self._dialect, 1, 0, self._line).column(0).to_pylist()
             self._rows, self._width = 0, width
             self._line += lines(text, head.used, self._dialect)
-            return names, self._whole(text[head.used :], rest)
+            return names, self._good(text[head.used :], rest)
         raise self._origin.bad_file(
             "No data rows available: it has no header, and not a byte of text (LZ-159)"
         )
 
-    def _whole(self, text: bytes, tokens: Tokens) -> Block:
-        """A block of good rows, which counts from now on."""
-        self._check(text, tokens, self._width)
-        block = Block(text, tokens, self._dialect, self._width, self._rows, self._line)
-        self._rows += block.rows
-        self._line += lines(text, tokens.used, self._dialect)
-        return block
+    def _good(self, text: bytes, tokens: Tokens) -> Iterator[Block]:
+        """The rows up to the first that is none, which count from now on."""
+        wrong = self._wrong(text, tokens, self._width)
+        if wrong and wrong[0]:
+            tokens, _rest = tokens.split(wrong[0] * self._width)
+        if len(tokens.marks) and (not wrong or wrong[0]):
+            block = Block(text, tokens, self._dialect, self._width, self._rows, self._line)
+            self._rows += block.rows
+            self._line += lines(text, tokens.used, self._dialect)
+            yield block
+        if wrong:
+            raise self._fault(wrong[1], self._rows + 1)
 
     def _read(self) -> Iterator[tuple[bytes, Tokens]]:
         """Blocks with their fields, those with at least one whole row."""
@@ -150,36 +181,34 @@ class Records:
             if len(tokens.marks):
                 yield text, tokens
             rest, size = text[tokens.used :], self._block
+            if len(rest) > ROW_LIMIT:
+                raise self._fault(_too_long(), self._rows + 1)
             if fault:
                 raise self._undecodable(fault)
             if tokens.unclosed and is_end:
                 raise self._fault("it ends within quotes that nobody closes", self._rows + 1)
             if is_end:
                 return
-            if len(rest) > ROW_LIMIT:
-                raise self._fault(f"a row is longer than {ROW_LIMIT:,} bytes", self._rows + 1)
 
-    def _check(self, text: bytes, tokens: Tokens, width: int) -> None:
-        """Every row has as many fields as the header, and no text behind closing quotes."""
-        wrong = _wrong_width(tokens, width)
-        row, what = len(tokens.marks), ""
-        if wrong is not None:
-            row, found = wrong
-            what = f"it has {found} fields, and the header has {width} (LZ-199)"
+    def _wrong(self, text: bytes, tokens: Tokens, width: int) -> tuple[int, str] | None:
+        """The first row, from 0, that is none of `width` fields, and what is wrong with it."""
+        found: list[tuple[int, str]] = []
+        if len(text) > ROW_LIMIT and (long := _long_row(tokens)) is not None:
+            found.append((long, _too_long()))
         if tokens.stray >= 0:
-            stray = int(np.count_nonzero(tokens.ends_row[: tokens.stray]))
-            if stray <= row:
-                row, what = stray, "it has text behind a closing quote (LZ-201)"
-        if self._strict and 0 <= (loose := _loose_end(text, tokens, self._dialect)) < row:
-            row, what = loose, "it does not end as RowSeparator says (LZ-200)"
-        if what:
-            before = np.flatnonzero(tokens.ends_row)[row - 1] if row else -1
-            begin = int(tokens.marks[before]) + 1 if row else 0
-            line = self._line + lines(text, begin, self._dialect)
-            raise self._fault(what, self._rows + row + 1, line)
+            row = int(np.count_nonzero(tokens.ends_row[: tokens.stray]))
+            found.append((row, "it has text behind a closing quote (LZ-201)"))
+        if (wrong := _wrong_width(tokens, width)) is not None:
+            row, fields = wrong
+            found.append((row, f"it has {fields} fields, and the header has {width} (LZ-199)"))
+        if self._strict and (row := _loose_end(text, tokens, self._dialect)) >= 0:
+            found.append((row, "it does not end as RowSeparator says (LZ-200)"))
+        # Of several faults of one row the first of these is told.
+        return min(found, key=lambda one: one[0], default=None)
 
-    def _fault(self, what: str, row: int, line: int | None = None) -> BadFile:
-        return self._origin.bad_file(f"{what}, on line {line or self._line}", row=row)
+    def _fault(self, what: str, row: int) -> BadFile:
+        """Of the row that begins on the line at hand."""
+        return self._origin.bad_file(f"{what}, on line {self._line}", row=row)
 
     def _undecodable(self, fault: Undecodable) -> BadFile:
         hint = f"Write the file in {self._encoding}, or name its encoding in _metadata.json."
@@ -194,6 +223,16 @@ class Records:
 def lines(text: bytes, end: int, dialect: Dialect) -> int:
     """How many lines end in the first bytes of a text, those within quotes among them."""
     return text.count(bytes([dialect.row_end]), 0, end)
+
+
+def _too_long() -> str:
+    return f"a row is longer than {ROW_LIMIT:,} bytes"
+
+
+def _long_row(tokens: Tokens) -> int | None:
+    """The first row, from 0, that is longer than a row may be."""
+    long = np.diff(tokens.marks[tokens.ends_row], prepend=-1) - 1 > ROW_LIMIT
+    return int(np.argmax(long)) if long.any() else None
 
 
 def _wrong_width(tokens: Tokens, width: int) -> tuple[int, int] | None:

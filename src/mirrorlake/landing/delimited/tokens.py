@@ -92,7 +92,7 @@ class Tokens:
 
 
 @dataclass(frozen=True, slots=True)
-class _Quoted:
+class Quoted:
     """Quoted fields: the places of their quotes; the last close is behind the end if missing."""
 
     opens: Places
@@ -108,7 +108,7 @@ def tokenize(block: bytes, dialect: Dialect, *, is_end: bool) -> Tokens:
     data = np.frombuffer(block, np.uint8)
     is_mark = (data == dialect.separator) | (data == dialect.row_end)
     marks = np.flatnonzero(is_mark)
-    found = _quoted(data, dialect)
+    found = quoted_fields(data, dialect)
     field = np.zeros(0, np.int64)
     if found is not None:
         marks, field = _outside(is_mark, marks, found)
@@ -128,7 +128,7 @@ def _fields(
     dialect: Dialect,
     marks: Places,
     ends_row: Flags,
-    found: _Quoted | None,
+    found: Quoted | None,
     field: Places,
     used: int,
     unclosed: bool,
@@ -153,7 +153,7 @@ def _fields(
     return Tokens(starts, ends, quoted, escaped, ends_row, marks, used, stray, unclosed)
 
 
-def _outside(is_mark: Flags, marks: Places, found: _Quoted) -> tuple[Places, Places]:
+def _outside(is_mark: Flags, marks: Places, found: Quoted) -> tuple[Places, Places]:
     """The marks that no quotes enclose, and for each quoted field which field it is."""
     before, until = _ranks(is_mark, marks, found.opens, found.closes)
     enclosing = np.flatnonzero(until > before)
@@ -179,7 +179,7 @@ def _ranks(is_mark: Flags, marks: Places, opens: Places, closes: Places) -> tupl
     return counted[opens].astype(np.int64), counted[last].astype(np.int64)
 
 
-def _quoted(data: Bytes, dialect: Dialect) -> _Quoted | None:
+def quoted_fields(data: Bytes, dialect: Dialect) -> Quoted | None:
     """The quoted fields of a block; None where there is none."""
     if dialect.quote is None:
         return None
@@ -199,7 +199,7 @@ def _quoted(data: Bytes, dialect: Dialect) -> _Quoted | None:
     within = closing - opening > 1
     if len(escapes):
         within |= np.searchsorted(escapes, closes) > np.searchsorted(escapes, opens)
-    return _Quoted(opens, closes, within)
+    return Quoted(opens, closes, within)
 
 
 def _is_escaped(quotes: Places, escapes: Places) -> Flags:
