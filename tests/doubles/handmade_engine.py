@@ -109,6 +109,9 @@ class HereJobs:
 
     cores = 1
 
+    def map(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        return [work(item) for item in items]
+
     def run(self, specs: Sequence[task.TaskSpec | task.CompactSpec]) -> list[task.TaskResult]:
         return [task.run(spec) for spec in specs]
 

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from mirrorlake.spark import parting
 from mirrorlake.spark.session import Spark
 from tests.app.zones import MARKER, Zone
 
@@ -62,7 +63,9 @@ def zone(tmp_path_factory: pytest.TempPathFactory, spark: Spark) -> Texts:
     """One zone, applied twice: what is there at first, and what comes later."""
     zone = Texts(tmp_path_factory.mktemp("texts") / "root", spark)
     _first(zone)
-    zone.first = zone.apply()  # type: ignore[attr-defined]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(parting, "LEAST", 1_000)
+        zone.first = zone.apply()  # type: ignore[attr-defined]
     _later(zone)
     zone.later = zone.apply()  # type: ignore[attr-defined]
     return zone
@@ -89,8 +92,18 @@ def _first(zone: Texts) -> None:
     zone.write("retyped", 1, "id,v\n1,1\n")
     zone.describe("wide", {"keyColumns": ["id"]})
     zone.write("wide", 1, "id\n1\n")
+    _large(zone)
     zone.describe("empty", columns(id="Int32", v="String"))
     zone.write("empty", 1, "id,v\n")
+
+
+def _large(zone: Texts) -> None:
+    """Texts of several parts, one with wrong values."""
+    rows = "".join(f'{n},"two\nlines, {n}"\n' for n in range(300))
+    zone.describe("large", columns(id="Int32", v="String"))
+    zone.write("large", 1, "id,v\n" + rows)
+    zone.describe("wrong", columns(id="Int32", v="String"))
+    zone.write("wrong", 1, "id,v\n" + rows + "bad,x\n" + rows + "worse,x\n" + rows)
 
 
 def _later(zone: Texts) -> None:
@@ -131,6 +144,21 @@ def test_a_bad_value_stops_its_table_with_row_column_and_value(zone: Texts) -> N
     error = errors(zone, "first")["s.bad"]
     assert (error.code, error.row, error.column, error.value) == ("bad_value", 2, "v", "zwei")
     assert error.file == f"{2:020d}.csv"
+
+
+def data_files(zone: Texts, name: str) -> int:
+    return len(list((Path(zone.root) / "Tables/s" / name).glob("*.parquet")))
+
+
+class TestLarge:
+    def test_a_text_is_read_in_parts_by_several_tasks(self, zone: Texts) -> None:
+        assert zone.rows("large") == [(n, f"two\nlines, {n}") for n in range(300)]
+        assert data_files(zone, "large") > 3
+
+    def test_the_first_wrong_value_has_its_row_and_line(self, zone: Texts) -> None:
+        error = errors(zone, "first")["s.wrong"]
+        assert (error.row, error.column, error.value) == (301, "id", "bad")
+        assert "on line 602" in error.what
 
 
 @pytest.mark.clause("LZ-042")

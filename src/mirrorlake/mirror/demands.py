@@ -52,9 +52,11 @@ def check_rows(
     demands: Demands,
     table: str,
     file: str,
+    before: int = 0,
 ) -> None:
     """Refuse rows that lack what they need.
 
+    before: rows of the file that stand before these.
     key, required: columns of the table, which a file with rows must have: the key always (LZ-046),
     those that the first file declared non-null unless all it does is delete (LZ-217, LZ-218).
     Raises KeyColumnMissing, SchemaMergeFailure, NullKey.
@@ -81,14 +83,14 @@ def check_rows(
                 hint="Write the column, or recreate the table folder with all data (LZ-216).",
             )
     if demands.strict_keys:
-        _check_keys(rows, key, table, file)
+        _check_keys(rows, key, table, file, before)
 
 
 def _only_deletes(rows: Rows) -> bool:
     return bool(pc.all(pc.equal(rows.marker, pa.scalar(int(Marker.DELETE), pa.int8()))).as_py())
 
 
-def _check_keys(rows: Rows, key: Sequence[str], table: str, file: str) -> None:
+def _check_keys(rows: Rows, key: Sequence[str], table: str, file: str, before: int) -> None:
     for name in key:
         column = rows.data[name]
         if column.null_count:
@@ -97,7 +99,7 @@ def _check_keys(rows: Rows, key: Sequence[str], table: str, file: str) -> None:
                 f"key column {name} is NULL, and mirror.strict_keys is on",
                 table=table,
                 file=file,
-                row=row + 1,
+                row=before + row + 1,
                 column=name,
                 hint="Give the row a key, or choose other keyColumns.",
             )

@@ -239,7 +239,7 @@ def _apply(
         key=key,
         default=Marker.UPSERT if upsert else Marker.INSERT,
         # A load is appended; where rows are upserts, keys have to be looked up (LZ-105).
-        is_load=first is not None and first.kind is FileKind.LOAD and not upsert,
+        is_load=not upsert and _is_load(batch, facts),
         truncated=bool(emptied),
         positions=(first.first, last.last) if first and last else None,
         cut=known.target.cut if numbering.last == known.target.number else None,
@@ -253,6 +253,17 @@ def _apply(
         loading=_is_loading(known, facts, batch)
         and known.detection.is_more(known.scan.files, batch),
         described=known.scan.described.etag if known.scan.described else "",
+    )
+
+
+def _is_load(files: Sequence[Landed], facts: Mapping[str, Inspected]) -> bool:
+    """Whether every row is an insert: of a load of ours, or of texts without markers."""
+    found = [facts[file.path] for file in files]
+    first = found[0].footer if found else None
+    if first is not None:
+        return first.kind is FileKind.LOAD
+    return bool(files) and all(
+        file.text is not None and not one.has_marker for file, one in zip(files, found, strict=True)
     )
 
 

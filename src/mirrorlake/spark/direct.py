@@ -10,8 +10,9 @@ from mirrorlake.landing.identity import Identity, altered
 from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.engine import Conflicted, Counts, Failed, Outcome
 from mirrorlake.mirror.receipt import receipt
+from mirrorlake.model.change import Marker
 from mirrorlake.model.seams import Point, Probe
-from mirrorlake.spark import task
+from mirrorlake.spark import parting, task
 from mirrorlake.spark.commit import Commit, Committer
 from mirrorlake.spark.jobs import Jobs
 from mirrorlake.spark.refusals import RAISED, fault
@@ -36,6 +37,7 @@ class Direct:
         specs = [list(self._specs(batch, threads)) for batch in batches]
         results = iter(self._jobs.run([spec for some in specs for spec in some]))
         found = [[next(results) for _ in some] for some in specs]
+        self._read_whole(batches, found)
         self._probe(Point.BATCH_WRITTEN)
         with ThreadPoolExecutor(COMMITTERS, thread_name_prefix="commit") as pool:
             return list(
@@ -44,16 +46,30 @@ class Direct:
                 )
             )
 
-    def _specs(self, batch: Begun, threads: int) -> Iterator[task.TaskSpec]:
-        """The tasks of a batch: one, or one per file of a load, whose rows touch nothing."""
+    def _read_whole(self, batches: Sequence[Begun], found: list[list[task.TaskResult]]) -> None:
+        """Do over, by one task each, the batches that were read in parts and touch rows."""
+        again = [i for i, some in enumerate(found) if any(result.touches for result in some)]
+        threads = max(1, self._jobs.cores // max(1, len(again)))
+        specs = [spec for i in again for spec in self._specs(batches[i], threads, whole=True)]
+        for i, result in zip(again, self._jobs.run(specs), strict=True):
+            found[i] = [result]
+
+    def _specs(self, batch: Begun, threads: int, *, whole: bool = False) -> Iterator[task.TaskSpec]:
+        """The tasks of a batch: one, or several where rows touch nothing.
+
+        Then there is one per file of a load, and for texts see `parting`.
+        """
         step = batch.step
         place, options = self._store.location, options_of(self._store)
         landed = [
             task.LandedPath(str(file.name), place(file.path), file.size, file.text, options)
             for file in step.files
         ]
-        alone = step.is_load and not step.truncated
-        groups = [(file,) for file in landed] if alone and landed else [tuple(landed)]
+        alone = step.is_load and not step.truncated and not whole
+        parted = None
+        if step.default is Marker.INSERT and not step.truncated and not whole:
+            parted = parting.groups(self._jobs, landed, is_load=step.is_load)
+        groups = parted or ([(file,) for file in landed] if alone and landed else [tuple(landed)])
         for group in groups:
             yield task.TaskSpec(
                 table=str(step.table),
@@ -63,10 +79,11 @@ class Direct:
                 default=step.default,
                 landed=group,
                 truncate=step.truncated,
-                files=() if alone else batch.files,
-                threads=threads,
+                files=() if alone or parted else batch.files,
+                threads=max(1, threads // len(groups)),
                 required=batch.progress.required,
                 demands=step.demands,
+                appends=parted is not None,
             )
 
     def _commit(
@@ -79,7 +96,7 @@ class Direct:
         if step.names and (file := altered(self._store, step.files)):
             return Conflicted(f"{printable(file.name)} changed while it was read")
         counts = _total(results)
-        read = [rows for result in results for rows in result.read]
+        read = task.rows_of_files(results)
         try:
             before_commit()
             self._probe(Point.COMMIT_BEGUN)

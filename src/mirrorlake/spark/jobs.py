@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
 from mirrorlake.spark import task
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Jobs:
@@ -24,13 +28,15 @@ class Jobs:
 
     def run(self, specs: Sequence[task.TaskSpec | task.CompactSpec]) -> list[task.TaskResult]:
         """One job, a task per specification; results in their order."""
-        if not specs:
+        return self.map(task.run, specs)
+
+    def map(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """One job, a task per item; results in their order."""
+        if not items:
             return []
         self._context.addJobTag(self._tag)
         try:
-            results: list[task.TaskResult] = (
-                self._context.parallelize(specs, len(specs)).map(task.run).collect()
-            )
+            results: list[R] = self._context.parallelize(items, len(items)).map(work).collect()
         finally:
             self._context.removeJobTag(self._tag)
         return results

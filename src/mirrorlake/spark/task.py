@@ -8,21 +8,24 @@ table that fails must not fail the job in which others are carried.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlake.errors import ForeignTable, MirrorlakeError, MissingBaseRow
 from mirrorlake.lake import vectors
+from mirrorlake.lake.append import append
 from mirrorlake.lake.compact import compact
 from mirrorlake.lake.probe import path_of
 from mirrorlake.lake.rewrite import NoBaseRow, rewrite
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.landing import delimited, parquet
+from mirrorlake.landing.delimited.parts import Part
 from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.mirror.demands import Demands, check_rows
 from mirrorlake.mirror.engine import Counts
@@ -35,14 +38,18 @@ from mirrorlake.storage.urls import ObjectOptions, open_file
 
 @dataclass(frozen=True, slots=True)
 class LandedPath:
-    """A landed file as a task reaches it. text: how it is written, None for Parquet; options: how
-    its location is reached when that is a URL."""
+    """A landed file as a task reaches it.
+
+    text: how it is written, None for Parquet; part: the rows of a text to read, None for all;
+    options: how its location is reached when that is a URL.
+    """
 
     name: str
     location: str
     size: int
     text: TextFormat | None = None
     options: ObjectOptions | None = None
+    part: Part | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +57,8 @@ class TaskSpec:
     """One batch, or a part of a load.
 
     files: the add actions of the table's live files; threads: how many the task may use; required:
-    the columns that a file may lack only if all it does is delete.
+    the columns that a file may lack only if all it does is delete; appends: texts whose rows are
+    taken for inserts, and written as they are read.
     """
 
     table: str
@@ -64,16 +72,23 @@ class TaskSpec:
     threads: int = 1
     required: tuple[str, ...] = ()
     demands: Demands = field(default_factory=Demands)
+    appends: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class TaskResult:
-    """The actions to commit as JSON texts, or why there are none. read: rows of each file."""
+    """The actions to commit as JSON texts, or why there are none.
+
+    read: rows of each file; continues: the first of these files is the last one of the task before;
+    touches: a row was met that is no insert, so that one task has to read the whole batch.
+    """
 
     actions: tuple[str, ...] = ()
     counts: Counts = field(default_factory=Counts)
     error: MirrorlakeError | None = None
     read: tuple[Rows, ...] = ()
+    continues: bool = False
+    touches: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,6 +100,18 @@ class CompactSpec:
     schema: TableSchema
     key: tuple[str, ...]
     files: Sequence[Mapping[str, Any]]
+
+
+def rows_of_files(results: Iterable[TaskResult]) -> list[Rows]:
+    """The rows of each file of a batch, whose parts several tasks may have read."""
+    files: list[Rows] = []
+    for result in results:
+        read = list(result.read)
+        if result.continues and files:
+            insert, update, delete, upsert = zip(files.pop(), read.pop(0), strict=True)
+            files.append((sum(insert), sum(update), sum(delete), sum(upsert)))
+        files += read
+    return files
 
 
 def run(spec: TaskSpec | CompactSpec) -> TaskResult:
@@ -135,6 +162,61 @@ def _lost(spec: TaskSpec | CompactSpec, what: str) -> ForeignTable:
 
 
 def _run(spec: TaskSpec) -> TaskResult:
+    return _append(spec) if spec.appends else _apply(spec)
+
+
+class _Touches(Exception):
+    """A row is no insert."""
+
+
+def _append(spec: TaskSpec) -> TaskResult:
+    read: list[Rows] = []
+    try:
+        actions = append(
+            Path(spec.location), spec.schema, _inserted(spec, read), keys=list(spec.key)
+        )
+    except _Touches:
+        return TaskResult(touches=True)
+    part = spec.landed[0].part
+    return TaskResult(
+        tuple(json.dumps(action) for action in actions),
+        Counts(insert=sum(insert for insert, *_none in read)),
+        read=tuple(read),
+        continues=part is not None and part.begin > 0,
+    )
+
+
+def _inserted(spec: TaskSpec, read: list[Rows]) -> Iterator[pa.Table]:
+    """The rows of texts, piece by piece. Raises _Touches when one of them is no insert.
+
+    read: gets the rows of each file.
+    """
+    for landed in spec.landed:
+        assert landed.text is not None
+        count = 0
+        with _opened(spec, landed) as handle:
+            for rows in delimited.pieces(
+                handle,
+                landed.size,
+                spec.schema.schema,
+                spec.default,
+                landed.text,
+                table=spec.table,
+                file=landed.name,
+                key=spec.key,
+                part=landed.part,
+            ):
+                if not pc.all(
+                    pc.equal(rows.marker, pa.scalar(int(Marker.INSERT), pa.int8()))
+                ).as_py():
+                    raise _Touches
+                _check(spec, landed, rows, count + (landed.part.row if landed.part else 0))
+                count += rows.data.num_rows
+                yield rows.data
+        read.append((count, 0, 0, 0))
+
+
+def _apply(spec: TaskSpec) -> TaskResult:
     files = [(landed.name, _rows(spec, landed)) for landed in spec.landed]
     net = fold(Batch(spec.table, spec.schema.schema, spec.key, files, spec.truncate))
     try:
@@ -161,6 +243,11 @@ def _compact(spec: CompactSpec) -> TaskResult:
 def _rows(spec: TaskSpec, landed: LandedPath) -> parquet.Rows:
     with _opened(spec, landed) as handle:
         rows = _read(spec, landed, handle)
+    _check(spec, landed, rows)
+    return rows
+
+
+def _check(spec: TaskSpec, landed: LandedPath, rows: parquet.Rows, before: int = 0) -> None:
     check_rows(
         rows,
         key=spec.key,
@@ -168,8 +255,8 @@ def _rows(spec: TaskSpec, landed: LandedPath) -> parquet.Rows:
         demands=spec.demands,
         table=spec.table,
         file=landed.name,
+        before=before,
     )
-    return rows
 
 
 def _read(spec: TaskSpec, landed: LandedPath, handle: BinaryIO) -> parquet.Rows:

@@ -1,0 +1,36 @@
+"""Rows that touch nothing, as data files one after another: in bounded memory, however many."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from mirrorlake.lake.rewrite import ROWS_PER_FILE, written
+from mirrorlake.lake.schema import TableSchema
+
+FILE_BYTES = 256 << 20
+"""Bytes in memory of the rows of one data file, about."""
+
+
+def append(
+    table: Path, schema: TableSchema, pieces: Iterable[pa.Table], keys: list[str]
+) -> list[dict[str, Any]]:
+    """Write pieces of rows, in the table's columns, as data files: their add actions.
+
+    Nothing is committed, as in `rewrite`. Memory: the rows of one data file, twice.
+    """
+    actions: list[dict[str, Any]] = []
+    some: list[pa.Table] = []
+    rows = size = 0
+    for piece in pieces:
+        some.append(piece)
+        rows, size = rows + piece.num_rows, size + piece.nbytes
+        if rows >= ROWS_PER_FILE or size >= FILE_BYTES:
+            actions += written(table, schema, pa.concat_tables(some), keys)
+            some, rows, size = [], 0, 0
+    if rows:
+        actions += written(table, schema, pa.concat_tables(some), keys)
+    return actions

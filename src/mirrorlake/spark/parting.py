@@ -1,0 +1,93 @@
+"""Delimited text on many tasks: large files in parts, small ones together.
+
+It is worth it where rows touch nothing, each an insert, so that no task needs the rows of another.
+A file says so by having no marker; one with markers may still hold nothing but inserts, and is
+tried when it is large: a task that meets another marker gives up at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from mirrorlake.landing.delimited import parts
+from mirrorlake.landing.delimited.survey import Survey
+from mirrorlake.landing.textformat import TextFormat
+from mirrorlake.spark.jobs import Jobs
+from mirrorlake.spark.task import LandedPath
+
+LEAST = 32 << 20
+"""Bytes of text that are worth a task of their own."""
+MOST = 128 << 20
+"""Bytes of text that a task reads: the rows of about one data file."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A place of a file that a task surveys."""
+
+    location: str
+    size: int
+    text: TextFormat
+    place: tuple[int, int]
+
+
+def groups(
+    jobs: Jobs, landed: Sequence[LandedPath], *, is_load: bool
+) -> list[tuple[LandedPath, ...]] | None:
+    """What each task reads, in the order of the rows; None where one task has to read all.
+
+    is_load: it is known that every row is an insert; it is not for files that have markers.
+    """
+    if not landed or any(file.text is None for file in landed):
+        return None
+    if not is_load and not any(file.size >= 2 * LEAST for file in landed):
+        return None
+    found: list[tuple[LandedPath, ...]] = []
+    some: list[LandedPath] = []
+    for part in _parts(jobs, landed):
+        is_alone = part.part is not None
+        if some and (is_alone or sum(file.size for file in some) >= LEAST):
+            found.append(tuple(some))
+            some = []
+        some.append(part)
+        if is_alone:
+            found.append((part,))
+            some = []
+    return [*found, tuple(some)] if some else found
+
+
+def _parts(jobs: Jobs, landed: Sequence[LandedPath]) -> list[LandedPath]:
+    """The files, large ones of them in parts."""
+    looks = [_looks(file, _part_bytes(landed, jobs.cores)) for file in landed]
+    surveys = iter(jobs.map(_survey, [look for some in looks for look in some]))
+    found: list[LandedPath] = []
+    for file, some in zip(landed, looks, strict=True):
+        cut = parts.joined([next(surveys) for _ in some], file.size) if some else []
+        found += [replace(file, part=part) for part in cut] if len(cut) > 1 else [file]
+    return found
+
+
+def _part_bytes(landed: Sequence[LandedPath], cores: int) -> int:
+    """As large as a task may read, unless cores would have nothing to do."""
+    each = sum(file.size for file in landed) // (2 * max(cores, 1))
+    return min(max(each, LEAST), MOST)
+
+
+def _looks(file: LandedPath, part: int) -> list[Look]:
+    """The places to survey of a file that is large enough; none otherwise."""
+    assert file.text is not None
+    if file.size < 2 * LEAST or not parts.can_be_cut(file.text):
+        return []
+    places = parts.places(file.size, part)
+    return [Look(file.location, file.size, file.text, place) for place in places]
+
+
+def _survey(look: Look) -> Survey | None:
+    """Runs in a task. A file that is not there is told by the task that reads it."""
+    try:
+        with Path(look.location).open("rb") as handle:
+            return parts.look(handle, look.size, look.text, look.place)
+    except OSError:
+        return None

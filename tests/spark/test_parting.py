@@ -1,0 +1,164 @@
+"""Large texts on several tasks, and what makes one task read all."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirrorlake.errors import TableError
+from mirrorlake.landing.textformat import TextFormat
+from mirrorlake.mirror.demands import Demands
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.spark import parting, task
+from mirrorlake.spark.task import LandedPath
+from tests.app.zones import MARKER, Zone
+from tests.doubles.handmade_engine import HereJobs
+
+PARTS = 1_000
+
+
+@pytest.fixture(autouse=True)
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parting, "LEAST", PARTS)
+    monkeypatch.setattr(parting, "MOST", 2 * PARTS)
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Zone:
+    return Zone(tmp_path / "root")
+
+
+def write(zone: Zone, name: str, *texts: str | bytes, **form: Any) -> None:
+    columns: list[dict[str, Any]] = [{"Name": "id", "DataType": "Int32", "IsNullable": True}]
+    columns += [{"Name": "v", "DataType": "String"}]
+    zone.folder(name).mkdir(parents=True)
+    metadata = {"keyColumns": ["id"], "SchemaDefinition": {"Columns": columns}} | form
+    (zone.folder(name) / "_metadata.json").write_text(json.dumps(metadata))
+    for number, text in enumerate(texts, 1):
+        body = text.encode() if isinstance(text, str) else text
+        (zone.folder(name) / f"{number:020d}.csv").write_bytes(body)
+
+
+def data_files(zone: Zone, name: str) -> int:
+    return len(list((zone.root / "Tables/s" / name).glob("*.parquet")))
+
+
+def rows(zone: Zone, name: str) -> list[tuple[Any, ...]]:
+    return sorted(zone.rows(name))
+
+
+def receipt(zone: Zone, name: str) -> dict[str, Any]:
+    """What the commit of the first batch says of itself."""
+    log = zone.root / "Tables/s" / name / "_delta_log" / f"{1:020d}.json"
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    info = next(action["commitInfo"] for action in actions if "commitInfo" in action)
+    found: dict[str, Any] = json.loads(info["userMetadata"])
+    return found
+
+
+def fault(zone: Zone) -> TableError:
+    (error,) = zone.apply().errors
+    assert isinstance(error, TableError)
+    return error
+
+
+QUOTED = "".join(f'{n},"two\nlines, {n}"\n' for n in range(500))
+EXPECTED = [(n, f"two\nlines, {n}") for n in range(500)]
+
+
+class TestLoads:
+    def test_a_large_text_becomes_several_data_files_in_one_commit(self, zone: Zone) -> None:
+        write(zone, "t", "id,v\n" + QUOTED)
+        zone.apply()
+        assert rows(zone, "t") == EXPECTED
+        assert data_files(zone, "t") > 3
+        said = receipt(zone, "t")
+        assert (said["rows"]["insert"], len(said["read"])) == (500, 1)
+        assert "500" in json.dumps(said["read"])
+
+    def test_inserts_with_markers_are_as_good_as_without(self, zone: Zone) -> None:
+        text = "".join(f"{n},x,0\n" for n in range(1_000))
+        write(zone, "t", f"id,v,{MARKER}\n{text}")
+        zone.apply()
+        assert rows(zone, "t") == [(n, "x") for n in range(1_000)]
+        assert data_files(zone, "t") > 3
+
+    def test_a_text_whose_rows_touch_others_is_read_by_one_task(self, zone: Zone) -> None:
+        text = "".join(f"{n},x,0\n" for n in range(1_000))
+        write(zone, "t", f"id,v,{MARKER}\n{text}7,y,4\n8,,2\n")
+        zone.apply()
+        kept = [(n, "x") for n in range(1_000) if n not in {7, 8}]
+        assert rows(zone, "t") == sorted([*kept, (7, "y")])
+        assert sum(receipt(zone, "t")["rows"].values()) == 999
+
+    def test_upserts_are_looked_up(self, zone: Zone) -> None:
+        text = "".join(f"{n % 500},{n}\n" for n in range(1_000))
+        write(zone, "t", f"id,v\n{text}", isUpsertDefaultRowMarker=True)
+        zone.apply()
+        assert rows(zone, "t") == [(n, str(500 + n)) for n in range(500)]
+
+    def test_several_files_keep_their_counts(self, zone: Zone) -> None:
+        small = "id,v\n900,x\n"
+        write(
+            zone, "t", small, "id,v\n" + QUOTED, small, gzip.compress(("id,v\n" + QUOTED).encode())
+        )
+        zone.apply()
+        assert rows(zone, "t") == sorted([*EXPECTED, *EXPECTED, (900, "x"), (900, "x")])
+        assert receipt(zone, "t")["rows"]["insert"] == 1_002
+
+
+class TestFaults:
+    @pytest.mark.clause("LZ-270")
+    def test_the_first_wrong_value_of_all_parts_is_told(self, zone: Zone) -> None:
+        write(zone, "t", "id,v\n" + QUOTED + "bad,x\n" + QUOTED + "worse,x\n" + QUOTED)
+        error = fault(zone)
+        assert (error.row, error.column, error.value) == (501, "id", "bad")
+        assert "on line 1002" in error.what
+
+    def test_a_null_key_has_its_row_in_the_file(self, zone: Zone) -> None:
+        zone.settings = MirrorSettings(demands=Demands(strict_keys=True))
+        write(zone, "t", f"id,v\n{QUOTED},x\n{QUOTED}", FileFormatTypeProperties={})
+        error = fault(zone)
+        assert (error.row, error.column) == (501, "id")
+
+    def test_a_file_that_goes_is_told_as_ever(self, tmp_path: Path) -> None:
+        gone = LandedPath("1.csv", str(tmp_path / "gone.csv"), 10 * PARTS, TextFormat())
+        found = parting.groups(HereJobs(), [gone], is_load=True)  # type: ignore[arg-type]
+        assert found == [(gone,)]
+
+
+class TestGroups:
+    def groups(self, landed: list[LandedPath], *, is_load: bool = True) -> Any:
+        return parting.groups(HereJobs(), landed, is_load=is_load)  # type: ignore[arg-type]
+
+    def text(self, size: int, **form: Any) -> LandedPath:
+        return LandedPath(f"{size}.csv", "/nowhere", size, TextFormat(**form))
+
+    def test_small_texts_are_read_together(self) -> None:
+        small = [self.text(PARTS // 4)] * 9
+        assert [len(group) for group in self.groups(small)] == [4, 4, 1]
+
+    def test_parquet_is_not_parted(self) -> None:
+        assert self.groups([LandedPath("1.parquet", "/nowhere", 10 * PARTS)]) is None
+
+    def test_small_texts_with_markers_are_folded(self) -> None:
+        assert self.groups([self.text(PARTS)], is_load=False) is None
+
+    def test_wide_characters_are_read_by_one_task(self) -> None:
+        wide = self.text(10 * PARTS, encoding="utf-16")
+        assert self.groups([wide]) == [(wide,)]
+
+
+def test_rows_of_parts_are_those_of_their_file() -> None:
+    results = [
+        task.TaskResult(read=((1, 0, 0, 0), (2, 0, 0, 0))),
+        task.TaskResult(read=((3, 0, 0, 0),), continues=True),
+        task.TaskResult(read=((4, 0, 0, 0),), continues=True),
+        task.TaskResult(read=((5, 0, 0, 0),)),
+    ]
+    found = task.rows_of_files(results)
+    assert found == [(1, 0, 0, 0), (9, 0, 0, 0), (5, 0, 0, 0)]
