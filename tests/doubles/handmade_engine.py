@@ -8,6 +8,7 @@ every reader of Delta reads them.
 from __future__ import annotations
 
 import json
+import pickle
 import shutil
 import uuid
 from collections import Counter
@@ -27,12 +28,14 @@ from mirrorlake.mirror.progress import (
     RESEEDED,
 )
 from mirrorlake.mirror.schema import needs_mapping
-from mirrorlake.mirror.steps import AddColumns, CreateTable, DropTable, SetKey
+from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CreateTable, DropTable, SetKey
 from mirrorlake.model.seams import Point, Probe, no_probe
 from mirrorlake.model.table import Schema
 from mirrorlake.spark import tables, task
 from mirrorlake.spark.commit import Commit, Rearrangement
+from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.spread import Spread, has_pieces
 from mirrorlake.storage.store import Store
 from tests.lake.handmade import HandmadeTable, metadata
 from tests.reference import Row
@@ -42,16 +45,23 @@ PHYSICAL = "delta.columnMapping.physicalName"
 
 
 class HandmadeEngine(SparkEngine):
-    """A `SparkEngine` that needs neither Spark nor Delta."""
+    """A `SparkEngine` that needs neither Spark nor Delta.
 
-    def __init__(self, store: Store, probe: Probe = no_probe) -> None:
+    spread: every batch goes to so many tasks that can.
+    """
+
+    def __init__(self, store: Store, probe: Probe = no_probe, *, spread: int = 0) -> None:
+        jobs: Any = HereJobs(spread or 1)
+        committer: Any = HandmadeCommitter()
         super().__init__(
             SimpleNamespace(session=None),  # type: ignore[arg-type]
             store,
             probe,
-            jobs=HereJobs(),  # type: ignore[arg-type]
-            committer=HandmadeCommitter(),  # type: ignore[arg-type]
+            jobs=jobs,
+            committer=committer,
         )
+        if spread:
+            self._direct = Direct(jobs, committer, store, probe, AlwaysSpread(store, probe))
         self.vacuumed: list[tuple[str, timedelta]] = []
 
     def create(self, step: CreateTable) -> None:
@@ -104,16 +114,29 @@ class HandmadeEngine(SparkEngine):
         return HandmadeTable(Path(self._store.location(path)))
 
 
+class AlwaysSpread(Spread):
+    """Spreads whatever can be spread, however small."""
+
+    def suits(self, step: ApplyFiles, steps: Sequence[ApplyFiles], slots: int) -> bool:
+        return has_pieces(step)
+
+
 class HereJobs:
     """Runs tasks one after another in this process."""
 
-    cores = 1
+    def __init__(self, slots: int = 1) -> None:
+        self.slots = slots
+
+    def threads(self, tasks: int) -> int:
+        return 1
+
+    def run(self, specs: Sequence[task.Spec]) -> list[task.TaskResult]:
+        """As to executors, all goes there and back as bytes."""
+        return self.map(task.run, specs)
 
     def map(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
-        return [work(item) for item in items]
-
-    def run(self, specs: Sequence[task.TaskSpec | task.CompactSpec]) -> list[task.TaskResult]:
-        return [task.run(spec) for spec in specs]
+        sent = [pickle.loads(pickle.dumps(item)) for item in items]
+        return [pickle.loads(pickle.dumps(work(item))) for item in sent]
 
 
 class HandmadeCommitter:

@@ -70,8 +70,8 @@ def rewrite(
     actions = written(table, schema, rows, keys)
     if len(code):
         images = _images(found.rows, replaced[code], rows, updated)
-        actions.append({"cdc": datafile.write_changes(table, _as_file(images, schema))})
-        actions += _vectors(table, probed, found)
+        actions.append(told(table, *images, schema))
+        actions += taken_out(table, probed, found)
     count = int(updated.sum())
     return Rewritten(
         actions,
@@ -95,16 +95,28 @@ def _emptied(
     if any(add.get("deletionVector") for add in files):
         # Without change files the feed is what the log says, and delta-rs takes for the deleted
         # rows of such a file those that were gone before.
-        actions += [_told(table, live_rows(table, add, schema), "delete", schema) for add in files]
-        actions += [_told(table, rows, "insert", schema)] if rows.num_rows else []
+        for add in files:
+            gone = live_rows(table, add, schema)
+            actions.append(told(table, gone, _all("delete", gone), schema))
+        actions += [told(table, rows, _all("insert", rows), schema)] if rows.num_rows else []
     live = sum(_records(table, add) - _already_gone(add) for add in files)
     return Rewritten(actions, rows.num_rows, 0, live)
 
 
-def _told(table: Path, rows: pa.Table, kind: str, schema: TableSchema) -> dict[str, Any]:
-    """Rows that all changed in one way, as a change file."""
-    told = rows.append_column(datafile.CHANGE_TYPE, pa.repeat(kind, rows.num_rows))
-    return {"cdc": datafile.write_changes(table, _as_file(told, schema))}
+def told(table: Path, rows: pa.Table, kind: pa.Array, schema: TableSchema) -> dict[str, Any]:
+    """Rows and the kind of change of each, as a change file: its action."""
+    images = rows.append_column(datafile.CHANGE_TYPE, kind)
+    return {"cdc": datafile.write_changes(table, _as_file(images, schema))}
+
+
+def kinds(which: np.ndarray, one: str, other: str) -> pa.Array:
+    """The kind of change of each row: `one` where `which`, else `other`."""
+    # Numbers of two texts: a million texts take longer to make than all else of a change file.
+    return pa.DictionaryArray.from_arrays(pa.array((~which).astype(np.int8)), [one, other])
+
+
+def _all(kind: str, rows: pa.Table) -> pa.Array:
+    return kinds(np.ones(rows.num_rows, bool), kind, "")
 
 
 def _records(table: Path, add: Mapping[str, Any]) -> int:
@@ -165,16 +177,17 @@ def _completed(net: NetChanges, found: pa.Table, code: np.ndarray) -> pa.Table:
     return pa.table(columns, schema=net.rows.schema)
 
 
-def _images(found: pa.Table, replaced: np.ndarray, rows: pa.Table, updated: np.ndarray) -> pa.Table:
-    """The rows of the change file: what was there, what is there now, and of which kind."""
-    old = np.where(replaced, "update_preimage", "delete")
-    new = np.where(updated, "update_postimage", "insert")
+def _images(
+    found: pa.Table, replaced: np.ndarray, rows: pa.Table, updated: np.ndarray
+) -> tuple[pa.Table, pa.Array]:
+    """The rows of the change file, what was there and what is there now, and their kinds."""
+    old = kinds(replaced, "update_preimage", "delete")
+    new = kinds(updated, "update_postimage", "insert")
     both = pa.concat_tables([found.cast(rows.schema), rows])
-    kinds = pa.array(np.concatenate((old, new)), pa.string())
-    return both.append_column(datafile.CHANGE_TYPE, kinds)
+    return both, pa.chunked_array([old, new])
 
 
-def _vectors(
+def taken_out(
     table: Path, files: Sequence[Mapping[str, Any]], found: Matches
 ) -> list[dict[str, Any]]:
     """Each touched file leaves, and comes back with its rows taken out, if any is left."""

@@ -7,6 +7,7 @@ So a file is decoded piece by piece, in pieces no larger than its longest values
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -37,21 +38,43 @@ def size(metadata: pq.FileMetaData, arrow: pa.Schema) -> int:
     return int(max(in_file, metadata.num_rows * width // 8))
 
 
-def read(parquet: pq.ParquetFile, handle: BinaryIO, most: int) -> pa.Table:
-    """All rows of an opened file.
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of a file that is read: of `count` equal runs of its row groups the one at `place`.
+
+    All shares of a file in order are the file; one may be empty.
+    """
+
+    place: int = 0
+    count: int = 1
+
+    def of(self, groups: int) -> range:
+        return range(self.place * groups // self.count, (self.place + 1) * groups // self.count)
+
+
+WHOLE = Share()
+
+
+def read(parquet: pq.ParquetFile, handle: BinaryIO, most: int, share: Share = WHOLE) -> pa.Table:
+    """The rows of an opened file, or of a share of it.
 
     Raises TooLarge beyond `most` bytes, ValueError when there are not as many rows as the footer
     says, and what Arrow raises.
     """
     pieces, taken = [], 0
-    for piece in parquet.iter_batches(_piece_rows(parquet.metadata, handle, most)):
+    groups = share.of(parquet.metadata.num_row_groups)
+    said = sum(parquet.metadata.row_group(group).num_rows for group in groups)
+    if share == WHOLE:
+        said = parquet.metadata.num_rows
+    size = _piece_rows(parquet.metadata, handle, most)
+    for piece in parquet.iter_batches(size, row_groups=list(groups)):
         taken += piece.nbytes
         if taken > most:
             raise TooLarge(f"its rows take more than {most:,} bytes in memory")
         pieces.append(piece)
     rows = pa.Table.from_batches(pieces, pieces[0].schema if pieces else parquet.schema_arrow)
-    if rows.num_rows != parquet.metadata.num_rows:
-        raise ValueError(f"{rows.num_rows} rows, and its footer says {parquet.metadata.num_rows}")
+    if rows.num_rows != said:
+        raise ValueError(f"{rows.num_rows} rows, and its footer says {said}")
     return rows
 
 

@@ -135,16 +135,18 @@ def read(
     table: str,
     file: str,
     most: int = bounded.NO_LIMIT,
+    share: bounded.Share = bounded.WHOLE,
 ) -> Rows:
-    """All rows of a file as rows of the table.
+    """All rows of a file, or of a share of it, as rows of the table.
 
     target: the table's columns; a column that the file lacks is NULL (LZ-214).
     default: what a row without a marker does (LZ-091, LZ-094).
-    most: bytes that the rows may take in memory, whatever the footer promised.
+    most: bytes that the rows may take in memory, whatever the footer promised. A row in an error
+    of a share is counted from the beginning of that share.
     Raises BadFile, BadValue, UnknownMarker.
     """
     with _understood("cannot be read", table, file):
-        rows = bounded.read(_opened(handle, size), handle, most)
+        rows = bounded.read(_opened(handle, size), handle, most, share)
     return converted(rows, target, default, table=table, file=file)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -32,6 +33,23 @@ def encode(keys: pa.Table) -> Coded:
         # Both factors are below the number of rows, so the product fits 63 bits.
         code = _dense(code * distinct + values)
     return _ordered(code)
+
+
+def dealt(keys: pa.Table, parts: int) -> np.ndarray:
+    """Deal keys out to parts, uint16 per row, so that equal keys meet wherever this is done.
+
+    Only the same release of DuckDB deals alike.
+    """
+    columns = {f"k{i}": comparable(contiguous(column)) for i, column in enumerate(keys.columns)}
+    connection = duckdb.connect(config={"threads": 1})
+    try:
+        connection.execute("set TimeZone = 'UTC'")
+        connection.register("keys", pa.table(columns))
+        query = f"select (hash({', '.join(columns)}) % {parts})::usmallint as part from keys"  # noqa: S608
+        part: np.ndarray = connection.execute(query).fetchnumpy()["part"]
+    finally:
+        connection.close()
+    return part
 
 
 def comparable(column: pa.Array) -> pa.Array:

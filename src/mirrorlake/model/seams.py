@@ -73,6 +73,7 @@ class Point(StrEnum):
     TABLE_CREATED = "apply.table.created"
     TABLE_DROPPED = "apply.table.dropped"
     COLUMNS_ADDED = "apply.columns.added"
+    PIECES_WRITTEN = "apply.batch.pieces"
     BATCH_WRITTEN = "apply.batch.written"
     COMMIT_BEGUN = "apply.commit.begun"
     COMMITTED = "apply.committed"

@@ -16,7 +16,9 @@ from mirrorlake.spark import parting, task
 from mirrorlake.spark.commit import Commit, Committer
 from mirrorlake.spark.jobs import Jobs
 from mirrorlake.spark.refusals import RAISED, fault
+from mirrorlake.spark.spread import Spread
 from mirrorlake.spark.strategy import Begun
+from mirrorlake.spark.waves import Waves, together
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import options_of
 
@@ -25,19 +27,36 @@ COMMITTERS = 4
 
 
 class Direct:
-    """A `Strategy`: one Spark job carries the batches of many tables, one commit each."""
+    """A `Strategy`: one Spark job carries the batches of many tables, one commit each.
 
-    def __init__(self, jobs: Jobs, committer: Committer, store: Store, probe: Probe) -> None:
+    A batch that is too large for one task is spread over many, in further jobs.
+    """
+
+    def __init__(
+        self,
+        jobs: Jobs,
+        committer: Committer,
+        store: Store,
+        probe: Probe,
+        spread: Spread | None = None,
+    ) -> None:
         self._jobs, self._committer, self._store, self._probe = jobs, committer, store, probe
+        self._spread = spread or Spread(store, probe)
 
     def apply(
         self, batches: Sequence[Begun], before_commit: Callable[[], None]
     ) -> Sequence[Outcome]:
-        threads = max(1, self._jobs.cores // max(1, len(batches)))
-        specs = [list(self._specs(batch, threads)) for batch in batches]
-        results = iter(self._jobs.run([spec for some in specs for spec in some]))
-        found = [[next(results) for _ in some] for some in specs]
-        self._read_whole(batches, found)
+        slots = self._jobs.slots
+        steps = [batch.step for batch in batches]
+        found = together(
+            [
+                self._spreading(batch, slots)
+                if self._spread.suits(batch.step, steps, slots)
+                else self._alone(batch, len(batches))
+                for batch in batches
+            ],
+            self._jobs.run,
+        )
         self._probe(Point.BATCH_WRITTEN)
         with ThreadPoolExecutor(COMMITTERS, thread_name_prefix="commit") as pool:
             return list(
@@ -46,13 +65,24 @@ class Direct:
                 )
             )
 
-    def _read_whole(self, batches: Sequence[Begun], found: list[list[task.TaskResult]]) -> None:
-        """Do over, by one task each, the batches that were read in parts and touch rows."""
-        again = [i for i, some in enumerate(found) if any(result.touches for result in some)]
-        threads = max(1, self._jobs.cores // max(1, len(again)))
-        specs = [spec for i in again for spec in self._specs(batches[i], threads, whole=True)]
-        for i, result in zip(again, self._jobs.run(specs), strict=True):
-            found[i] = [result]
+    def _spreading(self, batch: Begun, slots: int) -> Waves[list[task.TaskResult]]:
+        """The batch on many tasks; on one, if that cannot be."""
+        (spec,) = self._specs(batch, 1, whole=True)
+        results = yield from self._spread.waves(spec, slots)
+        if results is None:
+            results = yield from self._alone(batch, 1)
+        return results
+
+    def _alone(self, batch: Begun, batches: int) -> Waves[list[task.TaskResult]]:
+        """The batch beside so many others: on one task, or on several where its rows touch nothing.
+
+        It is done over by one task when they touch something after all.
+        """
+        threads = self._jobs.threads(batches)
+        results = yield list(self._specs(batch, threads))
+        if any(result.touches for result in results):
+            results = yield list(self._specs(batch, threads, whole=True))
+        return results
 
     def _specs(self, batch: Begun, threads: int, *, whole: bool = False) -> Iterator[task.TaskSpec]:
         """The tasks of a batch: one, or several where rows touch nothing.

@@ -22,11 +22,21 @@ class Jobs:
         self._tag = f"mirrorlake-{uuid.uuid4().hex[:12]}"
 
     @property
-    def cores(self) -> int:
+    def slots(self) -> int:
         """How many tasks run at once."""
-        return self._context.defaultParallelism
+        context = self._context._jsc.sc()  # noqa: SLF001  (no public way)
+        profile = context.resourceProfileManager().defaultResourceProfile()
+        # None while executors are only on their way.
+        return context.maxNumConcurrentTasks(profile) or self._context.defaultParallelism
 
-    def run(self, specs: Sequence[task.TaskSpec | task.CompactSpec]) -> list[task.TaskResult]:
+    def threads(self, tasks: int) -> int:
+        """How many threads each of so many tasks may use. Executors give a task what is its own;
+        in the driver's process all cores are ours."""
+        if str(self._context.master).startswith("local"):
+            return max(1, self.slots // max(1, tasks))
+        return int(self._context.getConf().get("spark.task.cpus") or 1)
+
+    def run(self, specs: Sequence[task.Spec]) -> list[task.TaskResult]:
         """One job, a task per specification; results in their order."""
         return self.map(task.run, specs)
 

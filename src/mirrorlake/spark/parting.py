@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 from mirrorlake.landing.delimited import parts
 from mirrorlake.landing.delimited.survey import Survey
 from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.spark.jobs import Jobs
 from mirrorlake.spark.task import LandedPath
+from mirrorlake.storage.urls import ObjectOptions, open_file
 
 LEAST = 32 << 20
 """Bytes of text that are worth a task of their own."""
@@ -31,6 +31,7 @@ class Look:
     size: int
     text: TextFormat
     place: tuple[int, int]
+    options: ObjectOptions | None = None
 
 
 def groups(
@@ -60,7 +61,7 @@ def groups(
 
 def _parts(jobs: Jobs, landed: Sequence[LandedPath]) -> list[LandedPath]:
     """The files, large ones of them in parts."""
-    looks = [_looks(file, _part_bytes(landed, jobs.cores)) for file in landed]
+    looks = [_looks(file, _part_bytes(landed, jobs.slots)) for file in landed]
     surveys = iter(jobs.map(_survey, [look for some in looks for look in some]))
     found: list[LandedPath] = []
     for file, some in zip(landed, looks, strict=True):
@@ -69,9 +70,9 @@ def _parts(jobs: Jobs, landed: Sequence[LandedPath]) -> list[LandedPath]:
     return found
 
 
-def _part_bytes(landed: Sequence[LandedPath], cores: int) -> int:
-    """As large as a task may read, unless cores would have nothing to do."""
-    each = sum(file.size for file in landed) // (2 * max(cores, 1))
+def _part_bytes(landed: Sequence[LandedPath], slots: int) -> int:
+    """As large as a task may read, unless slots would have nothing to do."""
+    each = sum(file.size for file in landed) // (2 * max(slots, 1))
     return min(max(each, LEAST), MOST)
 
 
@@ -81,13 +82,13 @@ def _looks(file: LandedPath, part: int) -> list[Look]:
     if file.size < 2 * LEAST or not parts.can_be_cut(file.text):
         return []
     places = parts.places(file.size, part)
-    return [Look(file.location, file.size, file.text, place) for place in places]
+    return [Look(file.location, file.size, file.text, place, file.options) for place in places]
 
 
 def _survey(look: Look) -> Survey | None:
     """Runs in a task. A file that is not there is told by the task that reads it."""
     try:
-        with Path(look.location).open("rb") as handle:
+        with open_file(look.location, look.options) as handle:
             return parts.look(handle, look.size, look.text, look.place)
     except OSError:
         return None

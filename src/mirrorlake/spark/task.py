@@ -25,6 +25,7 @@ from mirrorlake.lake.probe import path_of
 from mirrorlake.lake.rewrite import NoBaseRow, rewrite
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.landing import delimited, parquet
+from mirrorlake.landing.bounded import WHOLE, Share
 from mirrorlake.landing.delimited.parts import Part
 from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.mirror.demands import Demands, check_rows
@@ -80,7 +81,8 @@ class TaskResult:
     """The actions to commit as JSON texts, or why there are none.
 
     read: rows of each file; continues: the first of these files is the last one of the task before;
-    touches: a row was met that is no insert, so that one task has to read the whole batch.
+    touches: a row was met that is no insert, so that one task has to read the whole batch; handed:
+    what a piece hands to those who go on.
     """
 
     actions: tuple[str, ...] = ()
@@ -89,6 +91,7 @@ class TaskResult:
     read: tuple[Rows, ...] = ()
     continues: bool = False
     touches: bool = False
+    handed: Any = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,21 +117,47 @@ def rows_of_files(results: Iterable[TaskResult]) -> list[Rows]:
     return files
 
 
-def run(spec: TaskSpec | CompactSpec) -> TaskResult:
+@dataclass(frozen=True, slots=True)
+class Piece:
+    """A piece of the work on a batch that is spread. folder: for what it hands on."""
+
+    batch: TaskSpec
+    folder: str
+
+    def work(self) -> Any:
+        """What it hands on."""
+        raise NotImplementedError
+
+
+Spec = TaskSpec | CompactSpec | Piece
+
+
+def run(spec: Spec) -> TaskResult:
     """Do the work of one specification."""
+    if isinstance(spec, Piece):
+        return _piece(spec)
     try:
         return _run(spec) if isinstance(spec, TaskSpec) else _compact(spec)
     except MirrorlakeError as error:
         return TaskResult(error=error)
     except Exception as error:  # noqa: BLE001  (it becomes the table's error)
-        return TaskResult(error=_damage(spec) or _fault(spec, error))
+        return TaskResult(error=_damage(spec) or _fault(spec.table, error))
 
 
-def _fault(spec: TaskSpec | CompactSpec, error: Exception) -> TableFault:
+def _piece(spec: Piece) -> TaskResult:
+    try:
+        return TaskResult(handed=spec.work())
+    except MirrorlakeError as error:
+        return TaskResult(error=error)
+    except Exception as error:  # noqa: BLE001  (the batch is then done in one piece)
+        return TaskResult(error=_fault(spec.batch.table, error))
+
+
+def _fault(table: str, error: Exception) -> TableFault:
     """Kind and place of what nobody foresaw. Its text may quote values of rows, and is not told."""
     return TableFault(
         f"{type(error).__name__} at {_place(error)}",
-        table=spec.table,
+        table=table,
         hint="It is tried again. Report this with the log if it stays.",
     )
 
@@ -217,7 +246,7 @@ def _inserted(spec: TaskSpec, read: list[Rows]) -> Iterator[pa.Table]:
 
 
 def _apply(spec: TaskSpec) -> TaskResult:
-    files = [(landed.name, _rows(spec, landed)) for landed in spec.landed]
+    files = [(landed.name, rows(spec, landed)) for landed in spec.landed]
     net = fold(Batch(spec.table, spec.schema.schema, spec.key, files, spec.truncate))
     try:
         done = rewrite(Path(spec.location), spec.files, spec.schema, net, spec.threads)
@@ -231,7 +260,7 @@ def _apply(spec: TaskSpec) -> TaskResult:
     return TaskResult(
         tuple(json.dumps(action) for action in done.actions),
         Counts(done.inserted, done.updated, done.deleted, done.duplicates),
-        read=tuple(by_marker(rows.marker) for _name, rows in files),
+        read=tuple(by_marker(some.marker) for _name, some in files),
     )
 
 
@@ -240,16 +269,17 @@ def _compact(spec: CompactSpec) -> TaskResult:
     return TaskResult(tuple(json.dumps(action) for action in actions))
 
 
-def _rows(spec: TaskSpec, landed: LandedPath) -> parquet.Rows:
+def rows(spec: TaskSpec, landed: LandedPath, share: Share = WHOLE) -> parquet.Rows:
+    """The rows of a landed file, or of a share of it if it is Parquet, as they must be."""
     with _opened(spec, landed) as handle:
-        rows = _read(spec, landed, handle)
-    _check(spec, landed, rows)
-    return rows
+        found = _read(spec, landed, handle, share)
+    _check(spec, landed, found)
+    return found
 
 
-def _check(spec: TaskSpec, landed: LandedPath, rows: parquet.Rows, before: int = 0) -> None:
+def _check(spec: TaskSpec, landed: LandedPath, found: parquet.Rows, before: int = 0) -> None:
     check_rows(
-        rows,
+        found,
         key=spec.key,
         required=spec.required,
         demands=spec.demands,
@@ -259,7 +289,7 @@ def _check(spec: TaskSpec, landed: LandedPath, rows: parquet.Rows, before: int =
     )
 
 
-def _read(spec: TaskSpec, landed: LandedPath, handle: BinaryIO) -> parquet.Rows:
+def _read(spec: TaskSpec, landed: LandedPath, handle: BinaryIO, share: Share) -> parquet.Rows:
     schema, most = spec.schema.schema, spec.demands.file_bytes
     if landed.text is not None:
         return delimited.read(
@@ -275,7 +305,14 @@ def _read(spec: TaskSpec, landed: LandedPath, handle: BinaryIO) -> parquet.Rows:
             most=most,
         )
     return parquet.read(
-        handle, landed.size, schema, spec.default, table=spec.table, file=landed.name, most=most
+        handle,
+        landed.size,
+        schema,
+        spec.default,
+        table=spec.table,
+        file=landed.name,
+        most=most,
+        share=share,
     )
 
 

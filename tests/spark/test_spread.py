@@ -1,0 +1,290 @@
+"""A batch that is spread over many tasks does what it does on one."""
+
+from __future__ import annotations
+
+import io
+import itertools
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+
+from mirrorlake.landing import parquet
+from mirrorlake.landing.bounded import Share
+from mirrorlake.landing.textformat import TextFormat
+from mirrorlake.mirror import keys
+from mirrorlake.mirror.engine import Failed
+from mirrorlake.mirror.steps import ApplyFiles
+from mirrorlake.model import types
+from mirrorlake.model.change import MARKER_COLUMN, Marker
+from mirrorlake.model.seams import Point
+from mirrorlake.model.table import TableId
+from mirrorlake.spark import task
+from mirrorlake.spark.spread import SCRATCH, Spread, balanced, shares
+from mirrorlake.storage.local import LocalStore
+from tests.conformance.apply import play
+from tests.conformance.apply_rows import RowContract
+from tests.conformance.mirrored import Mirrored
+from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader
+from tests.histories import SHAPES, Shape, histories
+from tests.reference import UNCHANGED
+
+INSERT, UPDATE, DELETE, UPSERT = Marker.INSERT, Marker.UPDATE, Marker.DELETE, Marker.UPSERT
+ORDERS = Shape.of(["id"], id=types.LONG, name=types.STRING, note=types.STRING)
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def reader(store: LocalStore) -> HandmadeReader:
+    return HandmadeReader(store)
+
+
+@pytest.fixture
+def make(store: LocalStore, reader: HandmadeReader) -> Callable[..., Mirrored]:
+    """Makes a table of a shape, whose batches are spread over three tasks, or go to one."""
+
+    def make(shape: Shape = ORDERS, path: str = "Tables/orders", spread: int = 3) -> Mirrored:
+        engine = HandmadeEngine(store, spread=spread)
+        return Mirrored(engine, store, reader, shape, path).create()
+
+    return make
+
+
+@pytest.fixture
+def orders(make: Callable[..., Mirrored]) -> Mirrored:
+    return make()
+
+
+class TestRows(RowContract):
+    """What the rows of a batch do, as of every engine."""
+
+
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@given(drawn=st.lists(histories(truncations=False), min_size=1, max_size=3))
+def test_rows_and_feed_of_random_histories_are_those_of_the_model(
+    make: Callable[..., Mirrored], drawn
+) -> None:
+    tables = [make(shape, f"Tables/t{next(_numbers)}") for shape, _landings in drawn]
+    play(tables, [landings for _shape, landings in drawn], compacting=True)
+
+
+def given_up(act: Callable[[], object]) -> list[str]:
+    """Why batches were not spread meanwhile."""
+    with capture_logs() as logs:
+        act()
+    return [line["reason"] for line in logs if line["event"] == "spread_given_up"]
+
+
+def test_a_plain_batch_is_done_in_pieces(orders: Mirrored) -> None:
+    """Several files of the table, each read by one task; keys in all of its parts."""
+    for first in (0, 100, 200):
+        orders.apply([(INSERT, (first + n, "old", "x")) for n in range(100)])
+    batch = [(UPDATE, (n, "new", None)) for n in range(0, 300, 3)]
+    batch += [(DELETE, (n, None, None)) for n in range(1, 300, 30)]
+    batch += [(INSERT, (1000 + n, "more", None)) for n in range(50)]
+    assert given_up(lambda: orders.apply(batch[:80], batch[80:])) == []
+    rows = Counter(name for _id, name, _note in orders.rows())
+    assert rows == {"new": 100, "old": 190, "more": 50}
+    actions = orders.engine._log(orders.path).actions(4)
+    for kind in ("add", "remove"):  # each file once, with one vector
+        paths = [action[kind]["path"] for action in actions if kind in action]
+        assert len(paths) == len(set(paths)) > 3
+
+
+def test_the_answer_is_that_of_one_task(make: Callable[..., Mirrored]) -> None:
+    """Counts, and the rows read of each file, which the commit says."""
+    batch = [(INSERT, (n, "a", None)) for n in range(9)]
+    more = [(UPSERT, (n, "b", None)) for n in range(5, 15)] + [(DELETE, (2, None, None))]
+    many, one = make(path="Tables/many"), make(path="Tables/one", spread=0)
+    for table in (many, one):
+        table.apply(batch, batch[:3])
+    answers = [table.apply(more[:4], more[4:], rows=15).counts for table in (many, one)]
+    assert answers[0] == answers[1]
+    assert answers[0].duplicates == 1
+    said = [table.reader.commit(table.path, 2)["userMetadata"] for table in (many, one)]
+    assert said[0] == said[1]
+
+
+def test_a_key_with_rows_in_files_of_several_tasks_is_left_to_one(orders: Mirrored) -> None:
+    for name in ("a", "b"):
+        orders.apply([(INSERT, (1, name, None)), (INSERT, (2, name, None))])
+    reasons = given_up(lambda: orders.apply([(UPDATE, (1, "c", None))]))
+    assert reasons == ["a key with rows in files of several tasks"]
+    assert sorted(name for _id, name, _note in orders.rows()) == ["a", "b", "c"]
+
+
+def test_values_that_were_not_sent_are_left_to_one_task(orders: Mirrored) -> None:
+    orders.apply([(INSERT, (1, "a", "long"))])
+    reasons = given_up(lambda: orders.apply([(UPDATE, (1, "b", UNCHANGED))]))
+    assert reasons == ["values that the source did not send"]
+    assert orders.rows() == [(1, "b", "long")]
+
+
+def test_an_error_is_the_one_of_the_whole(make: Callable[..., Mirrored]) -> None:
+    """The first in file and row order, in the same words."""
+
+    def bad(markers: list[int]) -> pa.Table:
+        columns = {"id": pa.array(range(len(markers)), pa.int64()), "name": ["a"] * len(markers)}
+        return pa.table({**columns, MARKER_COLUMN: pa.array(markers, pa.int8())})
+
+    said = []
+    for path, spread in (("Tables/many", 3), ("Tables/single", 0)):
+        table = make(path=path, spread=spread)
+        outcome = table.run(table.step(bad([0] * 50 + [7]), bad([9])))
+        assert isinstance(outcome, Failed)
+        said.append(str(outcome.error).replace(path.removeprefix("Tables/"), "t"))
+    assert said[0] == said[1]
+    assert "row 51" in said[0]
+
+
+@pytest.mark.parametrize("wave", [1, 2, 3, 4])
+def test_what_was_handed_on_is_gone_in_the_end(
+    store: LocalStore, reader: HandmadeReader, wave: int
+) -> None:
+    """Also when everything ends in between, and of a process that was killed, at the next start."""
+
+    class Ends(Exception):
+        """Of the process."""
+
+    left = [wave]
+
+    def probe(point: Point) -> None:
+        left[0] -= point is Point.PIECES_WRITTEN
+        if point is Point.PIECES_WRITTEN and left[0] == 0:
+            assert store.list(SCRATCH).folders
+            raise Ends
+
+    orders = Mirrored(HandmadeEngine(store, spread=2), store, reader, ORDERS).create()
+    orders.apply([(INSERT, (n, "a", None)) for n in range(20)])
+    orders.engine = HandmadeEngine(store, probe, spread=2)
+    store.create(f"{SCRATCH}/left-behind/file.arrow", b"of a process that was killed")
+    step = orders.step([(UPDATE, (n, "b", None)) for n in range(10)])
+    with pytest.raises(Ends):
+        orders.run(step)
+    assert not store.list(SCRATCH).folders
+    orders.engine = HandmadeEngine(store, spread=2)
+    orders.run(step)
+    assert Counter(name for _id, name, _note in orders.rows()) == {"a": 10, "b": 10}
+
+
+class Twice:
+    """Runs every task twice, as Spark may, and takes either answer."""
+
+    slots = 3
+
+    def __init__(self) -> None:
+        self._turn = itertools.cycle([0, 1, 1, 0, 1])
+
+    def threads(self, tasks: int) -> int:
+        return 1
+
+    def run(self, specs: list[task.Spec]) -> list[task.TaskResult]:
+        answers = [(task.run(spec), task.run(spec)) for spec in specs]
+        return [both[next(self._turn)] for both in answers]
+
+
+def test_a_task_that_runs_twice_doubles_nothing(orders: Mirrored) -> None:
+    orders.apply([(INSERT, (n, "a", None)) for n in range(30)])
+    orders.engine._direct._jobs = Twice()
+    batch = [(UPSERT, (n, "b", None)) for n in range(20, 40)]
+    assert given_up(lambda: orders.apply(batch)) == []
+    assert Counter(name for _id, name, _note in orders.rows()) == {"a": 20, "b": 20}
+    feed = Counter(kind for kind, _row in orders.feed(2).elements())
+    assert feed == {"update_preimage": 10, "update_postimage": 10, "insert": 10}
+
+
+# -- when, and into what ------------------------------------------------------------------------
+
+
+def step_of(rows: int, **more: Any) -> ApplyFiles:
+    table = TableId("", "t")
+    facts: dict[str, Any] = {"first": 1, "last": 1, "key": ("id",), "default": INSERT}
+    return ApplyFiles(table, "", "", (), rows=rows, **{**facts, **more})
+
+
+def test_only_a_batch_that_would_keep_others_waiting_is_spread(store: LocalStore) -> None:
+    spread = Spread(store, lambda _point: None)
+    large, small = step_of(1_000_000), step_of(1_000)
+    assert spread.suits(large, [large, *[small] * 20], slots=2)
+    assert not spread.suits(small, [small], slots=2)
+    assert not spread.suits(large, [large], slots=1)
+    assert not spread.suits(large, [large] * 2, slots=2)
+    for other in ({"is_load": True}, {"truncated": True}, {"key": ()}):
+        step = step_of(1_000_000, **other)
+        assert not spread.suits(step, [step], slots=8)
+
+
+TEXT = TextFormat()
+
+
+@given(sizes=st.lists(st.integers(1, 1000), min_size=1, max_size=12), count=st.integers(1, 8))
+def test_shares_are_all_of_the_files_in_their_order(sizes: list[int], count: int) -> None:
+    landed = [task.LandedPath(str(n), "", size) for n, size in enumerate(sizes)]
+    runs = shares(landed, count)
+    assert len(runs) <= count
+    assert all(runs)
+    flat = [(part.number, part.share) for run in runs for part in run]
+    for number in range(len(sizes)):
+        found = [share for of, share in flat if of == number]
+        assert found == [Share(place, len(found)) for place in range(len(found))]
+    assert [number for number, _share in flat] == sorted(number for number, _share in flat)
+
+
+def test_one_large_file_is_shared_out_and_a_text_is_not() -> None:
+    assert len(shares([task.LandedPath("a", "", 1001)], 4)) == 4
+    assert len(shares([task.LandedPath("a", "", 1001, TEXT)], 4)) == 1
+
+
+@given(groups=st.integers(0, 9), count=st.integers(1, 9), rows=st.integers(1, 3))
+def test_the_shares_of_a_file_are_its_rows_in_their_order(
+    groups: int, count: int, rows: int
+) -> None:
+    target = io.BytesIO()
+    whole = pa.table({"id": pa.array(range(groups * rows), pa.int64())})
+    pq.write_table(whole, target, row_group_size=rows)
+    schema = Shape.of(["id"], id=types.LONG).schema
+    found = [
+        parquet.read(
+            io.BytesIO(target.getvalue()),
+            len(target.getvalue()),
+            schema,
+            INSERT,
+            table="t",
+            file="f",
+            share=Share(place, count),
+        ).data
+        for place in range(count)
+    ]
+    assert pa.concat_tables(found).equals(whole)
+
+
+@given(sizes=st.lists(st.integers(0, 1000), max_size=20), count=st.integers(1, 8))
+def test_every_file_of_a_table_is_in_one_group(sizes: list[int], count: int) -> None:
+    files = [{"path": str(n), "size": size} for n, size in enumerate(sizes)]
+    groups = balanced(files, count)
+    assert len(groups) == min(count, len(files))
+    assert sorted(int(add["path"]) for group in groups for add in group) == list(range(len(files)))
+
+
+@settings(max_examples=25)
+@given(shape=st.sampled_from(list(SHAPES.values())), parts=st.integers(1, 40), data=st.data())
+def test_equal_keys_are_dealt_to_one_part(shape: Shape, parts: int, data: st.DataObject) -> None:
+    _shape, landings = data.draw(histories([shape], batches=2))
+    rows = [change.row for landing in landings for change in landing.changes]
+    held = shape.arrow([tuple(None if v == UNCHANGED else v for v in row) for row in rows])
+    chosen = held.select(list(shape.key))
+    part = keys.dealt(chosen, parts)
+    assert part.dtype == np.uint16
+    code = keys.encode(chosen).code
+    assert len(set(zip(code.tolist(), part.tolist(), strict=True))) == len(set(code.tolist()))
+    alone = [keys.dealt(chosen.slice(n, 1), parts)[0] for n in range(len(rows))]
+    assert alone == part.tolist()
+    assert not len(part) or part.max() < parts
