@@ -147,6 +147,7 @@ class _Landing(_Part):
     strict: bool = False
     metadata_required: bool = True
     strict_text: bool = False
+    partitions: bool = False
     retention_days: float = Field(default=7, gt=0, le=_LONGEST_DAYS)
 
     def place(self, path: Path) -> Place | None:
@@ -221,6 +222,7 @@ class _File(_Part):
             default_schema=self.default_schema,
             metadata_required=self.landing.metadata_required,
             strict_text=self.landing.strict_text,
+            partitions=self.landing.partitions,
             retention=timedelta(days=self.landing.retention_days),
             compaction=self.mirror.compaction,
             demands=Demands(self.mirror.strict_keys, int(self.mirror.file_bytes)),

@@ -228,6 +228,63 @@ class TestATableThatIsMadeAgain:
         assert again.rows == [(1, "again")]
 
 
+class TestAFolderThatBeginsAnew:
+    @pytest.fixture
+    def two(self, zone: Zone) -> Zone:
+        for name in ("a.parquet", "b.parquet"):
+            zone.land(name, (1, name))
+        zone.apply()
+        return zone
+
+    @pytest.mark.clause("LZ-232", "LZ-233")
+    @pytest.mark.parametrize("files", [1, 2])
+    def test_it_was_deleted_and_described_again_under_other_names(
+        self, zone: Zone, files: int
+    ) -> None:
+        for name in ("a.parquet", "b.parquet")[:files]:
+            zone.land(name, (1, name))
+        zone.apply()
+        zone.store.delete_folder(FOLDER)
+        zone.describe(**BY_TIME)
+        zone.land("c.parquet", (9, "anew"))
+        assert not zone.apply().errors
+        assert zone.rows == [(9, "anew")]
+        zone.land("d.parquet", (10, "more"))
+        assert not zone.apply().errors
+        assert zone.rows == [(9, "anew"), (10, "more")]
+
+    @pytest.mark.clause("LZ-233")
+    def test_metadata_that_is_written_again_alone_changes_nothing(self, two: Zone) -> None:
+        two.describe(**BY_TIME)
+        two.land("c.parquet", (9, "more"))
+        assert not two.apply().errors
+        assert len(two.rows) == 3
+
+    def test_a_last_file_that_is_gone_alone_changes_nothing(self, two: Zone) -> None:
+        two.store.delete_folder(f"{FOLDER}/_FilesReadyToDelete")
+        two.store.delete(f"{FOLDER}/b.parquet")
+        two.land("c.parquet", (9, "more"))
+        assert not two.apply().errors
+        assert len(two.rows) == 3
+
+    @pytest.mark.clause("LZ-249")
+    def test_a_cleanup_folder_that_was_emptied_is_no_evidence(self, two: Zone) -> None:
+        two.describe(**BY_TIME)
+        two.store.delete(f"{FOLDER}/_FilesReadyToDelete/a.parquet")
+        two.store.delete(f"{FOLDER}/b.parquet")
+        two.land("c.parquet", (9, "more"))
+        assert not two.apply().errors
+        assert len(two.rows) == 3
+
+    @pytest.mark.clause("LZ-127")
+    def test_a_last_file_that_is_written_again_is_none_either(self, two: Zone) -> None:
+        two.describe(**BY_TIME)
+        two.store.delete_folder(f"{FOLDER}/_FilesReadyToDelete")
+        two.land("b.parquet", (9, "again"))
+        assert not two.apply().errors
+        assert len(two.rows) == 2
+
+
 class TestSwitching:
     def test_names_do_not_become_numbers(self, zone: Zone) -> None:
         zone.land(f"{1:020d}.parquet", (1, "a"))

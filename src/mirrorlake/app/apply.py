@@ -98,7 +98,9 @@ class ApplyLoop:
         self._store, self._engine, self._settings, self._clock = store, engine, settings, clock
         self._stop, self._probe = stop or threading.Event(), probe
         self._new_generation, self._pending = new_generation, pending
-        self._scanner = Scanner(store, strict_text=settings.strict_text)
+        self._scanner = Scanner(
+            store, strict_text=settings.strict_text, partitions=settings.partitions
+        )
         self._tails = Tails(store)
         self._followers = Followers(store, engine)
         self._cuts = Cuts(store, self._scanner.zone())

@@ -15,13 +15,13 @@ from mirrorlake.lake.history import Batch
 from mirrorlake.lake.log import TableLog
 from mirrorlake.landing import layout
 from mirrorlake.landing.identity import Tails
-from mirrorlake.landing.metadata import BY_TIME
+from mirrorlake.landing.metadata import NAMED
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
 from mirrorlake.mirror.plan import Known, Target
 from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.progress import read_batches, read_progress
 from mirrorlake.model.applied import FileRows
-from mirrorlake.model.landed import FreeName, format_time
+from mirrorlake.model.landed import FileName, format_time
 from mirrorlake.storage.store import Store, UnsafePath
 
 MARKERS = ("insert", "update", "delete", "upsert")
@@ -88,14 +88,15 @@ def read(project: Project, table: str) -> TableFiles:
     except UnsafePath as error:
         raise ForeignTable(str(error), table=table, hint="Give its folder another name.") from None
     applied = [_applied(run, batch) for batch in done for run in batch.files]
-    if scan.detection == BY_TIME:
+    if scan.detection in NAMED:
         older = _older(known.processed.names, applied)
         return TableFiles(table, None, [*older, *applied, *map(_waiting, waiting)])
     return TableFiles(table, known.recorded, [*applied, *map(_waiting, waiting)])
 
 
 def _scan(project: Project, store: Store, table: str) -> TableScan:
-    scanner = Scanner(store, strict_text=project.mirror.strict_text)
+    settings = project.mirror
+    scanner = Scanner(store, strict_text=settings.strict_text, partitions=settings.partitions)
     scans = {str(scan.table): scan for scan in scanner.scan()}
     if table not in scans:
         raise UsageError(
@@ -135,6 +136,6 @@ def _older(names: Iterable[str], applied: Iterable[AppliedFiles]) -> list[Applie
 
 
 def _waiting(file: Landed) -> AppliedFiles:
-    if isinstance(file.name, FreeName):
-        return AppliedFiles(None, None, names=(str(file.name),), is_applied=False)
-    return AppliedFiles(file.number, file.number, is_applied=False)
+    if isinstance(file.name, FileName):
+        return AppliedFiles(file.number, file.number, is_applied=False)
+    return AppliedFiles(None, None, names=(str(file.name),), is_applied=False)

@@ -9,12 +9,13 @@ from dataclasses import dataclass, replace
 from mirrorlake.app.stores import store_of
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
-from mirrorlake.errors import TableError, UsageError
+from mirrorlake.errors import TableError, UsageError, printable
 from mirrorlake.landing import layout
 from mirrorlake.landing.lease import Lease
-from mirrorlake.landing.metadata import BY_TIME
+from mirrorlake.landing.metadata import BY_TIME, NAMED
 from mirrorlake.landing.scan import Scanner, TableScan
 from mirrorlake.mirror.processed import folder_of
+from mirrorlake.model.landed import PartName
 from mirrorlake.model.seams import WallClock
 from mirrorlake.storage.store import Store
 
@@ -79,7 +80,7 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
     Raises UsageError for an unknown table, TableError for one whose files are not all there.
     """
     store = store_of(project)
-    scanner = Scanner(store)
+    scanner = Scanner(store, partitions=project.mirror.partitions)
     records = Records(store, layout.LANDING)
     scans = {str(scan.table): scan for scan in scanner.scan()}
     stopped = set(records.stopped())
@@ -106,7 +107,7 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
 
 
 def _files_of(scan: TableScan) -> str:
-    if scan.detection == BY_TIME:
+    if scan.detection in NAMED:
         count = len({str(file.name) for file in (*scan.files, *scan.moved())})
         return f"the {count} files that are still in its folder and its cleanup folder"
     return "its files from number 1"
@@ -119,11 +120,17 @@ def _check_complete(scan: TableScan) -> None:
     """
     if scan.detection == BY_TIME:
         return
-    numbers = {file.number for file in (*scan.files, *scan.moved())}
-    if numbers and numbers != set(range(1, max(numbers) + 1)):
-        missing = min(set(range(1, max(numbers))) - numbers)
-        raise TableError(
-            f"file {missing} is gone: it was applied and removed",
-            table=str(scan.table),
-            hint="Let the publisher recreate the table folder with all data (LZ-239).",
-        )
+    found: dict[str, set[int]] = {}
+    for file in (*scan.files, *scan.moved()):
+        folder = file.name.folder if isinstance(file.name, PartName) else ""
+        found.setdefault(folder, set()).add(file.number)
+    for folder, numbers in sorted(found.items()):
+        # A name can say any number: what lies between is not enumerated.
+        missing = next((n for n, m in enumerate(sorted(numbers), start=1) if n != m), None)
+        if missing is not None:
+            place = f" of {printable(folder)}" if folder else ""
+            raise TableError(
+                f"file {missing}{place} is gone: it was applied and removed",
+                table=str(scan.table),
+                hint="Let the publisher recreate the table folder with all data (LZ-239).",
+            )

@@ -53,7 +53,8 @@ def read(project: Project, now: datetime | None = None) -> Status:
     """The status of a project's mirror."""
     store = store_of(project)
     moment = now or datetime.now(UTC)
-    scanner = Scanner(store, strict_text=project.mirror.strict_text)
+    settings = project.mirror
+    scanner = Scanner(store, strict_text=settings.strict_text, partitions=settings.partitions)
     capture = holder_of(store, "capture", moment)
     apply = holder_of(store, "mirror", moment)
     view = View(

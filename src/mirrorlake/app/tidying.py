@@ -57,7 +57,8 @@ class Tidying:
         for step in table.steps:
             if isinstance(step, CleanUp):
                 self._move(step)
-        cleanup.expire(self._store, table.folder, self._clock.now(), self._settings.retention)
+        for place in (table.folder, *table.places):
+            cleanup.expire(self._store, place, self._clock.now(), self._settings.retention)
 
     def _move(self, step: CleanUp) -> None:
         for file in cleanup.move(self._store, step.folder, step.files, self._clock.now()):

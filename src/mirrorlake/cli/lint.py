@@ -14,7 +14,7 @@ import typer
 from mirrorlake.cli.options import Json
 
 if TYPE_CHECKING:
-    from mirrorlake.landing.lint import Finding, Result
+    from mirrorlake.landing.lint import Finding, Profile, Reading, Result, Target
     from mirrorlake.landing.lint.linter import Progress
 
 
@@ -39,6 +39,10 @@ def lint(
     ] = Page.V2,
     strict: Annotated[
         bool, typer.Option("--strict", help="Ask for all that the original is known to ask for.")
+    ] = False,
+    partitions: Annotated[
+        bool,
+        typer.Option("--partitions", help="Read partition folders, as landing.partitions does."),
     ] = False,
     read_all: Annotated[
         bool,
@@ -66,13 +70,16 @@ def lint(
     mirrorlake lint --explain LZ-117
     """
     from mirrorlake.errors import UsageError
+    from mirrorlake.landing.lint import Profile, Reading, Version, of_place
 
     if explain is not None:
         _explain(explain)
         return
     if path is None:
         raise UsageError("there is nothing to look at", hint="Name a folder: mirrorlake lint PATH.")
-    result = _lint(path, version, strict=strict, read_all=read_all, sarif=sarif)
+    target = of_place(path)
+    profile = Profile(Version(version), strict, partitions)
+    result = _lint(target, path, profile, Reading(everything=read_all), sarif)
     if as_json:
         _print_facts(result)
     else:
@@ -81,12 +88,13 @@ def lint(
         raise typer.Exit(1)
 
 
-def _lint(path: str, version: Page, *, strict: bool, read_all: bool, sarif: Path | None) -> Result:
+def _lint(
+    target: Target, path: str, profile: Profile, reading: Reading, sarif: Path | None
+) -> Result:
     from mirrorlake.errors import UsageError
     from mirrorlake.landing import lint as linter
     from mirrorlake.storage.urls import is_url
 
-    target = linter.of_place(path)
     inside = not is_url(path) and sarif and sarif.resolve().is_relative_to(Path(path).resolve())
     if inside:
         raise UsageError(
@@ -94,9 +102,8 @@ def _lint(path: str, version: Page, *, strict: bool, read_all: bool, sarif: Path
             where=str(sarif),
             hint="Write the SARIF file to another folder.",
         )
-    profile = linter.Profile(linter.Version(version), strict)
     with _progress() as show:
-        result = linter.lint(target, profile, linter.Reading(everything=read_all), show)
+        result = linter.lint(target, profile, reading, show)
     if sarif is not None:
         _write_sarif(result, target.root, sarif)
     return result

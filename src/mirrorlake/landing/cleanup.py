@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 import structlog
 
 from mirrorlake.landing import layout
+from mirrorlake.landing.partitions import is_partition
 from mirrorlake.landing.scan import CLEANUP_FOLDERS, Landed
 from mirrorlake.model.landed import FileName, format_time, parse_time
 from mirrorlake.storage.store import Store, UnsafePath
@@ -42,12 +43,12 @@ def move(store: Store, folder: str, files: Sequence[Landed], now: datetime) -> I
     if not files:
         return
     moved = _info(store, folder)
-    _warn_of_those_aside(store, folder, [file for file in files if str(file.name) in moved])
-    moved |= {str(file.name): now for file in files}
+    _warn_of_those_aside(store, folder, [file for file in files if file.base in moved])
+    moved |= {file.base: now for file in files}
     _write_info(store, folder, moved)
     for file in files:
         try:
-            store.move(file.path, f"{folder}/{layout.CLEANUP}/{file.name}")
+            store.move(file.path, f"{folder}/{layout.CLEANUP}/{file.base}")
         except FileNotFoundError:
             continue
         yield file
@@ -58,7 +59,7 @@ def _warn_of_those_aside(store: Store, folder: str, files: Sequence[Landed]) -> 
     if files:
         aside = {entry.name for entry in store.list(f"{folder}/{layout.CLEANUP}").files}
         for file in files:
-            if str(file.name) in aside:
+            if file.base in aside:
                 log.warning(WRITTEN_AGAIN, path=file.path)
 
 
@@ -69,16 +70,19 @@ def discard(store: Store, files: Sequence[Landed]) -> None:
 
 
 def is_remnant(store: Store, folder: str) -> bool:
-    """Whether nothing is left of a table folder but an empty cleanup folder: the publisher deleted
-    it while files were moved aside (LZ-235). Files may have any names, but for an underscore."""
+    """Whether nothing is left of a table folder but an empty cleanup folder, or such folders of its
+    partitions: the publisher deleted it while files were moved aside (LZ-235). Files may have any
+    names, but for an underscore."""
     listing = store.list(folder)
     if listing.files or not listing.folders:
         return False
-    return all(
-        name in CLEANUP_FOLDERS
-        and all(file.name.startswith("_") for file in store.list(f"{folder}/{name}").files)
-        for name in listing.folders
-    )
+    return all(_is_remnant(store, f"{folder}/{name}", name) for name in listing.folders)
+
+
+def _is_remnant(store: Store, folder: str, name: str) -> bool:
+    if name not in CLEANUP_FOLDERS:
+        return is_partition(name) and is_remnant(store, folder)
+    return all(file.name.startswith("_") for file in store.list(folder).files)
 
 
 def expire(store: Store, folder: str, now: datetime, retention: timedelta = RETENTION) -> int:

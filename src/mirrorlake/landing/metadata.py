@@ -16,6 +16,11 @@ from mirrorlake.model.landed import FORMAT
 
 SEQUENTIAL = "SequentialFileName"
 BY_TIME = "LastUpdateTimeFileDetection"
+IN_PARTITIONS = "SequentialFileName in partitions"
+"""A sequence in each partition folder (LZ-059). Not a value of the member: `isPartitionEnabled`
+asks for it, and a project has to allow it."""
+NAMED = frozenset({BY_TIME, IN_PARTITIONS})
+"""Where there is not one sequence, so that batches are counted and the names of files recorded."""
 _STRATEGIES = {name.lower(): name for name in (SEQUENTIAL, BY_TIME)}
 LIMIT = 4 << 20
 """Bytes of a file that is read at all: tens of thousands of columns."""

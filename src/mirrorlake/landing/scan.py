@@ -7,7 +7,7 @@ of a file once. It changes nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import BinaryIO
@@ -17,10 +17,11 @@ import structlog
 from mirrorlake.errors import BadFile, DuplicateNumber, TableError
 from mirrorlake.landing import delimited, layout, metadata, parquet, partner
 from mirrorlake.landing.layout import TableFolder
-from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL, Metadata
+from mirrorlake.landing.metadata import BY_TIME, IN_PARTITIONS, SEQUENTIAL, Metadata
+from mirrorlake.landing.partitions import partitions
 from mirrorlake.landing.partner import Partner
 from mirrorlake.landing.textformat import TextFormat
-from mirrorlake.model.landed import FileName, FreeName
+from mirrorlake.model.landed import FileName, FreeName, PartName
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Entry, Listing, Store
 
@@ -49,7 +50,7 @@ class Landed:
     text: how a delimited-text file is written, None for Parquet.
     """
 
-    name: FileName | FreeName
+    name: FileName | FreeName | PartName
     path: str
     size: int
     modified: float
@@ -65,17 +66,25 @@ class Landed:
     @property
     def number(self) -> int:
         """Of a file in sequential mode; in timestamp mode a file has none."""
-        assert isinstance(self.name, FileName)
+        assert not isinstance(self.name, FreeName)
         return self.name.number
+
+    @property
+    def base(self) -> str:
+        """Its name without the folders that it lies in."""
+        return self.path.rpartition("/")[2]
 
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
     """A table folder as it is now.
 
-    files: by number, ascending, or in timestamp mode by (`LastModified`, path); error: why the
+    files: by number, ascending, in timestamp mode by (`LastModified`, path), in partitions by
+    partition folder and number; error: why the
     table cannot be read at all; moved: the files in its cleanup folders, listed only when somebody
-    calls for them; described: the entry of `_metadata.json`, when there is one.
+    calls for them; described: the entry of `_metadata.json`, when there is one; partitions: the
+    folders of files, below the table folder, when there is a sequence in each (LZ-059);
+    has_cleanup: a cleanup folder of ours or of others is there.
     """
 
     table: TableId
@@ -85,6 +94,8 @@ class TableScan:
     error: TableError | None
     moved: Callable[[], tuple[Landed, ...]]
     described: Entry | None = None
+    partitions: tuple[str, ...] = ()
+    has_cleanup: bool = False
 
     @property
     def is_undescribed_text(self) -> bool:
@@ -94,14 +105,16 @@ class TableScan:
     @property
     def detection(self) -> str:
         """How its new files are found (LZ-047)."""
-        return _detection(self.metadata)
+        return IN_PARTITIONS if self.partitions else _detection(self.metadata)
 
 
 class Scanner:
     """Looks at a landing zone again and again, and remembers what cannot have changed."""
 
-    def __init__(self, store: Store, *, strict_text: bool = False) -> None:
-        self._store, self._strict_text = store, strict_text
+    def __init__(
+        self, store: Store, *, strict_text: bool = False, partitions: bool = False
+    ) -> None:
+        self._store, self._strict_text, self._partitions = store, strict_text, partitions
         self._metadata: dict[str, tuple[str, Metadata | TableError]] = {}
         self._inspected: dict[str, tuple[Look, parquet.Inspected]] = {}
         self._undeclared: set[tuple[TableId, tuple[str, ...]]] = set()
@@ -191,6 +204,8 @@ class Scanner:
         if described and described.text:
             text = described.text
         text = replace(text, strict=self._strict_text)
+        if described and self._partitions and _is_partitioned(described):
+            return self._in_partitions(folder, table, described, text, listing)
         detection = _detection(described)
         files = data_files(folder.path, listing, text, detection)
         return TableScan(
@@ -201,7 +216,46 @@ class Scanner:
             error=error or _refusal(table, described, files),
             moved=lambda: self._moved(folder, text, detection),
             described=_metadata_entry(listing),
+            has_cleanup=_has_cleanup(listing),
         )
+
+    def _in_partitions(
+        self,
+        folder: TableFolder,
+        table: TableId,
+        described: Metadata,
+        text: TextFormat,
+        listing: Listing,
+    ) -> TableScan:
+        """A table folder with a sequence in each partition folder (LZ-059)."""
+        found = dict(partitions(self._store, folder.path, listing))
+        files = {
+            part: _parted(f"{folder.path}/{part}".rstrip("/"), part, inner, text)
+            for part, inner in found.items()
+        }
+        refused = (_refusal(table, None, some) for some in files.values())
+        return TableScan(
+            table=table,
+            folder=folder,
+            metadata=described,
+            files=tuple(file for some in files.values() for file in some),
+            error=next((error for error in refused if error), None),
+            moved=lambda: self._moved_in(folder, found, text),
+            described=_metadata_entry(listing),
+            partitions=tuple(found),
+            has_cleanup=any(map(_has_cleanup, found.values())),
+        )
+
+    def _moved_in(
+        self, folder: TableFolder, found: Mapping[str, Listing], text: TextFormat
+    ) -> tuple[Landed, ...]:
+        moved: list[Landed] = []
+        for part, listing in found.items():
+            for name in CLEANUP_FOLDERS:
+                if name in listing.folders:
+                    place = "/".join(filter(None, [folder.path, part, name]))
+                    moved += _parted(place, part, self._store.list(place), text)
+        return tuple(moved)
 
     def _read_metadata(self, folder: TableFolder, listing: Listing) -> Metadata | TableError | None:
         entry = _metadata_entry(listing)
@@ -216,7 +270,7 @@ class Scanner:
                 return None  # gone since we looked
             try:
                 parsed = metadata.decode(content, table=str(folder.table), file=layout.METADATA)
-                _tell(folder, parsed)
+                _tell(folder, parsed, self._partitions)
             except TableError as error:
                 parsed = error
             known = self._metadata[folder.path] = (entry.etag, parsed)
@@ -236,13 +290,24 @@ def _metadata_entry(listing: Listing) -> Entry | None:
     return next((f for f in listing.files if f.name == layout.METADATA), None)
 
 
-def _tell(folder: TableFolder, found: Metadata) -> None:
+def _has_cleanup(listing: Listing) -> bool:
+    return any(name in listing.folders for name in CLEANUP_FOLDERS)
+
+
+def _is_partitioned(described: Metadata) -> bool:
+    """Whether there is a sequence in each partition folder. Files that are found by time have none,
+    and what our own publisher writes has one."""
+    return described.partitioned and described.detection == SEQUENTIAL and not described.ours
+
+
+def _tell(folder: TableFolder, found: Metadata, partitions: bool) -> None:
     """What was read of `_metadata.json` and has no effect, or should be written otherwise."""
     table = str(folder.table)
     if found.unknown:
         log.warning(UNKNOWN_MEMBERS, table=table, members=list(found.unknown))
+    is_ignored = found.partitioned and not (partitions and _is_partitioned(found))
     idle = ["ConditionalUpdateColumn"] if found.conditional is not None else []
-    if idle := idle + (["isPartitionEnabled"] if found.partitioned else []):
+    if idle := idle + (["isPartitionEnabled"] if is_ignored else []):
         log.warning(WITHOUT_EFFECT, table=table, members=idle)
     if found.notes:
         log.warning(LENIENT, table=table, tolerated=[str(note) for note in found.notes])
@@ -283,6 +348,19 @@ def _landed(folder: str, entry: Entry, name: FileName | FreeName, form: TextForm
     return Landed(name, path, entry.size, entry.modified, entry.etag, form)
 
 
+def _parted(place: str, part: str, listing: Listing, text: TextFormat) -> tuple[Landed, ...]:
+    """The data files of the partition folder `part`, or of its cleanup folder, by their numbers.
+
+    place: the folder that was listed.
+    """
+    found = data_files(place, listing, text)
+    return tuple(
+        replace(file, name=PartName(part, file.name))
+        for file in found
+        if isinstance(file.name, FileName)
+    )
+
+
 def _data_name(
     text: str, extensions: tuple[str, ...], detection: str
 ) -> FileName | FreeName | None:
@@ -293,9 +371,11 @@ def _data_name(
 
 
 def order(file: Landed) -> tuple[float, str]:
-    """Where a file stands among those of its table, wherever they lie (LZ-116, LZ-125)."""
-    by_time = isinstance(file.name, FreeName)
-    return (file.modified if by_time else file.number, str(file.name))
+    """Where a file stands among those of its table, wherever they lie (LZ-116, LZ-125).
+
+    Of files in several partitions: where it would stand if there were no sequences."""
+    in_sequence = isinstance(file.name, FileName)
+    return (file.number if in_sequence else file.modified, str(file.name))
 
 
 def _detection(described: Metadata | None) -> str:

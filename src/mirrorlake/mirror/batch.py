@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from mirrorlake.errors import MissingFile, TableError
+from mirrorlake.errors import MissingFile, TableError, printable
 from mirrorlake.landing.parquet import Inspected
 from mirrorlake.landing.scan import Landed
 from mirrorlake.model.landed import FileKind
@@ -34,12 +34,19 @@ class Run:
 
 
 def run_of(
-    table: str, files: Sequence[Landed], recorded: int, target: int | None, limits: BatchLimits
+    table: str,
+    files: Sequence[Landed],
+    recorded: int,
+    target: int | None,
+    limits: BatchLimits,
+    *,
+    within: str = "",
 ) -> Run:
     """The files that may be applied now, by their numbers alone.
 
     files: ascending, of the folder and where needed of its cleanup folder. target: the last number
-    that the chosen cut allows. A gap blocks all later files (LZ-117, LZ-119).
+    that the chosen cut allows. within: the partition folder, when they lie in one. A gap blocks all
+    later files (LZ-117, LZ-119).
     """
     by_number = {file.number: file for file in files}
     newest = files[-1].number if files else 0
@@ -48,7 +55,7 @@ def run_of(
     for number in range(recorded + 1, last + 1):
         if number not in by_number:
             waiting = sorted(n for n in by_number if n > number)
-            return Run(tuple(run), _gap(table, number, waiting))
+            return Run(tuple(run), _gap(table, number, waiting, within))
         run.append(by_number[number])
         if len(run) >= limits.files:
             break
@@ -81,12 +88,13 @@ def _is_load(facts: Inspected) -> bool:
     return facts.footer is not None and facts.footer.kind is FileKind.LOAD
 
 
-def _gap(table: str, number: int, waiting: Sequence[int]) -> MissingFile:
+def _gap(table: str, number: int, waiting: Sequence[int], within: str) -> MissingFile:
     later = f"{waiting[0]} waits"
     if len(waiting) > 1:
         later = f"{waiting[0]} to {waiting[-1]} wait"
+    place = f" in {printable(within)}" if within else ""
     return MissingFile(
-        f"file {number} is missing, {later}",
+        f"file {number} is missing{place}, {later}",
         table=table,
         hint=f"Upload file {number}, or start the table anew with `mirrorlake reset {table}`.",
     )

@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from mirrorlake.errors import BadFile, TableError
-from mirrorlake.landing.metadata import BY_TIME
+from mirrorlake.landing.metadata import BY_TIME, IN_PARTITIONS, NAMED
 from mirrorlake.landing.parquet import Inspected
 from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror import schema as schemas
 from mirrorlake.mirror.batch import BatchLimits, Run, batch_of
 from mirrorlake.mirror.demands import Demands, check_size
-from mirrorlake.mirror.detection import ByTime, Detection, InSequence
+from mirrorlake.mirror.detection import ByTime, Detection, InPartitions, InSequence
 from mirrorlake.mirror.processed import Processed
 from mirrorlake.mirror.progress import Progress
-from mirrorlake.mirror.recreated import is_recreated
+from mirrorlake.mirror.recreated import is_begun_anew, is_recreated
 from mirrorlake.mirror.refusals import refusal
 from mirrorlake.mirror.steps import (
     AddColumns,
@@ -47,7 +47,7 @@ class Target:
 class Known:
     """What is known of a table before its files are looked at.
 
-    tail: as `Tails` tells it; processed: what it has applied in timestamp mode.
+    tail: as `Tails` tells it; processed: what it has applied where there is not one sequence.
     """
 
     scan: TableScan
@@ -74,7 +74,11 @@ class Known:
         if described and described.ours:
             return described.ours.generation != self.progress.generation
         # Without a generation the table is not ours to make anew.
-        return bool(self.progress.generation) and is_recreated(self.scan, self.progress, self.tail)
+        if not self.progress.generation:
+            return False
+        if self.scan.detection == self.progress.detection in NAMED:
+            return is_begun_anew(self.scan, self.progress, self.processed, self.tail)
+        return is_recreated(self.scan, self.progress, self.tail)
 
     @property
     def recorded(self) -> int:
@@ -84,8 +88,11 @@ class Known:
     @property
     def detection(self) -> Detection:
         """How its new files are found."""
+        applied = Processed() if self.is_reseeded else self.processed
         if self.scan.detection == BY_TIME:
-            return ByTime(Processed() if self.is_reseeded else self.processed)
+            return ByTime(applied)
+        if self.scan.detection == IN_PARTITIONS:
+            return InPartitions(applied)
         return InSequence(self.recorded, self.target.number)
 
 
@@ -115,8 +122,8 @@ def plan(
         return _planned(known, TableState.INITIALIZED, waiting=NO_METADATA)
     good, error = _readable(known, run, inspected)
     facts = {file.path: _good(inspected[file.path]) for file in good}
-    if known.scan.detection == BY_TIME:
-        # What our capture says in footers is about a sequence, and here there is none.
+    if known.scan.detection in NAMED:
+        # What our capture says in footers is about one sequence, and here there is none.
         facts = {path: replace(found, footer=None) for path, found in facts.items()}
     schema = Schema(()) if known.is_reseeded else known.progress.schema
     good, wrong = _merged(str(table), schema, good, facts)
@@ -147,12 +154,12 @@ def _readable(
             check_size(found, known.demands, table=str(known.scan.table), file=str(file.name))
         except TableError as error:
             return good, error
-        if known.scan.detection == BY_TIME and _is_truncation(found):
+        if known.scan.detection in NAMED and _is_truncation(found):
             return good, BadFile(
-                "it empties the table, and without numbers nothing says which rows it means",
+                "it empties the table, and without one sequence nothing says which rows it means",
                 table=str(known.scan.table),
                 file=str(file.name),
-                hint="Remove it, or number the files.",
+                hint="Remove it, or number the files in the table folder.",
             )
         good.append(file)
     return good, run.error
@@ -271,8 +278,10 @@ def _cleanup(known: Known) -> list[Step]:
     """Applied files go aside, but for the last of them (LZ-243)."""
     if known.is_reseeded or not known.progress.exists:
         return []
-    done = tuple(known.detection.done(known.scan.files))
-    return [CleanUp(known.scan.table, known.scan.folder.path, done)] if done else []
+    by_place: dict[str, list[Landed]] = {}
+    for file in known.detection.done(known.scan.files):
+        by_place.setdefault(file.path.rpartition("/")[0], []).append(file)
+    return [CleanUp(known.scan.table, place, tuple(done)) for place, done in by_place.items()]
 
 
 def _state(known: Known, facts: Mapping[str, Inspected], batch: Sequence[Landed]) -> TableState:
@@ -310,6 +319,7 @@ def _planned(
         error=error,
         waiting=waiting,
         pending=pending,
+        places=tuple(f"{known.scan.folder.path}/{part}" for part in known.scan.partitions if part),
     )
 
 

@@ -1,4 +1,6 @@
-"""Which files a table in timestamp mode has applied (LZ-127): followed, commit by commit.
+"""Which files a table without one sequence has applied (LZ-127): followed, commit by commit.
+
+Such are tables in timestamp mode, and those with a sequence in each partition folder (LZ-059).
 
 The truth is in the commits of the table: each records the number of its batch and the names of its
 files. Here they are held in memory, and kept in a side record, because a log forgets its commits:
@@ -17,12 +19,12 @@ from typing import Protocol
 
 from mirrorlake.errors import ProgressLost
 from mirrorlake.landing import layout
-from mirrorlake.landing.metadata import BY_TIME
+from mirrorlake.landing.metadata import NAMED
 from mirrorlake.landing.names import folder_name
 from mirrorlake.landing.processed import SideRecord
 from mirrorlake.landing.scan import TableScan
 from mirrorlake.mirror.progress import Progress
-from mirrorlake.model.landed import LaterFormat, NamedBatch
+from mirrorlake.model.landed import LaterFormat, NamedBatch, PartName
 from mirrorlake.storage.store import Store
 
 
@@ -30,6 +32,7 @@ from mirrorlake.storage.store import Store
 class Processed:
     """The names of the files that `batches` batches have applied, and the last of them.
 
+    numbers: the highest number among them in each partition folder, where they have numbers.
     has_all_aside: whatever is in the cleanup folder is among them, as far as that was looked at.
     Memory: about 150 bytes for each name.
     """
@@ -37,6 +40,7 @@ class Processed:
     names: set[str] = field(default_factory=set)
     batches: int = 0
     last: str | None = None
+    numbers: dict[str, int] = field(default_factory=dict)
     has_all_aside: bool = False
 
     def __contains__(self, name: str) -> bool:
@@ -46,6 +50,8 @@ class Processed:
         """What batches up to `number` have applied."""
         self.names.update(names)
         self.batches, self.last = number, names[-1] if names else self.last
+        for part in filter(None, map(PartName.parse, names)):
+            self.numbers[part.folder] = max(part.number, self.numbers.get(part.folder, 0))
 
 
 class Table(Protocol):
@@ -129,7 +135,7 @@ class Followers:
 
         Raises ProgressLost.
         """
-        if not (scan.detection == progress.detection == BY_TIME and progress.generation):
+        if not (scan.detection == progress.detection in NAMED and progress.generation):
             return Processed()
         generation, follower = self._known.get(path, ("", None))
         if follower is None or generation != progress.generation:

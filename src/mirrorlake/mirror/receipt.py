@@ -88,12 +88,12 @@ def _files(step: ApplyFiles, read: Sequence[Rows]) -> list[FileRows]:
 def _folder(
     step: ApplyFiles, before: Progress, identity: Callable[[Landed], Identity | None]
 ) -> dict[str, Any]:
-    """How the folder of others is known again, who write no generation. Names do not tell it."""
-    if step.positions is not None or step.names:
+    """How the folder of others is known again, who write no generation."""
+    if step.positions is not None:
         return {}
     found = {
-        "last": _of(step, step.last, identity),
-        "begin": _of(step, 1, identity) if step.first == 1 else before.begin,
+        "last": identity(step.files[-1]) if step.names else _of(step, step.last, identity),
+        "begin": _begin(step, before, identity),
     }
     known = {name: one.as_record() for name, one in found.items() if one is not None}
     return known | ({"described": step.described} if step.described else {})
@@ -104,3 +104,12 @@ def _of(
 ) -> Identity | None:
     file = next((file for file in step.files if file.number == number), None)
     return identity(file) if file else None
+
+
+def _begin(
+    step: ApplyFiles, before: Progress, identity: Callable[[Landed], Identity | None]
+) -> Identity | None:
+    """File 1, where there is one sequence."""
+    if step.names:
+        return None
+    return _of(step, 1, identity) if step.first == 1 else before.begin

@@ -10,11 +10,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mirrorlake.errors import ForeignTable
+from mirrorlake.errors import ForeignTable, printable
 from mirrorlake.landing.identity import Identity
-from mirrorlake.landing.metadata import BY_TIME
+from mirrorlake.landing.metadata import NAMED
 from mirrorlake.landing.scan import Landed, TableScan
+from mirrorlake.mirror.processed import Processed
 from mirrorlake.mirror.progress import Progress
+from mirrorlake.model.landed import PartName
 
 Tail = Callable[[Landed], str]
 
@@ -27,7 +29,7 @@ def is_recreated(scan: TableScan, progress: Progress, tail: Tail) -> bool:
     file that was written over, as long as the last one applied stands beside it (LZ-268), nor a
     `_metadata.json` that was written again.
     """
-    if BY_TIME in (scan.detection, progress.detection):
+    if NAMED & {scan.detection, progress.detection}:
         return False
     first = scan.files[0] if scan.files else None
     if first is None or first.number != 1 or not progress.recorded or progress.begin is None:
@@ -45,6 +47,48 @@ def is_recreated(scan: TableScan, progress: Progress, tail: Tail) -> bool:
         return False
     other = not _is_same(first, progress.begin, tail)
     return rewritten or (other and progress.recorded > 1)
+
+
+def is_begun_anew(scan: TableScan, progress: Progress, applied: Processed, tail: Tail) -> bool:
+    """Whether a folder without one sequence begins again: nothing of what was applied is left.
+
+    Names that are new do not tell it, and names that are not are passed over (LZ-127). What tells
+    it is a `_metadata.json` that was written again (LZ-233), where the last applied file, which
+    stays, is gone, and with it whatever cleanup folder there was. Where files have numbers in their
+    partition folders, a last one that is another file is gone too.
+    """
+    if not scan.files or not applied.last or scan.has_cleanup:
+        return False
+    if not progress.described or _described(scan) == progress.described:
+        return False
+    last = next((file for file in scan.files if str(file.name) == applied.last), None)
+    if last is None or progress.last is None:
+        return last is None
+    return isinstance(last.name, PartName) and not _is_same(last, progress.last, tail)
+
+
+def lost_last(scan: TableScan, applied: Processed) -> ForeignTable | None:
+    """Why files of a partition folder cannot be those that were applied under their numbers: the
+    last of them is gone, and earlier ones are there (LZ-243)."""
+    left: dict[str, int] = {}
+    for file in scan.files:
+        if isinstance(file.name, PartName) and file.number <= applied.numbers.get(
+            file.name.folder, 0
+        ):
+            left[file.name.folder] = max(file.number, left.get(file.name.folder, 0))
+    for folder, number in left.items():
+        recorded = applied.numbers[folder]
+        if number != recorded and not _is_aside(scan, folder, recorded):
+            what = f"is gone from {printable(folder or 'the table folder')}, and file {number}"
+            return _stop(scan, recorded, f"{what} is there")
+    return None
+
+
+def _is_aside(scan: TableScan, folder: str, number: int) -> bool:
+    return any(
+        isinstance(file.name, PartName) and (file.name.folder, file.number) == (folder, number)
+        for file in scan.moved()
+    )
 
 
 def recreation(scan: TableScan, progress: Progress, tail: Tail) -> ForeignTable | None:

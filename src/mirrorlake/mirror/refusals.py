@@ -12,9 +12,9 @@ from mirrorlake.errors import (
     TableRestored,
     UnsupportedTable,
 )
-from mirrorlake.landing.metadata import BY_TIME
+from mirrorlake.landing.metadata import NAMED
 from mirrorlake.landing.parquet import match_columns
-from mirrorlake.mirror.recreated import recreation
+from mirrorlake.mirror.recreated import lost_last, recreation
 
 if TYPE_CHECKING:
     from mirrorlake.mirror.plan import Known
@@ -59,19 +59,19 @@ def _detection_refusal(known: Known, name: str) -> TableError | None:
         f"fileDetectionStrategy was {first} when the table was made, and is {now} now",
         table=name,
         file="_metadata.json",
-        hint="Put the first value back, or recreate the folder with all data and run "
-        f"`mirrorlake reset {name}`.",
+        hint="Put the first value back, and with it isPartitionEnabled and landing.partitions, or "
+        f"recreate the folder with all data and run `mirrorlake reset {name}`.",
     )
 
 
 def _recreation(known: Known) -> TableError | None:
     """Of others only the files tell whether the table began anew; we write a generation. Names
-    without numbers do not tell it."""
+    without numbers do not tell what is missing."""
     described = known.scan.metadata
     if known.is_unread or not known.progress.recorded or (described and described.ours):
         return None
-    if known.scan.detection == BY_TIME:
-        return None
+    if known.scan.detection in NAMED:
+        return lost_last(known.scan, known.processed)
     return recreation(known.scan, known.progress, known.tail)
 
 

@@ -16,6 +16,7 @@ class MirrorSettings:
     default_schema: str | None = None  # for tables outside any schema folder (LZ-018, LZ-019)
     metadata_required: bool = True  # LZ-040
     strict_text: bool = False  # LZ-200, LZ-206
+    partitions: bool = False  # a sequence of files in each partition folder (LZ-059)
     limits: BatchLimits = field(default_factory=BatchLimits)
     demands: Demands = field(default_factory=Demands)
     compaction: bool = True  # files are rearranged between batches (CF-156)

@@ -59,7 +59,8 @@ class ApplyFiles:
     The commit happens only when the table has recorded first - 1. truncated: the table was emptied
     by one of the files; `files` are those after it. rows, size: what the files hold, estimated
     unless is_exact. In timestamp mode first and last are the number of the batch, and `names` are
-    those of `files`, for the commit to record; otherwise there are none.
+    those of `files`, for the commit to record; otherwise there are none. The same where there is a
+    sequence in each partition folder.
 
     For the commit's metadata: positions, cut; source_time, when the source committed the last
     change; landed_bytes, the size of all files; loading, whether first files are left after these
@@ -110,7 +111,7 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """Move applied files aside (LZ-244)."""
+    """Move applied files aside (LZ-244). folder: in which they lie, of the table or a partition."""
 
     table: TableId
     folder: str
@@ -148,7 +149,8 @@ class TablePlan:
     """What is to be done for one table, and how it stands.
 
     steps: in their order; error: why nothing, or nothing more, can be done; waiting: for what the
-    table waits, in words; pending: how many readable files wait, those of the steps included.
+    table waits, in words; pending: how many readable files wait, those of the steps included;
+    places: partition folders, each with a cleanup folder of its own.
     """
 
     table: TableId
@@ -159,6 +161,7 @@ class TablePlan:
     error: TableError | None = None
     waiting: str = ""
     pending: int = 0
+    places: tuple[str, ...] = ()
 
     @property
     def is_idle(self) -> bool:

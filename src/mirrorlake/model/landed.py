@@ -33,6 +33,36 @@ class FileName:
 
 
 @dataclass(frozen=True, slots=True)
+class PartName:
+    """A data file in sequential mode below its table folder (LZ-059).
+
+    folder: the partition folder, relative to the table folder, and "" for a file that lies in the
+    table folder itself.
+    """
+
+    folder: str
+    name: FileName
+
+    @classmethod
+    def parse(cls, text: str) -> Self | None:
+        """The printed form read again; None when it ends in no name of a data file."""
+        folder, _, base = text.rpartition("/")
+        name = FileName.parse(base)
+        return cls(folder, name) if name else None
+
+    @property
+    def number(self) -> int:
+        return self.name.number
+
+    @property
+    def extension(self) -> str:
+        return self.name.extension
+
+    def __str__(self) -> str:
+        return f"{self.folder}/{self.name}" if self.folder else str(self.name)
+
+
+@dataclass(frozen=True, slots=True)
 class FreeName:
     """The name of a data file in timestamp mode: any text before the extension (LZ-123)."""
 
@@ -57,8 +87,9 @@ class FreeName:
 
 @dataclass(frozen=True, slots=True)
 class NamedBatch:
-    """What a commit of a table in timestamp mode records: the number of its batch, counted from 1,
-    the version that it made, and the names of the files in the order in which they were applied."""
+    """What a commit of a table without one sequence records: the number of its batch, counted from
+    1, the version that it made, and the names of the files in the order in which they were applied.
+    """
 
     number: int
     version: int

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake.errors import UsageError
-from mirrorlake.landing.lint import Place, Reading, Result, Target, Unread, lint, of_path
+from mirrorlake.landing.lint import Place, Profile, Reading, Result, Target, Unread, lint, of_path
 from mirrorlake.landing.lint.finding import ALIKE
 from mirrorlake.model.table import TableId
 from tests.landing.files import encoded
@@ -313,3 +313,40 @@ def test_a_marker_of_any_integer_type_or_text_is_clean(tmp_path: Path) -> None:
         markers = pa.array([1, 2, 4]).cast(kind)
         zone.land("orders", number, marked(ROWS, markers))
     assert keys(zone.lint()) == set()
+
+
+class TestPartitions:
+    """Zones of engines that read partition folders (LZ-059)."""
+
+    READ = Profile(partitions=True)
+
+    @pytest.fixture
+    def zone(self, tmp_path: Path) -> Zone:
+        zone = Zone(tmp_path)
+        zone.describe("t", keyColumns=["id"], isPartitionEnabled=True)
+        for part in ("Day=1", "Day=2/Region=north"):
+            for number in (1, 2):
+                zone.land(f"t/{part}", number, marked(CHANGES))
+        return zone
+
+    @pytest.mark.clause("LZ-059")
+    def test_each_folder_has_a_sequence(self, zone: Zone) -> None:
+        result = zone.lint(self.READ)
+        assert (keys(result) - {"LZ-060/partner-events-absent"}, result.files) == (set(), 4)
+
+    @pytest.mark.clause("LZ-059", "LZ-117")
+    def test_a_gap_is_told_with_its_folder(self, zone: Zone) -> None:
+        zone.land("t/Day=1", 4, marked(CHANGES))
+        result = zone.lint(self.READ)
+        (gap,) = [found for found in result.findings if found.rule.id == "LZ-117"]
+        assert "/t/Day=1/" in gap.place.path
+
+    def test_columns_are_those_of_one_table(self, zone: Zone) -> None:
+        zone.land("t/Day=3", 1, {"id": ["a"], "__rowMarker__": [4]})
+        assert "LZ-221/type-changed" in keys(zone.lint(self.READ))
+
+    @pytest.mark.clause("LZ-024")
+    def test_without_them_the_folders_are_told_and_not_read(self, zone: Zone) -> None:
+        result = zone.lint()
+        assert {"LZ-059/partitions", "LZ-059/partition-folder"} <= keys(result)
+        assert result.files == 0

@@ -35,10 +35,12 @@ class Version(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a zone is held to. strict: as the original is known to behave."""
+    """What a zone is held to. strict: as the original is known to behave; partitions: the engine is
+    told to read partition folders (LZ-059)."""
 
     version: Version = Version.V2
     strict: bool = False
+    partitions: bool = False
 
 
 @dataclass(frozen=True, slots=True)

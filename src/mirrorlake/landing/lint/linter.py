@@ -7,7 +7,7 @@ file up to a limit, and one text file whole, which `Reading` bounds unless every
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
@@ -35,6 +35,7 @@ from mirrorlake.landing.lint.row_rules import Counts, RowCheck
 from mirrorlake.landing.lint.target import Target
 from mirrorlake.landing.lint.view import DataFile, Seen, TableView, cleanup_listings, has_metadata
 from mirrorlake.landing.parquet import Rows
+from mirrorlake.landing.partitions import partitions
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import TableId
 
@@ -112,9 +113,25 @@ class _Table:
         view = self._view()
         partner_rules.check_level(view.listing, view.place, self._report)
         text_files.check_described(view, self._report)
-        sequence_rules.check(view, self._report)
-        sequence_rules.check_cleanup(view, self._store, self._report)
-        self._files(view, reading, share)
+        metadata = view.described.metadata
+        history = History(metadata.key_columns if metadata else (), self._report)
+        for part in self._parts(view):
+            sequence_rules.check(part, self._report)
+            sequence_rules.check_cleanup(part, self._store, self._report)
+            self._files(part, reading, share, history)
+
+    def _parts(self, view: TableView) -> list[TableView]:
+        """The folders with a sequence of files: of a table its own, where partitions are read those
+        of its partitions too."""
+        if not view.is_partitioned(self._report.profile):
+            return [view]
+        parts = [view]
+        for path, listing in partitions(self._store, self._folder.path, view.listing):
+            if path:
+                folder = TableFolder(self._folder.table, f"{self._folder.path}/{path}")
+                moved = cleanup_listings(self._store, folder.path, listing)
+                parts.append(replace(view, folder=folder, listing=listing, moved=moved))
+        return [part for part in parts if part.files or part.moved] or parts[:1]
 
     def _view(self) -> TableView:
         listing = self._store.list(self._folder.path)
@@ -125,11 +142,9 @@ class _Table:
         moved = cleanup_listings(self._store, self._folder.path, listing)
         return TableView(self._folder, listing, described, moved)
 
-    def _files(self, view: TableView, reading: Reading, share: int) -> None:
+    def _files(self, view: TableView, reading: Reading, share: int, history: History) -> None:
         files = view.files
         depths = reading.depths(files, share)
-        metadata = view.described.metadata
-        history = History(metadata.key_columns if metadata else (), self._report)
         self._result.files += len(files)
         self._result.unread.unopened += len(files) - len(depths)
         for file in files:

@@ -189,7 +189,8 @@ PARTITIONS = Rule(
     WARNING,
     "data files in the table folder itself",
     "`isPartitionEnabled` is not documented and off by default: files in subfolders are not read.",
-    "Write all files into the table folder, in one sequence.",
+    "Write all files into the table folder, in one sequence; or switch on `landing.partitions` in "
+    "the project, and check the zone with `--partitions`.",
     '{"keyColumns": ["id"], "isPartitionEnabled": true}',
 )
 
@@ -292,5 +293,5 @@ def _switches(record: Record, report: Report) -> None:
         name = "ConditionalUpdateColumn"
         report.add(CONDITIONAL, record.at(name), shown(written(record.value(name))))
     partitioned = record.value("isPartitionEnabled")
-    if str(partitioned).lower() == "true":
+    if str(partitioned).lower() == "true" and not report.profile.partitions:
         report.add(PARTITIONS, record.at("isPartitionEnabled"), shown(written(partitioned)))

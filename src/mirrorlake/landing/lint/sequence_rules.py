@@ -55,7 +55,8 @@ PARTITION = Rule(
     "data files in the table folder itself",
     "Folders such as `Day=20260128` were seen with the undocumented `isPartitionEnabled`, which is "
     "off by default: their files are not read.",
-    "Write all files into the table folder, in one sequence.",
+    "Write all files into the table folder, in one sequence; or see [partition folders]"
+    "(../partitions.md).",
     "orders/Day=20260128/00000000000000000001.parquet",
 )
 DIGITS = Rule(
@@ -276,7 +277,8 @@ def _fault_of_record(content: bytes) -> str | None:
 
 def _folders(view: TableView, report: Report) -> None:
     plain = [name for name in view.listing.folders if not name.startswith("_")]
-    if parts := [name for name in plain if "=" in name]:
+    parts = [name for name in plain if "=" in name]
+    if parts and not view.is_partitioned(report.profile):
         report.add(PARTITION, view.at(parts[0]), listed(parts))
     if others := [name for name in plain if "=" not in name]:
         report.add(SUBFOLDER, view.at(others[0]), listed(others))

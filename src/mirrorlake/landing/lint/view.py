@@ -7,7 +7,7 @@ from functools import cached_property
 
 from mirrorlake.landing import layout
 from mirrorlake.landing.layout import TableFolder
-from mirrorlake.landing.lint.finding import Place
+from mirrorlake.landing.lint.finding import Place, Profile
 from mirrorlake.landing.lint.metadata_rules import Described
 from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.landing.scan import CLEANUP_FOLDERS, Landed, data_files
@@ -49,6 +49,11 @@ class TableView:
         """Whether files are read by their times (LZ-122)."""
         found = self.described.metadata
         return found is not None and found.detection == BY_TIME
+
+    def is_partitioned(self, profile: Profile) -> bool:
+        """Whether there is a sequence in each partition folder (LZ-059)."""
+        found = self.described.metadata
+        return bool(profile.partitions and found and found.partitioned and not self.is_timed)
 
     @cached_property
     def files(self) -> tuple[DataFile, ...]:
