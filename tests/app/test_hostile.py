@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import tracemalloc
 from pathlib import Path
 
 import numpy as np
@@ -17,6 +18,8 @@ from mirrorlake.app.tidying import CLEANUP_REFUSED
 from mirrorlake.config import Project
 from mirrorlake.errors import TableError, UsageError
 from mirrorlake.lake import sql
+from mirrorlake.landing.scan import Scanner
+from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.state import TableState
@@ -261,3 +264,63 @@ class TestFiles:
         error = only_error(applied(zone, outside))
         assert (error.table, error.code, error.file) == ("s.bomb", "file_too_large", path.name)
         assert zone.rows("bomb") == [(1, "a")]
+
+
+class TestVeryManyFiles:
+    """Folders of very many files, of which none can be applied, or all."""
+
+    @pytest.fixture(params=[20_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+    def count(self, request: pytest.FixtureRequest) -> int:
+        return int(request.param)
+
+    @pytest.mark.clause("LZ-267", "LZ-276")
+    def test_empty_and_tiny_ones_hold_up_no_other_table(
+        self, zone: Zone, outside: Path, count: int
+    ) -> None:
+        for name in ("empty", "tiny"):
+            zone.table(name, "id")
+        for number in range(1, count + 1):
+            (zone.folder("empty") / f"{number:020d}.parquet").touch()
+        fill(zone, "tiny", count)
+        loop = zone.loop()
+        loop.open()
+        loop.cycle(None)
+        loop.close()
+        (error,) = loop.report.errors
+        assert (error.code, error.file) == ("bad_file", f"{1:020d}.parquet")
+        assert zone.rows("good") == [(1, "a")]
+        # A cycle takes what one batch may hold, however much there is.
+        tiny = next(t for t in loop.report.tables.values() if t.table.name == "tiny")
+        assert (tiny.last_file, tiny.commits) == (BatchLimits().files, 1)
+        assert len(zone.rows("tiny")) == 1
+
+    def test_a_scan_of_them_takes_a_few_hundred_bytes_each(self, zone: Zone) -> None:
+        """A million of them twice would fit below 1 GiB."""
+        count = 4_000
+        for name in ("one", "other"):
+            zone.table(name, "id")
+            for number in range(1, count + 1):
+                (zone.folder(name) / f"{number:020d}.parquet").touch()
+        scanner = Scanner(zone.store)
+        tracemalloc.start()
+        try:
+            scans = scanner.scan()
+            kept, peak = tracemalloc.get_traced_memory()
+        finally:
+            tracemalloc.stop()
+        assert [len(scan.files) for scan in scans] == [1, count, count]
+        assert kept < 450 * 2 * count
+        assert peak < 500 * 2 * count
+
+
+def fill(zone: Zone, table: str, count: int) -> None:
+    """`count` files of one row each, as few files with many names: a name costs less."""
+    source = zone.land(table, 1, {"id": [1], "v": ["a"], MARKER: [4]})
+    content = source.read_bytes()
+    for number in range(2, count + 1):
+        path = zone.folder(table) / source.with_stem(f"{number:020d}").name
+        if number % 30_000:
+            os.link(source, path)
+        else:
+            path.write_bytes(content)
+            source = path

@@ -207,7 +207,10 @@ class Scanner:
         if described and self._partitions and _is_partitioned(described):
             return self._in_partitions(folder, table, described, text, listing)
         detection = _detection(described)
-        files = data_files(folder.path, listing, text, detection)
+        entry, has_cleanup = _metadata_entry(listing), _has_cleanup(listing)
+        entries = list(listing.files)
+        del listing  # of a million files it takes as much as what is made of it
+        files = _files(folder.path, entries, text, detection)
         return TableScan(
             table=table,
             folder=folder,
@@ -215,8 +218,8 @@ class Scanner:
             files=files,
             error=error or _refusal(table, described, files),
             moved=lambda: self._moved(folder, text, detection),
-            described=_metadata_entry(listing),
-            has_cleanup=_has_cleanup(listing),
+            described=entry,
+            has_cleanup=has_cleanup,
         )
 
     def _in_partitions(
@@ -331,14 +334,25 @@ def data_files(
 
     text: the form of the files that are not Parquet (LZ-158), which may be compressed (LZ-209).
     """
-    form = text or TextFormat()
+    return _files(folder, list(listing.files), text or TextFormat(), detection)
+
+
+def _files(
+    folder: str, entries: list[Entry], form: TextFormat, detection: str
+) -> tuple[Landed, ...]:
+    """See `data_files`. Empties `entries`, so that both are never there in full."""
     known = (_PARQUET, form.extension, f"{form.extension}.gz", f"{form.extension}.zst")
-    found = [
-        _landed(folder, entry, name, form)
-        for entry in listing.files
-        if (name := _data_name(entry.name, known, detection))
-    ]
-    return tuple(sorted(found, key=order))
+    entries.reverse()
+    found: list[Landed] = []
+    while entries:
+        entry = entries.pop()
+        if name := _data_name(entry.name, known, detection):
+            found.append(_landed(folder, entry, name, form))
+    if detection == BY_TIME:
+        found.sort(key=order)
+    else:  # names are listed in their order, which is that of their numbers
+        found.sort(key=lambda file: file.number)
+    return tuple(found)
 
 
 def _landed(folder: str, entry: Entry, name: FileName | FreeName, form: TextFormat) -> Landed:

@@ -7,6 +7,7 @@ batch may be. Files of a load and files of changes never share a batch.
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -48,15 +49,16 @@ def run_of(
     that the chosen cut allows. within: the partition folder, when they lie in one. A gap blocks all
     later files (LZ-117, LZ-119).
     """
-    by_number = {file.number: file for file in files}
     newest = files[-1].number if files else 0
     last = newest if target is None else min(newest, target)
     run: list[Landed] = []
+    # There may be a million of them: none is looked at that is not needed.
+    place = bisect_right(files, recorded, key=lambda file: file.number)
     for number in range(recorded + 1, last + 1):
-        if number not in by_number:
-            waiting = sorted(n for n in by_number if n > number)
-            return Run(tuple(run), _gap(table, number, waiting, within))
-        run.append(by_number[number])
+        if files[place].number != number:
+            return Run(tuple(run), _gap(table, number, files[place].number, newest, within))
+        run.append(files[place])
+        place += 1
         if len(run) >= limits.files:
             break
     return Run(tuple(run))
@@ -88,13 +90,11 @@ def _is_load(facts: Inspected) -> bool:
     return facts.footer is not None and facts.footer.kind is FileKind.LOAD
 
 
-def _gap(table: str, number: int, waiting: Sequence[int], within: str) -> MissingFile:
-    later = f"{waiting[0]} waits"
-    if len(waiting) > 1:
-        later = f"{waiting[0]} to {waiting[-1]} wait"
+def _gap(table: str, number: int, following: int, newest: int, within: str) -> MissingFile:
+    waiting = f"{following} to {newest} wait" if following < newest else f"{newest} waits"
     place = f" in {printable(within)}" if within else ""
     return MissingFile(
-        f"file {number} is missing{place}, {later}",
+        f"file {number} is missing{place}, {waiting}",
         table=table,
         hint=f"Upload file {number}, or start the table anew with `mirrorlake reset {table}`.",
     )

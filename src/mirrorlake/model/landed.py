@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -26,7 +27,8 @@ class FileName:
     def parse(cls, text: str) -> Self | None:
         """The parsed name; None when this is not the name of a data file (LZ-023)."""
         match = _NAME.fullmatch(text)
-        return cls(int(match[1]), match[2]) if match else None
+        # A folder may hold a million names: their extensions are one object.
+        return cls(int(match[1]), sys.intern(match[2])) if match else None
 
     def __str__(self) -> str:
         return f"{self.number:020d}.{self.extension}"
