@@ -56,6 +56,16 @@ spark: {master: null, jars: ./jars, conf: {spark.executor.memory: 2g}}
     assert project.spark.jars == tmp_path / "jars"
 
 
+def test_the_limits_of_the_original_and_partitions_can_be_set(tmp_path: Path) -> None:
+    text = "name: shop\nroot: .\nlanding: {partitions: true}\n"
+    text += "mirror: {max_tables: 1000, max_bytes_per_day: 1TB}\n"
+    found = load(write(tmp_path, text), {}).mirror
+    assert found.partitions
+    assert (found.max_tables, found.max_bytes_per_day) == (1000, 10**12)
+    for wrong in ("max_tables: 0", "max_bytes_per_day: 0"):
+        refused(tmp_path, f"name: shop\nroot: .\nmirror: {{{wrong}}}\n")
+
+
 def test_what_rows_must_keep_to_can_be_set(tmp_path: Path) -> None:
     text = "name: shop\nroot: .\nmirror: {strict_keys: true, file_bytes: 16GiB}\n"
     assert load(write(tmp_path, text), {}).mirror.demands == Demands(True, 16 << 30)

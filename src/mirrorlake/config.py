@@ -183,6 +183,8 @@ class _Mirror(_Part):
     file_bytes: ByteSize = ByteSize(Demands().file_bytes)
     drop_tables: bool = True
     drop_after_seconds: float = Field(default=60, ge=0, le=_LONGEST_DAYS * _LONGEST_SECONDS)
+    max_tables: PositiveInt | None = None
+    max_bytes_per_day: ByteSize | None = Field(default=None, gt=0)
     vacuum_days: float | None = Field(default=7, gt=0, le=_LONGEST_DAYS)
     vacuum_early: bool = False
 
@@ -228,6 +230,8 @@ class _File(_Part):
             demands=Demands(self.mirror.strict_keys, int(self.mirror.file_bytes)),
             drop_tables=self.mirror.drop_tables,
             drop_after=timedelta(seconds=self.mirror.drop_after_seconds),
+            max_tables=self.mirror.max_tables,
+            max_bytes_per_day=self._daily(),
             vacuum=self._vacuum(path),
         )
         spark = SparkSettings(
@@ -241,6 +245,10 @@ class _File(_Part):
         root = _beside(path, Path(self.root))
         landing = self.landing.place(path)
         return Project(self.name, root, source, capture, mirror, spark, landing)
+
+    def _daily(self) -> int | None:
+        most = self.mirror.max_bytes_per_day
+        return None if most is None else int(most)
 
     def _vacuum(self, path: Path) -> timedelta | None:
         days = self.mirror.vacuum_days

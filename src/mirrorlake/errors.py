@@ -349,6 +349,12 @@ class NestedTables(TableError):
     code = "nested_tables"
 
 
+class TooManyTables(TableError):
+    """A table beyond the number that the project allows (LZ-278)."""
+
+    code = "too_many_tables"
+
+
 class NameTaken(TableError):
     """A published name holds other content (LZ-137)."""
 

@@ -21,6 +21,7 @@ import structlog
 from mirrorlake.app.board import Board
 from mirrorlake.app.build import Builder
 from mirrorlake.app.departures import Departures
+from mirrorlake.app.limits import Limits
 from mirrorlake.app.monitor import Monitor
 from mirrorlake.app.rearrange import rearrange
 from mirrorlake.app.report import ApplyReport
@@ -108,6 +109,7 @@ class ApplyLoop:
         self._board = Board(store, clock)
         self._failed: dict[str, tuple[Look, TableError]] = {}  # by the path of a file
         self._retries = Retries(clock)
+        self._limits = Limits(store, clock, settings)
         self._tidying = Tidying(
             store, self._scanner, self._followers, engine, settings, clock, probe
         )
@@ -188,6 +190,7 @@ class ApplyLoop:
             self._finish(step, outcome, begun)
             for step, outcome in zip(steps, outcomes, strict=True)
         ]
+        self._limits.save()
         if self._settings.compaction:
             done = [s for s, o in zip(steps, outcomes, strict=True) if isinstance(o, Applied)]
             rearrange(self._engine, done, self._lease.check)
@@ -229,7 +232,9 @@ class ApplyLoop:
         self._scans = self._scanner.scan()
         paths = self._paths()
         inside = nested(paths)
-        return [self._plan_one(scan, paths[scan.table], cut, inside) for scan in self._scans]
+        return self._limits.held(
+            [self._plan_one(scan, paths[scan.table], cut, inside) for scan in self._scans]
+        )
 
     def _paths(self) -> dict[TableId, str]:
         schema = self._settings.default_schema
@@ -353,6 +358,7 @@ class ApplyLoop:
             case Applied(version):
                 self._engine.settle(step.path, version)
                 self.report.add(step, outcome)
+                self._limits.applied(step.landed_bytes)
                 self._monitor.applied(step, outcome, begun)
                 self._retries.succeeded(step.table)
                 return True

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from mirrorlake import config
 from mirrorlake.app import extras, files, status
+from mirrorlake.app.apart import check_apart
 from mirrorlake.app.apply import ApplyLoop, Pending
 from mirrorlake.app.child import CaptureProcess
 from mirrorlake.app.report import ApplyReport
@@ -123,6 +124,7 @@ class Mirror:
 
     def capture_once(self, progress: Loading = lambda _progress: None) -> None:
         """Land everything that is committed in the source when this is called."""
+        check_apart(self.project.root)
         capture = self.capture(progress)
         try:
             capture.open()
@@ -132,6 +134,7 @@ class Mirror:
 
     def capture_run(self, progress: Loading = lambda _progress: None) -> None:
         """Land changes until `stop` is set."""
+        check_apart(self.project.root)
         capture = self.capture(progress)
         try:
             capture.open()
@@ -141,6 +144,7 @@ class Mirror:
 
     def apply_once(self, pending: Pending = lambda _table, _files: None) -> ApplyReport:
         """Apply everything that is landed when this is called."""
+        check_apart(self.project.root)
         loop = self._loop(self.engine(), pending)
         loop.open()
         try:
@@ -150,6 +154,7 @@ class Mirror:
 
     def apply_run(self) -> ApplyReport:
         """Apply what lands until `stop` is set."""
+        check_apart(self.project.root)
         loop = self._loop(self.engine())
         loop.open()
         try:
@@ -163,6 +168,7 @@ class Mirror:
 
         Raises what ended capture, when that was an error.
         """
+        check_apart(self.project.root)
         engine = self.engine()
         loop = self._loop(engine)
         loop.open()

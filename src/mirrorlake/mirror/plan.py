@@ -320,6 +320,7 @@ def _planned(
         waiting=waiting,
         pending=pending,
         places=tuple(f"{known.scan.folder.path}/{part}" for part in known.scan.partitions if part),
+        exists=known.progress.exists,
     )
 
 

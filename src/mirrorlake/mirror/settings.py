@@ -26,4 +26,6 @@ class MirrorSettings:
     retention: timedelta = timedelta(days=7)  # of the cleanup folder (LZ-245, LZ-252)
     drop_tables: bool = True  # whose folders were deleted (LZ-231)
     drop_after: timedelta = timedelta(minutes=1)  # as was seen elsewhere (LZ-240)
+    max_tables: int | None = None  # beyond it no table is started (LZ-278)
+    max_bytes_per_day: int | None = None  # landed bytes, after which it waits for the next day
     vacuum: timedelta | None = timedelta(days=7)  # what older versions need alone goes (LZ-263)

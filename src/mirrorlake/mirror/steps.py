@@ -150,7 +150,8 @@ class TablePlan:
 
     steps: in their order; error: why nothing, or nothing more, can be done; waiting: for what the
     table waits, in words; pending: how many readable files wait, those of the steps included;
-    places: partition folders, each with a cleanup folder of its own.
+    places: partition folders, each with a cleanup folder of its own; exists: whether there is a
+    Delta table.
     """
 
     table: TableId
@@ -162,6 +163,7 @@ class TablePlan:
     waiting: str = ""
     pending: int = 0
     places: tuple[str, ...] = ()
+    exists: bool = False
 
     @property
     def is_idle(self) -> bool:

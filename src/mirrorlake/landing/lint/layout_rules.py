@@ -176,7 +176,7 @@ TABLES = Rule(
     None,
     "at most 1,000 tables",
     "The original is limited to 1,000 tables per mirrored database and leaves the others out. Our "
-    "engine has no limit.",
+    "engine has no limit unless `mirror.max_tables` sets one.",
     "Spread the tables over several mirrored databases.",
     "Files/LandingZone/table_0001/ … table_1001/",
     strict=WARNING,
