@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 from azure.core.credentials import AzureNamedKeyCredential
 from azure.core.pipeline.transport import RequestsTransport
@@ -83,7 +84,7 @@ class _Hooked(RequestsTransport):
             raise self._death
         if is_write:
             try:
-                self._hook(f"{request.method} {request.url}", done)
+                self._hook(f"{request.method} {unquote(urlsplit(request.url).path)}", done)
             except BaseException as death:
                 self._death = death
                 raise

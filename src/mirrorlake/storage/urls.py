@@ -4,6 +4,7 @@
     s3://bucket/prefix        S3, and with an endpoint whatever speaks its protocol
     gs://bucket/prefix        Google Cloud Storage
     az://container/prefix     Azure Blob Storage
+    abfss://..., https://...  Azure Data Lake Storage and OneLake, see `adls/url.py`
 
 What follows the bucket is taken as it is written, as the tools of the clouds do: nothing is
 decoded. Who we are comes from the environment, by the variables and the roles that each cloud knows
@@ -17,12 +18,13 @@ import functools
 import os
 import re
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mirrorlake.errors import UsageError
+from mirrorlake.storage.adls import url as adls
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import Store, UnsafePath, checked
 
@@ -32,7 +34,6 @@ if TYPE_CHECKING:
 
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
-_EXTRA = 'pip install "mirrorlake[objects]"'
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,11 +76,14 @@ def check_url(url: str) -> None:
     """Raises UsageError for what is no URL of a storage, or holds more than its place."""
     if not is_url(url):
         raise UsageError("it is no URL", where="URL", hint="A URL begins with " + _known() + ".")
-    _root(url)
+    split(url)
 
 
 def split(url: str) -> tuple[str, str]:
     """A URL as its bucket, also a URL, and the path below it. Raises UsageError."""
+    if adls.handles(url):
+        place = adls.place_of(url)
+        return str(replace(place, root="")), place.root
     scheme, bucket, prefix = _root(url)
     return f"{scheme}://{bucket}", prefix
 
@@ -92,6 +96,8 @@ def open_store(place: str | Path, options: ObjectOptions | None = None) -> Store
     """
     if not is_url(place):
         return LocalStore(place)
+    if adls.handles(str(place)):
+        return _lake(str(place))
     scheme, bucket, prefix = _root(str(place))
     return _object_store(scheme, bucket, prefix, options or ObjectOptions())
 
@@ -108,6 +114,9 @@ def open_file(location: str, options: ObjectOptions | None = None) -> BinaryIO:
     """
     if not is_url(location):
         return Path(location).open("rb")
+    if adls.handles(location):
+        container, path = split(location)
+        return _container(container, os.getpid()).open(path)
     scheme, bucket, key = _parsed(location)
     return _bucket(scheme, bucket, options or ObjectOptions(), os.getpid()).open(key)
 
@@ -165,17 +174,36 @@ def _bucket(scheme: str, bucket: str, options: ObjectOptions, _process: int) -> 
     return _object_store(scheme, bucket, "", options)
 
 
+@functools.lru_cache(maxsize=16)
+def _container(url: str, _process: int) -> Store:
+    """One client for all files of a container."""
+    return _lake(url)
+
+
+def _lake(url: str) -> Store:
+    try:
+        from mirrorlake.storage.adls.store import AdlsStore
+    except ModuleNotFoundError as error:
+        raise _lacking(error, "azure", "azure", url.partition("://")[0]) from None
+    return AdlsStore.of_url(url)
+
+
+def _lacking(error: ModuleNotFoundError, module: str, extra: str, scheme: str) -> Exception:
+    """What to tell of an import that failed: for another module, the error itself."""
+    if (error.name or "").partition(".")[0] != module:
+        return error
+    return UsageError(
+        f"{scheme}:// needs a library that is not installed",
+        where=module,
+        hint=f'Install it with pip install "mirrorlake[{extra}]".',
+    )
+
+
 def _object_store(scheme: str, bucket: str, prefix: str, options: ObjectOptions) -> Store:
     try:
         from mirrorlake.storage.objects import ObjectStore
     except ModuleNotFoundError as error:
-        if (error.name or "").partition(".")[0] != "obstore":
-            raise
-        raise UsageError(
-            f"{scheme}:// needs a library that is not installed",
-            where="obstore",
-            hint=f"Install it with {_EXTRA}.",
-        ) from None
+        raise _lacking(error, "obstore", "objects", scheme) from None
     client = _CLIENTS[scheme](bucket, prefix or None, options)
     return ObjectStore(client, f"{scheme}://{bucket}/{prefix}", options)
 
@@ -250,5 +278,5 @@ _CLIENTS: dict[str, Callable[[str, str | None, ObjectOptions], Client]] = {
 
 
 def _known() -> str:
-    schemes = [f"{scheme}://" for scheme in sorted(_CLIENTS)]
+    schemes = [f"{scheme}://" for scheme in sorted([*_CLIENTS, "abfss"])]
     return f"{', '.join(schemes[:-1])} or {schemes[-1]}"

@@ -68,7 +68,7 @@ class DataLake:
     def __init__(self) -> None:
         self.trees: dict[str, Tree] = {}
         self.seen: list[Seen] = []
-        self.faults: list[tuple[Callable[[Seen], bool], Fault]] = []
+        self.faults: list[tuple[Callable[[Seen], bool], Fault, int]] = []
         self._late: list[Seen] = []
         self._lock = threading.Lock()
         self._server = _Server(("127.0.0.1", 0), _Handler)
@@ -95,8 +95,8 @@ class DataLake:
         return self.trees[name]
 
     def next(self, fault: Fault, when: Callable[[Seen], bool], times: int = 1) -> None:
-        """Let a fault befall the next requests of a kind."""
-        self.faults += [(when, fault)] * times
+        """Let a fault befall the next requests of a kind. when: asked once of every request."""
+        self.faults.append((when, fault, times))
 
     def arrive(self) -> list[int]:
         """Let late requests take effect; their statuses."""
@@ -106,9 +106,10 @@ class DataLake:
     def befall(self, seen: Seen) -> Fault | None:
         with self._lock:
             self.seen.append(seen)
-            for place, (when, fault) in enumerate(self.faults):
+            for place, (when, fault, times) in enumerate(self.faults):
                 if when(seen):
-                    del self.faults[place]
+                    left = [(when, fault, times - 1)] if times > 1 else []
+                    self.faults[place : place + 1] = left
                     if fault is Fault.LATE:
                         self._late.append(seen)
                     return fault

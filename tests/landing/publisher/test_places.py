@@ -119,4 +119,4 @@ def test_a_table_needs_a_name(publisher: Publisher) -> None:
 
 def test_a_location_that_is_no_folder_is_refused() -> None:
     with pytest.raises(UsageError, match="no storage that is known"):
-        Publisher("https://onelake.dfs.fabric.microsoft.com/workspace/database")
+        Publisher("ftp://example.com/database")

@@ -19,6 +19,7 @@ from mirrorlake.landing.publisher.delimited import check_form
 from mirrorlake.landing.publisher.describe import MANY_KEYS, Description, metadata_of
 from mirrorlake.landing.publisher.encoders import Codec
 from mirrorlake.landing.publisher.journal import Journal, Published
+from mirrorlake.landing.publisher.places import Workshop
 from mirrorlake.landing.publisher.rows import pieces
 from mirrorlake.landing.publisher.shaping import Shaper
 from mirrorlake.landing.publisher.staging import Staging
@@ -52,7 +53,7 @@ class AssignedTable:
     def __init__(
         self,
         store: Store,
-        folder: str,
+        workshop: Workshop,
         table: TableId,
         role: str,
         clock: Clock,
@@ -60,7 +61,8 @@ class AssignedTable:
         told: Callable[[int], None],
     ) -> None:
         """Take the right to write. Raises LeaseHeld."""
-        self._store, self._folder, self._table = store, folder, table
+        self._store, self._workshop, self._table = store, workshop, table
+        self._folder = workshop.table
         self._clock, self._probe, self._told = clock, probe, told
         self._lease = Lease(store, role, clock)
         self._lease.take()
@@ -160,7 +162,8 @@ class AssignedTable:
 
     def _delete(self) -> OSError | None:
         try:
-            self._store.delete_folder(self._folder)
+            for folder in self._workshop.folders:
+                self._store.delete_folder(folder)
         except OSError as error:
             return error
         return None
@@ -179,7 +182,7 @@ class AssignedTable:
     def _journal_of(self, state: State) -> Journal:
         return Journal(
             self._store,
-            self._folder,
+            self._workshop,
             state,
             self._probe,
             self._keep_lease,
@@ -281,7 +284,7 @@ class AssignedTable:
     def _staging(self, state: State, settings: Settings) -> Staging:
         return Staging(
             store=self._store,
-            folder=self._folder,
+            workshop=self._workshop,
             description=state.description,
             codec=settings.codec,
             file_bytes=settings.file_bytes,

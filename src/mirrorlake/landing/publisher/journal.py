@@ -21,6 +21,7 @@ import structlog
 
 from mirrorlake.errors import BatchPending, NameTaken
 from mirrorlake.landing.publisher import state as states
+from mirrorlake.landing.publisher.places import Workshop
 from mirrorlake.landing.publisher.state import Assignment, DataFile, State
 from mirrorlake.landing.scan import CLEANUP_FOLDERS
 from mirrorlake.model.seams import Point, Probe
@@ -33,7 +34,6 @@ BATCH_COMPLETED = "batch_completed"
 BATCH_WITHDRAWN = "batch_withdrawn"
 
 _NUMBER = re.compile(r"([0-9]{20})[.-]")
-_STAGED = re.compile(r"_([0-9]{20})[.-]")
 
 
 class Outcome(StrEnum):
@@ -77,7 +77,7 @@ class Journal:
     def __init__(
         self,
         store: Store,
-        folder: str,
+        workshop: Workshop,
         state: State,
         probe: Probe,
         keep: Callable[[], None],
@@ -85,7 +85,8 @@ class Journal:
         table: str,
     ) -> None:
         """keep: called before each visible step; raises when the right to write is lost."""
-        self._store, self._folder, self._table = store, folder, table
+        self._store, self._workshop, self._table = store, workshop, table
+        self._folder = workshop.table
         self._probe, self._keep = probe, keep
         self.state = state
 
@@ -145,13 +146,13 @@ class Journal:
         assigned = self.state.pending or Assignment(batch, self.next_number())
         self.save(replace(self.state, pending=assigned))
         self._probe(Point.BATCH_ASSIGNED)
-        self._remove_staged()
+        self._workshop.tidy(self._store)
         return assigned
 
     def withdraw(self) -> None:
         """Forget a batch of which nothing is visible; its number goes to the next one."""
         self.save(replace(self.state, pending=None))
-        self._remove_staged()
+        self._workshop.tidy(self._store)
 
     def publish(
         self, files: Sequence[DataFile], columns: Mapping[str, DataType], *, marked: bool
@@ -201,15 +202,17 @@ class Journal:
         return True
 
     def _publish(self, file: DataFile) -> bool:
-        staged, final = f"{self._folder}/_{file.name}", f"{self._folder}/{file.name}"
-        try:
-            self._store.publish(staged, final)
-        except FileExistsError:
-            self._check(final, file)
-            self._store.delete(staged)
-        except FileNotFoundError:
-            return self._is_there(file) or self._was_consumed(file)
-        return True
+        final = f"{self._folder}/{file.name}"
+        for staged in self._workshop.paths(file.name):
+            try:
+                self._store.publish(staged, final)
+            except FileExistsError:
+                self._check(final, file)
+                self._store.delete(staged)
+            except FileNotFoundError:
+                continue
+            return True
+        return self._is_there(file) or self._was_consumed(file)
 
     def _is_there(self, file: DataFile) -> bool:
         """Whether the file stands in the folder or was put aside. Raises NameTaken."""
@@ -256,11 +259,6 @@ class Journal:
                 table=self._table,
                 hint="Publish it with the rows and the settings that it had.",
             )
-
-    def _remove_staged(self) -> None:
-        for entry in self._store.list(self._folder).files:
-            if _STAGED.match(entry.name):
-                self._store.delete(f"{self._folder}/{entry.name}")
 
     def _told(self, batch: Assignment, outcome: Outcome) -> Published:
         return Published(self._table, batch.batch, outcome, batch.files or ())

@@ -15,7 +15,7 @@ from mirrorlake.landing.publisher.changes import Meaning, Operation
 from mirrorlake.landing.publisher.describe import Layout, Partner, introduce
 from mirrorlake.landing.publisher.encoders import Codec
 from mirrorlake.landing.publisher.journal import Published
-from mirrorlake.landing.publisher.places import folder_for
+from mirrorlake.landing.publisher.places import Built, Workshop, folder_for
 from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.model.seams import Clock, Probe, WallClock, no_probe
 from mirrorlake.model.table import TableId
@@ -30,9 +30,11 @@ class Publisher:
     Every call is whole when it returns: its rows are visible to the mirror, in order, exactly once
     for each `batch`. After a crash, call again with the same batch and the same rows.
 
-    root: a folder, a URL such as `s3://bucket/shop`, or a Store. partner: who publishes, for
-    `_partnerEvents.json`. zone: where the landing zone lies below the root, `Files/LandingZone` or
-    `LandingZone` (LZ-010). codec: how files are compressed, `snappy`, `zstd`, `gzip` or `none`;
+    root: a folder, a URL such as `s3://bucket/shop` or one of Azure Data Lake Storage or OneLake,
+    or a Store. partner: who publishes, for `_partnerEvents.json`. zone: where the landing zone lies
+    below the root, `Files/LandingZone` or `LandingZone` (LZ-010). built: where files are built and
+    checked before they get their names, `beside` the table's own (LZ-131) or in the zone's
+    `scratch_pad` (LZ-132). codec: how files are compressed, `snappy`, `zstd`, `gzip` or `none`;
     text is plain unless it is asked for. file_bytes: about how large a file may grow. told: called
     with the table and the rows written of the batch at hand. Not for several threads.
     """
@@ -43,6 +45,7 @@ class Publisher:
         *,
         partner: Partner | None = None,
         zone: str = layout.LANDING,
+        built: str = Built.BESIDE,
         codec: str | None = None,
         file_bytes: int = FILE_BYTES,
         clock: Clock | None = None,
@@ -58,6 +61,7 @@ class Publisher:
             )
         self._store = open_store(root) if isinstance(root, str | Path) else root
         self._zone, self._partner = zone, partner
+        self._built: Built = _word(Built, built, "built")
         self._codec = None if codec is None else _word(Codec, codec, "codec")
         self._file_bytes, self._told = file_bytes, told
         self._clock, self._probe = clock or WallClock(), probe
@@ -206,7 +210,7 @@ class Publisher:
             folder = folder_for(self._store, self._zone, name)
             self._tables[name] = AssignedTable(
                 self._store,
-                folder,
+                Workshop(self._zone, folder, self._built),
                 name,
                 f"publisher/{folder.removeprefix(self._zone + '/')}",
                 self._clock,

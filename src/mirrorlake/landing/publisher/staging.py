@@ -14,6 +14,7 @@ import pyarrow as pa
 from mirrorlake.errors import BadFile
 from mirrorlake.landing.publisher.describe import Description
 from mirrorlake.landing.publisher.encoders import Codec, check_file, encoder_of
+from mirrorlake.landing.publisher.places import Workshop
 from mirrorlake.landing.publisher.shaping import operations_of
 from mirrorlake.landing.publisher.state import DataFile
 from mirrorlake.storage.store import Store
@@ -73,7 +74,7 @@ class Staging:
     """
 
     store: Store
-    folder: str
+    workshop: Workshop
     description: Description
     codec: Codec
     file_bytes: int
@@ -116,7 +117,7 @@ class Staging:
         """Write one file; returns it, and the rows that belong into the next."""
         name, schema = self.description.file_name(number), table.schema
         counts: Counter[str] = Counter()
-        with self.store.stage(f"{self.folder}/_{name}") as handle, Measured(handle) as sink:
+        with self.store.stage(self.workshop.paths(name)[0]) as handle, Measured(handle) as sink:
             encoder = encoder_of(
                 cast("BinaryIO", sink),
                 schema,
@@ -143,7 +144,7 @@ class Staging:
 
     def _check(self, file: DataFile, names: list[str]) -> None:
         """Read back what was written before anybody can see it (LZ-133)."""
-        path, digest = f"{self.folder}/_{file.name}", hashlib.sha256()
+        path, digest = self.workshop.paths(file.name)[0], hashlib.sha256()
         table = str(self.description.table)
         with self.store.open(path) as handle:
             while part := handle.read(1 << 20):
