@@ -65,6 +65,7 @@ class TestOnTheWire:
         written = [seen for seen in lake.writes() if seen.path == f"{ROOT}/a/b"]
         conditions = [seen.headers.get("if-none-match") for seen in written if seen.is_rename]
         assert (len(written), conditions) == (2, ["*", None])
+        assert written[1].headers["if-match"]
 
     def test_a_large_file_is_appended_in_blocks(self, lake: Lake) -> None:
         content = bytes(range(256)) * (BLOCK // 128) + b"end"
@@ -341,6 +342,63 @@ class TestARenameThatFailed:
         stage(lake.store, b"rows")
         with pytest.raises(FileExistsError):
             lake.store.publish(STAGED, FINAL)
+
+
+class TestALateRequest:
+    """A request that was given up arrives when the world has gone on."""
+
+    def late(self, lake: Lake, when: Callable[[Seen], bool], act: Callable[[], object]) -> None:
+        """Nothing of `act` arrives in time, not even its tidying up."""
+        lake.service.next(Fault.LATE, when)
+        given_up: list[Seen] = []
+        lake.service.next(
+            Fault.REQUEST_LOST, lambda s: bool(given_up) or (when(s) and not given_up.append(s)), 99
+        )
+        with pytest.raises(OSError, match="ServiceRe"):
+            act()
+        lake.service.faults.clear()
+
+    def test_replaces_nothing_that_was_replaced_since(self, lake: Lake) -> None:
+        lake.store.replace("state", b"1")
+        self.late(lake, is_rename, lambda: lake.store.replace("state", b"2"))
+        next_process = lake.opened()
+        next_process.replace("state", b"3")
+        assert lake.service.arrive() == [412]
+        assert next_process.read("state") == b"3"
+
+    def test_replaces_nothing_that_was_made_since(self, lake: Lake) -> None:
+        self.late(lake, is_rename, lambda: lake.store.replace("state", b"1"))
+        lake.opened().replace("state", b"2")
+        assert lake.service.arrive() == [409]
+        assert lake.store.read("state") == b"2"
+
+    @pytest.mark.clause("LZ-134")
+    def test_moves_nothing_that_came_since(self, lake: Lake) -> None:
+        lake.store.create("t/1", b"older")
+        self.late(lake, is_rename, lambda: lake.store.move("t/1", "t/done/1"))
+        lake.store.delete_folder("t")
+        lake.store.create("t/1", b"newer")
+        lake.store.make_folder("t/done")
+        assert lake.service.arrive() == [412]
+        assert lake.store.read("t/1") == b"newer"
+
+    def test_deletes_no_folder_that_came_since(self, lake: Lake) -> None:
+        lake.store.create("t/1", b"older")
+        self.late(lake, lambda s: s.method == "DELETE", lambda: lake.store.delete_folder("t"))
+        lake.store.delete_folder("t")
+        lake.store.create("t/1", b"newer")
+        assert lake.service.arrive() == [412]
+        assert lake.store.read("t/1") == b"newer"
+
+    def test_an_older_version_that_others_replaced_is_replaced_all_the_same(
+        self, lake: Lake
+    ) -> None:
+        lake.store.replace("a", b"1")
+        lake.opened().replace("a", b"2")
+        lake.store.replace("a", b"3")
+        lake.store.delete("a")
+        lake.store.replace("a", b"4")
+        assert (names(lake.store, ""), lake.store.read("a")) == (["a"], b"4")
 
 
 class TestABusyService:

@@ -140,7 +140,8 @@ def _act(trees: Mapping[str, Tree], seen: Seen) -> Answer:
         case "PATCH", "flush":
             return Answer(200, _facts(tree.flush(seen.path, int(seen.query["position"]))))
         case "DELETE", None:
-            tree.delete(seen.path, recursive=seen.query.get("recursive") == "true")
+            recursive = seen.query.get("recursive") == "true"
+            tree.delete(seen.path, _conditions(seen), recursive=recursive)
             return Answer(200)
     if "resource" in seen.query:
         return _list(tree, seen)

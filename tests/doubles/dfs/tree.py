@@ -108,9 +108,9 @@ class Tree:
                     moved = replace(moved, etag=self._etag())
                 self.nodes[target + path.removeprefix(source)] = moved
 
-    def delete(self, path: str, *, recursive: bool) -> None:
+    def delete(self, path: str, conditions: Conditions, *, recursive: bool) -> None:
         with self._lock:
-            self.find(path)
+            self._check(self.find(path), conditions)
             gone = [other for other in self.nodes if _is_below(other, path)]
             if len(gone) > 1 and not recursive:
                 raise Refused(409, "DirectoryNotEmpty")

@@ -9,14 +9,18 @@ The answer to a rename can be lost. The client then tries again, and is told tha
 missing or the target exists, because the first attempt took effect. So a rename that failed is not
 believed before both ends were looked at: our file is no longer at the source, and what stands at
 the target has its etag, which a rename keeps, or, should one not keep it, its content.
+
+A request that was given up can still arrive. Whatever would do harm then is bound to the version it
+was meant for: it finds another one, or none, and does nothing.
 """
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any, BinaryIO, Self, cast
 from urllib.parse import quote
@@ -43,6 +47,13 @@ from mirrorlake.storage.store import Entry, Listing, UnsafePath, checked
 if TYPE_CHECKING:
     from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, PathProperties
 
+_Condition = Mapping[str, Any]
+"""What the client takes as the condition on a target."""
+
+_NEW: _Condition = {"match_condition": MatchConditions.IfMissing}
+_ANY: _Condition = {}
+_ROUNDS = 5  # others may be faster: each time one of us gets on
+
 
 class AdlsStore:
     """A `Store` below a folder of a container, or of an item of OneLake.
@@ -55,6 +66,8 @@ class AdlsStore:
         """root: below the container, "" for all of it. url: what the root is called."""
         self._container, self._root, self._url = container, root, url
         self._staged: dict[str, Look] = {}
+        # Etags of what we put there last; where somebody else did since, it is looked up.
+        self._replaced: dict[str, str] = {}
 
     @classmethod
     def of_url(
@@ -131,7 +144,7 @@ class AdlsStore:
         written = self._staged.pop(staged, None) or self._look(staged)
         if written is None:
             raise absent(staged)
-        self._rename(staged, final, written, overwrite=False, bound=True)
+        self._rename(staged, final, written, _NEW)
 
     def make_folder(self, folder: str) -> None:
         place = self._container.get_directory_client(self._path(folder))
@@ -139,17 +152,30 @@ class AdlsStore:
             place.create_directory(match_condition=MatchConditions.IfMissing)
 
     def create(self, path: str, content: bytes) -> None:
-        self._write(path, content, overwrite=False)
+        with self._beside(path, content) as (written, look):
+            self._rename(written, path, look, _NEW)
 
     def replace(self, path: str, content: bytes) -> None:
-        self._write(path, content, overwrite=True)
+        self._path(path)
+        with self._beside(path, content) as (written, look):
+
+            def rename() -> None:
+                older = self._replaced.pop(path, None) or self._etag(path)
+                self._rename(written, path, look, _only(older) if older else _NEW)
+
+            _until_it_holds(rename, FileExistsError, FileNotFoundError)
+        self._replaced[path] = look.etag
 
     def move(self, path: str, target: str) -> None:
         self._path(target)
-        found = self._look(path)
-        if found is None:
-            raise absent(path)
-        self._rename(path, target, found, overwrite=True, bound=False)
+
+        def rename() -> None:
+            found = self._look(path)
+            if found is None:
+                raise absent(path)
+            self._rename(path, target, found, _ANY)
+
+        _until_it_holds(rename)
 
     def delete(self, path: str) -> None:
         file = self._file(path)
@@ -158,58 +184,66 @@ class AdlsStore:
 
     def delete_folder(self, folder: str) -> None:
         place = self._container.get_directory_client(self._path(folder))
-        with suppress(FileNotFoundError), translated(folder):
-            place.delete_directory()
+
+        def delete() -> None:
+            with translated(folder):
+                etag = plain(str(place.get_directory_properties().etag))
+                place.delete_directory(**_only(etag))
+
+        with suppress(FileNotFoundError):
+            _until_it_holds(delete)
 
     # -- renames --------------------------------------------------------------------------------
 
-    def _write(self, path: str, content: bytes, *, overwrite: bool) -> None:
-        """Write a whole file beside `path` and give it that name."""
+    @contextmanager
+    def _beside(self, path: str, content: bytes) -> Iterator[tuple[str, Look]]:
+        """A whole file next to `path`, for the caller to name; gone when that fails."""
         self._path(path)
         parent, slash, _name = path.rpartition("/")
         written = f"{parent}{slash}_{uuid.uuid4().hex}.tmp"
         with self.stage(written) as file:
             file.write(content)
         try:
-            self._rename(written, path, self._staged.pop(written), overwrite=overwrite, bound=True)
+            yield written, self._staged.pop(written)
         except BaseException:
             with suppress(OSError):
                 self.delete(written)
             raise
 
-    def _rename(
-        self, source: str, target: str, written: Look, *, overwrite: bool, bound: bool
-    ) -> None:
-        """bound: only while the source is the version that was `written`."""
+    def _rename(self, source: str, target: str, written: Look, condition: _Condition) -> None:
+        """Rename the version that was `written`, if the target is as the condition says.
+
+        Raises FileNotFoundError, FileExistsError; OSError with ESTALE when either end is another
+        version; other OSError when nobody knows.
+        """
         try:
             try:
-                self._ask_to_rename(source, target, written, overwrite=overwrite, bound=bound)
+                self._ask_to_rename(source, target, written, condition)
             except HttpResponseError as error:
                 if code_of(error) != NO_PARENT:
                     raise
                 self.make_folder(target.rpartition("/")[0])
-                self._ask_to_rename(source, target, written, overwrite=overwrite, bound=bound)
+                self._ask_to_rename(source, target, written, condition)
         except AzureError as error:
             if self._has_moved(source, target, written):
                 return
             # The service may say only that a condition failed, and not which.
             vague = status_of(error) == FAILED_CONDITION and code_of(error) != SOURCE_CHANGED
-            if vague and not overwrite and self._look(target) is not None:
+            if vague and condition is _NEW and self._look(target) is not None:
                 raise present(target) from None
             raise of(error, source, target) from None
 
     def _ask_to_rename(
-        self, source: str, target: str, written: Look, *, overwrite: bool, bound: bool
+        self, source: str, target: str, written: Look, condition: _Condition
     ) -> None:
-        conditions: dict[str, Any] = {}  # what is None would be sent on and refused
-        if not overwrite:
-            conditions["match_condition"] = MatchConditions.IfMissing
-        if bound:
-            conditions["source_match_condition"] = MatchConditions.IfNotModified
-            conditions["source_etag"] = f'"{written.etag}"'
         # For the header that names the source, the client takes a path that is encoded already.
         file = self._container.get_file_client(quote(self._path(source)))
-        file.rename_file(f"{self._container.file_system_name}/{self._path(target)}", **conditions)
+        file.rename_file(
+            f"{self._container.file_system_name}/{self._path(target)}",
+            source_match_condition=MatchConditions.IfNotModified,
+            source_etag=f'"{written.etag}"',
+            **condition,
+        )
 
     def _has_moved(self, source: str, target: str, written: Look) -> bool:
         """Whether a rename that failed has taken effect all the same. Raises OSError when nothing
@@ -233,6 +267,10 @@ class AdlsStore:
         with translated(path):
             return look(self._file(path))
 
+    def _etag(self, path: str) -> str | None:
+        found = self._look(path)
+        return None if found is None else found.etag
+
     def _is_file(self, path: str) -> bool:
         return bool(path) and self._look(path) is not None
 
@@ -247,6 +285,24 @@ class AdlsStore:
         except UnicodeEncodeError:
             raise UnsafePath(f"not text: {path!r}") from None
         return f"{self._root}/{below}" if self._root else below
+
+
+def _only(etag: str) -> _Condition:
+    return {"match_condition": MatchConditions.IfNotModified, "etag": f'"{etag}"'}
+
+
+def _until_it_holds(act: Callable[[], None], *refusals: type[OSError]) -> None:
+    """Do what depends on a version that others may replace meanwhile, again if they did.
+
+    refusals: errors that say so, beside the one that always does.
+    """
+    for _round in range(_ROUNDS - 1):
+        try:
+            return act()
+        except OSError as error:
+            if error.errno != errno.ESTALE and not isinstance(error, refusals):
+                raise
+    return act()
 
 
 def _entry(name: str, item: PathProperties) -> Entry:
