@@ -66,7 +66,7 @@ def cut(content: bytes, form: TextFormat, part: int, stretch: int) -> list[Part]
     return parts.joined(looked, len(content))
 
 
-def outcome(content: bytes, form: TextFormat, some: list[Part | None]) -> Any:
+def outcome(content: bytes, form: TextFormat, some: list[Part | None], about: int = 1 << 20) -> Any:
     """The rows of the parts one after another, or what is said of the first fault."""
     found: list[Any] = []
     try:
@@ -80,6 +80,7 @@ def outcome(content: bytes, form: TextFormat, some: list[Part | None]) -> Any:
                 table=TABLE,
                 file=FILE,
                 part=part,
+                about=about,
             )
             for piece in pieces:
                 found += zip(piece.data.to_pylist(), piece.marker.to_pylist(), strict=True)
@@ -102,8 +103,7 @@ class TestAnyText:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(records, "BLOCK", block)
             patch.setattr(Records.__init__, "__defaults__", (block,))
-            patch.setattr(reader, "PIECE_BYTES", 1)
-            assert outcome(content, form, list(cut(content, form, part, stretch))) == expected
+            assert outcome(content, form, list(cut(content, form, part, stretch)), 1) == expected
 
     @settings(max_examples=60)
     @given(contents(), st.integers(1, 20), st.integers(2, 4))

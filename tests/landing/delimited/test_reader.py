@@ -440,12 +440,12 @@ class TestMemory:
             read_with(1_000)
 
     def test_pieces_are_the_text_however_large_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reader, "PIECE_BYTES", 1_000)
         monkeypatch.setattr(reader.Records.__init__, "__defaults__", (100,))
         content = b"a\n" + b"".join(b"%d\n" % n for n in range(5_000))
         schema, form = inspected(content).schema, TextFormat()
         handle, size = io.BytesIO(content), len(content)
-        found = delimited.pieces(handle, size, schema, Marker.INSERT, form, table=TABLE, file=FILE)
+        named = {"table": TABLE, "file": FILE, "about": 1_000}
+        found = delimited.pieces(handle, size, schema, Marker.INSERT, form, **named)
         some = [piece.data["a"].to_pylist() for piece in found]
         assert max(map(len, some)) < 500
         assert [int(n) for piece in some for n in piece] == list(range(5_000))

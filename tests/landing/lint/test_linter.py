@@ -10,8 +10,20 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake.errors import UsageError
-from mirrorlake.landing.lint import Place, Profile, Reading, Result, Target, Unread, lint, of_path
+from mirrorlake.landing.lint import (
+    Place,
+    Profile,
+    Reading,
+    Result,
+    Target,
+    Unread,
+    lint,
+    of_path,
+    text_files,
+)
 from mirrorlake.landing.lint.finding import ALIKE
+from mirrorlake.landing.lint.row_rules import RowCheck
+from mirrorlake.landing.parquet import Rows
 from mirrorlake.model.table import TableId
 from tests.landing.files import encoded
 from tests.landing.lint.zones import CHANGES, ROWS, STRICT, V2, Zone, clean, keys, marked, tree
@@ -167,9 +179,9 @@ class TestReading:
     def test_of_a_large_zone_it_says_what_it_did_not_read(self, tmp_path: Path) -> None:
         zone = self.large(tmp_path, 30)
         result = zone.lint(reading=Reading(budget=0, opened=20, sampled=4, least=1))
-        # Of 30 files 16 are opened and not sampled; two of text are larger than their share.
-        assert result.unread == Unread(unopened=10, footers=18)
-        assert "Not read: 10 files not at all, 18 files but for columns." in result.unread.told()
+        # Of 30 files 16 are opened and not sampled; two of text are not larger than a block.
+        assert result.unread == Unread(unopened=10, footers=16)
+        assert "Not read: 10 files not at all, 16 files but for columns." in result.unread.told()
 
     def test_the_first_and_the_last_file_are_among_the_samples(self, tmp_path: Path) -> None:
         zone = self.large(tmp_path, 30)
@@ -195,13 +207,32 @@ class TestReading:
         assert (keys(result), result.unread.partly) == (set(), 1)
         assert keys(zone.lint()) == {"LZ-085/marker-unknown"}
 
-    def test_of_large_text_files_only_the_header_is_read(self, tmp_path: Path) -> None:
+    def test_only_the_first_rows_of_a_large_text_are_read(self, tmp_path: Path) -> None:
         zone = clean(tmp_path)
-        zone.write("notes", 3, "id,name,__rowMarker__", *["7,Eva,1"] * 1_000, "x,Finn,0")
-        result = zone.lint(reading=Reading(text=1_000))
-        assert (keys(result), result.unread) == (set(), Unread(footers=1))
-        everything = zone.lint(reading=Reading(everything=True, text=1_000))
+        zone.write("notes", 3, "id,name,__rowMarker__", *["7,Eva,1"] * 500_000, "x,Finn,0")
+        result = zone.lint(reading=Reading(budget=0, least=3 * 1024))
+        assert (keys(result), result.unread) == (set(), Unread(partly=1))
+        everything = zone.lint(reading=Reading(everything=True))
         assert keys(everything) == {"LZ-178/value-not-Int32"}
+
+    def test_a_text_is_read_in_pieces_and_found_as_it_is(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        zone = clean(tmp_path)
+        rows = [f"{n},Eva,0" for n in range(100, 400_000)]
+        zone.write("notes", 3, "id,name,__rowMarker__", *rows, "100,Finn,0")
+        pieces: list[int] = []
+        check = RowCheck.piece
+
+        def piece(self: RowCheck, rows: Rows) -> None:
+            pieces.append(rows.data.num_rows)
+            check(self, rows)
+
+        monkeypatch.setattr(RowCheck, "piece", piece)
+        monkeypatch.setattr(text_files, "PIECE_BYTES", 1 << 20)
+        (found,) = zone.lint().findings
+        assert (found.rule.id, found.place.row) == ("LZ-077", len(rows) + 1)
+        assert max(pieces) < len(rows) / 2
 
     def test_files_whose_form_is_not_known_are_not_read(self, tmp_path: Path) -> None:
         zone = clean(tmp_path)

@@ -108,8 +108,9 @@ def pieces(
     file: str,
     key: Sequence[str] = (),
     part: Part | None = None,
+    about: int = PIECE_BYTES,
 ) -> Iterator[Rows]:
-    """The rows of a file, or of a part of it, in pieces of about PIECE_BYTES; see `read`.
+    """The rows of a file, or of a part of it, in pieces of about so many bytes; see `read`.
 
     At least one piece. Memory: two of them, however large the file is.
     """
@@ -119,7 +120,7 @@ def pieces(
     for one in reading.converted(part):
         some.append(one)
         taken += one[0].nbytes
-        if taken >= PIECE_BYTES:
+        if taken >= about:
             yield reading.rows(some)
             some, taken, is_empty = [], 0, False
     if some or is_empty:

@@ -1,7 +1,7 @@
 """The linter: table after table, from names to metadata to files to rows.
 
-It only reads. Memory: one table's names, a piece of one Parquet file at a time, the keys of that
-file up to a limit, and one text file whole, which `Reading` bounds unless everything is asked for.
+It only reads. Memory: one table's names, a piece of one file at a time, and the keys of that file
+up to a limit.
 """
 
 from __future__ import annotations
@@ -195,7 +195,7 @@ class _Table:
         if file.is_parquet:
             pieces = _parquet_pieces(open_, seen, default, place, depth)
             return seen, self._rows(rows, pieces, seen, place, depth)
-        pieces = text_files.pieces(open_, text, seen, default, names, place)
+        pieces = text_files.pieces(open_, text, seen, default, names, place, depth)
         counts = self._rows(rows, pieces, seen, place, depth)
         if counts and not counts.is_only_deletes:
             text_files.check_declared(seen, text, place, self._report)

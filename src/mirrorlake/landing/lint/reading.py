@@ -17,8 +17,7 @@ class Reading:
 
     everything: of every file all rows; budget: bytes of data files whose rows are read, over all
     tables; opened: files of a table that are opened at all; sampled: files of a table of which rows
-    are read when the table is larger than its share; least: bytes that each table may read;
-    text: bytes of the largest text file whose rows are read, because that is done at once.
+    are read when the table is larger than its share; least: bytes that each table may read.
     """
 
     everything: bool = False
@@ -26,7 +25,6 @@ class Reading:
     opened: int = 200
     sampled: int = 8
     least: int = MIB
-    text: int = 128 * MIB
 
     def share(self, tables: int) -> int:
         """What one of the tables may have of the budget, in bytes."""
@@ -36,18 +34,14 @@ class Reading:
         """The files to open by path, and how many bytes of each to read; None for all."""
         if self.everything:
             return dict.fromkeys((file.path for file in files), None)
-        if all(file.is_parquet or file.size <= self.text for file in files) and (
-            sum(f.size for f in files) <= share and len(files) <= self.opened
-        ):
+        if sum(f.size for f in files) <= share and len(files) <= self.opened:
             return dict.fromkeys((file.path for file in files), None)
         opened = _spread(files, self.opened)
         sampled = {file.path for file in _spread(opened, self.sampled)}
         each = max(share // max(len(sampled), 1), 1)
         depths: dict[str, int | None] = {}
         for file in opened:
-            is_left = file.path not in sampled or (
-                not file.is_parquet and file.size > min(each, self.text)
-            )
+            is_left = file.path not in sampled
             depths[file.path] = 0 if is_left else None if file.size <= each else each
         return depths
 

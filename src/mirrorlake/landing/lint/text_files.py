@@ -15,6 +15,7 @@ from mirrorlake.landing import delimited
 from mirrorlake.landing.delimited.compression import opened
 from mirrorlake.landing.delimited.encodings import Undecodable, Utf8
 from mirrorlake.landing.delimited.origin import Origin
+from mirrorlake.landing.delimited.reader import PIECE_BYTES
 from mirrorlake.landing.delimited.records import Records
 from mirrorlake.landing.lint import column_rules, metadata_rules, parquet_rules, row_rules
 from mirrorlake.landing.lint import text_rules as rules
@@ -97,11 +98,12 @@ def pieces(
     default: Marker,
     key: list[str],
     place: Place,
+    depth: int | None,
 ) -> Iterator[Rows]:
-    """The rows of a file, all at once. Raises TableError."""
+    """The rows of a file. depth: bytes of it to read, about. Raises TableError."""
     file = seen.file
     with open_() as handle:
-        yield delimited.read(
+        for rows in delimited.pieces(
             handle,
             file.size,
             seen.schema,
@@ -110,7 +112,13 @@ def pieces(
             table=str(place.table),
             file=file.name,
             key=key,
-        )
+            about=min(depth or PIECE_BYTES, PIECE_BYTES),
+        ):
+            # Where a compressed file ends its reader closes it.
+            read = file.size if handle.closed else handle.tell()
+            yield rows
+            if depth is not None and read >= depth:
+                return
 
 
 def check_declared(seen: Seen, text: TextFormat, place: Place, report: Report) -> None:
