@@ -20,6 +20,7 @@ SCENARIOS: Mapping[str, str] = {
     "text": "1 GB of delimited text to typed columns, against Spark's own reader",
     "scan": "a look at 1,000 table folders of which 10 have new files",
     "freshness": "commit to readable, while ten tables are changed; CPU and memory of it",
+    "many": "1,000 tables with 20 active per second, alone and beside a busy one",
     "memory": "peak of the capture process for 10 million rows in one transaction",
 }
 OUTPUT = Path("build/bench.json")

@@ -1,0 +1,121 @@
+"""A thousand tables of which twenty are active each second, alone and beside a busy one.
+
+For a minute, twenty tables chosen at random get a file of 50 changes each second. A file's age is
+the time from its landing until the commit that holds its rows stands in the log. In the second half
+one more table gets files of 500,000 changes, without a pause: what is told of then are the others.
+Equal: every table that changed, row for row.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+
+import numpy as np
+
+from bench.herd import Herd, Table
+from bench.result import Result
+from bench.rounds import Plan, say
+from bench.spark import session
+from bench.usage import Usage, usage
+from mirrorlake.app.mirror import Mirror
+from mirrorlake.config import Project
+
+TABLES, ACTIVE = 1_000, 20
+ROWS, CHANGES = 1_000, 50
+BUSY_ROWS, BUSY_CHANGES = 1_000_000, 500_000
+SECONDS = 60
+WARMING = 10
+"""Seconds before the clock starts; the first batches of a JVM are slow."""
+
+
+def run(plan: Plan) -> list[Result]:
+    seconds = plan.sized(SECONDS, 10)
+    with session() as spark:
+        herd = Herd(plan.folder / "many", plan.sized(TABLES, ACTIVE), ROWS)
+        say(f"  making {len(herd.tables)} tables")
+        herd.prepare(spark)
+        busy = Table("busy", np.zeros(BUSY_ROWS, np.int64))
+        herd.land(busy, np.arange(BUSY_ROWS), 0)
+        stop = threading.Event()
+        mirror = Mirror(Project.of_root(herd.root), spark=spark, stop=stop)
+        mirror.apply_once()
+        applying = threading.Thread(target=mirror.apply_run, name="apply")
+        applying.start()
+        random = np.random.default_rng(1)
+        try:
+            _land(herd, random, WARMING, [])
+            quiet = _measured(herd, random, seconds, [])
+            beside = _measured(herd, random, seconds, [busy])
+        finally:
+            time.sleep(10)
+            stop.set()
+            applying.join()
+        mirror.apply_once()
+        equal = herd.is_equal([t for t in [*herd.tables, busy] if t.last > 1])
+    return [_result("many", quiet, equal, herd), _result("many+busy", beside, equal, herd)]
+
+
+class _Window:
+    """What happened in one half."""
+
+    def __init__(self) -> None:
+        self.began, self.before = time.time(), usage()
+        self.seconds = 0.0
+        self.after: Usage = self.before
+
+    def end(self) -> None:
+        self.seconds, self.after = time.time() - self.began, usage()
+
+
+def _measured(herd: Herd, random: np.random.Generator, seconds: int, busy: list[Table]) -> _Window:
+    window = _Window()
+    _land(herd, random, seconds, busy)
+    window.end()
+    return window
+
+
+def _land(herd: Herd, random: np.random.Generator, seconds: int, busy: list[Table]) -> None:
+    for second in _seconds(seconds):
+        chosen = random.choice(len(herd.tables), ACTIVE, replace=False)
+        for place in chosen:
+            ids = random.choice(ROWS, CHANGES, replace=False)
+            herd.land(herd.tables[place], ids, int(time.time_ns()))
+        for table in busy:
+            if second % 2 == 0:
+                ids = random.choice(BUSY_ROWS, BUSY_CHANGES, replace=False)
+                herd.land(table, ids, int(time.time_ns()))
+
+
+def _seconds(count: int) -> Iterator[int]:
+    began = time.monotonic()
+    for second in range(count):
+        yield second
+        time.sleep(max(began + second + 1 - time.monotonic(), 0.0))
+
+
+def _result(name: str, window: _Window, equal: bool, herd: Herd) -> Result:
+    end = window.began + window.seconds
+    ages = [
+        age
+        for table in herd.tables
+        for age, landed in zip(herd.ages(table), list(table.landed.values())[1:], strict=True)
+        if window.began <= landed < end
+    ]
+    p50, p99 = np.percentile(ages, [50, 99])
+    return Result(
+        name,
+        round(float(p50), 3),
+        equal=equal,
+        more={
+            "p50_seconds": round(float(p50), 3),
+            "p99_seconds": round(float(p99), 3),
+            "max_seconds": round(max(ages), 3),
+            "files": len(ages),
+            "cores_used": round((window.after.cpu - window.before.cpu) / window.seconds, 2),
+            "driver_mebibytes": [window.before.driver, window.after.driver],
+            "jvm_mebibytes": [window.before.jvm, window.after.jvm],
+            "workers_mebibytes": [window.before.workers, window.after.workers],
+        },
+    )
