@@ -4,7 +4,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-long fuzz lint check format bench clauses docs lock clean
+.PHONY: setup demo test test-long fuzz lint check format bench soak clauses docs lock clean
 
 setup: $(READY)
 
@@ -47,6 +47,10 @@ format: setup
 bench: setup
 	@sh scripts/setup-bench $(VENV) $(VENV)-bench
 	@$(VENV)-bench/bin/python -m bench $(if $(NAME),--only $(NAME)) $(ARGS)
+
+# An hour of small batches: is the end as fast as the beginning? SECONDS=600 for less.
+soak: setup
+	@$(PYTHON) -m bench.soak --seconds $(or $(SECONDS),3600)
 
 clauses: setup
 	@$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m "not long" --randomly-seed 1 --clauses build/clauses.json

@@ -17,10 +17,12 @@ SCENARIOS: Mapping[str, str] = {
     "load": "initial load, PostgreSQL to Delta, against dlt and against COPY",
     "capture": "slot to landed files, against Debezium's engine and against the raw drain",
     "apply": "60,000, 1,000 and a million changes to 5 million rows, against MERGE and delta-rs",
+    "cycle": "50 tables x 200 changes in one cycle, against plain Delta MERGE in 4 threads",
     "text": "1 GB of delimited text to typed columns, against Spark's own reader",
     "scan": "a look at 1,000 table folders of which 10 have new files",
     "freshness": "commit to readable, while ten tables are changed; CPU and memory of it",
     "many": "1,000 tables with 20 active per second, alone and beside a busy one",
+    "soak": "small batches for a minute, and what could grow with them",
     "memory": "peak of the capture process for 10 million rows in one transaction",
 }
 OUTPUT = Path("build/bench.json")

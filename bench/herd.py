@@ -29,6 +29,7 @@ from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.landed import FileName
 
 SCHEMA = "herd"
+COLUMNS = ("id", "stamp", "note")
 GONE = -1
 """The stamp of a row that is deleted."""
 
@@ -112,16 +113,9 @@ class Herd:
         if not table.landed:
             folder.mkdir(parents=True)
             (folder / "_metadata.json").write_text('{"keyColumns": ["id"]}')
-        columns = {
-            "id": pa.array(ids, pa.int64()),
-            "stamp": pa.array(np.full(len(ids), stamp), pa.int64()),
-            "note": pa.array([f"note {stamp}"] * len(ids)),
-        }
-        if markers is not None:
-            columns[MARKER_COLUMN] = pa.array(markers, pa.int8())
         number = len(table.landed) + 1
         staged, final = folder / f"_{uuid.uuid4().hex}", folder / str(FileName(number))
-        pq.write_table(pa.table(columns), staged)
+        write(staged, ids, stamp, markers)
         table.landed[number] = time.time()
         staged.rename(final)
 
@@ -150,6 +144,19 @@ class Herd:
         return np.array_equal(found["id"], expected) and np.array_equal(
             found["stamp"], table.stamps[expected]
         )
+
+
+def write(path: Path, ids: np.ndarray, stamp: int, markers: np.ndarray | None) -> Path:
+    """A data file that gives these rows a stamp; without markers it holds first rows."""
+    columns = {
+        "id": pa.array(ids, pa.int64()),
+        "stamp": pa.array(np.full(len(ids), stamp), pa.int64()),
+        "note": pa.array([f"note {stamp}"] * len(ids)),
+    }
+    if markers is not None:
+        columns[MARKER_COLUMN] = pa.array(markers, pa.int8())
+    pq.write_table(pa.table(columns), path)
+    return path
 
 
 def _files(commit: Path) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from random import Random
 from typing import Any
 
 from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.app.flights import Lanes
 from mirrorlake.app.operations import read as logged
 from mirrorlake.app.report import ApplyReport
 from mirrorlake.mirror.progress import APPLICATION, GENERATION, KEY_COLUMNS
@@ -41,20 +42,21 @@ class Operated:
             self.lake, self.store, Random(1), probe, lost_answers=0.0, wall=self.clock.now
         )
 
-    def loop(self, probe: Probe = no_probe) -> ApplyLoop:
+    def loop(self, probe: Probe = no_probe, lanes: Lanes | None = None) -> ApplyLoop:
         return ApplyLoop(
             self.store,
             self.engine(probe),
             self.settings,
             self.clock,
             probe=probe,
+            lanes=lanes,
             name="shop",
             holder="the mirror",
         )
 
     @contextmanager
-    def running(self, probe: Probe = no_probe) -> Iterator[ApplyLoop]:
-        loop = self.loop(probe)
+    def running(self, probe: Probe = no_probe, lanes: Lanes | None = None) -> Iterator[ApplyLoop]:
+        loop = self.loop(probe, lanes)
         loop.open()
         try:
             yield loop

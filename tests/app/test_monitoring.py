@@ -131,7 +131,7 @@ class TestStatusFiles:
                 loop._scanner,
                 loop._followers,
                 mirror.clock.now(),
-                loop._tails,
+                loop._planning._tails,
             )
             found = tables_of(
                 view,

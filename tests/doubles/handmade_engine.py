@@ -63,11 +63,12 @@ class HandmadeEngine(SparkEngine):
         if spread:
             self._direct = Direct(jobs, committer, store, probe, AlwaysSpread(store, probe))
         self.vacuumed: list[tuple[str, timedelta]] = []
+        self.checkpoints: list[str] = []
 
     def create(self, step: CreateTable) -> None:
         location = Path(self._store.location(step.path))
         if step.replace:
-            self._log(step.path).forget()
+            self._logs.forget(step.path)
             shutil.rmtree(location, ignore_errors=True)
         if not self.progress(step.path).exists:
             ours = {
@@ -84,7 +85,7 @@ class HandmadeEngine(SparkEngine):
 
     def drop(self, step: DropTable) -> None:
         if self.progress(step.path).generation == step.generation:
-            self._log(step.path).forget()
+            self._logs.forget(step.path)
             tables.move_aside(self._store, step.path)
         self._probe(Point.TABLE_DROPPED)
 
@@ -92,6 +93,10 @@ class HandmadeEngine(SparkEngine):
         """Nothing goes: it is noted, and the table stays as it is."""
         before_commit()
         self.vacuumed.append((path, retention))
+
+    def checkpoint(self, path: str) -> None:
+        """Nothing is written: it is noted."""
+        self.checkpoints.append(path)
 
     def add_columns(self, step: AddColumns) -> None:
         table = self._table(step.path)

@@ -26,9 +26,11 @@ from mirrorlake.mirror.engine import (
     Applied,
     Conflicted,
     Counts,
+    Failed,
     Outcome,
     Unknown,
 )
+from mirrorlake.mirror.faults import UnreadableFile
 from mirrorlake.mirror.progress import FOLDER, RESEEDED, Progress
 from mirrorlake.mirror.receipt import by_marker, receipt
 from mirrorlake.mirror.steps import (
@@ -62,6 +64,7 @@ class LakeTable:
     version: int = 0
     recorded: int = 0
     cut: int | None = None
+    cuts: list[int | None] = field(default_factory=list)
     feed: list[Counter[tuple[str, Row]]] = field(default_factory=list)
     applied: list[tuple[int, int]] = field(default_factory=list)
     named: list[NamedBatch] = field(default_factory=list)
@@ -93,8 +96,17 @@ class ModelledEngine:
     between: Callable[[], None] = lambda: None
     lost_answers: float = 0.1
     wall: Callable[[], datetime] = lambda: START
+    checkpoints: list[str] = field(default_factory=list)
+    _told: dict[str, Progress] = field(default_factory=dict)
 
     def progress(self, path: str) -> Progress:
+        """The same object as long as it is the same, as true engines have it."""
+        told, known = self._progress(path), self._told.get(path)
+        if known is None or told != known:
+            known = self._told[path] = told
+        return known
+
+    def _progress(self, path: str) -> Progress:
         table = self.lake.tables.get(path)
         if table is None:
             return Progress()
@@ -105,7 +117,7 @@ class ModelledEngine:
             recorded=table.recorded,
             schema=table.schema,
             key=table.key,
-            properties=table.properties,
+            properties=dict(table.properties),
             batch=table.batch,
             last=table.identities.get("last"),
             begin=table.identities.get("begin"),
@@ -145,14 +157,23 @@ class ModelledEngine:
     def apply(
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
     ) -> Sequence[Outcome]:
-        prepared = [(step, self.progress(step.path), self._read(step)) for step in steps]
+        prepared = [(step, self.progress(step.path), self._found(step)) for step in steps]
         self.probe(Point.BATCH_WRITTEN)
-        return [self._commit(*batch, before_commit) for batch in prepared]
+        return [
+            found if isinstance(found, Failed) else self._commit(step, read, found, before_commit)
+            for step, read, found in prepared
+        ]
 
     def compact(
         self, steps: Sequence[Compact], before_commit: Callable[[], None]
     ) -> Sequence[Outcome | None]:
         return [None for _step in steps]  # a modelled table has no files
+
+    def rearrangeable(self, path: str) -> int | None:
+        return None  # a modelled table has no files
+
+    def checkpoint(self, path: str) -> None:
+        self.checkpoints.append(path)
 
     def settle(self, path: str, version: int) -> None:
         self.probe(Point.COMMIT_DURABLE)
@@ -182,6 +203,7 @@ class ModelledEngine:
         feed += table.table.apply([change for changes in files for change in changes])
         table.version += 1
         table.recorded, table.cut = step.last, step.cut
+        table.cuts.append(step.cut)
         table.feed.append(feed)
         table.applied.append((step.first, step.last))
         if step.names:
@@ -211,6 +233,13 @@ class ModelledEngine:
         table.batch = batch_of(table.version, info)
         table.identities = {n: Identity.parse(said[n]) for n in ("last", "begin") if n in said}
         table.described = said.get("described", "")
+
+    def _found(self, step: ApplyFiles) -> list[list[Change]] | Failed:
+        try:
+            return self._read(step)
+        except FileNotFoundError as error:
+            name = str(error).rpartition("/")[2]
+            return Failed(UnreadableFile("it is gone", table=str(step.table), file=name))
 
     def _read(self, step: ApplyFiles) -> list[list[Change]]:
         """The changes of each file."""

@@ -26,6 +26,7 @@ from mirrorlake.model.position import Lsn
 from mirrorlake.model.seams import Point
 from mirrorlake.model.table import TableId
 from tests.doubles.clock import SteppedClock
+from tests.doubles.lanes import seeded
 from tests.doubles.memory_store import Crash, Effect, Files, MemoryStore
 from tests.reference import plain
 from tests.sim.engine import Lake, ModelledEngine, replayed
@@ -59,7 +60,9 @@ class Simulation:
             load_workers=1,
         )
         self._limits = BatchLimits(
-            rows=self.random.choice([3, 1_000]), files=self.random.choice([2, 100])
+            rows=self.random.choice([3, 1_000]),
+            files=self.random.choice([2, 100]),
+            large_rows=self.random.choice([0, 2, 1_000]),
         )
         self.crashes = 0
 
@@ -196,6 +199,7 @@ class Simulation:
             probe=self._probe(),
             holder=self._holder(),
             new_generation=lambda: str(UUID(int=self.random.getrandbits(128))),
+            lanes=seeded(self.random),
         )
 
     def _rival(self) -> None:

@@ -17,6 +17,7 @@ from mirrorlake.storage.store import Store
 log = structlog.get_logger()
 
 TABLE_CREATED = "table_created"
+_BUILT = Discard | CreateTable | AddColumns | SetKey
 BUILDERS = 4
 """Tables that are made at the same time."""
 
@@ -32,6 +33,8 @@ class Builder:
 
     def build(self, planned: Sequence[TablePlan]) -> list[TableError | None]:
         """What went wrong with each table, in the order of the plans; None where nothing did."""
+        if not any(isinstance(step, _BUILT) for table in planned for step in table.steps):
+            return [None for _table in planned]
         with ThreadPoolExecutor(BUILDERS, thread_name_prefix="build") as pool:
             return list(pool.map(self._build, planned))
 

@@ -13,6 +13,7 @@ from mirrorlake.app import extras, files, status
 from mirrorlake.app.apart import check_apart
 from mirrorlake.app.apply import ApplyLoop, Pending
 from mirrorlake.app.child import CaptureProcess
+from mirrorlake.app.flights import Lanes
 from mirrorlake.app.report import ApplyReport
 from mirrorlake.app.stores import store_of
 from mirrorlake.capture.capture import Capture
@@ -232,6 +233,7 @@ class Mirror:
             stop=self.stop,
             probe=self._probe,
             pending=pending,
+            lanes=Lanes.threads(getattr(engine, "cores", 1)),
             name=self.project.name,
             source="GenericMirror" if self.project.source is None else "PostgreSql",
         )

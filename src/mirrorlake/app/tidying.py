@@ -1,12 +1,17 @@
-"""What is done with files after their commit: their names recorded, then they are moved aside."""
+"""What is done with files after their commit: their names recorded, then they are moved aside.
+
+A move costs a few flushes of the disk, and batches wait for it. So each table has its turn now and
+then, only for so long in a cycle, and in groups that grow with the record of the times, which is
+written whole each time: a file costs the same however many lie aside.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import structlog
 
-from mirrorlake.landing import cleanup
+from mirrorlake.landing import cleanup, layout
 from mirrorlake.landing.cleanup import UNTIDY
 from mirrorlake.landing.scan import Scanner
 from mirrorlake.mirror.engine import MirrorEngine
@@ -19,6 +24,14 @@ from mirrorlake.storage.store import Store
 log = structlog.get_logger()
 
 CLEANUP_REFUSED = "cleanup_refused"
+MOST_SECONDS = 0.1
+"""In one cycle; the rest waits for the next."""
+EXPIRE_SECONDS = 60.0
+"""Between two looks for what has been aside long enough."""
+GROUP = 64
+"""One file is moved at a time for so many that are aside."""
+MOST_KEPT = 512
+"""Files that wait at most until they make a group: all are listed in each look."""
 
 
 class Tidying:
@@ -36,32 +49,62 @@ class Tidying:
     ) -> None:
         self._store, self._scanner, self._followers = store, scanner, followers
         self._engine, self._settings, self._clock, self._probe = engine, settings, clock, probe
-        self._moved = clock.monotonic()
+        self._begun = clock.monotonic()
+        self._moved: dict[str, float] = {}  # when each table had its turn, by folder
+        self._expired: dict[str, float] = {}
+        self._aside: dict[str, int] = {}  # files, at least
 
     def do(self, planned: Sequence[TablePlan], *, force: bool = False) -> None:
-        """Record names; move applied files aside, if it is time for it, and remove what has been
-        aside long enough."""
+        """Record names; of tables whose turn it is, move applied files aside and remove what has
+        been aside long enough. force: of all."""
         for _path in self._followers.record(self._engine.settle):
             self._probe(Point.NAMES_RECORDED)
-        now = self._clock.monotonic()
-        if not force and now - self._moved < self._settings.cleanup_seconds:
-            return
-        self._moved = now
-        for table in planned:
+        until = self._clock.monotonic() + MOST_SECONDS
+        for table in planned if force else self._due(planned):
             try:
-                self._tidy(table)
+                self._tidy(table, force=force)
             except UNTIDY as error:
                 log.warning(CLEANUP_REFUSED, table=str(table.table), reason=str(error))
+            if not force and self._clock.monotonic() > until:
+                break
 
-    def _tidy(self, table: TablePlan) -> None:
+    def _due(self, planned: Sequence[TablePlan]) -> list[TablePlan]:
+        """The tables whose turn it is, longest ago first."""
+        now, moved = self._clock.monotonic(), self._moved
+        if len(moved) > 2 * len(planned):
+            self._forget({table.folder for table in planned})
+        due = [
+            table
+            for table in planned
+            if now - moved.get(table.folder, self._begun) >= self._settings.cleanup_seconds
+        ]
+        return sorted(due, key=lambda table: moved.get(table.folder, self._begun))
+
+    def _forget(self, but: Collection[str]) -> None:
+        """Folders that are gone."""
+        self._moved = {folder: at for folder, at in self._moved.items() if folder in but}
+        self._expired = {folder: at for folder, at in self._expired.items() if folder in but}
+        self._aside = {folder: count for folder, count in self._aside.items() if folder in but}
+
+    def _tidy(self, table: TablePlan, *, force: bool) -> None:
+        now = self._moved[table.folder] = self._clock.monotonic()
         for step in table.steps:
-            if isinstance(step, CleanUp):
+            if isinstance(step, CleanUp) and (self._is_group(step) or force):
                 self._move(step)
-        for place in (table.folder, *table.places):
-            cleanup.expire(self._store, place, self._clock.now(), self._settings.retention)
+        if force or now - self._expired.get(table.folder, self._begun) >= EXPIRE_SECONDS:
+            self._expired[table.folder] = now
+            for place in (table.folder, *table.places):
+                cleanup.expire(self._store, place, self._clock.now(), self._settings.retention)
+
+    def _is_group(self, step: CleanUp) -> bool:
+        if step.folder not in self._aside:
+            place = f"{step.folder}/{layout.CLEANUP}"
+            self._aside[step.folder] = len(self._store.list(place).files)
+        return len(step.files) >= min(self._aside[step.folder] // GROUP, MOST_KEPT)
 
     def _move(self, step: CleanUp) -> None:
         for file in cleanup.move(self._store, step.folder, step.files, self._clock.now()):
+            self._aside[step.folder] += 1
             self._scanner.forget(file.path)
             self._probe(Point.CLEANUP_MOVED_ONE)
         self._probe(Point.CLEANUP_DONE)

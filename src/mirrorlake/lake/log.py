@@ -8,6 +8,7 @@ Nothing is written here.
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
@@ -75,6 +76,11 @@ class TableLog:
         self._snapshot = Snapshot()
         self._known: tuple[int, int] | None = None
 
+    @property
+    def state(self) -> object:
+        """What was last read, to be compared: another after whatever `snapshot` has followed."""
+        return self._snapshot.version, self._known
+
     def snapshot(self) -> Snapshot:
         """The newest version. Cheap when nothing happened since the last call.
 
@@ -94,9 +100,9 @@ class TableLog:
             self.forget()  # another table was made in this place, and has other versions
             if not self._names():
                 raise FileNotFoundError(f"the table at {self.path} is gone")
-        if self._snapshot.exists:
-            self._follow(self._snapshot)
-        else:
+        if self._snapshot.exists and not self._follow(self._snapshot):
+            return self._snapshot
+        if not self._snapshot.exists:
             self._snapshot = self._load()
         self._known = self._identity()
         return self._snapshot
@@ -106,7 +112,11 @@ class TableLog:
         self._snapshot = Snapshot()
 
     def commit_file(self, version: int) -> Path:
-        return self._folder / f"{version:020d}.json"
+        return Path(self._commit(version))
+
+    def _commit(self, version: int) -> str:
+        # A text, because thousands of tables are looked at many times in a second.
+        return f"{self._folder}/{version:020d}.json"
 
     def actions(self, version: int) -> list[Action]:
         """The actions of one commit. Raises FileNotFoundError."""
@@ -117,14 +127,17 @@ class TableLog:
         names = (_COMMIT.fullmatch(name) for name in self._names())
         return sorted(int(match[1]) for match in names if match)
 
-    def _follow(self, snapshot: Snapshot) -> None:
-        while self.commit_file(snapshot.version + 1).exists():
+    def _follow(self, snapshot: Snapshot) -> bool:
+        """Replay the commits since. Returns whether there were any."""
+        before = snapshot.version
+        while _exists(self._commit(snapshot.version + 1)):
             replay(snapshot, self.actions(snapshot.version + 1), snapshot.version + 1)
+        return snapshot.version > before
 
     def _identity(self) -> tuple[int, int] | None:
         """What tells the newest commit that was read from another of the same version."""
         try:
-            facts = self.commit_file(self._snapshot.version).stat()
+            facts = os.stat(self._commit(self._snapshot.version))  # noqa: PTH116  (see there)
         except FileNotFoundError:
             return None
         return facts.st_ino, facts.st_mtime_ns
@@ -187,6 +200,14 @@ class TableLog:
             return [item.name for item in self._folder.iterdir()]
         except FileNotFoundError:
             return []
+
+
+def _exists(path: str) -> bool:
+    try:
+        os.stat(path)  # noqa: PTH116  (as `_commit` says)
+    except FileNotFoundError:
+        return False
+    return True
 
 
 def replay(

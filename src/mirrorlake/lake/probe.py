@@ -88,7 +88,7 @@ def probe(
         return Matches(target.empty_table(), none, none, none, gone)
     coded = keys.rename_columns([f"k{i}" for i in range(keys.num_columns)])
     coded = coded.append_column(_CODE, pa.array(np.arange(keys.num_rows), pa.int64()))
-    connection = duckdb.connect(config={"threads": threads})
+    connection = _connection(threads)
     try:
         connection.execute("set TimeZone = 'UTC'")
         connection.register("wanted", coded)
@@ -140,6 +140,21 @@ _NUMBER = "file_row_number"
 _FILES = f"""(select * exclude ({_NUMBER}), {_NUMBER} as {_ROW}
               from read_parquet($paths, {_NUMBER} = true, filename = '{_PATH}',
                                 union_by_name = true, hive_partitioning = false))"""  # noqa: S608
+
+
+_databases: dict[int, duckdb.DuckDBPyConnection] = {}
+
+
+def _connection(threads: int) -> duckdb.DuckDBPyConnection:
+    """To the database of this process that uses so many threads; it holds nothing.
+
+    Making one takes longer than all else that a batch of a few rows needs.
+    """
+    database = _databases.get(threads)
+    if database is None:
+        made = duckdb.connect(config={"threads": threads})
+        database = _databases.setdefault(threads, made)
+    return database.cursor()
 
 
 def _scan(

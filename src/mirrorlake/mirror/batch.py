@@ -19,11 +19,14 @@ from mirrorlake.model.landed import FileKind
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How large a batch may grow: one task folds it in memory."""
+    """How large a batch may grow: one task folds it in memory. large: beyond which other tables do
+    not wait for it, some tenths of a second of one core."""
 
     rows: int = 4_000_000
     size: int = 1 << 30  # bytes, uncompressed
     files: int = 2_000
+    large_rows: int = 50_000
+    large_size: int = 64 << 20  # bytes, uncompressed
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,6 +75,18 @@ def choose(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     return (max(dead, key=lambda file: file.gone / max(file.rows, 1)).action,)
 
 
+def rows_of(files: Sequence[Mapping[str, Any]]) -> int:
+    """How many rows are left in files that were chosen."""
+    return sum(file.left for action in files if (file := _known(action)))
+
+
+def dead_share(files: Sequence[Mapping[str, Any]]) -> float:
+    """The part of the stored rows that are deleted; 0 of none."""
+    known = [file for action in files if (file := _known(action))]
+    stored = sum(file.rows for file in known)
+    return sum(file.gone for file in known) / stored if stored else 0.0
+
+
 def _known(action: Mapping[str, Any]) -> _File | None:
     rows = json.loads(action.get("stats") or "{}").get("numRecords")
     if rows is None:

@@ -121,7 +121,19 @@ class MirrorEngine(Protocol):
     ) -> Sequence[Outcome]:
         """Apply one batch per table; outcomes in the order of the steps.
 
-        before_commit is called before each commit, and refuses it by raising.
+        before_commit is called before each commit, and refuses it by raising. May be called in
+        several threads at once, for different tables; so may `compact`, and whatever only reads.
+        """
+        ...
+
+    def rearrangeable(self, path: str) -> int | None:
+        """How many rows `compact` would write anew now; None when there is nothing to do."""
+        ...
+
+    def checkpoint(self, path: str) -> None:
+        """Let readers of the newest version begin there instead of with the first commit.
+
+        Between two batches or during one: it changes nothing. Raises TableError.
         """
         ...
 

@@ -42,6 +42,8 @@ class Direct:
     ) -> None:
         self._jobs, self._committer, self._store, self._probe = jobs, committer, store, probe
         self._spread = spread or Spread(store, probe)
+        # For as long as there are batches: each thread has a session of its own.
+        self._pool = ThreadPoolExecutor(COMMITTERS, thread_name_prefix="commit")
 
     def apply(
         self, batches: Sequence[Begun], before_commit: Callable[[], None]
@@ -58,12 +60,11 @@ class Direct:
             self._jobs.run,
         )
         self._probe(Point.BATCH_WRITTEN)
-        with ThreadPoolExecutor(COMMITTERS, thread_name_prefix="commit") as pool:
-            return list(
-                pool.map(
-                    lambda batch, some: self._commit(batch, some, before_commit), batches, found
-                )
+        return list(
+            self._pool.map(
+                lambda batch, some: self._commit(batch, some, before_commit), batches, found
             )
+        )
 
     def _spreading(self, batch: Begun, slots: int) -> Waves[list[task.TaskResult]]:
         """The batch on many tasks; on one, if that cannot be."""

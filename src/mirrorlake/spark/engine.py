@@ -15,9 +15,9 @@ import structlog
 
 from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.lake import schema as schemas
-from mirrorlake.lake.log import Snapshot, TableLog
+from mirrorlake.lake.log import Snapshot
 from mirrorlake.landing import layout
-from mirrorlake.mirror.compaction import choose
+from mirrorlake.mirror.compaction import choose, rows_of
 from mirrorlake.mirror.engine import (
     AlreadyApplied,
     Conflicted,
@@ -25,14 +25,7 @@ from mirrorlake.mirror.engine import (
     Outcome,
     Unknown,
 )
-from mirrorlake.mirror.progress import (
-    Progress,
-    progress_of,
-    read_named_batches,
-    read_progress,
-    snapshot_of,
-    table_at,
-)
+from mirrorlake.mirror.progress import Progress, table_at
 from mirrorlake.mirror.steps import (
     AddColumns,
     ApplyFiles,
@@ -41,10 +34,12 @@ from mirrorlake.mirror.steps import (
     DropTable,
     SetKey,
 )
+from mirrorlake.mirror.tablelogs import TableLogs
 from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.seams import Point, Probe, no_probe
 from mirrorlake.model.table import TableId
 from mirrorlake.spark import tables, task
+from mirrorlake.spark.checkpoint import checkpoint
 from mirrorlake.spark.commit import Committer, Rearrangement
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.jobs import Jobs
@@ -83,18 +78,23 @@ class SparkEngine:
         self._jobs = jobs or Jobs(spark.session)
         self._committer = committer or Committer(spark.session)
         self._direct = Direct(self._jobs, self._committer, store, probe)
-        self._logs: dict[str, TableLog] = {}
+        self._logs = TableLogs(store.location)
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once."""
+        return self._jobs.slots
 
     def progress(self, path: str) -> Progress:
-        return read_progress(self._log(path), table_at(path))
+        return self._logs.progress(path)
 
     def named_batches(self, path: str, after: int) -> Sequence[NamedBatch]:
-        return read_named_batches(self._log(path), table_at(path), after)
+        return self._logs.named_batches(path, after)
 
     def create(self, step: CreateTable) -> None:
         with refusals(step.table):
             if step.replace:
-                self._log(step.path).forget()
+                self._logs.forget(step.path)
                 tables.drop(self._spark, self._store, step.path)
             tables.create(self._spark, self._store.location(step.path), step)
         self._probe(Point.TABLE_CREATED)
@@ -105,7 +105,7 @@ class SparkEngine:
     def drop(self, step: DropTable) -> None:
         if self.progress(step.path).generation != step.generation:
             return
-        self._log(step.path).forget()
+        self._logs.forget(step.path)
         with refusals(step.table):
             tables.put_aside(self._spark, self._store, step.path)
         self._probe(Point.TABLE_DROPPED)
@@ -148,9 +148,21 @@ class SparkEngine:
             self._rearranged(one, next(results), before_commit) if one else None for one in chosen
         ]
 
+    def rearrangeable(self, path: str) -> int | None:
+        try:
+            with self._logs.snapshot(path, table_at(path)) as (snapshot, _progress):
+                files = choose(list(snapshot.files.values()))
+        except ForeignTable:
+            return None  # its next batch says so
+        return rows_of(files) if files else None
+
+    def checkpoint(self, path: str) -> None:
+        with refusals(TableId.parse(table_at(path))):
+            checkpoint(self._spark, self._store.location(path))
+
     def settle(self, path: str, version: int) -> None:
         location = Path(self._store.location(path))
-        commit = self._log(path).commit_file(version)
+        commit = self._logs.log(path).commit_file(version)
         with commit.open("rb") as file:
             os.fsync(file.fileno())
         for folder in (commit.parent, location / "_change_data", location):
@@ -162,24 +174,18 @@ class SparkEngine:
         """End our own jobs, and no others of the session."""
         self._jobs.cancel()
 
-    def _log(self, path: str) -> TableLog:
-        if path not in self._logs:
-            self._logs[path] = TableLog(self._store.location(path))
-        return self._logs[path]
-
-    def _snapshot(self, path: str, table: str) -> Snapshot:
-        return snapshot_of(self._log(path), table)
-
     def _begun(self, step: ApplyFiles) -> Begun | Outcome:
         """The batch on the newest version of its table; an outcome when it does not fit it.
 
         All is decided on one snapshot: what it has recorded is what the commit rests on.
         """
         try:
-            snapshot = self._snapshot(step.path, str(step.table))
+            with self._logs.snapshot(step.path, str(step.table)) as (snapshot, progress):
+                return self._fitting(step, snapshot, progress)
         except ForeignTable as error:
             return Failed(error)
-        progress = progress_of(snapshot)
+
+    def _fitting(self, step: ApplyFiles, snapshot: Snapshot, progress: Progress) -> Begun | Outcome:
         if progress.recorded >= step.last:
             return AlreadyApplied(progress.recorded)
         if progress.recorded != step.first - 1:
@@ -198,16 +204,16 @@ class SparkEngine:
     def _chosen(self, step: Compact) -> _Chosen | None:
         """The files to rearrange, on the newest version of the table."""
         try:
-            snapshot = self._snapshot(step.path, str(step.table))
+            with self._logs.snapshot(step.path, str(step.table)) as (snapshot, progress):
+                files = choose(list(snapshot.files.values()))
+                if not files or progress.unsupported:
+                    return None
+                schema, version = schemas.parse(snapshot.metadata), snapshot.version
         except ForeignTable:
             return None  # its next batch says so
-        files = choose(list(snapshot.files.values()))
-        if not files or progress_of(snapshot).unsupported:
-            return None
         location = self._store.location(step.path)
-        schema = schemas.parse(snapshot.metadata)
         spec = task.CompactSpec(str(step.table), location, schema, step.key, files)
-        return _Chosen(location, snapshot.version, [spec])
+        return _Chosen(location, version, [spec])
 
     def _rearranged(
         self, chosen: _Chosen, result: task.TaskResult, before_commit: Callable[[], None]
@@ -226,7 +232,7 @@ class SparkEngine:
 
     def _read_back(self, step: ApplyFiles, outcome: Unknown) -> Outcome:
         """A commit whose answer was lost: the table knows whether it happened."""
-        self._log(step.path).forget()
+        self._logs.forget(step.path)
         try:
             recorded = self.progress(step.path).recorded
         except TableError as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 from collections.abc import Callable, Sequence
 from typing import TypeVar
@@ -12,6 +13,8 @@ from mirrorlake.spark import task
 
 T = TypeVar("T")
 R = TypeVar("R")
+
+POOL = "spark.scheduler.pool"
 
 
 class Jobs:
@@ -45,10 +48,14 @@ class Jobs:
         if not items:
             return []
         self._context.addJobTag(self._tag)
+        # Each thread that runs jobs has a fair share of the tasks, where the scheduler is fair: a
+        # job with many tasks does not make one with few wait for all of them.
+        self._context.setLocalProperty(POOL, f"mirrorlake-{threading.current_thread().name}")
         try:
             results: list[R] = self._context.parallelize(items, len(items)).map(work).collect()
         finally:
             self._context.removeJobTag(self._tag)
+            self._context.setLocalProperty(POOL, None)  # type: ignore[arg-type]
         return results
 
     def cancel(self) -> None:

@@ -137,6 +137,7 @@ def _ours(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.session.timeZone": "UTC",
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": java,
+        "spark.scheduler.mode": "FAIR",  # a quiet table's job beside a busy one's
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",

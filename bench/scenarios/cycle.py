@@ -1,0 +1,123 @@
+"""One cycle over fifty tables with 200 changes each: 80 % updates, 18 % inserts, 2 % deletions.
+
+Ours is `apply --once` on a landing zone with one new file in each folder: look, plan, one job for
+all tables, a commit for each, flush and move aside. The peer's statements run four at once, each in
+a session of its own. Each round begins with copies of the prepared tables, and other changes are
+applied first, uncounted, so that everybody has seen the tables.
+"""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import numpy as np
+from pyspark.sql import SparkSession
+
+from bench import equality
+from bench.herd import COLUMNS, Herd, Table, write
+from bench.peers import delta_merge
+from bench.result import Result
+from bench.rounds import Plan, medians, say, timed
+from bench.spark import session
+from mirrorlake.app.mirror import Mirror
+from mirrorlake.config import Project
+from mirrorlake.model.change import Marker
+from mirrorlake.model.landed import FileName
+
+TABLES, ROWS, CHANGES = 50, 20_000, 200
+TARGET = 8.0
+PEER = "Delta MERGE on Spark, 4 threads"
+
+
+def run(plan: Plan) -> list[Result]:
+    with session() as spark:
+        race = _Race(plan, spark)
+        seconds = medians(plan, {"ours": race.ours, PEER: race.merge})
+    found = race.fingerprints
+    return [
+        Result(
+            "cycle",
+            seconds["ours"],
+            PEER,
+            seconds[PEER],
+            target=TARGET,
+            equal=found["ours"] == found[PEER],
+            more={"tables": len(race.herd.tables), "changes_per_table": CHANGES},
+        )
+    ]
+
+
+class _Race:
+    """Both sides; what the last round of each left is looked at before it is removed."""
+
+    def __init__(self, plan: Plan, spark: SparkSession) -> None:
+        self._plan, self._spark = plan, spark
+        self.herd = Herd(plan.folder / "prepared", plan.sized(TABLES), ROWS)
+        say("  preparing the tables")
+        self.herd.prepare(spark)
+        random = np.random.default_rng(1)
+        folder = plan.folder / "changes"
+        folder.mkdir()
+        self._files = [
+            {t.name: _changes(folder / f"{t.name}-{n}", random, n) for t in self.herd.tables}
+            for n in (1, 2)
+        ]
+        self.fingerprints: dict[str, list[equality.Fingerprint]] = {}
+
+    def ours(self, number: int) -> float:
+        root, seconds = self._copy("ours", number), 0.0
+        with Mirror(Project.of_root(root), spark=self._spark) as mirror:
+            for landed, files in enumerate(self._files, start=2):
+                for table in self.herd.tables:
+                    name = root / self.herd.folder(table).relative_to(self.herd.root)
+                    (name / str(FileName(landed))).hardlink_to(files[table.name])
+                with timed() as watch:
+                    report = mirror.apply_once()
+                if report.errors:
+                    raise report.errors[0]
+                seconds = watch.seconds  # of the last, which counts
+        self._look("ours", number, root)
+        return seconds
+
+    def merge(self, number: int) -> float:
+        root, seconds = self._copy("merge", number), 0.0
+        for files in self._files:
+            work = [(self._path(root, table), files[table.name]) for table in self.herd.tables]
+            seconds = delta_merge.merge_many(self._spark, work, COLUMNS)
+        self._look(PEER, number, root)
+        return seconds
+
+    def _copy(self, side: str, number: int) -> Path:
+        """A copy to work on, in a place that nobody has cached. Data files are never rewritten."""
+        target = self._plan.folder / f"{side}-{number}"
+        shutil.copytree(self.herd.root, target, copy_function=_linked)
+        return target
+
+    def _path(self, root: Path, table: Table) -> Path:
+        return root / self.herd.path(table).relative_to(self.herd.root)
+
+    def _look(self, side: str, number: int, root: Path) -> None:
+        if number == self._plan.rounds:
+            self.fingerprints[side] = [
+                equality.fingerprint(equality.delta(self._path(root, table)), COLUMNS)
+                for table in self.herd.tables
+            ]
+        shutil.rmtree(root)
+
+
+def _changes(path: Path, random: np.random.Generator, stamp: int) -> Path:
+    """One change per key; the inserts of each file have keys of their own."""
+    deletions, inserts = CHANGES * 2 // 100, CHANGES * 18 // 100
+    touched = random.choice(ROWS, CHANGES - inserts, replace=False)
+    ids = np.concatenate([touched, ROWS + stamp * CHANGES + np.arange(inserts)])
+    markers = np.full(CHANGES, int(Marker.UPDATE))
+    markers[:deletions], markers[-inserts:] = int(Marker.DELETE), int(Marker.INSERT)
+    return write(path.with_suffix(".parquet"), ids, stamp, markers)
+
+
+def _linked(source: str, target: str) -> None:
+    if source.endswith(".parquet"):
+        Path(target).hardlink_to(source)
+    else:
+        shutil.copy2(source, target)

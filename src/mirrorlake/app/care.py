@@ -1,0 +1,107 @@
+"""Looking after the files of tables between batches (CF-156): few data files, a recent checkpoint.
+
+Nothing depends on it: rows are right without it, and what does not succeed is left to the next
+batch. What is short is done within the cycle, what is long beside it. A table whose files are
+rearranged waits with its batches, for as long as one step of that takes, which is no larger than a
+batch (`mirror/compaction.py`). For a checkpoint it does not wait.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from mirrorlake.app.flights import Flights
+from mirrorlake.errors import TableError
+from mirrorlake.mirror.engine import Applied, Conflicted, Failed, MirrorEngine, Outcome, Unknown
+from mirrorlake.mirror.pace import CHECKPOINT_EVERY, is_long
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.mirror.steps import ApplyFiles, Compact, TablePlan
+from mirrorlake.model.seams import Clock
+
+log = structlog.get_logger()
+
+FILES_COMPACTED = "files_compacted"
+COMPACTION_DEFERRED = "compaction_deferred"
+COMPACTION_FAILED = "compaction_failed"
+CHECKPOINT_WRITTEN = "checkpoint_written"
+CHECKPOINT_FAILED = "checkpoint_failed"
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A table that has just got a batch. version: the one that holds it."""
+
+    plan: TablePlan
+    step: ApplyFiles
+    version: int
+
+
+class Care:
+    """For the tables of one loop. before_commit: refuses a commit by raising."""
+
+    def __init__(
+        self,
+        engine: MirrorEngine,
+        flights: Flights,
+        before_commit: Callable[[], None],
+        settings: MirrorSettings,
+        clock: Clock,
+    ) -> None:
+        self._engine, self._flights, self._before_commit = engine, flights, before_commit
+        self._settings, self._clock = settings, clock
+        self._kept: dict[str, int] = {}  # version up to which a checkpoint was begun, by path
+
+    def after(self, written: Sequence[Written]) -> None:
+        """Do what tables need that were just written."""
+        for one in written:
+            self._checkpoint(one.step.path, one.version)
+        if self._settings.compaction:
+            self._rearrange(written)
+
+    def _rearrange(self, written: Sequence[Written]) -> None:
+        short = []
+        for one in written:
+            rows = self._engine.rearrangeable(one.step.path)
+            step = Compact(one.step.table, one.step.path, one.step.key)
+            if is_long(rows or 0, self._settings.limits):
+                work = partial(self._engine.compact, [step], self._before_commit)
+                self._flights.hold(one.plan, work, partial(_told, [step]))
+            elif rows is not None:
+                short.append(step)
+        if short:
+            _told(short, self._engine.compact(short, self._before_commit))
+
+    def _checkpoint(self, path: str, version: int) -> None:
+        begun = self._kept.setdefault(path, version - version % CHECKPOINT_EVERY)
+        if version - begun >= CHECKPOINT_EVERY:
+            self._kept[path] = version
+            self._flights.care(partial(self._write_checkpoint, path, version))
+
+    def _write_checkpoint(self, path: str, version: int) -> None:
+        began = self._clock.monotonic()
+        try:
+            self._engine.checkpoint(path)
+        except TableError as error:
+            log.warning(CHECKPOINT_FAILED, path=path, code=error.code)
+        else:
+            seconds = round(self._clock.monotonic() - began, 3)
+            log.info(CHECKPOINT_WRITTEN, path=path, version=version, seconds=seconds)
+
+
+def _told(steps: Sequence[Compact], outcomes: Sequence[Outcome | None]) -> bool:
+    """Say what became of rearrangements. No table has got on by them."""
+    for step, outcome in zip(steps, outcomes, strict=True):
+        match outcome:
+            case Applied(version):
+                log.info(FILES_COMPACTED, table=str(step.table), version=version)
+            case Conflicted(reason) | Unknown(reason):
+                log.info(COMPACTION_DEFERRED, table=str(step.table), reason=reason)
+            case Failed(error):
+                log.warning(COMPACTION_FAILED, table=str(step.table), code=error.code)
+            case _:
+                pass
+    return False

@@ -1,0 +1,128 @@
+"""Work that goes on beside the cycles: large batches, large rearrangements, checkpoints.
+
+Invariant: a table has one batch or one rearrangement under way at most, and while it has, nothing
+else is done with it. All that follows from the work is noted by the cycle that finds it done.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any
+
+from mirrorlake.mirror.steps import TablePlan
+from mirrorlake.model.seams import Clock
+from mirrorlake.model.table import TableId
+
+POLL_SECONDS = 0.02
+
+
+@dataclass(frozen=True, slots=True)
+class Lanes:
+    """Where work goes on beside the cycles. Only `submit` and `shutdown` are used, and of what is
+    submitted only `done` and `result`.
+
+    large: for batches and rearrangements, as many at once as leave room for a cycle; care: for what
+    no batch waits for.
+    """
+
+    large: Executor
+    care: Executor
+
+    @classmethod
+    def threads(cls, cores: int) -> Lanes:
+        """For an engine that runs so many tasks at once: one stays free for the quiet tables."""
+        return cls(
+            ThreadPoolExecutor(max(cores - 1, 1), thread_name_prefix="large"),
+            ThreadPoolExecutor(1, thread_name_prefix="care"),
+        )
+
+    def close(self) -> None:
+        """Begin nothing more, and wait for what is under way."""
+        for lane in (self.large, self.care):
+            lane.shutdown(wait=True, cancel_futures=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Flight:
+    """plan: of the table that is held meanwhile, None for work that holds none; land: called with
+    the result once it is there, and says whether a table got on; applies: whether it is a batch."""
+
+    plan: TablePlan | None
+    future: Future[Any]
+    land: Callable[[Any], bool]
+    applies: bool = False
+
+
+class Flights:
+    """What is under way. Not for several threads: the work is, these notes are not."""
+
+    def __init__(self, lanes: Lanes, clock: Clock, stop: threading.Event) -> None:
+        self._lanes, self._clock, self._stop = lanes, clock, stop
+        self._flights: list[Flight] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._flights)
+
+    @property
+    def held(self) -> dict[TableId, TablePlan]:
+        """The tables with which nothing else may be done, as they were planned for."""
+        return {flight.plan.table: flight.plan for flight in self._flights if flight.plan}
+
+    @property
+    def is_applying(self) -> bool:
+        """Whether a batch is under way."""
+        return any(flight.applies for flight in self._flights)
+
+    def apply(self, plan: TablePlan, work: Callable[[], Any], land: Callable[[Any], bool]) -> None:
+        """Begin a batch of a table that has nothing under way."""
+        self._hold(plan, work, land, applies=True)
+
+    def hold(self, plan: TablePlan, work: Callable[[], Any], land: Callable[[Any], bool]) -> None:
+        """Begin other work on a table that has nothing under way."""
+        self._hold(plan, work, land, applies=False)
+
+    def _hold(
+        self,
+        plan: TablePlan,
+        work: Callable[[], Any],
+        land: Callable[[Any], bool],
+        *,
+        applies: bool,
+    ) -> None:
+        assert plan.table not in self.held
+        self._flights.append(Flight(plan, self._lanes.large.submit(work), land, applies))
+
+    def care(self, work: Callable[[], Any]) -> None:
+        """Begin work that no table waits for."""
+        self._flights.append(Flight(None, self._lanes.care.submit(work), lambda _result: False))
+
+    def land(self) -> bool:
+        """Note what is done. Returns whether a table got on; raises what ended a work."""
+        got_on = [flight.land(flight.future.result()) for flight in self._done()]
+        return any(got_on)
+
+    def wait(self, seconds: float = float("inf")) -> bool:
+        """Until something is done, so long at most; not at all when nothing is under way.
+
+        Returns whether something is done.
+        """
+        until = self._clock.monotonic() + seconds
+        while self._flights and not self._stop.is_set():
+            if any(flight.future.done() for flight in self._flights):
+                return True
+            if self._clock.monotonic() >= until:
+                break
+            self._clock.sleep(POLL_SECONDS)
+        return False
+
+    def close(self) -> None:
+        """Wait for what is under way, and begin nothing more. What is left is done again."""
+        self._lanes.close()
+
+    def _done(self) -> Iterator[Flight]:
+        done = [flight for flight in self._flights if flight.future.done()]
+        self._flights = [flight for flight in self._flights if flight not in done]
+        return iter(done)

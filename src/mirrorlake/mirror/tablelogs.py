@@ -1,0 +1,86 @@
+"""The logs of tables, followed: what a table says is parsed once for each version of it.
+
+For several threads: each log has a lock of its own, so that a batch that is under way keeps nobody
+from looking at other tables.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from mirrorlake.lake.log import Snapshot, TableLog
+from mirrorlake.mirror.progress import (
+    Progress,
+    progress_of,
+    read_named_batches,
+    read_progress,
+    snapshot_of,
+    table_at,
+)
+from mirrorlake.model.landed import NamedBatch
+
+
+@dataclass(slots=True)
+class _Followed:
+    """progress: as the log stood at `state`."""
+
+    log: TableLog
+    lock: threading.RLock = field(default_factory=threading.RLock)
+    state: object = None
+    progress: Progress = field(default_factory=Progress)
+
+
+class TableLogs:
+    """The logs of the tables below one root. locate: where the table at a path lies."""
+
+    def __init__(self, locate: Callable[[str], str]) -> None:
+        self._locate = locate
+        self._known: dict[str, _Followed] = {}
+
+    def log(self, path: str) -> TableLog:
+        """For who knows that nobody else looks at it."""
+        return self._followed(path).log
+
+    def progress(self, path: str) -> Progress:
+        """The state of the table now; the same object as long as the table has the same version.
+
+        Raises ForeignTable.
+        """
+        followed = self._followed(path)
+        with followed.lock:
+            snapshot = snapshot_of(followed.log, table_at(path))
+            if followed.state is None or followed.state != followed.log.state:
+                followed.progress = read_progress(followed.log, table_at(path))
+                followed.state = followed.log.state if snapshot.exists else None
+            return followed.progress
+
+    @contextmanager
+    def snapshot(self, path: str, table: str) -> Iterator[tuple[Snapshot, Progress]]:
+        """The newest version, which stays as it is in this context. Raises ForeignTable."""
+        followed = self._followed(path)
+        with followed.lock:
+            snapshot = snapshot_of(followed.log, table)
+            yield snapshot, progress_of(snapshot)
+
+    def named_batches(self, path: str, after: int) -> Sequence[NamedBatch]:
+        """The batches beyond number `after` that the log still tells. Raises ForeignTable."""
+        followed = self._followed(path)
+        with followed.lock:
+            return read_named_batches(followed.log, table_at(path), after)
+
+    def forget(self, path: str) -> None:
+        """Read everything of a table anew next time."""
+        followed = self._followed(path)
+        with followed.lock:
+            followed.log.forget()
+            followed.state = None
+
+    def _followed(self, path: str) -> _Followed:
+        found = self._known.get(path)
+        if found is None:
+            # Of two threads that come at once, both get the one that was first.
+            found = self._known.setdefault(path, _Followed(TableLog(self._locate(path))))
+        return found

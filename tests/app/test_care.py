@@ -1,0 +1,170 @@
+"""Files of tables between batches: few, mostly alive, and no longer waited for than a batch."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pytest
+from structlog.testing import capture_logs
+
+from mirrorlake.app import care
+from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.errors import TableError
+from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.compaction import FANOUT, dead_share
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.storage.local import LocalStore
+from tests.app.operated import Operated
+from tests.app.zones import MARKER, Zone
+from tests.doubles.clock import SteppedClock
+from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader
+from tests.doubles.lanes import Held
+from tests.sim.engine import ModelledEngine
+
+ROWS, BATCH = 400, 20
+
+
+class Worked:
+    """A table of true files, with the tasks of the engine and without a JVM."""
+
+    def __init__(self, root: Path, **limits: Any) -> None:
+        self.store, self.held = LocalStore(root), Held()
+        self.engine = HandmadeEngine(self.store)
+        self.zone = Zone(self.store.root, None)  # type: ignore[arg-type]
+        self.random, self.rows = Random(1), dict[int, str]()
+        self.number = 0
+        self.zone.table("t", "id")
+        self.land(dict.fromkeys(range(ROWS), "first"))
+        settings = MirrorSettings(limits=BatchLimits(**limits))
+        self.loop = ApplyLoop(
+            self.store, self.engine, settings, SteppedClock(), lanes=self.held.lanes
+        )
+        self.loop.open()
+
+    def land(self, rows: dict[int, str | None]) -> None:
+        """A file that sets rows, or deletes them where there is no text."""
+        self.number += 1
+        markers = [2 if text is None else 4 for text in rows.values()]
+        columns = {"id": list(rows), "v": list(rows.values()), MARKER: markers}
+        self.zone.land("t", self.number, columns)
+        for row, text in rows.items():
+            self.rows.pop(row, None)
+            if text is not None:
+                self.rows[row] = text
+
+    def change(self) -> None:
+        chosen = self.random.sample(range(ROWS), BATCH)
+        self.land({n: None if self.random.random() < 0.2 else f"{self.number}" for n in chosen})
+
+    def files(self) -> list[Any]:
+        return list(self.engine._logs.log("Tables/s/t").snapshot().files.values())
+
+    def content(self) -> Counter[tuple[Any, ...]]:
+        return Counter(map(tuple, HandmadeReader(self.store).rows("Tables/s/t")))
+
+
+@pytest.mark.clause("CF-156")
+def test_over_many_small_batches_files_stay_few_and_mostly_alive(tmp_path: Path) -> None:
+    worked = Worked(tmp_path / "root")
+    for _ in range(120):
+        worked.change()
+        worked.loop.cycle(None)
+        files = worked.files()
+        assert len(files) <= FANOUT
+        # What dies between two joinings is what so many batches touch.
+        stored = ROWS + FANOUT * BATCH
+        assert dead_share(files) <= FANOUT * BATCH / stored + 0.01
+    assert worked.content() == Counter(worked.rows.items())
+
+
+class TestALongRearrangement:
+    @pytest.fixture
+    def worked(self, tmp_path: Path) -> Worked:
+        """A table whose files are about to be rearranged, by work that counts as long."""
+        worked = Worked(tmp_path / "root", large_rows=ROWS // 2)
+        worked.held.is_open = True
+        worked.loop.once()
+        worked.held.is_open = False
+        while not worked.loop._flights:
+            worked.change()
+            worked.loop.cycle(None)
+        return worked
+
+    def test_keeps_its_own_table_waiting_and_no_other(self, worked: Worked) -> None:
+        before = worked.number
+        worked.change()
+        worked.zone.table("quiet", "id")
+        worked.zone.land("quiet", 1, {"id": [1]})
+        worked.loop.cycle(None)
+        assert worked.engine.progress("Tables/s/quiet").recorded == 1
+        assert worked.engine.progress("Tables/s/t").recorded == before
+
+    def test_is_one_step_and_then_the_batches_go_on(self, worked: Worked) -> None:
+        many = len(worked.files())
+        worked.change()
+        worked.held.is_open = True
+        worked.loop.cycle(None)  # notes the one, applies the other
+        assert len(worked.files()) < many
+        assert worked.engine.progress("Tables/s/t").recorded == worked.number
+        assert worked.content() == Counter(worked.rows.items())
+
+
+@dataclass
+class Unkept(ModelledEngine):
+    """No checkpoint of this engine succeeds."""
+
+    def checkpoint(self, path: str) -> None:
+        super().checkpoint(path)
+        raise TableError("the disk is full", table=path)
+
+
+class TestCheckpoints:
+    @pytest.fixture(autouse=True)
+    def often(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(care, "CHECKPOINT_EVERY", 5)
+
+    @pytest.fixture
+    def mirror(self, tmp_path: Path) -> Operated:
+        mirror = Operated(tmp_path / "root")
+        mirror.table("t", "first")
+        return mirror
+
+    @pytest.fixture
+    def held(self) -> Held:
+        return Held()
+
+    def batches(self, mirror: Operated, loop: ApplyLoop, numbers: Iterator[int]) -> None:
+        for number in numbers:
+            mirror.land("t", number)
+            loop.cycle(None)
+
+    def test_follow_each_other_at_a_distance_of_commits(self, mirror: Operated, held: Held) -> None:
+        held.is_open = True
+        with mirror.running(lanes=held.lanes) as loop:
+            loop.once()
+            self.batches(mirror, loop, iter(range(2, 24)))
+            assert loop._engine.checkpoints == ["Tables/s/t"] * 4  # type: ignore[attr-defined]
+
+    def test_keep_no_batch_waiting(self, mirror: Operated, held: Held) -> None:
+        with mirror.running(lanes=held.lanes) as loop:
+            loop.cycle(None)
+            self.batches(mirror, loop, iter(range(2, 24)))
+            table = mirror.mirrored("t")
+            assert table is not None
+            assert table.recorded == 23
+            assert len(held.care.submitted) == 4
+
+    def test_one_that_fails_is_told_and_stops_nothing(self, mirror: Operated, held: Held) -> None:
+        mirror.kind, held.is_open = Unkept, True
+        with mirror.running(lanes=held.lanes) as loop, capture_logs() as logs:
+            loop.once()
+            self.batches(mirror, loop, iter(range(2, 8)))
+        assert [log["code"] for log in logs if log["event"] == care.CHECKPOINT_FAILED]
+        table = mirror.mirrored("t")
+        assert table is not None
+        assert table.recorded == 7

@@ -1,0 +1,68 @@
+"""What a table says is read once for each version, and never an old one for a new one."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from mirrorlake.mirror.tablelogs import TableLogs
+from mirrorlake.model.table import Column, Schema
+from mirrorlake.model.types import LONG
+from tests.lake.handmade import HandmadeTable
+
+PATH = "Tables/t"
+SCHEMA = Schema.of([Column("id", LONG)])
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> TableLogs:
+    return TableLogs(lambda path: str(tmp_path / path))
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> HandmadeTable:
+    return HandmadeTable(tmp_path / PATH, SCHEMA)
+
+
+def test_no_table_is_no_progress_until_there_is_one(logs: TableLogs, tmp_path: Path) -> None:
+    assert not logs.progress(PATH).exists
+    HandmadeTable(tmp_path / PATH, SCHEMA)
+    assert logs.progress(PATH).version == 0
+
+
+def test_the_same_version_is_the_same_object(logs: TableLogs, table: HandmadeTable) -> None:
+    assert logs.progress(PATH) is logs.progress(PATH)
+
+
+def test_a_commit_is_seen_at_once(logs: TableLogs, table: HandmadeTable) -> None:
+    before = logs.progress(PATH)
+    table.commit([])
+    assert (before.version, logs.progress(PATH).version) == (0, 1)
+
+
+def test_a_commit_that_another_look_has_followed_is_seen_too(
+    logs: TableLogs, table: HandmadeTable
+) -> None:
+    logs.progress(PATH)
+    table.commit([])
+    with logs.snapshot(PATH, "t") as (snapshot, progress):
+        assert snapshot.version == progress.version == 1
+    assert logs.progress(PATH).version == 1
+
+
+def test_another_table_in_its_place_is_another(logs: TableLogs, tmp_path: Path) -> None:
+    HandmadeTable(tmp_path / PATH, SCHEMA, properties={"mirrorlake.generation": "one"})
+    assert logs.progress(PATH).generation == "one"
+    shutil.rmtree(tmp_path / PATH)
+    HandmadeTable(tmp_path / PATH, SCHEMA, properties={"mirrorlake.generation": "other"})
+    assert logs.progress(PATH).generation == "other"
+
+
+def test_what_is_forgotten_is_read_again(logs: TableLogs, table: HandmadeTable) -> None:
+    before = logs.progress(PATH)
+    logs.forget(PATH)
+    after = logs.progress(PATH)
+    assert after == before
+    assert after is not before
