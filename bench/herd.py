@@ -89,11 +89,12 @@ class Herd:
 
     def ages(self, table: Table, after: int = 1) -> list[float]:
         """Seconds from the landing of each file beyond number `after` until its rows were readable;
-        inf if they are not.
+        until now, of those that are not yet.
 
         A version is readable when the file of its commit is written.
         """
-        found = dict.fromkeys([n for n in table.landed if n > after], float("inf"))
+        now = time.time()
+        found = {n: now - landed for n, landed in table.landed.items() if n > after}
         log = self.path(table) / "_delta_log"
         for commit in (file for file in log.iterdir() if _COMMIT.fullmatch(file.name)):
             first, last = _files(commit)

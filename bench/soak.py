@@ -2,7 +2,7 @@
 
 One table of 100,000 rows gets a file of 200 changes each second, of which one in ten deletes a row
 and one in ten brings one back; twenty more tables get one in turn. Per minute it says how old a
-file became until its rows were readable, what a batch cost in CPU, and all that could grow. The
+file became until its rows were readable, what it cost in CPU, and all that could grow. The
 exit code is 1 when the last tenth is slower than the first, or memory grew: see `complaints`.
 """
 
@@ -39,14 +39,14 @@ WARMING = 30
 """Seconds before anything counts: a JVM compiles what it runs often."""
 
 SLOWER = 1.5
-"""The median age at the end, and the CPU of a batch, against the beginning."""
+"""The median age at the end, and the CPU of a file, against the beginning."""
 GROWN, LEAST_GROWN = 1.3, 128
 """Resident memory, and MiB below which growth is noise."""
 
 
 @dataclass(frozen=True, slots=True)
 class Tenth:
-    """What was seen in a stretch of time. ages: in seconds; cpu: seconds per batch; dead: share of
+    """What was seen in a stretch of time. ages: in seconds; cpu: seconds per file; dead: share of
     rows that are deleted and still stored; log: MiB of the transaction log; aside: landed files
     that were moved aside; checkpoints: seconds of each."""
 
@@ -71,7 +71,7 @@ class Tenth:
     def __str__(self) -> str:
         longest = max(self.checkpoints, default=0.0)
         return (
-            f"age p50 {self.p50:.2f} p99 {self.p99:.2f} s, {self.cpu * 1000:4.0f} ms CPU a batch, "
+            f"age p50 {self.p50:.2f} p99 {self.p99:.2f} s, {self.cpu * 1000:4.0f} ms CPU a file, "
             f"{self.files} files, {self.dead:4.0%} dead, {self.compactions} compactions, "
             f"log {self.log:.1f} MiB, {self.aside} aside, "
             f"{len(self.checkpoints)} checkpoints up to {longest:.1f} s, "
@@ -86,7 +86,7 @@ def complaints(stretches: Sequence[Tenth]) -> list[str]:
     if last.p50 > SLOWER * first.p50:
         found.append(f"files become {last.p50:.2f} s old at the end, {first.p50:.2f} s before")
     if last.cpu > SLOWER * first.cpu:
-        found.append(f"a batch costs {last.cpu:.3f} CPU seconds at the end, {first.cpu:.3f} before")
+        found.append(f"a file costs {last.cpu:.3f} CPU seconds at the end, {first.cpu:.3f} before")
     for name in ("driver", "jvm", "workers"):
         before, after = getattr(first.usage, name), getattr(last.usage, name)
         if after > GROWN * before and after - before > LEAST_GROWN:
@@ -157,7 +157,7 @@ class _Work:
         log = self._herd.path(table) / "_delta_log"
         aside = self._herd.folder(table) / "_FilesReadyToDelete"
         return Tenth(
-            ages=tuple(age for age in ages if age != float("inf")),
+            ages=tuple(ages),
             cpu=(after.cpu - before.cpu) / (2 * seconds),
             files=len(actions),
             dead=dead_share(actions),

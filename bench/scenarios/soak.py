@@ -29,7 +29,7 @@ def run(plan: Plan) -> list[Result]:
                 "first_p50_seconds": round(first.p50, 3),
                 "last_p50_seconds": round(last.p50, 3),
                 "last_p99_seconds": round(last.p99, 3),
-                "cpu_seconds_per_batch": [round(first.cpu, 3), round(last.cpu, 3)],
+                "cpu_seconds_per_file": [round(first.cpu, 3), round(last.cpu, 3)],
                 "files": last.files,
                 "dead": round(last.dead, 2),
                 "driver_mebibytes": [first.usage.driver, last.usage.driver],
