@@ -233,7 +233,7 @@ class Mirror:
             stop=self.stop,
             probe=self._probe,
             pending=pending,
-            lanes=Lanes.threads(getattr(engine, "cores", 1)),
+            lanes=Lanes.threads(getattr(engine, "slots", 1)),
             name=self.project.name,
             source="GenericMirror" if self.project.source is None else "PostgreSql",
         )
