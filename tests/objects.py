@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import urllib.parse
 import urllib.request
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -21,7 +22,7 @@ _numbers = itertools.count(1)
 
 @dataclass(slots=True)
 class S3Server:
-    """A server that speaks the protocol of S3. requests: method and path of each one it got."""
+    """A server that speaks the protocol of S3. requests: what it was asked, one by one."""
 
     endpoint: str
     requests: list[str] = field(default_factory=list)
@@ -47,20 +48,23 @@ class S3Server:
         urllib.request.urlopen(request).close()
 
     def fill(self, url: str, count: int) -> None:
-        """Put many small objects below a URL, faster than by requests."""
-        from moto.core import DEFAULT_ACCOUNT_ID
+        """Put many small data files below a URL, by no request."""
+        for number in range(1, count + 1):
+            self.put(f"{url}/{number:020d}.parquet", b"PAR1")
+
+    def put(self, url: str, content: bytes) -> None:
+        """Put an object by no request."""
+        from moto.core.models import DEFAULT_ACCOUNT_ID
         from moto.s3.models import s3_backends
 
-        bucket, _, prefix = url.removeprefix("s3://").partition("/")
-        backend = s3_backends[DEFAULT_ACCOUNT_ID]["aws"]
-        for number in range(1, count + 1):
-            backend.put_object(bucket, f"{prefix}/{number:020d}.parquet", b"x")
+        bucket, _, key = url.removeprefix("s3://").partition("/")
+        s3_backends[DEFAULT_ACCOUNT_ID]["aws"].put_object(bucket, key, content)
 
     def counted(self, app: Callable[..., Any]) -> Callable[..., Any]:
         one_at_a_time = threading.Lock()
 
         def answer(environ: dict[str, Any], start: Any) -> Any:
-            self.requests.append(f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}")
+            self.requests.append(_told(environ))
             with one_at_a_time:  # as S3 does for each key, and the server does not by itself
                 return app(environ, start)
 
@@ -86,7 +90,6 @@ def s3_server() -> Iterator[S3Server]:
     found = S3Server("")
     app = found.counted(DomainDispatcherApplication(create_backend_app))
     server = make_server("127.0.0.1", 0, app, threaded=True, request_handler=Quiet)
-    server.daemon_threads = True
     found.endpoint = f"http://127.0.0.1:{server.server_port}"
     thread = threading.Thread(target=server.serve_forever, daemon=True)
     thread.start()
@@ -99,6 +102,14 @@ def s3_server() -> Iterator[S3Server]:
         server.shutdown()
         thread.join()
         server.server_close()
+
+
+def _told(environ: dict[str, Any]) -> str:
+    """`GET /bucket/key`, and for a listing `LIST prefix`."""
+    query = dict(urllib.parse.parse_qsl(environ["QUERY_STRING"]))
+    if "list-type" in query:
+        return f"LIST {query.get('prefix', '')}"
+    return f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']}"
 
 
 class Hooked:

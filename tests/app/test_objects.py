@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import io
+import itertools
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,12 +19,13 @@ from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
 from mirrorlake.errors import LeaseHeld
-from mirrorlake.landing import Publisher, layout
+from mirrorlake.landing import Publisher, TextFormat, layout
 from mirrorlake.landing.lease import Lease
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import Clock, WallClock
+from mirrorlake.storage import objects
 from mirrorlake.storage.local import LocalStore
-from mirrorlake.storage.store import Store
+from mirrorlake.storage.store import StorageFailed, Store
 from mirrorlake.storage.urls import Place
 from tests.doubles.clock import SteppedClock
 from tests.doubles.handmade_engine import HandmadeEngine
@@ -132,6 +137,35 @@ def test_a_file_that_is_no_file_stops_its_table_alone(landed: Landed) -> None:
     assert landed.rows() == APPLIED
 
 
+@pytest.mark.parametrize("reads", [0, 3])
+@pytest.mark.parametrize("text", [None, TextFormat()], ids=["parquet", "text"])
+def test_a_storage_that_fails_while_a_file_is_read_is_no_fault_of_the_file(
+    landed: Landed, monkeypatch: pytest.MonkeyPatch, reads: int, text: TextFormat | None
+) -> None:
+    """reads: how many of the file's bytes arrive, by readers in the mirror and in tasks."""
+
+    class Failing(io.BytesIO):
+        def read(self, size: int | None = -1) -> bytes:
+            if next(count) >= reads:
+                raise StorageFailed(errno.EREMOTEIO, "the network is gone")
+            return super().read(size)
+
+    count = itertools.count()
+    landed.publish(lambda publisher: publisher.load("s.t", ROWS, key="id", text=text))
+    landed.clock = SteppedClock(datetime.now(UTC))
+    loop = landed.loop()
+    loop.open()
+    with monkeypatch.context() as patch:
+        real = objects.opened
+        patch.setattr(objects, "opened", lambda *of: Failing(real(*of).read()))
+        loop.cycle(None)
+    assert loop.report.errors or reads > 2
+    landed.clock.advance(60)  # type: ignore[attr-defined]
+    loop.once()
+    loop.close()
+    assert len(landed.rows()) == len(ROWS)
+
+
 def test_status_and_files_are_told_without_a_jvm(landed: Landed) -> None:
     landed.filled().apply()
     mirror = Mirror(landed.project)
@@ -177,3 +211,45 @@ def test_the_right_to_apply_lies_with_the_tables(landed: Landed, tmp_path: Path)
     other = Project("q", tmp_path / "elsewhere", landing=landed.project.landing)
     Lease(landed.store, "mirror", WallClock()).take()
     Lease(store_of(other), "mirror", WallClock()).take()
+
+
+class TestWhatACycleAsks:
+    """Requests of an idle mirror: it lists what may have changed, and nothing else."""
+
+    @pytest.fixture
+    def requests(self, landed: Landed, s3: S3Server) -> Callable[[int], list[str]]:
+        """What a later cycle asks, of so many tables that were applied and tidied."""
+
+        def requests(tables: int, meanwhile: Callable[[], None] = lambda: None) -> list[str]:
+            def fill(publisher: Publisher) -> None:
+                for number in range(tables):
+                    publisher.load(f"s.t{number}", ROWS, key="id")
+                    publisher.publish(f"s.t{number}", [{"id": 1}], operation="delete")
+
+            landed.publish(fill)
+            landed.clock = SteppedClock(datetime.now(UTC))
+            loop = landed.loop(cleanup_seconds=0)
+            loop.open()
+            for _cycle in range(3):
+                loop.cycle(None)
+            meanwhile()
+            s3.requests.clear()
+            loop.cycle(None)
+            asked = list(s3.requests)
+            loop.close()
+            return asked
+
+        return requests
+
+    @pytest.mark.parametrize("tables", [1, 8])
+    def test_an_idle_cycle_asks_once_however_many_tables_there_are(
+        self, requests: Callable[[int], list[str]], tables: int
+    ) -> None:
+        assert requests(tables) == ["LIST shop/Files/LandingZone/"]
+
+    def test_what_was_processed_long_ago_costs_one_request_more(
+        self, landed: Landed, s3: S3Server, requests: Callable[..., list[str]]
+    ) -> None:
+        place = landed.bucket.location(f"{layout.LANDING}/s.schema/t0/{layout.CLEANUP}")
+        asked = requests(2, lambda: s3.fill(place, 2_500))
+        assert asked == ["LIST shop/Files/LandingZone/"] * 2

@@ -9,6 +9,8 @@ import pytest
 
 from mirrorlake.storage.urls import open_store
 from tests.cli.conftest import Run
+from tests.cli.test_apply_commands import start
+from tests.conftest import Database
 from tests.landing.lint.zones import Zone, clean
 from tests.objects import S3Server
 
@@ -63,6 +65,11 @@ class TestLint:
         assert "ftp:// is no storage that is known" in done.error
 
 
+def project(folder: Path, url: str, *lines: str) -> None:
+    text = ["name: p", "root: ./lake", f"landing: {{url: {url}}}", *lines]
+    (folder / "mirrorlake.yaml").write_text("\n".join([*text, ""]))
+
+
 class TestPublish:
     def test_files_become_batches_on_objects(self, run: Run, tmp_path: Path, url: str) -> None:
         (tmp_path / "orders.csv").write_text("id,name\n1,Ada\n2,Grace\n")
@@ -84,3 +91,37 @@ class TestPublish:
         run("publish", "orders.csv", "-t", "orders", "--key", "id", "--initial")
         assert open_store(url).list("Files/LandingZone").folders == ("orders",)
         assert not (tmp_path / "lake/Files/LandingZone").exists()
+
+
+@pytest.mark.postgres
+def test_capture_lands_on_objects_what_the_linter_finds_good(
+    run: Run, shop: Database, tmp_path: Path, url: str
+) -> None:
+    project(
+        tmp_path, url, 'source: {type: postgresql, url: "${SOURCE}", tables: ["public.orders"]}'
+    )
+    assert run("capture", "--once").code == 0
+    shop.execute("delete from orders where id = 1")
+    assert run("capture", "--once").code == 0
+    assert run("lint", url, "--read-all").code == 0
+    store = open_store(url)
+    folder = store.list("Files/LandingZone/public.schema/orders")
+    landed = [file.name for file in folder.files if not file.name.startswith("_")]
+    assert landed == [f"{number:020d}.parquet" for number in range(1, len(landed) + 1)]
+    assert len(landed) >= 2
+    assert store.list("Files/LandingZone/_mirrorlake/cuts").files
+    assert not (tmp_path / "lake/Files/LandingZone").exists()
+
+
+@pytest.mark.spark
+def test_spark_applies_what_lies_on_objects(run: Run, tmp_path: Path, url: str) -> None:
+    project(tmp_path, url, 'spark: {master: "local[2]", driver_memory: 1g}')
+    (tmp_path / "orders.csv").write_text("id,name\n1,Ada\n2,Grace\n")
+    (tmp_path / "gone.csv").write_text("id\n2\n")
+    orders = ("-t", "s.orders")
+    run("publish", "orders.csv", *orders, "--key", "id", "--initial")
+    run("publish", "gone.csv", *orders, "--operation", "delete")
+    done = start(tmp_path, "apply", "--once", "--json")
+    assert done.returncode == 0, done.stderr
+    rows = run("sql", "select * from s.orders", "--json")
+    assert rows.facts() == [{"id": 1, "name": "Ada"}]

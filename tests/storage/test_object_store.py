@@ -16,6 +16,7 @@ from obstore.exceptions import GenericError, NotSupportedError
 from obstore.store import MemoryStore, S3Store
 
 from mirrorlake.errors import StorageUnavailable, UnsafeStorage, UsageError
+from mirrorlake.storage import urls
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.objects import ObjectStore
 from mirrorlake.storage.store import Listing, Store
@@ -288,7 +289,10 @@ class TestPlaces:
         with open_file(bucket.location("a/b"), options) as file:
             assert file.read() == b"content"
 
-    def test_a_storage_that_does_not_answer_is_an_error_of_the_system(self) -> None:
+    def test_a_storage_that_does_not_answer_is_an_error_of_the_system(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(urls, "_retry", lambda: {"max_retries": 0})
         store = open_store("s3://bucket", ObjectOptions("http://127.0.0.1:9", "us-east-1"))
         with pytest.raises(OSError) as caught:
             store.read("a")

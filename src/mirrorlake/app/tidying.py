@@ -8,6 +8,7 @@ written whole each time: a file costs the same however many lie aside.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -26,8 +27,8 @@ log = structlog.get_logger()
 CLEANUP_REFUSED = "cleanup_refused"
 MOST_SECONDS = 0.1
 """In one cycle; the rest waits for the next."""
-EXPIRE_SECONDS = 60.0
-"""Between two looks for what has been aside long enough."""
+LOOK_AGAIN = timedelta(hours=1)
+"""A cleanup folder is listed so often at least: others may have put something old there."""
 GROUP = 64
 """One file is moved at a time for so many that are aside."""
 MOST_KEPT = 512
@@ -51,8 +52,8 @@ class Tidying:
         self._engine, self._settings, self._clock, self._probe = engine, settings, clock, probe
         self._begun = clock.monotonic()
         self._moved: dict[str, float] = {}  # when each table had its turn, by folder
-        self._expired: dict[str, float] = {}
-        self._aside: dict[str, int] = {}  # files, at least
+        self._due: dict[str, datetime] = {}  # when something has been aside long enough, by place
+        self._aside: dict[str, int] = {}  # files, at least, by place
 
     def do(self, planned: Sequence[TablePlan], *, force: bool = False) -> None:
         """Record names; of tables whose turn it is, move applied files aside and remove what has
@@ -60,7 +61,7 @@ class Tidying:
         for _path in self._followers.record(self._engine.settle):
             self._probe(Point.NAMES_RECORDED)
         until = self._clock.monotonic() + MOST_SECONDS
-        for table in planned if force else self._due(planned):
+        for table in planned if force else self._turns(planned):
             try:
                 self._tidy(table, force=force)
             except UNTIDY as error:
@@ -68,11 +69,11 @@ class Tidying:
             if not force and self._clock.monotonic() > until:
                 break
 
-    def _due(self, planned: Sequence[TablePlan]) -> list[TablePlan]:
+    def _turns(self, planned: Sequence[TablePlan]) -> list[TablePlan]:
         """The tables whose turn it is, longest ago first."""
         now, moved = self._clock.monotonic(), self._moved
         if len(moved) > 2 * len(planned):
-            self._forget({table.folder for table in planned})
+            self._forget({place for table in planned for place in (table.folder, *table.places)})
         due = [
             table
             for table in planned
@@ -83,18 +84,19 @@ class Tidying:
     def _forget(self, but: Collection[str]) -> None:
         """Folders that are gone."""
         self._moved = {folder: at for folder, at in self._moved.items() if folder in but}
-        self._expired = {folder: at for folder, at in self._expired.items() if folder in but}
-        self._aside = {folder: count for folder, count in self._aside.items() if folder in but}
+        self._due = {place: at for place, at in self._due.items() if place in but}
+        self._aside = {place: count for place, count in self._aside.items() if place in but}
 
     def _tidy(self, table: TablePlan, *, force: bool) -> None:
-        now = self._moved[table.folder] = self._clock.monotonic()
+        self._moved[table.folder] = self._clock.monotonic()
         for step in table.steps:
             if isinstance(step, CleanUp) and (self._is_group(step) or force):
                 self._move(step)
-        if force or now - self._expired.get(table.folder, self._begun) >= EXPIRE_SECONDS:
-            self._expired[table.folder] = now
-            for place in (table.folder, *table.places):
-                cleanup.expire(self._store, place, self._clock.now(), self._settings.retention)
+        now, retention = self._clock.now(), self._settings.retention
+        for place in (table.folder, *table.places):
+            if force or now >= self._due.get(place, now):
+                _count, due = cleanup.sweep(self._store, place, now, retention)
+                self._due[place] = min(due, now + LOOK_AGAIN)
 
     def _is_group(self, step: CleanUp) -> bool:
         if step.folder not in self._aside:

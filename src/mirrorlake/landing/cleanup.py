@@ -91,24 +91,27 @@ def expire(store: Store, folder: str, now: datetime, retention: timedelta = RETE
     A file whose time nobody recorded counts from its modification. Publishers may empty the folder
     earlier (LZ-249).
     """
+    return sweep(store, folder, now, retention)[0]
+
+
+def sweep(store: Store, folder: str, now: datetime, retention: timedelta) -> tuple[int, datetime]:
+    """As `expire`; and before when nothing more falls due of what is there."""
     place = f"{folder}/{layout.CLEANUP}"
     listed = store.list(place).files
     if not listed:
-        return 0
+        return 0, now + retention
     moved = _info(store, folder)
     # Names without a number are told from those of others by our record of them.
     files = [file for file in listed if file.name in moved or FileName.parse(file.name)]
-    old = {
-        file.name
-        for file in files
-        if now - (moved.get(file.name) or _time(file.modified)) > retention
-    }
+    times = {file.name: moved.get(file.name) or _time(file.modified) for file in files}
+    old = {name for name, time in times.items() if now - time > retention}
     for name in old:
         store.delete(f"{place}/{name}")
     if old:
         present = {file.name for file in files} - old
         _write_info(store, folder, {name: t for name, t in moved.items() if name in present})
-    return len(old)
+    left = [time for name, time in times.items() if name not in old]
+    return len(old), min(left, default=now) + retention
 
 
 def _time(seconds: float) -> datetime:

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from mirrorlake.landing.names import folder_name
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
+from mirrorlake.storage.tree import Lister
 
 LANDING = "Files/LandingZone"
 LANDING_V1 = "LandingZone"
@@ -48,7 +49,7 @@ def landing_zone(store: Store) -> str:
     return next(iter(landing_zones(store)), LANDING)
 
 
-def table_folders(store: Store, zone: str) -> Iterator[TableFolder]:
+def table_folders(store: Lister, zone: str) -> Iterator[TableFolder]:
     """The table folders of the zone, those outside any schema first.
 
     A folder that begins with an underscore is no table (LZ-021, LZ-022), one that ends in

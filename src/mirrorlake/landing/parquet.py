@@ -29,6 +29,7 @@ from mirrorlake.model.arrow import arrow_type, contiguous
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Marker
 from mirrorlake.model.landed import Footer, LaterFormat
 from mirrorlake.model.table import Column, Schema
+from mirrorlake.storage.store import StorageFailed
 
 RESERVED = frozenset({MARKER_COLUMN, UNCHANGED_COLUMN})
 """Columns of a file that are no data."""
@@ -352,6 +353,8 @@ def _understood(what: str, table: str, file: str) -> Iterator[None]:
         raise BadFile(
             f"{what}: a name in it is not UTF-8", table=table, file=file, hint=_RESEND
         ) from error
+    except StorageFailed:
+        raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
         raise BadFile(f"{what}: {error}", table=table, file=file, hint=_RESEND) from error
 

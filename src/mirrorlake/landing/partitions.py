@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mirrorlake.storage.store import Listing, Store
+from mirrorlake.storage.store import Listing
+from mirrorlake.storage.tree import Lister
 
 DEEPEST = 8
 """Levels of partition folders. Deeper ones are not looked at."""
@@ -20,7 +21,7 @@ def is_partition(name: str) -> bool:
     return not name.startswith(("_", "=")) and "=" in name
 
 
-def partitions(store: Store, folder: str, listing: Listing) -> Iterator[tuple[str, Listing]]:
+def partitions(store: Lister, folder: str, listing: Listing) -> Iterator[tuple[str, Listing]]:
     """The folders below a table folder in which files may lie, the table folder first, called "".
 
     Their paths are relative to the table folder; each comes with its listing.
@@ -30,7 +31,7 @@ def partitions(store: Store, folder: str, listing: Listing) -> Iterator[tuple[st
 
 
 def _inner(
-    store: Store, folder: str, path: str, listing: Listing, levels: int
+    store: Lister, folder: str, path: str, listing: Listing, levels: int
 ) -> Iterator[tuple[str, Listing]]:
     for name in listing.folders if levels else ():
         if is_partition(name):

@@ -24,6 +24,7 @@ from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.model.landed import FileName, FreeName, PartName
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Entry, Listing, Store
+from mirrorlake.storage.tree import Lister, Looked, look
 
 log = structlog.get_logger()
 
@@ -37,6 +38,9 @@ BAD_PARTNER = "bad_partner_events"
 
 CLEANUP_FOLDERS = (layout.CLEANUP, "_ProcessedFiles")
 """Both names are in use (LZ-244, LZ-248); ours is the first."""
+
+ANOTHER_ZONE = 100
+"""Looks at an object store, one of which asks for a second landing zone."""
 
 _PARQUET = "parquet"
 
@@ -121,6 +125,7 @@ class Scanner:
         self._warned = False
         self._misplaced: set[TableId] = set()
         self._partner: Partner | None = None
+        self._looks = 0
 
     def zone(self) -> str:
         """The landing zone's folder. Warns once when there are two (LZ-009)."""
@@ -134,12 +139,27 @@ class Scanner:
         """All tables, in order. Copies of one folder are called by the names of their folders."""
         if self._partner is None:
             self.partner()
-        found = [self._scan_folder(f) for f in layout.table_folders(self._store, self.zone())]
+        zone, seen = self._look()
+        found = [self._scan_folder(f, seen) for f in layout.table_folders(seen, zone)]
         claimed = Counter(scan.table for scan in found)
         return [
             scan if claimed[scan.table] == 1 else replace(scan, table=scan.folder.table)
             for scan in found
         ]
+
+    def _look(self) -> tuple[str, Lister]:
+        """The zone, and what shows its folders.
+
+        Where all of a zone is seen at once, one with `Files` that holds something is the one that
+        is used; whether there is another one is then asked now and then only.
+        """
+        self._looks += 1
+        if self._looks % ANOTHER_ZONE != 1:
+            seen = look(self._store, layout.LANDING)
+            if isinstance(seen, Looked) and seen.list(layout.LANDING).folders:
+                return layout.LANDING, seen
+        zone = self.zone()
+        return zone, look(self._store, zone)
 
     def partner(self) -> Partner:
         """What `_partnerEvents.json` says; one that cannot be read gives one warning (LZ-067)."""
@@ -183,11 +203,11 @@ class Scanner:
         """Drop what is remembered of a file that is gone."""
         self._inspected.pop(path, None)
 
-    def _scan_folder(self, folder: TableFolder) -> TableScan:
+    def _scan_folder(self, folder: TableFolder, seen: Lister) -> TableScan:
         listing = Listing((), ())
         found: Metadata | TableError | None
         try:
-            listing = self._store.list(folder.path)
+            listing = seen.list(folder.path)
             found = self._read_metadata(folder, listing)
         except OSError as unreadable:
             found = TableError(
@@ -205,7 +225,7 @@ class Scanner:
             text = described.text
         text = replace(text, strict=self._strict_text)
         if described and self._partitions and _is_partitioned(described):
-            return self._in_partitions(folder, table, described, text, listing)
+            return self._in_partitions(folder, table, described, text, listing, seen)
         detection = _detection(described)
         entry, has_cleanup = _metadata_entry(listing), _has_cleanup(listing)
         entries = list(listing.files)
@@ -229,9 +249,10 @@ class Scanner:
         described: Metadata,
         text: TextFormat,
         listing: Listing,
+        seen: Lister,
     ) -> TableScan:
         """A table folder with a sequence in each partition folder (LZ-059)."""
-        found = dict(partitions(self._store, folder.path, listing))
+        found = dict(partitions(seen, folder.path, listing))
         files = {
             part: _parted(f"{folder.path}/{part}".rstrip("/"), part, inner, text)
             for part, inner in found.items()

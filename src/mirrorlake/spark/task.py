@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -34,6 +35,7 @@ from mirrorlake.mirror.faults import TableFault, UnreadableFile
 from mirrorlake.mirror.fold import Batch, fold
 from mirrorlake.mirror.receipt import Rows, by_marker
 from mirrorlake.model.change import Marker
+from mirrorlake.storage.store import StorageFailed
 from mirrorlake.storage.urls import ObjectOptions, open_file
 
 
@@ -316,16 +318,27 @@ def _read(spec: TaskSpec, landed: LandedPath, handle: BinaryIO, share: Share) ->
     )
 
 
-def _opened(spec: TaskSpec, landed: LandedPath) -> BinaryIO:
+@contextmanager
+def _opened(spec: TaskSpec, landed: LandedPath) -> Iterator[BinaryIO]:
+    """A landed file to read. A storage that fails meanwhile is no fault of the file either."""
     try:
-        return open_file(landed.location, landed.options)
+        handle = open_file(landed.location, landed.options)
     except OSError as error:
-        raise UnreadableFile(
-            f"cannot be opened: {error.strerror or type(error).__name__}",
-            table=spec.table,
-            file=landed.name,
-            hint="Put it back or let this process read it; it is tried again.",
-        ) from error
+        raise _unreadable(spec, landed, "opened", error) from error
+    with handle:
+        try:
+            yield handle
+        except StorageFailed as error:
+            raise _unreadable(spec, landed, "read", error) from error
+
+
+def _unreadable(spec: TaskSpec, landed: LandedPath, act: str, error: OSError) -> UnreadableFile:
+    return UnreadableFile(
+        f"cannot be {act}: {error.strerror or type(error).__name__}",
+        table=spec.table,
+        file=landed.name,
+        hint="Put it back or let this process read it; it is tried again.",
+    )
 
 
 def _place(error: BaseException) -> str:

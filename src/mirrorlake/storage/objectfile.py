@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, BinaryIO, cast
 
 from obstore.exceptions import BaseError, PreconditionError
 
+from mirrorlake.storage.store import StorageFailed
+
 if TYPE_CHECKING:
     from obstore import ObjectMeta
     from obstore.store import ObjectStore as Client
@@ -87,6 +89,6 @@ class _Ranges(io.RawIOBase):
                 )
                 return memoryview(found.bytes())
             except PreconditionError:
-                raise OSError(
+                raise StorageFailed(
                     errno.ESTALE, "it was replaced while it was read", self._key
                 ) from None

@@ -32,7 +32,7 @@ from obstore.store import AzureStore, MemoryStore, S3Store
 
 from mirrorlake.errors import UnsafeStorage
 from mirrorlake.storage.objectfile import WHOLE, beginning, opened
-from mirrorlake.storage.store import Entry, Listing, UnsafePath, checked
+from mirrorlake.storage.store import Entry, Listing, StorageFailed, UnsafePath, checked
 from mirrorlake.storage.tree import PAGE, Tree
 from mirrorlake.storage.urls import ObjectOptions
 
@@ -282,9 +282,9 @@ def _translated(path: str) -> Iterator[None]:
     except NotSupportedError:
         raise
     except InvalidPathError as error:
-        raise OSError(errno.EILSEQ, _said(error), path) from None
+        raise StorageFailed(errno.EILSEQ, _said(error), path) from None
     except BaseError as error:
-        raise OSError(errno.EREMOTEIO, _said(error), path) from None
+        raise StorageFailed(errno.EREMOTEIO, _said(error), path) from None
     except ValueError as error:
         raise UnsafePath(f"no name of an object: {path!r} ({_said(error)})") from None
 
@@ -296,7 +296,7 @@ def _in_bucket(path: str) -> Iterator[None]:
         with _translated(path):
             yield
     except FileNotFoundError:
-        raise OSError(errno.EREMOTEIO, "there is no such bucket", path) from None
+        raise StorageFailed(errno.EREMOTEIO, "there is no such bucket", path) from None
 
 
 def _said(error: Exception) -> str:

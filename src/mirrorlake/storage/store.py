@@ -33,6 +33,10 @@ class UnsafePath(ValueError):
     """A path that is absolute, empty, or would leave the root."""
 
 
+class StorageFailed(OSError):
+    """A storage did not give what it has, or not all of it: no fault of what is stored there."""
+
+
 class Store(Protocol):
     """Durable files below one root.
 

@@ -11,6 +11,7 @@ from typing import BinaryIO, Protocol
 import pyarrow as pa
 
 from mirrorlake.landing.delimited.origin import Origin
+from mirrorlake.storage.store import StorageFailed
 
 RATIO = 200
 """How much larger than the file its text may be, before it is called a bomb."""
@@ -108,6 +109,8 @@ class _Bounded:
             while size > 0 and (part := bytes(self._inner.read(size))):
                 parts.append(part)
                 size -= len(part)
+        except StorageFailed:
+            raise
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._origin.bad_file(f"it cannot be decompressed: {error}") from error
         text = b"".join(parts)

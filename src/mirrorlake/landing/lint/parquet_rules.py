@@ -14,6 +14,7 @@ from mirrorlake.landing.lint import column_rules
 from mirrorlake.landing.lint.finding import Place, Report, Rule, Severity, shown
 from mirrorlake.landing.lint.view import DataFile, Seen
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN
+from mirrorlake.storage.store import StorageFailed
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
@@ -163,7 +164,7 @@ _MAGIC = b"PAR1"
 UNREADABLE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
 """What reading damaged bytes raises; text that is not UTF-8 is a ValueError."""
 
-NOT_OURS = (FileNotFoundError, PermissionError)
+NOT_OURS = (FileNotFoundError, PermissionError, StorageFailed)
 """What is no fault of a file's content."""
 
 Opener = Callable[[], BinaryIO]
@@ -185,6 +186,8 @@ def look(open_: Opener, file: DataFile, place: Place, report: Report) -> Seen | 
             names = list(schema.names)
             _columns(opened, schema, place, report)
             _codecs(opened, place, report)
+        except NOT_OURS:
+            raise
         except UNREADABLE as error:
             report.add(INCOMPLETE, place, shown(error))
             return None
