@@ -50,6 +50,7 @@ _PROBE = "_mirrorlake/probe-"
 _PUT, _COPY = "put", "copy"
 _END_OF_FOLDER = "/\U0010ffff"
 _STARTS_AFTER = (S3Store, AzureStore, MemoryStore)  # of others the client reads all keys anyway
+_CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 _QUERY = re.compile(r"(https?://[^\s?]*)\?[^\s)]*")
 
 
@@ -270,7 +271,7 @@ def _entry(meta: ObjectMeta) -> Entry:
 @contextmanager
 def _translated(path: str) -> Iterator[None]:
     """Errors of the client as those of a store. What it says in full may hold signed addresses, so
-    only its first line is kept, without their queries."""
+    little of it is kept."""
     try:
         yield
     except FileNotFoundError:
@@ -300,4 +301,8 @@ def _in_bucket(path: str) -> Iterator[None]:
 
 
 def _said(error: Exception) -> str:
-    return _QUERY.sub(r"\1", str(error).partition("\n")[0])[:500]
+    """The first line, and of the answer that follows its code alone."""
+    text = str(error)
+    line = text.partition("\n")[0].partition(": <?xml")[0]
+    code = _CODE.search(text)
+    return _QUERY.sub(r"\1", line)[:500] + (f" ({code[1]})" if code else "")
