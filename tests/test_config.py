@@ -196,6 +196,8 @@ def test_files_may_be_landed_at_a_url(tmp_path: Path) -> None:
         ("{url: 's3://'}", "landing.url"),
         ("{url: 's3://bucket', endpoint: 'http://me:hunter2@host'}", "landing.endpoint"),
         ("{region: eu-west-1}", "landing.region"),
+        ("{url: 'gs://bucket', endpoint: 'https://host'}", "landing.endpoint"),
+        ("{url: 's3://bucket', account: me}", "landing.account"),
         ("{anonymous: true}", "landing.anonymous"),
         ("{url: 's3://bucket', secret_access_key: hunter2}", "landing.secret_access_key"),
     ],

@@ -162,10 +162,9 @@ class _Landing(_Part):
                 )
             return None
         try:
-            check_url(self.url)
-            return Place(
-                self.url, ObjectOptions(self.endpoint, self.region, self.account, self.anonymous)
-            )
+            options = ObjectOptions(self.endpoint, self.region, self.account, self.anonymous)
+            check_url(self.url, options)
+            return Place(self.url, options)
         except UsageError as error:
             raise ConfigError(
                 error.what, where=f"{path}, field landing.{_field_of(error)}", hint=error.hint
@@ -263,7 +262,7 @@ class _File(_Part):
 
 
 def _field_of(error: UsageError) -> str:
-    return "endpoint" if error.where == "endpoint" else "url"
+    return error.where if error.where in {"endpoint", "region", "account", "anonymous"} else "url"
 
 
 def _beside(path: Path, found: Path) -> Path:

@@ -119,6 +119,9 @@ _STORAGE = {
     errno.EPERM: _NO_RIGHT,
     errno.EIO: "Look at the disk and its cable, and at the log of the system.",
     errno.EREMOTEIO: "Look at the network, the endpoint, the region and the bucket.",
+    errno.EILSEQ: "Remove the object that has this name, with a tool of the storage.",
+    errno.ENOTEMPTY: "Remove what is left there, with a tool of the storage.",
+    errno.ESTALE: "Run it again.",
     errno.EMFILE: "Raise the limit of open files (ulimit -n).",
 }
 

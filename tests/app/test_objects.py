@@ -166,6 +166,20 @@ def test_a_storage_that_fails_while_a_file_is_read_is_no_fault_of_the_file(
     assert len(landed.rows()) == len(ROWS)
 
 
+def test_a_storage_that_fails_while_files_are_moved_aside_costs_no_row(
+    landed: Landed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_args: object) -> None:
+        raise StorageFailed(errno.EREMOTEIO, "the network is gone")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(objects.ObjectStore, "move", fail)
+        assert not landed.filled().apply().errors
+    assert not landed.apply().errors
+    assert landed.rows() == APPLIED
+    assert len(landed.bucket.list(f"{FOLDER}/{layout.CLEANUP}").files) == 3  # and their record
+
+
 def test_status_and_files_are_told_without_a_jvm(landed: Landed) -> None:
     landed.filled().apply()
     mirror = Mirror(landed.project)

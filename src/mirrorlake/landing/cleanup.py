@@ -12,7 +12,7 @@ from mirrorlake.landing import layout
 from mirrorlake.landing.partitions import is_partition
 from mirrorlake.landing.scan import CLEANUP_FOLDERS, Landed
 from mirrorlake.model.landed import FileName, format_time, parse_time
-from mirrorlake.storage.store import Store, UnsafePath
+from mirrorlake.storage.store import StorageFailed, Store, UnsafePath
 
 log = structlog.get_logger()
 
@@ -25,8 +25,10 @@ UNTIDY = (
     IsADirectoryError,
     NotADirectoryError,
     PermissionError,
+    StorageFailed,
 )
-"""What others may have put in the place of a folder of ours. It costs space, and no row."""
+"""What others may have put in the place of a folder of ours, and a storage that is not there for a
+while. It costs space, and no row."""
 
 
 def processed(files: Sequence[Landed], applied: int) -> list[Landed]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from mirrorlake.landing.scan import Landed
-from mirrorlake.storage.store import Store
+from mirrorlake.storage.store import StorageFailed, Store
 
 TAIL = 64 * 1024
 """Bytes of the end: the footer, with statistics of every column, and the last rows."""
@@ -63,13 +63,17 @@ class Tails:
 
 
 def altered(store: Store, files: Sequence[Landed]) -> Landed | None:
-    """The first of these files that is gone, or is another than was listed."""
+    """The first of these files that is gone, or is another than was listed; any of them where the
+    storage does not say."""
     folders = {file.path.rpartition("/")[0] for file in files}
-    now = {
-        f"{place}/{entry.name}": entry.etag
-        for place in folders
-        for entry in store.list(place).files
-    }
+    try:
+        now = {
+            f"{place}/{entry.name}": entry.etag
+            for place in folders
+            for entry in store.list(place).files
+        }
+    except StorageFailed:
+        now = {}
     return next((file for file in files if now.get(file.path) != file.etag), None)
 
 

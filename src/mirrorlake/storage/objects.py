@@ -31,6 +31,7 @@ from obstore.exceptions import (
 from obstore.store import AzureStore, MemoryStore, S3Store
 
 from mirrorlake.errors import UnsafeStorage
+from mirrorlake.storage.local import Absence, Unlisted
 from mirrorlake.storage.objectfile import WHOLE, beginning, opened
 from mirrorlake.storage.store import Entry, Listing, StorageFailed, UnsafePath, checked
 from mirrorlake.storage.tree import PAGE, Tree
@@ -49,7 +50,6 @@ _WRITER = "mirrorlakewriter"  # one word: neither Azure nor a proxy takes every 
 _PROBE = "_mirrorlake/probe-"
 _PUT, _COPY = "put", "copy"
 _END_OF_FOLDER = "/\U0010ffff"
-_STARTS_AFTER = (S3Store, AzureStore, MemoryStore)  # of others the client reads all keys anyway
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
 _QUERY = re.compile(r"(https?://[^\s?]*)\?[^\s)]*")
 
@@ -103,12 +103,28 @@ class ObjectStore:
             pages = self._client.list(tree.prefix or None, offset=after, chunk_size=PAGE)
             for page in pages:
                 for meta in page:
-                    if meta["path"] != tree.prefix and _is_addressable(meta["path"]):
-                        tree.add(meta["path"], _entry(meta))
+                    key = meta["path"]
+                    if key > (after or "") and key != tree.prefix and _is_addressable(key):
+                        tree.add(key, _entry(meta))
                 # What is left of the folder may be any number of pages; one request leads past it.
-                if tree.inside and len(page) == PAGE and isinstance(self._client, _STARTS_AFTER):
-                    return tree.inside + _END_OF_FOLDER
+                end = tree.inside and tree.inside + _END_OF_FOLDER
+                if end and end > (after or "") and len(page) == PAGE and self._starts_after:
+                    return end
         return None
+
+    @property
+    def _starts_after(self) -> bool:
+        """Whether a listing can begin behind a key; of others the client reads all keys anyway."""
+        return isinstance(self._client, S3Store | AzureStore | MemoryStore)
+
+    def unlisted(self, folder: str) -> tuple[Unlisted, ...]:
+        """What `list` does not show of a folder, by name."""
+        prefix = _key(folder) if folder else None
+        with _in_bucket(folder):
+            found = self._client.list_with_delimiter(prefix)
+        paths = [*(meta["path"] for meta in found["objects"]), *found["common_prefixes"]]
+        names = sorted(path.rpartition("/")[2] for path in paths if path != prefix)
+        return tuple(Unlisted(n, Absence.NAME) for n in names if not _is_addressable(n))
 
     def read(self, path: str) -> bytes:
         key = _key(path)
@@ -194,7 +210,7 @@ class ObjectStore:
     # -- conditional writes ---------------------------------------------------------------------
 
     def _put_new(self, key: str, content: bytes, path: str) -> None:
-        self._test(_PUT, lambda probe: self._put(probe, b"", ""))
+        self._test(_PUT, lambda probe: self._put(probe, b"", "probe"))
         token = uuid.uuid4().hex
         try:
             with _in_bucket(path):

@@ -72,11 +72,16 @@ def is_url(place: str | Path) -> bool:
     return _URL.fullmatch(str(place)) is not None
 
 
-def check_url(url: str) -> None:
-    """Raises UsageError for what is no URL of a storage, or holds more than its place."""
+def check_url(url: str, options: ObjectOptions) -> None:
+    """Raises UsageError for what is no URL of a storage, or holds more than its place, and for an
+    option, which is then `where`, that this storage does not have."""
     if not is_url(url):
         raise UsageError("it is no URL", where="URL", hint="A URL begins with " + _known() + ".")
-    split(url)
+    if adls.handles(url):
+        split(url)
+        _check_options(_LAKE, options)
+    else:
+        _check_options(_root(url)[0], options)
 
 
 def split(url: str) -> tuple[str, str]:
@@ -97,6 +102,7 @@ def open_store(place: str | Path, options: ObjectOptions | None = None) -> Store
     if not is_url(place):
         return LocalStore(place)
     if adls.handles(str(place)):
+        _check_options(_LAKE, options or ObjectOptions())
         return _lake(str(place))
     scheme, bucket, prefix = _root(str(place))
     return _object_store(scheme, bucket, prefix, options or ObjectOptions())
@@ -142,7 +148,7 @@ def _parsed(url: str) -> tuple[str, str, str]:
         )
     if not bucket:
         raise UsageError(
-            "the URL names no bucket", where=url, hint=f"Write {scheme}://bucket/path."
+            "the URL names no bucket", where=f"{scheme}://", hint=f"Write {scheme}://bucket/path."
         )
     return scheme, bucket, prefix
 
@@ -199,7 +205,18 @@ def _lacking(error: ModuleNotFoundError, module: str, extra: str, scheme: str) -
     )
 
 
+def _check_options(scheme: str, options: ObjectOptions) -> None:
+    for name in ("endpoint", "region", "account", "anonymous"):
+        if getattr(options, name) and name not in _OPTIONS[scheme]:
+            raise UsageError(
+                f"{scheme}:// has no such setting",
+                where=name,
+                hint="Leave it out, or mend the URL.",
+            )
+
+
 def _object_store(scheme: str, bucket: str, prefix: str, options: ObjectOptions) -> Store:
+    _check_options(scheme, options)
     try:
         from mirrorlake.storage.objects import ObjectStore
     except ModuleNotFoundError as error:
@@ -277,6 +294,16 @@ _CLIENTS: dict[str, Callable[[str, str | None, ObjectOptions], Client]] = {
 }
 
 
+_LAKE = "abfss"
+_OPTIONS: dict[str, tuple[str, ...]] = {
+    "s3": ("endpoint", "region", "anonymous"),
+    "s3a": ("endpoint", "region", "anonymous"),
+    "gs": ("anonymous",),
+    "az": ("endpoint", "account", "anonymous"),
+    _LAKE: (),  # its address says all
+}
+
+
 def _known() -> str:
-    schemes = [f"{scheme}://" for scheme in sorted([*_CLIENTS, "abfss"])]
+    schemes = [f"{scheme}://" for scheme in sorted([*_CLIENTS, _LAKE])]
     return f"{', '.join(schemes[:-1])} or {schemes[-1]}"

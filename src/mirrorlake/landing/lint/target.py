@@ -91,7 +91,7 @@ class _Local:
 
 @dataclass(frozen=True)
 class _Bucket:
-    """Where paths are those below `bucket`, a URL. Every name of an object is shown."""
+    """Where paths are those below `bucket`, a URL."""
 
     bucket: str
     options: ObjectOptions | None
@@ -102,7 +102,9 @@ class _Bucket:
     def target(
         self, root: PurePath, zones: tuple[str, ...], folders: tuple[TableFolder, ...] | None
     ) -> Target:
-        return Target(self.store(root), self.named(root), zones, folders)
+        store = self.store(root)
+        unlisted = getattr(store, "unlisted", _nothing)
+        return Target(store, self.named(root), zones, folders, unlisted)
 
     def named(self, path: PurePath) -> str:
         return f"{self.bucket}/{path.as_posix()}" if path.name else self.bucket
