@@ -16,6 +16,7 @@ from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import Store
 from tests.conformance.store import names
 from tests.doubles.clock import SteppedClock
+from tests.doubles.lossy_store import LossyStore, first
 from tests.doubles.memory_store import MemoryStore
 
 PLACE = "Files/Mirrorlake/leases/mirror"
@@ -69,6 +70,15 @@ class TestTaking:
     ) -> None:
         taken(memory, clock).release()
         taken(memory, clock).check()
+        assert max(epochs(memory)) == 2
+
+    def test_who_gave_it_back_takes_a_new_one(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        lease = taken(memory, clock)
+        lease.release()
+        lease.take()
+        lease.check()
         assert max(epochs(memory)) == 2
 
     def test_a_lease_that_was_not_renewed_is_free_after_its_term(
@@ -132,6 +142,83 @@ class TestTaking:
 
         with ThreadPoolExecutor(racers) as pool:
             assert list(pool.map(race, range(racers))).count(True) == 1
+
+
+class TestAnAnswerThatIsLost:
+    """The lease was made, and nobody was told; or it was not."""
+
+    @pytest.mark.parametrize("is_done", [True, False])
+    def test_the_one_who_asked_may_ask_again(
+        self, memory: MemoryStore, clock: SteppedClock, is_done: bool
+    ) -> None:
+        lease = Lease(LossyStore(memory, first("create"), is_done=is_done), "mirror", clock)
+        with pytest.raises(TimeoutError):
+            lease.take()
+        lease.take()
+        lease.check()
+        assert epochs(memory) == [1]
+        with pytest.raises(LeaseHeld):
+            taken(memory, clock)
+
+    def test_a_lease_that_exists_because_we_made_it_is_ours(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        """The storage's client tried again by itself, and was told that the name exists."""
+        told = LossyStore(memory, first("create"), error=FileExistsError)
+        lease = taken(told, clock)
+        lease.check()
+        assert epochs(memory) == [1]
+
+    def test_a_lease_that_another_took_meanwhile_is_theirs(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        lease = Lease(LossyStore(memory, first("create")), "mirror", clock)
+        with pytest.raises(TimeoutError):
+            lease.take()
+        clock.advance(EXPIRED)
+        other = taken(memory, clock)
+        with pytest.raises(LeaseHeld):
+            lease.take()
+        other.check()
+
+    def test_a_lease_that_was_made_long_ago_is_renewed(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        lease = Lease(LossyStore(memory, first("create")), "mirror", clock)
+        with pytest.raises(TimeoutError):
+            lease.take()
+        clock.advance(EXPIRED)
+        lease.take()
+        lease.check()
+        with pytest.raises(LeaseHeld):
+            taken(memory, clock)
+
+    def test_a_lease_is_held_though_an_older_one_cannot_be_removed(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        for _turn in range(3):
+            taken(memory, clock).release()
+        taken(LossyStore(memory, first("delete"), is_done=False), clock).check()
+
+    @pytest.mark.parametrize(
+        "record",
+        [
+            b"",
+            b"{",
+            b"[]",
+            b"null",
+            b"{}",
+            b'{"holder": 1, "host": "x", "renewed": "soon"}',
+            b"\xff",
+        ],
+    )
+    def test_a_record_that_cannot_be_read_holds_nothing(
+        self, memory: MemoryStore, clock: SteppedClock, record: bytes
+    ) -> None:
+        memory.create(f"{PLACE}/{1:020}.json", record)
+        assert holder_of(memory, "mirror", clock.now()) is None
+        taken(memory, clock).check()
+        assert max(epochs(memory)) == 2
 
 
 class TestHolding:

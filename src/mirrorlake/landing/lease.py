@@ -13,6 +13,8 @@ import os
 import re
 import socket
 import uuid
+from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -35,26 +37,33 @@ class Lease:
         self._store, self._role, self._clock = store, role, clock
         self._folder = f"{layout.STATE}/leases/{role}"
         self._holder = holder or uuid.uuid4().hex
-        self._epoch = 0
+        self._epoch = self._asked = 0
         self._renewed = clock.now() - TERM
 
     def take(self) -> None:
-        """Take the lease. Raises LeaseHeld, which says who holds it."""
+        """Take the lease. Raises LeaseHeld, which says who holds it.
+
+        When it fails in another way, nobody knows whether it was taken: ask again, which finds out.
+        """
         epoch = self._newest()
-        if epoch and (holder := self._living(epoch)):
-            raise self._held(holder)
-        try:
-            self._store.create(self._path(epoch + 1), self._record())
-        except FileExistsError:
-            raise self._held(self._read(epoch + 1)) from None
-        self._epoch, self._renewed = epoch + 1, self._clock.now()
-        for older in range(max(epoch - 3, 1), epoch):
-            self._store.delete(self._path(older))
+        record = self._read(epoch) if epoch else {}
+        if epoch and epoch == self._asked and self._is_mine(record):
+            self._renewed = self._clock.now() - RENEW  # it was made when it was asked for first
+        else:
+            if _lives(record, self._clock.now()):
+                raise self._held(record)
+            epoch += 1
+            self._create(epoch)
+            self._renewed = self._clock.now()
+        self._epoch, self._asked = epoch, 0
+        with suppress(OSError):  # the next one removes what is left
+            for older in range(max(epoch - 4, 1), epoch - 1):
+                self._store.delete(self._path(older))
 
     def check(self) -> None:
         """Be sure to hold the lease still, and renew it when due. Raises LeaseLost."""
         newest = self._newest()
-        if newest != self._epoch or self._read(newest).get("holder") != self._holder:
+        if newest != self._epoch or not self._is_mine(self._read(newest)):
             holder = self._read(newest) if newest else {}
             raise LeaseLost(
                 f"another process took over as {self._role}: {_named(holder)}",
@@ -71,9 +80,18 @@ class Lease:
             self._store.replace(self._path(self._epoch), self._record(released=True))
         self._epoch = 0
 
-    def _living(self, epoch: int) -> dict[str, Any] | None:
-        record = self._read(epoch)
-        return record if _lives(record, self._clock.now()) else None
+    def _create(self, epoch: int) -> None:
+        self._asked = epoch
+        try:
+            self._store.create(self._path(epoch), self._record())
+        except FileExistsError:
+            # It may be our own: the answer was lost, and the storage's client asked again.
+            found = self._read(epoch)
+            if not self._is_mine(found):
+                raise self._held(found) from None
+
+    def _is_mine(self, record: Mapping[str, Any]) -> bool:
+        return record.get("holder") == self._holder
 
     def _held(self, record: dict[str, Any]) -> LeaseHeld:
         return LeaseHeld(
@@ -118,11 +136,12 @@ def _newest_epoch(store: Store, folder: str) -> int:
 
 
 def _record_of(store: Store, folder: str, epoch: int) -> dict[str, Any]:
+    """What a holder wrote; nothing where it is gone, or cannot be read and so holds nothing."""
     try:
-        record: dict[str, Any] = json.loads(store.read(_path_of(folder, epoch)))
-    except FileNotFoundError:
+        record = json.loads(store.read(_path_of(folder, epoch)))
+    except (FileNotFoundError, ValueError):
         return {}
-    return record
+    return record if isinstance(record, dict) else {}
 
 
 def _path_of(folder: str, epoch: int) -> str:
@@ -133,9 +152,12 @@ def _lives(record: dict[str, Any], now: datetime) -> bool:
     """Whether the holder of a lease still works: not released, renewed in time, not known dead."""
     if not record or record.get("released"):
         return False
-    if record["host"] == socket.gethostname() and not _runs(record["pid"], record["started"]):
+    try:
+        if record["host"] == socket.gethostname() and not _runs(record["pid"], record["started"]):
+            return False
+        return now - parse_time(record["renewed"]) <= TERM
+    except (KeyError, TypeError, ValueError):
         return False
-    return now - parse_time(record["renewed"]) <= TERM
 
 
 def _named(record: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ import pytest
 
 from mirrorlake.errors import BadFile, BatchPending, LeaseHeld, LeaseLost, NameTaken, UnknownMarker
 from mirrorlake.landing.publisher import Outcome, Publisher, TextFormat
+from tests.doubles.lossy_store import LossyStore, first
 from tests.doubles.memory_store import Crash, Effect, crash_at
 from tests.landing.publisher.lake import Zone
 
@@ -328,6 +329,77 @@ class TestACrash:
             zone.clock.advance(60)
             self.run(zone, None)
             assert zone.rows("t") == EXPECTED, step
+
+
+class TestAnAnswerThatIsLost:
+    """A write takes effect and fails; its caller repeats the call, on the same publisher."""
+
+    def calls(self, publisher: Publisher) -> list[Callable[[], object]]:
+        def load() -> object:
+            return publisher.load("t", [*A, *B], key="id", batch="load")
+
+        def publish() -> object:
+            return publisher.publish("t", growing(), operation="insert", batch="17")
+
+        def delete() -> object:
+            return publisher.publish("t", [{"id": 1}], operation="delete", batch="18")
+
+        return [load, publish, delete]
+
+    def run(self, zone: Zone, store: Any) -> int:
+        """How many calls failed and were repeated."""
+        publisher, failed = Publisher(store, clock=zone.clock), 0
+        for call in self.calls(publisher):
+            try:
+                call()
+            except TimeoutError:
+                failed += 1
+                call()
+        publisher.close()
+        return failed
+
+    @pytest.mark.clause("LZ-121", "LZ-135", "LZ-136", "LZ-111", "LZ-113")
+    @pytest.mark.parametrize("is_done", [True, False])
+    def test_no_batch_is_lost_and_none_is_there_twice(self, is_done: bool) -> None:
+        counted = Zone()
+        whole = LossyStore(counted.store, lambda _name, _number: False)
+        assert self.run(counted, whole) == 0
+        for lost in range(1, whole.writes):  # the last one gives the right back
+            zone = Zone()
+            store = LossyStore(
+                zone.store, lambda _n, number, at=lost: number == at, is_done=is_done
+            )
+            self.run(zone, store)
+            assert zone.numbers("t") == [1, 2, 3, 4], lost
+            assert zone.rows("t") == EXPECTED, lost
+
+
+class TestClosing:
+    def test_every_table_is_given_back_though_one_cannot_be(self, zone: Zone) -> None:
+        publisher = zone.publisher()
+        publisher.load("t", A, key="id")
+        publisher.load("u", A, key="id")
+        publisher._store = store = LossyStore(zone.store, first("replace"), is_done=False)
+        for table in publisher._tables.values():
+            table._lease._store = store
+        with pytest.raises(TimeoutError):
+            publisher.close()
+        with zone.publisher() as second:
+            second.publish("t", B, operation="insert")
+            with pytest.raises(LeaseHeld):
+                second.publish("u", B, operation="insert")
+
+    def test_what_went_wrong_first_is_what_is_told(self, zone: Zone) -> None:
+        def fail() -> None:
+            with zone.publisher() as publisher:
+                publisher.load("t", A, key="id")
+                store = LossyStore(zone.store, first("replace"), is_done=False)
+                for table in publisher._tables.values():
+                    table._lease._store = store
+                raise ZeroDivisionError
+
+        with pytest.raises(ZeroDivisionError):
+            fail()
 
 
 @pytest.mark.clause("LZ-239")

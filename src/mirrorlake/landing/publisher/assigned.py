@@ -60,15 +60,21 @@ class AssignedTable:
         probe: Probe,
         told: Callable[[int], None],
     ) -> None:
-        """Take the right to write. Raises LeaseHeld."""
+        """It may be used once `take` returned."""
         self._store, self._workshop, self._table = store, workshop, table
         self._folder = workshop.table
         self._clock, self._probe, self._told = clock, probe, told
         self._lease = Lease(store, role, clock)
-        self._lease.take()
-        self._kept = clock.monotonic()
+        self._taken, self._kept = False, clock.monotonic()
+
+    def take(self) -> None:
+        """Take the right to write, unless we have it. Raises LeaseHeld."""
+        if not self._taken:
+            self._lease.take()
+            self._taken, self._kept = True, self._clock.monotonic()
 
     def close(self) -> None:
+        """Give the right back. Raises OSError when that cannot be told to anybody."""
         self._lease.release()
 
     def describe(self, asked: Mapping[str, Any], *, hold: bool = False) -> Description:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -76,13 +77,21 @@ class Publisher:
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        self.close()
+        try:
+            self.close()
+        except OSError:
+            if error is None:  # else it is what went wrong first that is told
+                raise
 
     def close(self) -> None:
-        """Give the right to write to whoever comes next."""
-        for table in self._tables.values():
-            table.close()
-        self._tables.clear()
+        """Give the right to write to whoever comes next.
+
+        Raises OSError when the storage fails; then the right to that table ends by itself.
+        """
+        tables, self._tables = self._tables, {}
+        with ExitStack() as closing:
+            for table in tables.values():
+                closing.callback(table.close)  # each of them, though another one fails
 
     def load(
         self,
@@ -217,6 +226,8 @@ class Publisher:
                 self._probe,
                 lambda rows: self._told(name, rows),
             )
+        # Who could not be told whether the right is ours asks again, as the same one.
+        self._tables[name].take()
         return self._tables[name]
 
 
