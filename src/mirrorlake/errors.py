@@ -111,6 +111,7 @@ class StorageUnavailable(Unavailable):
 _NO_ROOM = "Make room: nothing is lost, and the next start goes on where this one ended."
 _NO_RIGHT = "Let our user read and write there."
 _STORAGE = {
+    errno.ESTALE: "Another process wrote it meanwhile: stop one of the two, and try again.",
     errno.ENOSPC: _NO_ROOM,
     errno.EDQUOT: _NO_ROOM,
     errno.EFBIG: "Raise the limit of file sizes (ulimit -f).",

@@ -210,6 +210,16 @@ class TestAnAnswerThatIsLost:
         lake.store.publish(STAGED, FINAL)
         assert lake.store.read(FINAL) == b"rows"
 
+    @pytest.mark.clause("LZ-135")
+    def test_of_a_publication_that_is_asked_for_again(self, lake: Lake, no_answer: Fault) -> None:
+        stage(lake.store, b"rows")
+        lake.service.next(no_answer, is_rename)
+        lake.service.next(Fault.REQUEST_LOST, lambda seen: True, 2 * ATTEMPTS - 1)
+        with pytest.raises(OSError, match="ServiceRe"):
+            lake.store.publish(STAGED, FINAL)
+        lake.store.publish(STAGED, FINAL)
+        assert lake.store.read(FINAL) == b"rows"
+
     def test_of_a_creation(self, lake: Lake, no_answer: Fault) -> None:
         lake.service.next(no_answer, is_rename)
         lake.store.create("a/b", b"ours")

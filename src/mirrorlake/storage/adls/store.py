@@ -141,10 +141,11 @@ class AdlsStore:
     def publish(self, staged: str, final: str) -> None:
         """As in the contract; also when the answer is lost, as long as anything can be seen."""
         self._path(final)
-        written = self._staged.pop(staged, None) or self._look(staged)
+        written = self._staged.get(staged) or self._look(staged)
         if written is None:
             raise absent(staged)
         self._rename(staged, final, written, _NEW)
+        self._staged.pop(staged, None)  # only now: who is not told asks again
 
     def make_folder(self, folder: str) -> None:
         place = self._container.get_directory_client(self._path(folder))
@@ -179,6 +180,7 @@ class AdlsStore:
 
     def delete(self, path: str) -> None:
         file = self._file(path)
+        self._staged.pop(path, None)
         with suppress(FileNotFoundError), translated(path):
             file.delete_file()
 

@@ -35,7 +35,7 @@ so none is sent anywhere else."""
 
 _ONELAKE = ".dfs.fabric.microsoft.com"
 _CONTAINER = re.compile(r"[^/@:]+")
-_WAIT, _GROWTH, _RETRIES = 1, 2, 4  # seconds; 1, 3, 5 and 9 s between attempts, give or take one
+_GROWTH, _RETRIES = 2, 4  # 2, 4, 8 and 16 seconds between attempts, give or take one
 _CONNECT, _ANSWER = 10, 30  # seconds
 
 
@@ -143,7 +143,7 @@ def client_of(
     from mirrorlake.storage.adls.files import AHEAD
 
     retry = ExponentialRetry(
-        initial_backoff=_WAIT,
+        initial_backoff=0,
         increment_base=_GROWTH,
         random_jitter_range=1,
         retry_total=_RETRIES,
