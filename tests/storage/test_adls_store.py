@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 import pytest
 
+from mirrorlake.storage.adls import store as adls
 from mirrorlake.storage.adls.files import AHEAD, BLOCK
 from mirrorlake.storage.adls.store import AdlsStore
 from mirrorlake.storage.store import Store, UnsafePath
@@ -94,6 +95,16 @@ class TestOnTheWire:
         stage(lake.store, b"rows", "zone/_scratchPad/1")
         lake.store.publish("zone/_scratchPad/1", "zone/s.schema/t/1")
         assert lake.store.read("zone/s.schema/t/1") == b"rows"
+
+
+@pytest.mark.parametrize("name", ["1.parquet", "a?b#c", "%5Fx", "a b"])
+def test_a_file_is_opened_by_its_location(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    monkeypatch.setattr(adls, "client_of", lambda *_others: lake.store._container)
+    lake.store.create(f"a/{name}", b"rows")
+    with adls.open_file(lake.store.location(f"a/{name}")) as file:
+        assert file.read() == b"rows"
 
 
 class TestListing:

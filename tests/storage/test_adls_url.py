@@ -8,7 +8,7 @@ from azure.identity import DefaultAzureCredential
 
 from mirrorlake.errors import UsageError
 from mirrorlake.storage.adls.store import AdlsStore
-from mirrorlake.storage.adls.url import Place, credential_of, handles, place_of
+from mirrorlake.storage.adls.url import Place, credential_of, handles, place_of, split
 
 ACCOUNT = "acme.dfs.core.windows.net"
 ONELAKE = "onelake.dfs.fabric.microsoft.com"
@@ -104,6 +104,14 @@ def test_an_address_with_a_secret_is_refused_and_not_repeated(url: str) -> None:
     with pytest.raises(UsageError) as caught:
         AdlsStore.of_url(url)
     assert "c2VjcmV0" not in f"{caught.value} {caught.value!r} {caught.value.facts()}"
+
+
+def test_a_location_is_split_at_its_container() -> None:
+    assert split(f"abfss://sales@{ONELAKE}/{ITEM}/a?b/%5F#") == (
+        f"abfss://sales@{ONELAKE}",
+        f"{ITEM}/a?b/%5F#",
+    )
+    assert place_of(f"abfss://sales@{ONELAKE}", whole=True).root == ""
 
 
 KEY = {"AZURE_STORAGE_KEY": "a2V5"}

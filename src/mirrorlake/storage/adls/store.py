@@ -17,6 +17,7 @@ was meant for: it finds another one, or none, and does nothing.
 from __future__ import annotations
 
 import errno
+import functools
 import io
 import os
 import uuid
@@ -41,7 +42,7 @@ from mirrorlake.storage.adls.errors import (
     translated,
 )
 from mirrorlake.storage.adls.files import BLOCK, Look, Upload, digest_of, look, opened, plain
-from mirrorlake.storage.adls.url import client_of, credential_of, place_of
+from mirrorlake.storage.adls.url import client_of, credential_of, place_of, split
 from mirrorlake.storage.store import Entry, Listing, UnsafePath, checked
 
 if TYPE_CHECKING:
@@ -287,6 +288,20 @@ class AdlsStore:
         except UnicodeEncodeError:
             raise UnsafePath(f"not text: {path!r}") from None
         return f"{self._root}/{below}" if self._root else below
+
+
+def open_file(location: str) -> BinaryIO:
+    """A seekable reader of a `Store.location`, in whatever process; who we are is told by its
+    environment. Raises OSError, UsageError."""
+    container, path = split(location)
+    return _container_of(container, os.getpid()).open(path)
+
+
+@functools.cache
+def _container_of(url: str, _process: int) -> AdlsStore:
+    """Connections are not for several processes, so each has its own."""
+    place = place_of(url, whole=True)
+    return AdlsStore(client_of(place, credential_of(place, {}, os.environ)), "", str(place))
 
 
 def _only(etag: str) -> _Condition:

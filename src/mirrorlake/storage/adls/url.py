@@ -68,8 +68,11 @@ def handles(url: str) -> bool:
     )
 
 
-def place_of(url: str) -> Place:
-    """Raises UsageError for an address that is wrong, and for one that has a secret in it."""
+def place_of(url: str, *, whole: bool = False) -> Place:
+    """Raises UsageError for an address that is wrong, and for one that has a secret in it.
+
+    whole: a workspace of OneLake will do, without an item.
+    """
     parts = _split(url)
     shown = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
     match = _HOST.fullmatch(parts.hostname or "")
@@ -90,7 +93,7 @@ def place_of(url: str) -> Place:
             hint="Such as abfss://<container>@<account>.dfs.core.windows.net/<folder>.",
         )
     place = Place(match["account"], match[0], container, root)
-    if place.is_onelake and not root:
+    if place.is_onelake and not root and not whole:
         raise UsageError(
             "the address names a workspace and no item in it",
             where=shown,
@@ -102,6 +105,13 @@ def place_of(url: str) -> Place:
         except UnsafePath as error:
             raise UsageError(str(error), where=shown, hint="Give the plain path.") from None
     return place
+
+
+def split(location: str) -> tuple[str, str]:
+    """A `Store.location` as the address of its container and the path in it, of whatever names."""
+    scheme, _, rest = location.partition("://")
+    container, _, path = rest.partition("/")
+    return f"{scheme}://{container}", path
 
 
 def credential_of(
