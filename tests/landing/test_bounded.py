@@ -64,3 +64,74 @@ def test_long_texts_are_read_in_small_pieces() -> None:
     texts = [f"{n}" * 1_000 for n in range(10)] * 1_000
     content = encoded({"v": texts})
     assert read(content, most=100 * MIB).data["v"].to_pylist() == texts
+
+
+@pytest.fixture
+def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The columns whose dictionaries are looked at."""
+    found: list[str] = []
+    truly = bounded._longest_of
+
+    def longest_of(metadata: pq.FileMetaData, handle: io.BytesIO, names: list[str]) -> int:
+        found.extend(names)
+        return truly(metadata, handle, names)
+
+    monkeypatch.setattr(bounded, "_longest_of", longest_of)
+    return found
+
+
+class TestDictionaries:
+    """Values are looked at only where the size of their dictionary does not say enough."""
+
+    def content(self, **columns: list[str]) -> bytes:
+        rows = 10_000
+        return encoded({name: (texts * rows)[:rows] for name, texts in columns.items()})
+
+    def test_small_dictionaries_are_not_looked_at(self, decoded: list[str]) -> None:
+        content = self.content(a=["x" * 1_000, "y"], b=["z", "zz"])
+        metadata = pq.read_metadata(io.BytesIO(content))
+        assert bounded._piece_rows(metadata, io.BytesIO(content), 1) == bounded.PIECE_ROWS
+        assert decoded == []
+
+    def test_of_large_ones_the_longest_value_counts(self, decoded: list[str]) -> None:
+        content = self.content(a=["x" * 10_000, *map(str, range(99))], b=["z", "zz"])
+        metadata = pq.read_metadata(io.BytesIO(content))
+        found = bounded._piece_rows(metadata, io.BytesIO(content), 1)
+        assert decoded == ["a"]
+        small = 2 * 4 + len("z" + "zz")  # of the other the whole dictionary, with its lengths
+        assert found == bounded.PIECE_BYTES // (10_000 + small)
+
+    def test_large_dictionaries_of_short_values_need_no_small_pieces(
+        self, decoded: list[str]
+    ) -> None:
+        content = self.content(a=[f"{n:05}" for n in range(1_000)])
+        metadata = pq.read_metadata(io.BytesIO(content))
+        assert bounded._piece_rows(metadata, io.BytesIO(content), 1) == bounded.PIECE_ROWS
+        assert decoded == ["a"]
+
+    def test_a_dictionary_without_a_head_is_looked_at(
+        self, decoded: list[str], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        content = self.content(a=["x", "y"])
+        monkeypatch.setattr(bounded, "_begin", lambda _chunk: len(content) - 1)
+        metadata = pq.read_metadata(io.BytesIO(content))
+        assert bounded._piece_rows(metadata, io.BytesIO(content), 1) == bounded.PIECE_ROWS
+        assert decoded == ["a"]
+
+
+class TestPages:
+    def test_a_page_that_is_too_large_is_refused_unread(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        content = encoded({"id": [1, 2, 3], "v": ["a", "x" * MIB, "b"]}, compression="zstd")
+        monkeypatch.setattr(bounded, "PAGE_BYTES", MIB // 2)
+        with pytest.raises(FileTooLarge, match="column v has values that take 1,0"):
+            read(content)
+
+    def test_many_pages_of_a_large_column_are_read(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        texts = [f"{n}" * 1_000 for n in range(1_000, 3_000)]
+        content = encoded(
+            {"v": texts}, use_dictionary=False, data_page_size=4_096, write_batch_size=8
+        )
+        monkeypatch.setattr(bounded, "PAGE_BYTES", MIB)
+        assert read(content).data["v"].to_pylist() == texts

@@ -6,13 +6,17 @@ So a file is decoded piece by piece, in pieces no larger than its longest values
 
 from __future__ import annotations
 
+import contextlib
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+
+from mirrorlake.landing import pages
 
 NO_LIMIT = sys.maxsize
 
@@ -21,6 +25,10 @@ PIECE_ROWS = 65_536
 
 PIECE_BYTES = 256 << 20
 """What a piece may take when its values are as long as the longest."""
+
+
+PAGE_BYTES = 256 << 20
+"""What one page may take, and so one value: it is in memory several times while it is read."""
 
 
 class TooLarge(ValueError):
@@ -61,6 +69,7 @@ def read(parquet: pq.ParquetFile, handle: BinaryIO, most: int, share: Share = WH
     Raises TooLarge beyond `most` bytes, ValueError when there are not as many rows as the footer
     says, and what Arrow raises.
     """
+    check_pages(parquet.metadata, handle)
     pieces, taken = [], 0
     groups = share.of(parquet.metadata.num_row_groups)
     said = sum(parquet.metadata.row_group(group).num_rows for group in groups)
@@ -78,6 +87,46 @@ def read(parquet: pq.ParquetFile, handle: BinaryIO, most: int, share: Share = WH
     return rows
 
 
+def check_pages(metadata: pq.FileMetaData, handle: BinaryIO) -> None:
+    """Refuse a file with a page that takes more than PAGE_BYTES: Arrow unpacks it at once.
+
+    A value lies in one page, so that none is longer. Pages are looked at where their column is
+    large, or larger in the file than it claims to be in memory. Raises TooLarge.
+    """
+    for chunk in _chunks(metadata):
+        unpacked, packed = chunk.total_uncompressed_size, chunk.total_compressed_size
+        if unpacked <= PAGE_BYTES and packed <= unpacked:
+            continue
+        largest = _largest_page(handle, _begin(chunk), packed)
+        if largest > PAGE_BYTES:
+            raise TooLarge(
+                f"column {chunk.path_in_schema} has values that take {largest:,} bytes in one "
+                f"page, and a page may take {PAGE_BYTES:,}"
+            )
+
+
+def _largest_page(handle: BinaryIO, begin: int, packed: int) -> int:
+    """Bytes in memory. Behind what is no page Arrow goes no further either."""
+    largest = 0
+    with contextlib.suppress(pages.NoPage):
+        for page in pages.pages(handle, begin, begin + packed):
+            largest = max(largest, page.unpacked)
+    return largest
+
+
+def _chunks(metadata: pq.FileMetaData) -> Iterator[Any]:
+    """What the footer tells of each column in each row group."""
+    for i in range(metadata.num_row_groups):
+        group = metadata.row_group(i)
+        yield from (group.column(j) for j in range(group.num_columns))
+
+
+def _begin(chunk: Any) -> int:
+    """Where the pages of a column begin: with the dictionary, if it has one."""
+    begin = chunk.dictionary_page_offset
+    return int(begin if begin and begin > 0 else chunk.data_page_offset)
+
+
 def _piece_rows(metadata: pq.FileMetaData, handle: BinaryIO, most: int) -> int:
     groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
     if metadata.num_rows * sum(group.total_byte_size for group in groups) <= most:
@@ -86,18 +135,40 @@ def _piece_rows(metadata: pq.FileMetaData, handle: BinaryIO, most: int) -> int:
 
 
 def _longest(metadata: pq.FileMetaData, handle: BinaryIO) -> int:
-    """Bytes of a row whose every value is the longest of its dictionary."""
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    names = [
-        metadata.schema.column(i).path
-        for i in range(metadata.num_columns)
-        if metadata.schema.column(i).physical_type == "BYTE_ARRAY"
-        and any(group.column(i).has_dictionary_page for group in groups)
-    ]
-    if not names:
-        return 0
+    """Bytes of a row whose every value is the longest of its dictionary, or more.
+
+    No value is longer than its whole dictionary. Only where that is too much to be said, values are
+    looked at.
+    """
+    sizes = _dictionaries(metadata, handle)
+    few = PIECE_BYTES // PIECE_ROWS // max(len(sizes), 1)
+    large = [name for name, size in sizes.items() if size > few]
+    small = sum(size for size in sizes.values() if size <= few)
+    return small + (_longest_of(metadata, handle, large) if large else 0)
+
+
+def _dictionaries(metadata: pq.FileMetaData, handle: BinaryIO) -> dict[str, int]:
+    """The bytes of the largest dictionary of each text column; sys.maxsize where nobody knows."""
+    sizes: dict[str, int] = {}
+    for chunk in _chunks(metadata):
+        if chunk.physical_type != "BYTE_ARRAY" or not chunk.has_dictionary_page:
+            continue
+        try:
+            page = pages.page_at(handle, _begin(chunk))
+        except ValueError:
+            size = sys.maxsize
+        else:
+            size = page.unpacked if page.kind == pages.DICTIONARY else sys.maxsize
+        name = chunk.path_in_schema
+        sizes[name] = max(size, sizes.get(name, 0))
+    return sizes
+
+
+def _longest_of(metadata: pq.FileMetaData, handle: BinaryIO, names: list[str]) -> int:
     # To read one row is to read the dictionary, and to leave the other pages alone.
-    coded = pq.ParquetFile(handle, read_dictionary=names, buffer_size=1 << 16, pre_buffer=False)
+    coded = pq.ParquetFile(
+        handle, metadata=metadata, read_dictionary=names, buffer_size=1 << 16, pre_buffer=False
+    )
     longest = 0
     for group in range(metadata.num_row_groups):
         for row in coded.iter_batches(1, row_groups=[group], columns=names):

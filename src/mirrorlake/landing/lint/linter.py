@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlake.errors import BadValue, TableError, UnknownMarker
-from mirrorlake.landing import layout, parquet
+from mirrorlake.landing import bounded, layout, parquet
 from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.lint import (
     column_rules,
@@ -257,6 +257,7 @@ def _parquet_pieces(
     done = 0
     with open_() as handle:
         opened = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
+        bounded.check_pages(opened.metadata, handle)
         for batch in opened.iter_batches(batch_size=PIECE):
             try:
                 yield parquet.converted(
