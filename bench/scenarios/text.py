@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import io
 import re
+import sys
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv as pacsv
 import pyarrow.parquet as pq
+from pyspark import cloudpickle
 from pyspark.sql import DataFrame, SparkSession
 
 from bench import equality
@@ -63,6 +65,8 @@ SCHEMA = Schema.of([Column(column.name, column.data_type) for column in COLUMNS]
 
 
 def run(plan: Plan) -> list[Result]:
+    # Tasks get this module by value: the folder it is in is not on their path.
+    cloudpickle.register_pickle_by_value(sys.modules[__name__])  # type: ignore[no-untyped-call]
     one, several = plan.folder / "one", plan.folder / "several"
     rows = plan.sized(ROWS, FILES)
     _write(one, several, rows)
@@ -75,6 +79,7 @@ def _result(plan: Plan, name: str, race: _Race, rows: int) -> Result:
     say(f"  {len(race.files)} of {race.size / 1e6:,.0f} MB together")
     seconds = medians(plan, {"ours": race.ours, PEER: race.spark})
     found = race.fingerprints
+    say(f"  at most {race.peak} MiB in one of our processes")
     return Result(
         name,
         seconds["ours"],

@@ -31,8 +31,15 @@ PAGE_BYTES = 256 << 20
 """What one page may take, and so one value: it is in memory several times while it is read."""
 
 
+SPLIT = "Split it into several files, or raise mirror.file_bytes if the memory is there."
+
+
 class TooLarge(ValueError):
-    """The rows take more memory than they may."""
+    """The rows take more memory than they may. hint: what a person can do."""
+
+    def __init__(self, what: str, hint: str = SPLIT) -> None:
+        super().__init__(what)
+        self.hint = hint
 
 
 def size(metadata: pq.FileMetaData, arrow: pa.Schema) -> int:
@@ -101,7 +108,8 @@ def check_pages(metadata: pq.FileMetaData, handle: BinaryIO) -> None:
         if largest > PAGE_BYTES:
             raise TooLarge(
                 f"column {chunk.path_in_schema} has values that take {largest:,} bytes in one "
-                f"page, and a page may take {PAGE_BYTES:,}"
+                f"page, and a page may take {PAGE_BYTES:,}",
+                hint="Keep values below that, and write long ones in smaller pages.",
             )
 
 
@@ -140,10 +148,13 @@ def _longest(metadata: pq.FileMetaData, handle: BinaryIO) -> int:
     No value is longer than its whole dictionary. Only where that is too much to be said, values are
     looked at.
     """
+    small, large = 0, []
     sizes = _dictionaries(metadata, handle)
-    few = PIECE_BYTES // PIECE_ROWS // max(len(sizes), 1)
-    large = [name for name, size in sizes.items() if size > few]
-    small = sum(size for size in sizes.values() if size <= few)
+    for name, size in sorted(sizes.items(), key=lambda item: item[1]):
+        if small + size <= PIECE_BYTES // PIECE_ROWS:
+            small += size
+        else:
+            large.append(name)
     return small + (_longest_of(metadata, handle, large) if large else 0)
 
 

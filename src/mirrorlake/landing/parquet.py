@@ -343,7 +343,7 @@ def _understood(what: str, table: str, file: str) -> Iterator[None]:
             str(error),
             table=table,
             file=file,
-            hint="Split it into several files, or raise mirror.file_bytes if the memory is there.",
+            hint=error.hint,
         ) from None
     except _Empty:
         raise BadFile(

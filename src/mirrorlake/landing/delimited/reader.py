@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.errors import FileTooLarge, TableError
-from mirrorlake.landing.bounded import NO_LIMIT
+from mirrorlake.landing.bounded import NO_LIMIT, SPLIT
 from mirrorlake.landing.delimited import parts
 from mirrorlake.landing.delimited.columns import (
     Source,
@@ -197,8 +197,7 @@ class _Reading:
                     f"its rows take more than {most:,} bytes in memory",
                     table=self._origin.table,
                     file=self._origin.file,
-                    hint="Split it into several files, or raise mirror.file_bytes if the memory "
-                    "is there.",
+                    hint=SPLIT,
                 )
             yield one
 
