@@ -79,3 +79,9 @@ def test_a_package_that_is_missing_is_told_in_one_sentence(
     (told,) = done.stderr.splitlines()
     assert f"{module} is not installed" in told
     assert f'pip install "mirrorlake[{extra}]"' in told
+
+
+def test_the_program_is_a_module_too() -> None:
+    command = [sys.executable, "-m", "mirrorlake", "--version"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=300)
+    assert done.stdout.startswith("mirrorlake ")

@@ -11,7 +11,7 @@ from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.landing import layout
 from mirrorlake.landing.identity import Tails
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
-from mirrorlake.mirror.plan import NO_METADATA, Known, Target
+from mirrorlake.mirror.plan import NO_METADATA, Known, Target, other_files
 from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.settings import MirrorSettings
@@ -235,7 +235,8 @@ def _waiting(view: View, known: Known, noted: Mapping[str, Any], pending: list[L
     if not known.recorded and not known.scan.files and known.scan.described:
         since = datetime.fromtimestamp(known.scan.described.modified, UTC)
         age = timedelta(seconds=max(round((view.now - since).total_seconds()), 0))
-        return f"its first data file, for {age} now (LZ-275)"
+        others = other_files(known.scan)
+        return others or f"its first data file, for {age} now (LZ-275)"
     return str(noted.get("waiting") or "") if pending else ""
 
 

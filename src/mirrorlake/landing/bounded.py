@@ -20,6 +20,9 @@ from mirrorlake.landing import pages
 
 NO_LIMIT = sys.maxsize
 
+FILE_BYTES = 4 << 30
+"""What the rows of one landed file may take, unless a project says otherwise."""
+
 PIECE_ROWS = 65_536
 """Rows that are decoded before their size is looked at; more are not faster."""
 
@@ -76,22 +79,34 @@ def read(parquet: pq.ParquetFile, handle: BinaryIO, most: int, share: Share = WH
     Raises TooLarge beyond `most` bytes, ValueError when there are not as many rows as the footer
     says, and what Arrow raises.
     """
-    check_pages(parquet.metadata, handle)
-    pieces, taken = [], 0
     groups = share.of(parquet.metadata.num_row_groups)
     said = sum(parquet.metadata.row_group(group).num_rows for group in groups)
     if share == WHOLE:
         said = parquet.metadata.num_rows
+    found = list(pieces(parquet, handle, most, share))
+    rows = pa.Table.from_batches(found, found[0].schema if found else parquet.schema_arrow)
+    if rows.num_rows != said:
+        raise ValueError(f"{rows.num_rows} rows, and its footer says {said}")
+    return rows
+
+
+def pieces(
+    parquet: pq.ParquetFile, handle: BinaryIO, most: int, share: Share = WHOLE
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a share of an opened file in pieces, each of bounded size.
+
+    Raises TooLarge when the pieces so far take more than `most` bytes, or a page would, and what
+    Arrow raises.
+    """
+    check_pages(parquet.metadata, handle)
+    taken = 0
+    groups = share.of(parquet.metadata.num_row_groups)
     size = _piece_rows(parquet.metadata, handle, most)
     for piece in parquet.iter_batches(size, row_groups=list(groups)):
         taken += piece.nbytes
         if taken > most:
             raise TooLarge(f"its rows take more than {most:,} bytes in memory")
-        pieces.append(piece)
-    rows = pa.Table.from_batches(pieces, pieces[0].schema if pieces else parquet.schema_arrow)
-    if rows.num_rows != said:
-        raise ValueError(f"{rows.num_rows} rows, and its footer says {said}")
-    return rows
+        yield piece
 
 
 def check_pages(metadata: pq.FileMetaData, handle: BinaryIO) -> None:

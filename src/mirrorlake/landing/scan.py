@@ -88,7 +88,8 @@ class TableScan:
     table cannot be read at all; moved: the files in its cleanup folders, listed only when somebody
     calls for them; described: the entry of `_metadata.json`, when there is one; partitions: the
     folders of files, below the table folder, when there is a sequence in each (LZ-059);
-    has_cleanup: a cleanup folder of ours or of others is there.
+    has_cleanup: a cleanup folder of ours or of others is there; others: where there is no data
+    file, the first name that is that of none (LZ-023), and how many there are.
     """
 
     table: TableId
@@ -100,6 +101,7 @@ class TableScan:
     described: Entry | None = None
     partitions: tuple[str, ...] = ()
     has_cleanup: bool = False
+    others: tuple[str, int] = ("", 0)
 
     @property
     def is_undescribed_text(self) -> bool:
@@ -230,6 +232,8 @@ class Scanner:
         entry, has_cleanup = _metadata_entry(listing), _has_cleanup(listing)
         entries = list(listing.files)
         del listing  # of a million files it takes as much as what is made of it
+        visible = sum(not entry.name.startswith(("_", ".")) for entry in entries)
+        first = next((e.name for e in entries if not e.name.startswith(("_", "."))), "")
         files = _files(folder.path, entries, text, detection)
         return TableScan(
             table=table,
@@ -240,6 +244,8 @@ class Scanner:
             moved=lambda: self._moved(folder, text, detection),
             described=entry,
             has_cleanup=has_cleanup,
+            # Of a folder with data files too, nobody asks which the others are.
+            others=("", 0) if files else (first, visible),
         )
 
     def _in_partitions(

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.errors import FileTooLarge, KeyColumnMissing, NullKey, SchemaMergeFailure
+from mirrorlake.landing.bounded import FILE_BYTES
 from mirrorlake.landing.parquet import Inspected, Rows, match_columns
 from mirrorlake.model.change import Marker
 
@@ -26,7 +27,7 @@ class Demands:
     """
 
     strict_keys: bool = False
-    file_bytes: int = 4 << 30
+    file_bytes: int = FILE_BYTES
 
 
 def check_size(found: Inspected, demands: Demands, *, table: str, file: str) -> None:

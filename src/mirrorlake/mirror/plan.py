@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from mirrorlake.errors import BadFile, TableError
+from mirrorlake.errors import BadFile, TableError, printable
 from mirrorlake.landing.metadata import BY_TIME, IN_PARTITIONS, NAMED
 from mirrorlake.landing.parquet import Inspected
 from mirrorlake.landing.scan import Landed, TableScan
@@ -137,8 +137,20 @@ def plan(
         error, steps = found, []
     steps += _cleanup(known)
     waiting = "" if batch or error or not good else "its last transaction is not complete"
+    if not (known.progress.exists or error):
+        waiting = waiting or other_files(known.scan)
     state = TableState.FAILED if error else _state(known, facts, batch)
     return _planned(known, state, steps, error, waiting, pending=len(good))
+
+
+def other_files(scan: TableScan) -> str:
+    """What lies in the folder of a table in the place of its first data file; empty for nothing."""
+    name, count = scan.others
+    if not count:
+        return ""
+    more = f" and {count - 1:,} more" if count > 1 else ""
+    needed = "20 digits and an extension" if scan.detection != BY_TIME else "its extension"
+    return f"its first data file: {printable(name)}{more} has not the name of one, {needed}"
 
 
 def _readable(

@@ -6,10 +6,12 @@ import os
 import tracemalloc
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
 import pytest
 
 from mirrorlake.errors import UsageError
+from mirrorlake.landing import bounded
 from mirrorlake.landing.lint import (
     Place,
     Profile,
@@ -381,3 +383,22 @@ class TestPartitions:
         result = zone.lint()
         assert {"LZ-059/partitions", "LZ-059/partition-folder"} <= keys(result)
         assert result.files == 0
+
+
+def test_a_small_file_that_would_unfold_to_very_much_is_told_in_bounded_memory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One long text in every row: 10,000 MiB, of which no more than a piece is ever there."""
+    monkeypatch.setattr(bounded, "FILE_BYTES", 64 << 20)
+    monkeypatch.setattr(bounded, "PIECE_BYTES", 16 << 20)
+    zone = clean(tmp_path)
+    text = pa.DictionaryArray.from_arrays(np.zeros(10_000, np.int32), pa.array(["x" * (1 << 20)]))
+    columns = {"id": pa.array(range(10_000)), "v": text}
+    zone.describe("bomb", keyColumns=["id"])
+    file = zone.land("bomb", 1, pa.table(columns), store_schema=False)
+    assert file.stat().st_size < 1 << 20
+    before = pa.total_allocated_bytes()
+    result = zone.lint()
+    assert keys(result) == {"LZ-267/refused"}
+    assert pa.total_allocated_bytes() - before < 64 << 20
+    assert "take more than" in result.findings[0].found

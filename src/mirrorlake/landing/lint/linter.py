@@ -39,8 +39,8 @@ from mirrorlake.landing.partitions import partitions
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import TableId
 
-PIECE = 1 << 16
-"""Rows of a Parquet file that are looked at together."""
+PIECE = bounded.PIECE_ROWS
+"""Rows of a Parquet file that are looked at together, where they are not long."""
 
 Progress = Callable[[TableId, int, int], None]
 """Called before each table with its place, from 0, and their number; at the end with both equal."""
@@ -217,6 +217,9 @@ class _Table:
             return None
         except NOT_OURS:
             raise
+        except bounded.TooLarge as error:
+            self._report.add(parquet_rules.REFUSED, place, shown(error))
+            return None
         except UNREADABLE as error:
             self._report.add(parquet_rules.INCOMPLETE, place, shown(error))
             return None
@@ -257,8 +260,7 @@ def _parquet_pieces(
     done = 0
     with open_() as handle:
         opened = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
-        bounded.check_pages(opened.metadata, handle)
-        for batch in opened.iter_batches(batch_size=PIECE):
+        for batch in bounded.pieces(opened, handle, bounded.FILE_BYTES):
             try:
                 yield parquet.converted(
                     pa.Table.from_batches([batch]),
