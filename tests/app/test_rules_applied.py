@@ -1,0 +1,156 @@
+"""Rules that smaller tests prove of one part, here of the tables: from landed files to rows."""
+
+from __future__ import annotations
+
+import json
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirrorlake.errors import KeyedChangeWithoutKey
+from mirrorlake.lake.log import TableLog
+from mirrorlake.mirror.progress import FOLDER, read_progress
+from tests.app.operated import DAY, Operated
+from tests.app.zones import MARKER, Zone
+from tests.lake.handmade import HandmadeTable
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Zone:
+    return Zone(tmp_path / "root")
+
+
+def describe(zone: Zone, **members: Any) -> None:
+    zone.folder("t").mkdir(parents=True, exist_ok=True)
+    (zone.folder("t") / "_metadata.json").write_text(json.dumps(members))
+
+
+def columns(zone: Zone) -> list[str]:
+    return list(HandmadeTable(zone.root / "Tables/s/t").schema.schema.names)
+
+
+class TestMarkers:
+    @pytest.mark.clause("LZ-087")
+    def test_no_file_of_a_table_has_the_marker(self, zone: Zone) -> None:
+        describe(zone, keyColumns=["id"])
+        zone.land("t", 1, {"id": [1, 2], "v": ["a", "b"], MARKER: [0, 0]})
+        zone.land("t", 2, {"id": [1], "v": ["c"], MARKER: [4]})
+        assert not zone.apply().errors
+        assert columns(zone) == ["id", "v"]
+        files = list((zone.root / "Tables/s/t").rglob("*.parquet"))
+        assert files
+        assert not [path for path in files if MARKER.encode() in path.read_bytes()]
+
+    @pytest.mark.clause("LZ-098", "LZ-099")
+    def test_a_load_ends_with_the_first_marker_in_any_file(self, tmp_path: Path) -> None:
+        mirror = Operated(tmp_path / "root")
+        mirror.zone.table("t", "id")
+        mirror.land("t", 1, "load", marker=None)
+        mirror.land("t", 3, "waits", marker=None)
+        with mirror.running() as loop:
+            mirror.cycles(loop, 5)
+            assert mirror.shown("t")["status"] == "Failed"  # file 2 is missing
+            mirror.land("t", 2, "changed", marker=4)
+            mirror.cycles(loop, 10)
+            assert mirror.shown("t")["status"] == "Replicating"
+
+
+class TestKeys:
+    @pytest.mark.clause("LZ-039", "LZ-035")
+    def test_a_key_that_comes_later_matches_the_rows_that_are_there(self, zone: Zone) -> None:
+        describe(zone)
+        zone.land("t", 1, {"id": [1, 2, 2], "v": ["a", "b", "c"]})
+        assert not zone.apply().errors
+        describe(zone, keyColumns=["id"])
+        zone.land("t", 2, {"id": [1, 2], "v": ["new", None], MARKER: [1, 2]})
+        assert not zone.apply().errors
+        assert zone.rows("t") == [(1, "new")]
+
+    @pytest.mark.clause("LZ-034", "LZ-043", "LZ-044")
+    @pytest.mark.parametrize(
+        ("metadata", "marker"),
+        [({"isUpsertDefaultRowMarker": True}, None), ({}, 1), ({}, 2), ({}, 4)],
+    )
+    def test_without_one_nothing_of_a_keyed_file_is_applied(
+        self, zone: Zone, metadata: dict[str, Any], marker: int | None
+    ) -> None:
+        describe(zone, **metadata)
+        first = {"id": [1], "v": ["a"], MARKER: [0]}
+        zone.land("t", 1, first)
+        later: dict[str, Any] = {"id": [2, 3], "v": ["b", "c"]}
+        zone.land("t", 2, later if marker is None else later | {MARKER: [0, marker]})
+        zone.land("t", 3, {"id": [4], "v": ["d"], MARKER: [0]})
+        (error,) = zone.apply().errors
+        assert (type(error), error.file) == (KeyedChangeWithoutKey, f"{2:020d}.parquet")
+        assert zone.rows("t") == [(1, "a")]
+
+
+class TestColumns:
+    @pytest.mark.clause("LZ-211", "LZ-213", "LZ-214", "LZ-215", "LZ-226")
+    @pytest.mark.parametrize("extension", ["parquet", "csv"])
+    def test_a_renamed_column_is_one_that_ends_and_one_that_begins(
+        self, zone: Zone, extension: str
+    ) -> None:
+        describe(zone, keyColumns=["id"])
+        land(zone, 1, extension, id="1", old="a")
+        land(zone, 2, extension, id="2", new="b")
+        land(zone, 3, extension, id="3", old="c", new="d")
+        assert not zone.apply().errors
+        assert columns(zone) == ["id", "old", "new"]
+        assert zone.rows("t") == [("1", "a", None), ("2", None, "b"), ("3", "c", "d")]
+
+    @pytest.mark.clause("LZ-146", "LZ-174")
+    def test_types_that_are_declared_are_those_of_text_alone(self, zone: Zone) -> None:
+        declared = {"Columns": [{"Name": "id", "DataType": "String"}]}
+        describe(zone, keyColumns=["id"], SchemaDefinition=declared, FileFormat="CSV")
+        zone.land("t", 1, {"id": [1], "more": [2.5]})
+        assert not zone.apply().errors
+        assert zone.rows("t") == [(1, 2.5)]
+
+
+def land(zone: Zone, number: int, extension: str, **row: str) -> None:
+    if extension == "parquet":
+        zone.land("t", number, {name: [value] for name, value in row.items()})
+        return
+    text = f"{','.join(row)}\r\n{','.join(row.values())}\r\n"
+    (zone.folder("t") / f"{number:020d}.csv").write_text(text, newline="")
+
+
+class TestTables:
+    @pytest.mark.clause("LZ-230")
+    def test_a_table_remembers_the_folder_that_it_is_made_of(self, zone: Zone) -> None:
+        describe(zone, keyColumns=["id"])
+        zone.land("t", 1, {"id": [1]})
+        zone.apply()
+        progress = read_progress(TableLog(str(zone.root / "Tables/s/t")), "s.t")
+        assert progress.properties[FOLDER] == "Files/LandingZone/s.schema/t"
+
+    @pytest.mark.clause("LZ-118")
+    def test_another_process_goes_on_with_the_next_number(self, tmp_path: Path) -> None:
+        mirror = Operated(tmp_path / "root")
+        mirror.table("t", "a", "b")
+        mirror.once()
+        for path in mirror.zone.folder("t").rglob("*.parquet"):
+            path.unlink()  # the number is all that is needed
+        mirror.land("t", 3, "c")
+        assert not mirror.once().errors
+        assert mirror.rows("t") == [(1, "a"), (2, "b"), (3, "c")]
+
+    @pytest.mark.clause("LZ-242", "LZ-243", "LZ-244", "LZ-245", "LZ-251")
+    def test_files_leave_the_folder_by_themselves_and_then_the_root(self, tmp_path: Path) -> None:
+        mirror = Operated(tmp_path / "root", retention=timedelta(days=7))
+        mirror.table("t", "a", "b", "c")
+        mirror.land("t", 5, "waits for 4")
+        mirror.once()
+        assert mirror.files("t") == {3, 5}
+        aside = mirror.zone.folder("t") / "_FilesReadyToDelete"
+        assert {int(path.stem) for path in aside.glob("*.parquet")} == {1, 2}
+        mirror.clock.advance(6 * DAY)
+        mirror.once()
+        assert {int(path.stem) for path in aside.glob("*.parquet")} == {1, 2}
+        mirror.clock.advance(2 * DAY)
+        mirror.once()
+        assert not list(aside.glob("*.parquet"))
+        assert mirror.files("t") == {3, 5}
