@@ -205,6 +205,20 @@ def publish(
         if release:
             publisher.release(named)
     _report(done, as_json=as_json)
+    if initial and batch is None and done:
+        _warn_of_repeat(done[0])
+
+
+def _warn_of_repeat(first: Published) -> None:
+    """Initial rows beside others are as likely the same ones sent again (LZ-077)."""
+    from mirrorlake.cli.output import say
+
+    if first.files and first.files[0].number > 1:
+        say(
+            f"{first.table} had files before: these rows are added to those, and a key that is in "
+            "both is there twice. With --batch NAME a command that is run again publishes once; "
+            "--drop begins the table anew."
+        )
 
 
 def _table(text: str) -> TableId:

@@ -62,6 +62,33 @@ class TestCsv:
         assert loaded(zone, path, types=told) == [row]
 
     @pytest.mark.parametrize(
+        ("texts", "values"),
+        [
+            (["01234", "99999"], ["01234", "99999"]),
+            (["7", "-007"], ["7", "-007"]),
+            (["01.5"], ["01.5"]),
+            (["12345678901234567890", "1"], ["12345678901234567890", "1"]),
+            (["0", "-0", " 10 "], [0, 0, 10]),
+            (["0.5", "1e3", "-0.25"], [0.5, 1000.0, -0.25]),
+            (["9223372036854775807"], [2**63 - 1]),
+        ],
+    )
+    def test_digits_that_a_number_would_lose_are_text(
+        self, zone: Zone, write: Write, texts: list[str], values: list[Any]
+    ) -> None:
+        path = write("a.csv", "".join(f"{line}\n" for line in ["zip", *texts]))
+        found = [row["zip"] for row in loaded(zone, path)]
+        assert sorted(found, key=repr) == sorted(values, key=repr)
+
+    def test_digits_that_come_later_are_an_error(
+        self, zone: Zone, write: Write, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(files, "BLOCK", 1 << 10)
+        path = write("a.csv", "id\n" + "123456789\n" * 1_000 + "01\n")
+        with pytest.raises(BadFile, match="column id began with plain numbers"):
+            loaded(zone, path)
+
+    @pytest.mark.parametrize(
         ("text", "value"),
         [
             ("2025-06-17 14:30:00", datetime(2025, 6, 17, 14, 30, tzinfo=UTC)),

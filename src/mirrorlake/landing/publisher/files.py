@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.json as pj
 import pyarrow.parquet as pq
+from pyarrow import compute
 
 from mirrorlake.errors import BadFile, UsageError
 from mirrorlake.model.arrow import arrow_type
@@ -50,6 +51,8 @@ _FORMS = {
     ".xlsm": Form.EXCEL,
 }
 _SEPARATORS = {".tsv": "\t", ".psv": "|"}
+_LOSSY = {"int64": r"^\s*[+-]?0[0-9]", "double": r"^\s*[+-]?[0-9]{16,}\s*$|^\s*[+-]?0[0-9]"}
+"""What of a column of text is no number, by the type that Arrow sees in it."""
 _PACKED = {".gz", ".zst", ".bz2"}
 
 
@@ -117,26 +120,69 @@ def _told(path: Path, rows: Iterator[Any]) -> Iterator[Any]:
 
 
 def _csv(path: Path, reading: Reading) -> Iterator[pa.Table]:
-    """An empty field is NULL, an empty quoted one is the empty text."""
-    separator = reading.separator or _SEPARATORS.get(_suffix(path), ",")
-    with pc.open_csv(
-        path,
-        pc.ReadOptions(encoding=reading.encoding, block_size=BLOCK),
-        pc.ParseOptions(delimiter=separator, newlines_in_values=True),
-        pc.ConvertOptions(
-            column_types=_hints(reading.types),
-            null_values=["", *([reading.null] if reading.null else [])],
-            strings_can_be_null=True,
-            quoted_strings_can_be_null=False,
-        ),
-    ) as batches:
+    """An empty field is NULL, an empty quoted one is the empty text.
+
+    Digits that a number would not keep are text: zip codes, and numbers of accounts.
+    """
+    told = _hints(reading.types)
+    with _open_csv(path, reading, told) as batches:
         for seen in batches.schema:
             # What is not in the encoding is seen as bytes.
             if pa.types.is_binary(seen.type) and seen.name not in reading.types:
                 raise pa.ArrowInvalid(f"column {seen.name} is not {reading.encoding}")
-        yield batches.schema.empty_table()
+        numbers = {
+            seen.name: seen.type
+            for seen in batches.schema
+            if seen.name not in reading.types and str(seen.type) in _LOSSY
+        }
+    with _open_csv(path, reading, told | dict.fromkeys(numbers, pa.string())) as batches:
+        first = True
         for batch in batches:
-            yield pa.Table.from_batches([batch])
+            table = pa.Table.from_batches([batch])
+            if first:
+                numbers = {n: kind for n, kind in numbers.items() if not _loses(table[n], kind)}
+            first = False
+            yield _numbered(table, numbers)
+        if first:
+            yield _numbered(batches.schema.empty_table(), numbers)
+
+
+def _open_csv(
+    path: Path, reading: Reading, types: Mapping[str, pa.DataType]
+) -> pc.CSVStreamingReader:
+    separator = reading.separator or _SEPARATORS.get(_suffix(path), ",")
+    return pc.open_csv(
+        path,
+        pc.ReadOptions(encoding=reading.encoding, block_size=BLOCK),
+        pc.ParseOptions(delimiter=separator, newlines_in_values=True),
+        pc.ConvertOptions(
+            column_types=types,
+            null_values=["", *([reading.null] if reading.null else [])],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _loses(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Whether a value has digits that a number of this kind would not keep."""
+    found = compute.match_substring_regex(column, _LOSSY[str(kind)])
+    return bool(compute.any(found).as_py())
+
+
+def _numbered(table: pa.Table, numbers: Mapping[str, pa.DataType]) -> pa.Table:
+    """The texts of these columns as the numbers that the first block told them to be."""
+    for name, kind in numbers.items():
+        column = table[name]
+        if _loses(column, kind):
+            raise pa.ArrowInvalid(
+                f"column {name} began with plain numbers, and has one that begins with 0, or has "
+                "more digits than a number keeps"
+            )
+        place = table.column_names.index(name)
+        trimmed = compute.utf8_trim_whitespace(column)
+        table = table.set_column(place, name, trimmed.cast(kind))
+    return table
 
 
 def _json(path: Path, reading: Reading) -> Iterator[pa.Table]:
