@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import errno
+import importlib
 import pickle
+import pkgutil
 from collections import Counter
 
 import pytest
 
+import mirrorlake
 from mirrorlake import errors
 from mirrorlake.errors import (
     MirrorlakeError,
@@ -18,12 +21,18 @@ from mirrorlake.errors import (
     UnknownMarker,
     UsageError,
 )
+from mirrorlake.mirror.faults import TableFault
 
 
 def tree(root: type[MirrorlakeError]) -> list[type[MirrorlakeError]]:
     """A class of the module and all that derive from it there."""
     below = [kind for child in root.__subclasses__() for kind in tree(child)]
     return [kind for kind in [root, *below] if kind.__module__ == errors.__name__]
+
+
+def below(root: type[MirrorlakeError]) -> list[type[MirrorlakeError]]:
+    """All classes that derive from one, wherever they are."""
+    return [kind for child in root.__subclasses__() for kind in [child, *below(child)]]
 
 
 ALL = tree(MirrorlakeError)
@@ -103,6 +112,19 @@ def test_a_table_error_arrives_with_all_its_fields(kind: type[TableError]) -> No
     error = made(kind)
     arrived = pickle.loads(pickle.dumps(error))
     assert vars(arrived) == vars(error)
+
+
+def test_an_error_that_another_room_adds_is_whole_after_a_journey() -> None:
+    for module in pkgutil.walk_packages(mirrorlake.__path__, "mirrorlake."):
+        if not module.name.endswith(".__main__"):
+            importlib.import_module(module.name)
+    added = [kind for kind in below(MirrorlakeError) if kind not in ALL]
+    assert TableFault in added
+    for kind in added:
+        error = made(kind)
+        arrived = pickle.loads(pickle.dumps(error))
+        assert (type(arrived), str(arrived)) == (kind, str(error))
+        assert vars(arrived) == vars(error)
 
 
 def test_errors_without_a_place_travel_too() -> None:

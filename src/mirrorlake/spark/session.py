@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from mirrorlake.errors import SparkUnavailable
-from mirrorlake.spark import jars
+from mirrorlake.spark import jars, workers
 from mirrorlake.spark.settings import SparkSettings
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -72,8 +72,10 @@ class Spark:
         found = jars.configuration(settings)
         if settings.jars is None and not jars.are_fetched():
             say("Fetching the jars of Delta Lake (first use, 13 MB) ...")
-        # Workers must be this Python, or they lack what we need.
-        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        # Workers must be this Python, or they lack what we need; where it has another place on
+        # other machines, the project says so, in the one setting that only spark-submit reads.
+        worker = settings.conf.get("spark.pyspark.python")
+        os.environ.setdefault("PYSPARK_PYTHON", worker or sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
         log = Path(tempfile.mkstemp(prefix="mirrorlake-spark-", suffix=".log")[1])
         _logs.append(log)
@@ -91,7 +93,13 @@ class Spark:
                 where=str(log),
                 hint="Another session was started in this process before; start mirrorlake first.",
             )
-        return cls(session, is_ours=True, log=log)
+        started = cls(session, is_ours=True, log=log)
+        try:
+            workers.check(session)
+        except SparkUnavailable:
+            started.stop()
+            raise
+        return started
 
     def stop(self) -> None:
         """Stop the session, if it is ours. A JVM that is gone already is fine."""
@@ -138,6 +146,7 @@ def _ours(settings: SparkSettings) -> dict[str, str]:
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": java,
         "spark.scheduler.mode": "FAIR",  # a quiet table's job beside a busy one's
+        "spark.executor.extraJavaOptions": java,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.log.level": "WARN",

@@ -138,6 +138,8 @@ def run(spec: Spec) -> TaskResult:
     """Do the work of one specification."""
     if isinstance(spec, Piece):
         return _piece(spec)
+    if isinstance(spec, TaskSpec):
+        pa.set_cpu_count(spec.threads)  # of a process that is a task's own
     try:
         return _run(spec) if isinstance(spec, TaskSpec) else _compact(spec)
     except MirrorlakeError as error:
@@ -147,6 +149,7 @@ def run(spec: Spec) -> TaskResult:
 
 
 def _piece(spec: Piece) -> TaskResult:
+    pa.set_cpu_count(spec.batch.threads)
     try:
         return TaskResult(handed=spec.work())
     except MirrorlakeError as error:

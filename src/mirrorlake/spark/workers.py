@@ -1,0 +1,70 @@
+"""Whether the Pythons of the executors are what tasks need: looked at before the first batch."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from importlib import metadata
+
+from py4j.protocol import Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from mirrorlake.errors import SparkUnavailable
+
+LIBRARIES = ("pyarrow", "numpy", "duckdb", "pyroaring")
+"""What a task imports, by the names of the distributions."""
+
+HINT = (
+    "Install there what is installed here, and name that Python in spark.conf, "
+    "spark.pyspark.python; docs/how-to/cluster.md says how."
+)
+
+
+def check(session: SparkSession) -> None:
+    """Look at the executors of a cluster. Raises SparkUnavailable when they lack what we need.
+
+    In local mode they are this Python.
+    """
+    context = session.sparkContext
+    if str(context.master).startswith("local"):
+        return
+    slots = context.defaultParallelism
+    wanted = versions(0)
+    try:
+        found = context.parallelize(range(slots), slots).map(versions).collect()
+    except (PySparkException, Py4JJavaError) as error:
+        raise SparkUnavailable(
+            f"no task runs on the executors of {context.master}: {_last_line(error)}",
+            hint=HINT,
+        ) from None
+    for there in found:
+        if there != wanted:
+            raise SparkUnavailable(difference(wanted, there), hint=HINT)
+
+
+def versions(_task: int) -> dict[str, str]:
+    """The Python here and its libraries, as text."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    ours = sys.modules[__name__.partition(".")[0]]  # it may be shipped without its metadata
+    found = {"Python": python, "mirrorlake": str(ours.__version__)}
+    for name in LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "missing"
+    return found
+
+
+def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
+    """What is not the same, in words."""
+    others = [
+        f"{name} is {there[name]}, not {here[name]}" for name in here if here[name] != there[name]
+    ]
+    return f"on an executor {', '.join(others)}"
+
+
+def _last_line(error: Exception) -> str:
+    lines = [line.strip() for line in str(error).splitlines()]
+    named = [line for line in lines if "Error: " in line or "Exception: " in line]
+    return (named or lines or [type(error).__name__])[-1]

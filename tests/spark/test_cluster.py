@@ -1,0 +1,143 @@
+"""On a cluster of processes a mirror does what it does in one, whatever becomes of a worker."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import yaml
+
+import mirrorlake
+from mirrorlake.spark.standalone import Standalone
+from tests.app.zones import Zone
+from tests.spark.large import TABLES, content, fill, written_by_last
+
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster")]
+
+PATIENCE = 550
+
+HOOKS = """
+import os, pathlib, signal
+
+once = pathlib.Path(os.environ.get("KILL_ONCE", "/"))
+
+
+def killing(function):
+    def called(*arguments, **options):
+        result = function(*arguments, **options)
+        try:
+            once.touch(exist_ok=False)
+        except FileExistsError:
+            return result
+        status = pathlib.Path(f"/proc/{os.getppid()}/status").read_text()
+        executor = int(status.split("PPid:")[1].split()[0])
+        os.kill(executor, signal.SIGKILL)
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    return called
+
+
+if not once.exists():
+    from mirrorlake.lake import datafile
+
+    name = os.environ["KILL_AFTER"]
+    setattr(datafile, name, killing(getattr(datafile, name)))
+"""
+"""In every Python of the executors: the first that has written a file of one kind kills its
+executor and all that runs in it, unless there is the file KILL_ONCE, which it leaves."""
+
+
+@dataclass
+class Project:
+    """A zone that somebody else fills, and a project for it on a cluster or in one process."""
+
+    zone: Zone
+    folder: Path
+    master: str
+    conf: Mapping[str, str]
+
+    def apply(self) -> str:
+        """`apply --once`, which must be good. Returns what it logs."""
+        spark = {"master": self.master, "driver_memory": "1g", "conf": dict(self.conf)}
+        settings = {"name": "shop", "root": str(self.zone.root), "spark": spark}
+        file = self.folder / "mirrorlake.yaml"
+        file.write_text(yaml.safe_dump(settings))
+        done = subprocess.run(
+            [sys.executable, "-m", "mirrorlake.cli.main", "apply", "--once", "-c", str(file)],
+            env=os.environ,
+            cwd=self.folder,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+        assert done.returncode == 0, done.stderr
+        return done.stderr
+
+
+@dataclass
+class Cluster:
+    standalone: Standalone
+    folder: Path
+
+    def project(self, folder: Path, **environment: str) -> Project:
+        folder.mkdir(parents=True)
+        # Executors start in a folder of their own, with nothing of the driver's but its settings.
+        here = [str(self.folder / "hooks"), str(Path(mirrorlake.__file__).parents[1])]
+        conf = self.standalone.settings() | {
+            "spark.executor.memory": "600m",
+            "spark.executorEnv.PYTHONPATH": os.pathsep.join(here),
+            **{f"spark.executorEnv.{name}": value for name, value in environment.items()},
+        }
+        return Project(Zone(folder / "root"), folder, self.standalone.url, conf)
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    """A master and two workers of one core each."""
+    folder = tmp_path_factory.mktemp("cluster")
+    (folder / "hooks").mkdir()
+    (folder / "hooks" / "sitecustomize.py").write_text(HOOKS)
+    with Standalone(folder / "spark", workers=2) as standalone:
+        yield Cluster(standalone, folder)
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The same zone, mirrored in one process on one task per batch."""
+    zone = Zone(tmp_path_factory.mktemp("here") / "root")
+    fill(zone)
+    assert not zone.apply().errors
+    return zone.root
+
+
+def test_tables_and_feeds_are_those_of_one_process(
+    cluster: Cluster, expected: Path, tmp_path: Path
+) -> None:
+    project = cluster.project(tmp_path / "project")
+    fill(project.zone)
+    log = project.apply()
+    assert "spread_given_up" not in log
+    for table in TABLES:
+        assert content(project.zone.root, table) == content(expected, table)
+    assert len(written_by_last(project.zone.root)) == 2, "the changes were done on one task"
+
+
+@pytest.mark.parametrize(
+    "after", ["write_data", pytest.param("write_bytes", marks=pytest.mark.long)]
+)
+def test_an_executor_that_is_killed_costs_a_retry_and_nothing_else(
+    cluster: Cluster, expected: Path, tmp_path: Path, after: str
+) -> None:
+    once = tmp_path / "killed"
+    project = cluster.project(tmp_path / "project", KILL_AFTER=after, KILL_ONCE=str(once))
+    fill(project.zone)
+    project.apply()
+    assert once.exists()
+    for table in TABLES:
+        assert content(project.zone.root, table) == content(expected, table)
