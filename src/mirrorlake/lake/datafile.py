@@ -27,6 +27,13 @@ LARGEST = "\U0010ffff"
 ROW_GROUP = 256 * 1024
 """Rows: small enough that readers can pass over most of a file for a narrow range of keys."""
 
+PAGE_ROWS = 2_048
+"""Rows that are decompressed together: few, because a row of a random key costs its whole page."""
+
+DICTIONARY = 64 * 1024
+"""Bytes: beyond it a column has too many values for a dictionary, and is written as it stands,
+which is faster and, compressed, smaller."""
+
 CHANGE_TYPE = "_change_type"
 
 
@@ -115,6 +122,9 @@ def _write(path: Path, rows: pa.Table) -> int:
             compression="zstd",
             compression_level=1,
             row_group_size=ROW_GROUP,
+            max_rows_per_page=PAGE_ROWS,
+            dictionary_pagesize_limit=DICTIONARY,
+            write_page_index=True,
             coerce_timestamps="us",
             store_schema=False,
             write_statistics=[name for name in rows.column_names if not _has_nan(rows[name])],

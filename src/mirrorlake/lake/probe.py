@@ -1,32 +1,39 @@
 """Finds the rows of given keys in the files of a table.
 
-Files whose statistics exclude every key are not opened. In the others DuckDB joins the keys with
-the key columns and reads the other columns only where something matched; rows that a deletion
-vector has removed are taken out afterwards.
+Files whose statistics exclude every key are not opened. In the others the keys are located first,
+by an index of the file (`keyindex`) or by its key columns, and then the pages they lie in are read
+(`pages`). Where most pages are wanted anyway, or the file does not say where its pages are, keys
+and rows are read in one go (`join`). Rows that a deletion vector has removed are left out.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
-from decimal import Decimal
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
-from mirrorlake.lake import vectors
+from mirrorlake.lake import join, keyindex, pages, vectors
+from mirrorlake.lake.bounds import candidates
 from mirrorlake.lake.schema import TableSchema
-from mirrorlake.model.arrow import arrow_schema, contiguous
+from mirrorlake.model.arrow import arrow_schema
 
-_PATH, _FILE, _ROW, _CODE = "__path", "__file", "__row", "__code"
+__all__ = ["Matches", "candidates", "live_rows", "path_of", "probe"]
+
+DENSE = 100
+"""Rows for each key sought, below which nearly every page is expected to hold one."""
+
+MOST_PAGES = 0.5
+"""The part of a file's pages beyond which it is faster read whole."""
+
+INDEXED_ROWS = 4_000_000
+"""Rows whose index is made in one search at most: it delays the batch by less than a second."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,28 +52,14 @@ class Matches:
     gone: Mapping[int, np.ndarray]
 
 
-def candidates(
-    files: Sequence[Mapping[str, Any]], schema: TableSchema, keys: pa.Table
-) -> list[Mapping[str, Any]]:
-    """The files that can hold one of the keys, by the bounds of their first key column."""
-    if keys.num_rows == 0:
-        return []
-    name = keys.column_names[0]
-    physical = schema.physical[schema.schema.names.index(name)]
-    column = contiguous(keys[name])
-    present = column.drop_null()
-    bounds = _Bounds(present) if len(present) and _comparable(column.type) else None
-    return [
-        add
-        for add in files
-        if _may_hold(
-            json.loads(add.get("stats") or "{}", parse_float=Decimal),
-            physical,
-            bounds,
-            has_null=column.null_count > 0,
-            comparable=_comparable(column.type),
-        )
-    ]
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found in some of the files."""
+
+    rows: pa.Table
+    code: np.ndarray
+    file: np.ndarray
+    row: np.ndarray
 
 
 def probe(
@@ -82,38 +75,20 @@ def probe(
         for place, add in enumerate(files)
         if add.get("deletionVector")
     }
-    target = arrow_schema(schema.schema)
-    if not files:
-        none = np.zeros(0, np.int64)
-        return Matches(target.empty_table(), none, none, none, gone)
-    coded = keys.rename_columns([f"k{i}" for i in range(keys.num_columns)])
-    coded = coded.append_column(_CODE, pa.array(np.arange(keys.num_rows), pa.int64()))
-    connection = _connection(threads)
-    try:
-        connection.execute("set TimeZone = 'UTC'")
-        connection.register("wanted", coded)
-        paths = [str(path_of(table, add)) for add in files]
-        scan, present = _scan(connection, paths, schema)
-        query = _query(schema, keys, present, scan)
-        found = connection.execute(query, {"paths": paths}).to_arrow_table()
-    finally:
-        connection.close()
-    place, row = _numbers(found, _FILE), _numbers(found, _ROW)
-    live = ~_is_gone(place, row, gone)
-    # Columns that were added later stand in none of these files.
-    columns = [
-        found[f.name].cast(f.type) if f.name in found.column_names else pa.nulls(len(row), f.type)
-        for f in target
-    ]
-    rows = pa.table(columns, schema=target)
-    if not live.all():
-        rows = rows.filter(pa.array(live))
-    return Matches(rows, _numbers(found, _CODE)[live], place[live], row[live], gone)
+    search = _Search(table, files, schema, keys, gone, threads)
+    found = search.run()
+    return Matches(
+        pa.concat_tables([arrow_schema(schema.schema).empty_table(), *(f.rows for f in found)]),
+        _joined([f.code for f in found]),
+        _joined([f.file for f in found]),
+        _joined([f.row for f in found]),
+        gone,
+    )
 
 
 def live_rows(table: Path, add: Mapping[str, Any], schema: TableSchema) -> pa.Table:
     """All rows of a file that no deletion vector has removed, with all columns."""
-    rows = _read(path_of(table, add), schema)
+    rows = join.stored_rows(str(path_of(table, add)), schema)
     if vector := add.get("deletionVector"):
         live = np.ones(rows.num_rows, bool)
         live[vectors.read(table, vector)] = False
@@ -135,176 +110,150 @@ def path_of(table: Path, add: Mapping[str, Any]) -> Path:
     return table / unquote(path)
 
 
-_NUMBER = "file_row_number"
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The search for some keys in some files."""
 
-_FILES = f"""(select * exclude ({_NUMBER}), {_NUMBER} as {_ROW}
-              from read_parquet($paths, {_NUMBER} = true, filename = '{_PATH}',
-                                union_by_name = true, hive_partitioning = false))"""  # noqa: S608
+    table: Path
+    files: Sequence[Mapping[str, Any]]
+    schema: TableSchema
+    keys: pa.Table
+    gone: Mapping[int, np.ndarray]
+    threads: int
 
+    def run(self) -> list[_Found]:
+        everything = range(len(self.files))
+        if not self.files:
+            return []
+        rows = sum(_records(add) for add in self.files)
+        if self.keys.num_rows * DENSE > rows:
+            return [self._whole(everything)]
+        located = self._located()
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="pages") as pool:
+            found = list(pool.map(lambda place: self._paged(place, *located[place]), everything))
+        rest = [place for place in everything if found[place] is None]
+        paged = [one for one in found if one is not None and len(one.code)]
+        return [*self._verified(paged), *([self._whole(rest)] if rest else [])]
 
-_databases: dict[int, duckdb.DuckDBPyConnection] = {}
+    # -- where ----------------------------------------------------------------------------------
 
+    def _located(self) -> list[tuple[np.ndarray, np.ndarray]]:
+        """For each file the keys that it may have, and the rows that may have them."""
+        indexes = self._indexes()
+        located = {}
+        if indexes:
+            sought = keyindex.Sought(self.keys, self.schema)
+            located = {place: index.find(sought) for place, index in indexes.items()}
+        plain = [place for place in range(len(self.files)) if place not in located]
+        if plain:
+            found = join.places(self._paths(plain), self.schema, self.keys, self.threads)
+            code, file, row = (_numbers(found, name) for name in (join.CODE, join.FILE, join.ROW))
+            for number, place in enumerate(plain):
+                own = file == number
+                located[place] = code[own], row[own]
+        return [self._still_there(place, *located[place]) for place in range(len(self.files))]
 
-def _connection(threads: int) -> duckdb.DuckDBPyConnection:
-    """To the database of this process that uses so many threads; it holds nothing.
+    def _indexes(self) -> dict[int, keyindex.KeyIndex]:
+        """The indexes that there are, and some that are made now."""
+        key, indexes, left = self.keys.column_names, {}, INDEXED_ROWS
+        missing = []
+        for place, add in enumerate(self.files):
+            if _records(add) < keyindex.LEAST_ROWS:
+                continue
+            index = keyindex.opened(self.table, add, self.schema, key)
+            if index is not None:
+                indexes[place] = index
+            elif _records(add) <= keyindex.MOST_ROWS and left > 0:
+                missing.append(place)
+                left -= _records(add)
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="index") as pool:
+            made = pool.map(
+                lambda place: keyindex.build(self.table, self.files[place], self.schema, key),
+                missing,
+            )
+            indexes |= {p: index for p, index in zip(missing, made, strict=True) if index}
+        return indexes
 
-    Making one takes longer than all else that a batch of a few rows needs.
-    """
-    database = _databases.get(threads)
-    if database is None:
-        made = duckdb.connect(config={"threads": threads})
-        database = _databases.setdefault(threads, made)
-    return database.cursor()
+    def _still_there(
+        self, place: int, code: np.ndarray, row: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Those that no deletion vector has removed, by row."""
+        if place in self.gone:
+            live = ~np.isin(row, self.gone[place])
+            code, row = code[live], row[live]
+        order = np.argsort(row, kind="stable")
+        return code[order], row[order]
 
+    # -- what -----------------------------------------------------------------------------------
 
-def _scan(
-    connection: duckdb.DuckDBPyConnection, paths: list[str], schema: TableSchema
-) -> tuple[str, Collection[str]]:
-    """The rows of the files, each with its number and the path of its file, and their columns."""
-    if all(name.casefold() != _NUMBER for name in schema.physical):
-        query = f"select * from {_FILES} limit 0"  # noqa: S608  (nothing from outside is in it)
-        found = connection.execute(query, {"paths": paths}).description
-        return _FILES, {column[0] for column in found}
-    # DuckDB gives the numbers of rows this name and no other: the files are read without it.
-    stored = _stored(paths, schema)
-    connection.register("stored", stored)
-    return "stored", stored.column_names
+    def _paged(self, place: int, code: np.ndarray, row: np.ndarray) -> _Found | None:
+        """Rows of one file, by their pages; None when it is to be read whole."""
+        file = np.full(len(row), place)
+        target = arrow_schema(self.schema.schema)
+        if not len(row):
+            return _Found(target.empty_table(), code, file, row)
+        path = path_of(self.table, self.files[place])
+        try:
+            layout = pages.layout(path)
+        except pages.NoPageIndex:
+            return None
+        own, of = np.unique(row, return_inverse=True)
+        if own[-1] >= layout.rows or layout.share(own) > MOST_PAGES:
+            return None
+        present = [name for name in self.schema.physical if name in layout.columns]
+        stored = pages.read(path, layout, own, present).take(pa.array(of))
+        return _Found(self._of_table(stored, self.schema.physical), code, file, row)
 
+    def _verified(self, found: Sequence[_Found]) -> list[_Found]:
+        """Those rows that have the key: a hash is only a hint."""
+        if not found:
+            return []
+        rows, code = pa.concat_tables([f.rows for f in found]), _joined([f.code for f in found])
+        file, row = _joined([f.file for f in found]), _joined([f.row for f in found])
+        same = join.equal(rows.select(self.keys.column_names), code, self.keys, self.schema)
+        if not same.all():
+            rows = rows.filter(pa.array(same))
+        return [_Found(rows, code[same], file[same], row[same])]
 
-def _stored(paths: list[str], schema: TableSchema) -> pa.Table:
-    tables = []
-    for path in paths:
-        rows = _read(path, schema)
-        rows = rows.append_column(_ROW, pa.array(np.arange(rows.num_rows)))
-        tables.append(rows.append_column(_PATH, pa.repeat(path, rows.num_rows)))
-    return pa.concat_tables(tables, promote_options="default")
+    def _whole(self, places: Sequence[int]) -> _Found:
+        """Rows of some files, by a join with all of their rows."""
+        found = join.rows(self._paths(places), self.schema, self.keys, self.threads)
+        code, row = _numbers(found, join.CODE), _numbers(found, join.ROW)
+        file = np.asarray(places, np.int64)[_numbers(found, join.FILE)]
+        rows = self._of_table(found, self.schema.schema.names)
+        live = ~_is_gone(file, row, self.gone)
+        if not live.all():
+            rows = rows.filter(pa.array(live))
+        return _Found(rows, code[live], file[live], row[live])
 
+    def _of_table(self, found: pa.Table, names: Sequence[str]) -> pa.Table:
+        """The columns of the table, of which `found` has some, under these names."""
+        target = arrow_schema(self.schema.schema)
+        # Columns that were added later stand in none of these files.
+        columns = [
+            found[name].cast(field.type)
+            if name in found.column_names
+            else pa.nulls(found.num_rows, field.type)
+            for name, field in zip(names, target, strict=True)
+        ]
+        return pa.table(columns, schema=target)
 
-def _read(path: str | Path, schema: TableSchema) -> pa.Table:
-    """A file whole: those columns of the table that it has, under its own names."""
-    target = schema.file_schema()
-    # Spark writes moments as INT96, in nanoseconds, which end in 2262.
-    rows = pq.read_table(path, coerce_int96_timestamp_unit="us", partitioning=None)
-    rows = rows.select([name for name in target.names if name in rows.column_names])
-    return rows.cast(pa.schema([target.field(name) for name in rows.column_names]))
-
-
-def _query(schema: TableSchema, keys: pa.Table, present: Collection[str], scan: str) -> str:
-    """The join of the keys with the rows of the files; its parameter is the paths.
-
-    NULL equals NULL, and floating point is compared as text, which tells -0.0 from 0.0, with every
-    NaN the same (LZ-256, LZ-257).
-    """
-    names = schema.schema.names
-    conditions = []
-    for i, name in enumerate(keys.column_names):
-        physical = schema.physical[names.index(name)]
-        left = f"t.{_quoted(physical)}" if physical in present else "null"
-        right = f"wanted.k{i}"
-        if schema.schema[name].type.name in {"float", "double"}:
-            left, right = _number_text(left), _number_text(right)
-        conditions.append(f"{left} is not distinct from {right}")
-    columns = [
-        f"t.{_quoted(physical)} as {_quoted(name)}"
-        for physical, name in zip(schema.physical, names, strict=True)
-        if physical in present
-    ]
-    places = [
-        f"t.{_ROW} as {_ROW}",
-        f"wanted.{_CODE} as {_CODE}",
-        f"list_position($paths, t.{_PATH})::bigint - 1 as {_FILE}",
-    ]
-    return (
-        f"select {', '.join(columns + places)} from {scan} t "  # noqa: S608  (names are quoted)
-        f"join wanted on {' and '.join(conditions)}"
-    )
-
-
-def _number_text(value: str) -> str:
-    # A NaN has a sign, and its text shows it.
-    return f"case when isnan({value}) then 'nan' else {value}::varchar end"
-
-
-class _Bounds:
-    """Which ranges of values can hold one of the keys."""
-
-    def __init__(self, keys: pa.Array) -> None:
-        ordered = keys.take(pc.sort_indices(keys))
-        self._type = ordered.type
-        self._ends: tuple[str, str] | None = None
-        self._numbers = np.zeros(0, np.int64)
-        if pa.types.is_string(keys.type):
-            self._ends = ordered[0].as_py(), ordered[-1].as_py()
-        else:
-            # As numbers, because there are days that Python's calendar does not know.
-            width = pa.int32() if keys.type.bit_width == 32 else pa.int64()
-            temporal = pa.types.is_temporal(keys.type)
-            self._numbers = (ordered.cast(width) if temporal else ordered).to_numpy()
-
-    def meet(self, low: Any, high: Any) -> bool:
-        """Whether a key can lie between these bounds of the log."""
-        if self._ends is not None:
-            first, last = self._ends
-            known = isinstance(low, str) and isinstance(high, str)
-            return not known or bool(low <= last and first <= high)
-        least, most = _as_number(low, self._type), _as_number(high, self._type)
-        if least is None or most is None:
-            return True
-        if pa.types.is_timestamp(self._type):
-            most += 1_000  # writers cut bounds to milliseconds, this one too
-        place = int(np.searchsorted(self._numbers, least))
-        return place < len(self._numbers) and bool(self._numbers[place] <= most)
-
-
-def _may_hold(
-    stats: Mapping[str, Any],
-    column: str,
-    bounds: _Bounds | None,
-    *,
-    has_null: bool,
-    comparable: bool,
-) -> bool:
-    if not stats or not comparable:
-        return True
-    nulls = (stats.get("nullCount") or {}).get(column)
-    if has_null and nulls != 0:
-        return True
-    if bounds is None:
-        return False
-    low = (stats.get("minValues") or {}).get(column)
-    high = (stats.get("maxValues") or {}).get(column)
-    if low is None or high is None:
-        return nulls is None or bool(nulls != stats.get("numRecords"))
-    return bounds.meet(low, high)
+    def _paths(self, places: Sequence[int]) -> list[str]:
+        return [str(path_of(self.table, self.files[place])) for place in places]
 
 
-def _comparable(kind: pa.DataType) -> bool:
-    """Types whose bounds in the log order like their values here."""
-    is_ = pa.types
-    return any(
-        test(kind) for test in (is_.is_integer, is_.is_string, is_.is_date, is_.is_timestamp)
-    )
-
-
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _as_number(bound: Any, kind: pa.DataType) -> int | None:
-    """A bound from the log as Arrow holds such values; None when it cannot be read."""
-    if pa.types.is_integer(kind):
-        return bound if isinstance(bound, int) else None
-    try:
-        if pa.types.is_date(kind):
-            return date.fromisoformat(bound).toordinal() - _EPOCH.toordinal()
-        moment = datetime.fromisoformat(bound)
-        return (moment - _EPOCH) // timedelta(microseconds=1) if moment.tzinfo else None
-    except (ValueError, TypeError):
-        return None
+def _records(add: Mapping[str, Any]) -> int:
+    """The rows of a file, gone ones included; 0 when the log does not say."""
+    return int(json.loads(add.get("stats") or "{}").get("numRecords") or 0)
 
 
 def _numbers(table: pa.Table, name: str) -> np.ndarray:
     numbers: np.ndarray = table[name].to_numpy().astype(np.int64)
     return numbers
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0, np.int64), *arrays])
 
 
 def _is_gone(file: np.ndarray, row: np.ndarray, gone: Mapping[int, np.ndarray]) -> np.ndarray:
@@ -313,7 +262,3 @@ def _is_gone(file: np.ndarray, row: np.ndarray, gone: Mapping[int, np.ndarray]) 
         mine = file == place
         removed[mine] = np.isin(row[mine], rows)
     return removed
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

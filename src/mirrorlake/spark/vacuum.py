@@ -1,4 +1,7 @@
-"""Removing data files that no version within the retention needs, by Delta's own VACUUM."""
+"""Removing data files that no version within the retention needs, by Delta's own VACUUM.
+
+It leaves our folder beside them alone, so the indexes of the files that it removed go after it.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,7 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from mirrorlake.errors import ForeignTable
+from mirrorlake.lake import keyindex
 
 CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 """Delta refuses less than 7 days while this is on. Who asks for less has said so at the door."""
@@ -35,6 +39,7 @@ def vacuum(
     quoted = location.replace("`", "``")
     hours = retention.total_seconds() / 3600
     session.sql(f"vacuum delta.`{quoted}` retain {hours:.4f} hours").collect()
+    keyindex.sweep(Path(location))
 
 
 def _table_inside(table: Path) -> Path | None:

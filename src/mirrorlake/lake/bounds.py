@@ -1,0 +1,117 @@
+"""Which files can hold one of some keys, by the bounds that the log has of them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.lake.schema import TableSchema
+from mirrorlake.model.arrow import contiguous
+
+
+def candidates(
+    files: Sequence[Mapping[str, Any]], schema: TableSchema, keys: pa.Table
+) -> list[Mapping[str, Any]]:
+    """The files that can hold one of the keys, by the bounds of their first key column."""
+    if keys.num_rows == 0:
+        return []
+    name = keys.column_names[0]
+    physical = schema.physical[schema.schema.names.index(name)]
+    column = contiguous(keys[name])
+    present = column.drop_null()
+    bounds = _Bounds(present) if len(present) and _comparable(column.type) else None
+    return [
+        add
+        for add in files
+        if _may_hold(
+            json.loads(add.get("stats") or "{}", parse_float=Decimal),
+            physical,
+            bounds,
+            has_null=column.null_count > 0,
+            comparable=_comparable(column.type),
+        )
+    ]
+
+
+class _Bounds:
+    """Which ranges of values can hold one of the keys."""
+
+    def __init__(self, keys: pa.Array) -> None:
+        ordered = keys.take(pc.sort_indices(keys))
+        self._type = ordered.type
+        self._ends: tuple[str, str] | None = None
+        self._numbers = np.zeros(0, np.int64)
+        if pa.types.is_string(keys.type):
+            self._ends = ordered[0].as_py(), ordered[-1].as_py()
+        else:
+            # As numbers, because there are days that Python's calendar does not know.
+            width = pa.int32() if keys.type.bit_width == 32 else pa.int64()
+            temporal = pa.types.is_temporal(keys.type)
+            self._numbers = (ordered.cast(width) if temporal else ordered).to_numpy()
+
+    def meet(self, low: Any, high: Any) -> bool:
+        """Whether a key can lie between these bounds of the log."""
+        if self._ends is not None:
+            first, last = self._ends
+            known = isinstance(low, str) and isinstance(high, str)
+            return not known or bool(low <= last and first <= high)
+        least, most = _as_number(low, self._type), _as_number(high, self._type)
+        if least is None or most is None:
+            return True
+        if pa.types.is_timestamp(self._type):
+            most += 1_000  # writers cut bounds to milliseconds, this one too
+        place = int(np.searchsorted(self._numbers, least))
+        return place < len(self._numbers) and bool(self._numbers[place] <= most)
+
+
+def _may_hold(
+    stats: Mapping[str, Any],
+    column: str,
+    bounds: _Bounds | None,
+    *,
+    has_null: bool,
+    comparable: bool,
+) -> bool:
+    if not stats or not comparable:
+        return True
+    nulls = (stats.get("nullCount") or {}).get(column)
+    if has_null and nulls != 0:
+        return True
+    if bounds is None:
+        return False
+    low = (stats.get("minValues") or {}).get(column)
+    high = (stats.get("maxValues") or {}).get(column)
+    if low is None or high is None:
+        return nulls is None or bool(nulls != stats.get("numRecords"))
+    return bounds.meet(low, high)
+
+
+def _comparable(kind: pa.DataType) -> bool:
+    """Types whose bounds in the log order like their values here."""
+    is_ = pa.types
+    return any(
+        test(kind) for test in (is_.is_integer, is_.is_string, is_.is_date, is_.is_timestamp)
+    )
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _as_number(bound: Any, kind: pa.DataType) -> int | None:
+    """A bound from the log as Arrow holds such values; None when it cannot be read."""
+    if pa.types.is_integer(kind):
+        return bound if isinstance(bound, int) else None
+    try:
+        if pa.types.is_date(kind):
+            return date.fromisoformat(bound).toordinal() - _EPOCH.toordinal()
+        moment = datetime.fromisoformat(bound)
+        return (moment - _EPOCH) // timedelta(microseconds=1) if moment.tzinfo else None
+    except (ValueError, TypeError):
+        return None

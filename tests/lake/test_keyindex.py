@@ -1,0 +1,198 @@
+"""An index of keys changes how rows are found, and never which."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+
+from mirrorlake.lake import join, keyindex, probe
+from mirrorlake.model import types
+from tests.histories import Shape, counted, rows_of
+from tests.lake.handmade import HandmadeTable
+from tests.lake.test_probe import PLAIN, expected, filled, found, keys_of, probes
+from tests.lake.ways import Way, forced
+
+ROWS = [(n * 7 % 20, f"n{n}") for n in range(20)]
+SOUGHT = keys_of(PLAIN, [(3, None), (14, None), (99, None)])
+
+
+@pytest.fixture(autouse=True)
+def indexed() -> Iterator[None]:
+    with forced(Way.INDEX_PAGES):
+        yield
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> HandmadeTable:
+    return filled(HandmadeTable(tmp_path / "t", PLAIN.schema), PLAIN, [(ROWS, [5])])
+
+
+def index_of(table: HandmadeTable, number: int = 0) -> Path:
+    place = keyindex.place(table.path, table.files[number])
+    assert place is not None
+    return place
+
+
+def opened(table: HandmadeTable) -> keyindex.KeyIndex | None:
+    return keyindex.opened(table.path, table.files[0], table.schema, ["id"])
+
+
+def assert_found(table: HandmadeTable) -> None:
+    assert counted(rows_of(found(table, SOUGHT).rows)) == counted(expected(table, PLAIN, SOUGHT))
+
+
+@pytest.mark.parametrize("way", Way)
+@settings(max_examples=settings.default.max_examples // 4)
+@given(drawn=probes())
+def test_every_way_finds_the_rows_of_a_plain_scan(drawn, way: Way) -> None:
+    shape, files, sought = drawn
+    with forced(way), tempfile.TemporaryDirectory() as folder:
+        table = filled(HandmadeTable(Path(folder, "t"), shape.schema), shape, files)
+        keys = keys_of(shape, sought)
+        for _ in range(2):  # an index is made, and then used
+            matches = found(table, keys, threads=2)
+            assert counted(rows_of(matches.rows)) == counted(expected(table, shape, keys))
+            probed = probe.candidates(table.files, table.schema, keys)
+            for file, row, values in zip(
+                matches.file, matches.row, rows_of(matches.rows), strict=True
+            ):
+                stored = pq.read_table(table.path / probed[file]["path"])
+                assert counted([rows_of(stored)[row]]) == counted([values])
+
+
+def test_an_index_is_made_by_the_first_search_and_used_by_the_next(
+    table: HandmadeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_found(table)
+    assert opened(table) is not None
+    monkeypatch.setattr(keyindex, "build", lambda *_: pytest.fail("it is made twice"))
+    monkeypatch.setattr(join, "places", lambda *_: pytest.fail("the keys are read"))
+    assert_found(table)
+
+
+def test_a_batch_makes_a_bounded_part_of_the_indexes(
+    table: HandmadeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    filled(table, PLAIN, [(ROWS, []), (ROWS, [])])
+    monkeypatch.setattr(probe, "INDEXED_ROWS", len(ROWS))
+    for made in (1, 2, 3, 3):
+        assert_found(table)
+        assert sum(index_of(table, n).exists() for n in range(3)) == made
+
+
+@pytest.mark.parametrize("place", [0, 8, 12, 17, 40, -1, -8, -100])
+def test_a_damaged_index_does_not_count_and_is_made_again(table: HandmadeTable, place: int) -> None:
+    assert_found(table)
+    index = index_of(table)
+    content = bytearray(index.read_bytes())
+    content[place] ^= 0x10
+    index.unlink()
+    index.write_bytes(content)
+    assert opened(table) is None
+    assert_found(table)
+    assert opened(table) is not None
+
+
+@pytest.mark.parametrize("kept", [0, 7, 20, 100, -1, -8])
+def test_an_index_that_ends_too_early_does_not_count(table: HandmadeTable, kept: int) -> None:
+    assert_found(table)
+    index = index_of(table)
+    content = index.read_bytes()
+    index.unlink()
+    index.write_bytes(content[:kept])
+    assert opened(table) is None
+    assert_found(table)
+
+
+def test_the_index_of_another_file_does_not_count(table: HandmadeTable) -> None:
+    filled(table, PLAIN, [([(n + 1, text) for n, text in ROWS], [])])
+    assert_found(table)
+    shutil.copy(index_of(table, 1), index_of(table, 0))
+    assert opened(table) is None
+    assert_found(table)
+
+
+def test_the_index_of_a_file_that_was_replaced_does_not_count(table: HandmadeTable) -> None:
+    assert_found(table)
+    data = table.path / table.files[0]["path"]
+    size = data.stat().st_size
+    other = HandmadeTable(table.path.parent / "other", PLAIN.schema)
+    filled(other, PLAIN, [([(n + 80, text) for n, text in ROWS], [])])
+    shutil.copy(other.path / other.files[0]["path"], data)
+    assert data.stat().st_size == size
+    assert opened(table) is None
+
+
+def test_the_index_of_other_columns_does_not_count(table: HandmadeTable) -> None:
+    assert_found(table)
+    assert keyindex.opened(table.path, table.files[0], table.schema, ["name"]) is None
+    assert keyindex.opened(table.path, table.files[0], table.schema, ["id", "name"]) is None
+
+
+def test_an_index_by_another_hash_does_not_count(
+    table: HandmadeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert_found(table)
+    monkeypatch.setattr(join, "hash_name", lambda: "another")
+    assert opened(table) is None
+
+
+def test_indexes_may_be_deleted(table: HandmadeTable) -> None:
+    assert_found(table)
+    shutil.rmtree(table.path / "_mirrorlake")
+    assert_found(table)
+    assert opened(table) is not None
+
+
+def test_a_table_that_takes_no_index_is_searched_without(table: HandmadeTable) -> None:
+    (table.path / "_mirrorlake").write_text("no folder")
+    assert_found(table)
+
+
+def test_rows_whose_hash_is_equal_and_whose_key_is_not_are_left_out(
+    table: HandmadeTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(join, "_hash", lambda *_: "(7::ubigint << 32)")
+    assert_found(table)
+
+
+def test_files_of_others_have_no_index(table: HandmadeTable) -> None:
+    for path in ("file:/elsewhere/x.parquet", "../x.parquet", "/x.parquet", "s3://b/x.parquet"):
+        assert keyindex.place(table.path, {"path": path}) is None
+
+
+def test_a_sweep_removes_the_indexes_of_files_that_are_gone(table: HandmadeTable) -> None:
+    filled(table, PLAIN, [(ROWS, [])])
+    assert_found(table)
+    first, second = index_of(table, 0), index_of(table, 1)
+    (table.path / table.files[0]["path"]).unlink()
+    left_behind = second.with_name(f"{second.name}.0123")
+    left_behind.write_bytes(b"half")
+    assert keyindex.sweep(table.path) == 2
+    assert (first.exists(), second.exists(), left_behind.exists()) == (False, True, False)
+
+
+def test_a_table_without_indexes_is_swept(tmp_path: Path) -> None:
+    assert keyindex.sweep(tmp_path) == 0
+
+
+def test_a_key_of_any_width_has_one_hash() -> None:
+    """A file may hold a narrower number than the table: an older version of it was narrower."""
+    narrow = Shape.of(["id"], id=types.INTEGER)
+    wide = Shape.of(["id"], id=types.LONG)
+    with tempfile.TemporaryDirectory() as folder:
+        table = filled(HandmadeTable(Path(folder, "t"), narrow.schema), narrow, [([(7,)], [])])
+        keys = pa.table({"id": pa.array([7], pa.int64())})
+        path = str(table.path / table.files[0]["path"])
+        schema = HandmadeTable(Path(folder, "w"), wide.schema).schema
+        stored = join.hashes(path, schema, ["id"])
+        assert stored is not None
+        assert np.array_equal(stored, join.key_hashes(keys, schema))
