@@ -47,7 +47,7 @@ def calls(draw: st.DrawFn) -> tuple[str, Any, dict[int, Fault]]:
 
 
 @given(script=st.lists(calls(), min_size=1, max_size=12), target_first=st.booleans())
-@settings(max_examples=max(settings.default.max_examples // 4, 1))
+@settings(max_examples=min(settings.default.max_examples // 4, 250))
 def test_a_mishap_changes_no_outcome(
     data_lake: DataLake,
     script: list[tuple[str, Any, dict[int, Fault]]],
