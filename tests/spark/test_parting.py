@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 from pathlib import Path
 from typing import Any
 
@@ -162,3 +163,24 @@ def test_rows_of_parts_are_those_of_their_file() -> None:
     ]
     found = task.rows_of_files(results)
     assert found == [(1, 0, 0, 0), (9, 0, 0, 0), (5, 0, 0, 0)]
+
+
+def test_a_file_that_is_replaced_while_its_parts_are_read_is_read_again(
+    zone: Zone, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write(zone, "t", "id,v\n" + QUOTED)
+    path = zone.folder("t") / f"{1:020d}.csv"
+    truly, replaced = HereJobs.run, []
+
+    def run(self: HereJobs, specs: Any) -> Any:
+        found = truly(self, specs)
+        if specs and not replaced:
+            replaced.append(path)
+            path.write_text("id,v\n" + QUOTED.replace("two", "new"))
+            os.utime(path, (1, 1))
+        return found
+
+    monkeypatch.setattr(HereJobs, "run", run)
+    zone.apply()
+    zone.apply()
+    assert rows(zone, "t") == [(n, f"new\nlines, {n}") for n in range(500)]

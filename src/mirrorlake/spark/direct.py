@@ -124,7 +124,9 @@ class Direct:
         for result in results:
             if result.error is not None:
                 return Failed(result.error)
-        if step.names and (file := altered(self._store, step.files)):
+        # Tasks that read parts of a file open it one after another: it may have been replaced.
+        parted = any(result.continues for result in results)
+        if (step.names or parted) and (file := altered(self._store, step.files)):
             return Conflicted(f"{printable(file.name)} changed while it was read")
         counts = _total(results)
         read = task.rows_of_files(results)
