@@ -245,6 +245,7 @@ def _evolution() -> Iterator[Case]:
     yield Case("LZ-100/update-lacks-columns", _changes([1, 1], narrow))
     yield Case("LZ-100/update-lacks-columns", _changes([4, 0], narrow))
     yield Case("LZ-107/marker-dropped", lambda z: z.land(T, 3, ROWS | {"id": [7, 8, 9]}))
+    yield Case("LZ-217/required-column-absent", _without_required)
     yield Case("LZ-214/column-dropped", _changes([0, 2], narrow))
     yield Case("LZ-221/type-changed", _changes([1, 1, 1], ROWS | {"name": [1, 2, 3]}))
     yield Case(
@@ -366,6 +367,13 @@ def _parquet() -> Iterator[Case]:
             lambda z, length=length: z.put(f"{T}/{_number(3)}", whole[:length]),
         )
     yield Case("LZ-276/incomplete", _damaged_page)
+
+
+def _without_required(zone: Zone) -> None:
+    schema = pa.schema([pa.field("id", pa.int64()), pa.field("total", pa.int64(), nullable=False)])
+    zone.describe("t", keyColumns=["id"])
+    zone.land("t", 1, pa.table({"id": [1, 2], "total": [3, 4]}, schema=schema))
+    zone.land("t", 2, marked({"id": [3]}, [0]))
 
 
 def _codec(codec: str) -> Build:

@@ -105,6 +105,18 @@ DROPPED = Rule(
     "1: id, name, city\n2: id, name",
     also=("LZ-216",),
 )
+REQUIRED = Rule(
+    "LZ-217",
+    "required-column-absent",
+    "A file lacks a column that the first file declared non-null",
+    ERROR,
+    "every column that is not nullable in the first file",
+    "A column missing from a file must be nullable, otherwise the schema merge fails: the table "
+    "stops. A file in which every row is a DELETE may lack it.",
+    "Write the column in every file, or declare it nullable (`OPTIONAL`) from the first file on.",
+    "1: id, total (required)\n2: id",
+    also=("LZ-218", "LZ-219"),
+)
 RETYPED = Rule(
     "LZ-221",
     "type-changed",
@@ -146,7 +158,7 @@ RENAMED = Rule(
 
 RULES = (
     FIRST_UNMARKED, FIRST_MARKED, NARROW_UPDATE, UNMARKED_AFTER, UNMARKED_TEXT, NO_ORDER, DROPPED,
-    RETYPED, WIDENED, RENAMED,
+    REQUIRED, RETYPED, WIDENED, RENAMED,
 )  # fmt: skip
 
 _WIDER = {
@@ -171,6 +183,7 @@ class History:
         self._has_markers = False
         self._is_first = True
         self._is_unordered = False
+        self._required: frozenset[str] = frozenset()
 
     def next(self, seen: Seen, counts: Counts | None, place: Place) -> None:
         """The next file. counts: of its rows, None when they were not read."""
@@ -184,6 +197,8 @@ class History:
         self._missing(dropped, added, counts, place)
         self._schema = Schema.of([*self._schema, *added])
         self._first |= {column.name: seen.file.name for column in added}
+        if self._is_first and seen.file.is_parquet:
+            self._required = frozenset(c.name for c in seen.schema if not c.nullable)
         self._is_first = False
 
     def _marker(self, seen: Seen, counts: Counts | None, place: Place) -> None:
@@ -225,6 +240,11 @@ class History:
         names = [column.name for column in dropped]
         at = Place(place.path, place.table, column=shown(names[0]))
         told = f"no {listed(names)}"
+        required = [name for name in names if name in self._required]
+        if required and counts and counts.rows:
+            at = Place(place.path, place.table, column=shown(required[0]))
+            self._report.add(REQUIRED, at, f"no {listed(required)}")
+            return
         types = {column.type for column in added}
         if any(column.type in types for column in dropped):
             self._report.add(RENAMED, at, f"{told}, but {listed([c.name for c in added])}")
