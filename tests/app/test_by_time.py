@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import suppress
 from random import Random
 from typing import Any
 
@@ -15,9 +16,9 @@ from mirrorlake.errors import BadFile, DetectionChanged, ProgressLost
 from mirrorlake.landing.cleanup import WRITTEN_AGAIN
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import no_probe
+from mirrorlake.model.seams import Point, Probe, no_probe
 from tests.doubles.clock import SteppedClock
-from tests.doubles.memory_store import File, MemoryStore
+from tests.doubles.memory_store import Crash, File, MemoryStore
 from tests.landing.files import encoded
 from tests.sim.engine import Lake, LakeTable, ModelledEngine
 
@@ -50,9 +51,10 @@ class Zone:
             file = self.store.files.content[f"{FOLDER}/{name}"]
             self.store.files.content[f"{FOLDER}/{name}"] = File(file.content, at, file.etag)
 
-    def loop(self) -> ApplyLoop:
-        engine = ModelledEngine(self.lake, self.store, Random(0), no_probe, lost_answers=0.0)
-        return ApplyLoop(self.store, engine, MirrorSettings(limits=self.limits), self.clock)
+    def loop(self, probe: Probe = no_probe) -> ApplyLoop:
+        engine = ModelledEngine(self.lake, self.store, Random(0), probe, lost_answers=0.0)
+        settings = MirrorSettings(limits=self.limits)
+        return ApplyLoop(self.store, engine, settings, self.clock, probe=probe)
 
     def apply(self) -> ApplyReport:
         loop = self.loop()
@@ -252,6 +254,32 @@ class TestAFolderThatBeginsAnew:
         zone.land("d.parquet", (10, "more"))
         assert not zone.apply().errors
         assert zone.rows == [(9, "anew"), (10, "more")]
+
+    @pytest.mark.crash
+    @pytest.mark.clause("LZ-326")
+    @pytest.mark.parametrize("kill", range(1, 13))
+    def test_whatever_is_killed_the_new_files_are_applied_once(self, two: Zone, kill: int) -> None:
+        two.store.delete_folder(FOLDER)
+        two.describe(**BY_TIME)
+        two.land("c.parquet", (9, "anew"))
+        two.land("d.parquet", (9, "anew too"))
+        left = kill
+
+        def killed(point: Point) -> None:
+            nonlocal left
+            left -= 1
+            if left == 0:
+                raise Crash(str(point))
+
+        for _ in range(2):
+            loop = two.loop(killed)
+            with suppress(Crash):
+                loop.open()
+                loop.once()
+                loop.close()
+            two.clock.advance(3600)
+        assert not two.apply().errors
+        assert two.rows == [(9, "anew"), (9, "anew too")]
 
     @pytest.mark.clause("LZ-233")
     def test_metadata_that_is_written_again_alone_changes_nothing(self, two: Zone) -> None:
