@@ -10,10 +10,10 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake.errors import BadFile, BatchPending, LeaseHeld, LeaseLost, NameTaken, UnknownMarker
-from mirrorlake.landing.publisher import Outcome, Publisher, TextFormat
+from mirrorlake.landing.publisher import Outcome, Partner, Publisher, TextFormat
 from tests.doubles.lossy_store import LossyStore, first
-from tests.doubles.memory_store import Crash, Effect, crash_at
-from tests.landing.publisher.lake import Zone
+from tests.doubles.memory_store import Crash, Effect, Hook, crash_at
+from tests.landing.publisher.lake import ZONE, Zone
 
 A, B, C = ([{"id": n, "v": name}] for n, name in ((1, "a"), (2, "b"), (3, "c")))
 
@@ -317,6 +317,35 @@ class TestACrash:
                 assert zone.numbers("t") == list(range(1, len(zone.numbers("t")) + 1))
                 newest = zone.numbers("t")[-1]
                 assert zone.mirrored("t").recorded == newest
+
+    @pytest.mark.clause("LZ-060", "LZ-062", "LZ-063")
+    def test_who_publishes_is_told_whole_or_not_at_all_and_in_the_end(self) -> None:
+        partner = Partner("contoso", source_type="SQL")
+        path = f"{ZONE}/_partnerEvents.json"
+
+        def run(zone: Zone, hook: Hook | None) -> None:
+            zone.store = zone.store.reopened(hook)
+            with zone.publisher(partner=partner) as publisher:
+                publisher.load("t", A, key="id", batch="one")
+
+        def told(zone: Zone) -> dict[str, Any]:
+            found: dict[str, Any] = json.loads(zone.store.reopened().read(path))
+            return found
+
+        for step in range(1, 200):
+            zone = Zone()
+            try:
+                run(zone, crash_at(step))
+            except Crash:
+                if path in zone.store.files.content:
+                    assert told(zone)["partnerName"] == "contoso", step
+                zone.clock.advance(60)
+                run(zone, None)
+                assert told(zone)["partnerName"] == "contoso", step
+            else:
+                assert step > 5
+                return
+        raise AssertionError("it never came to its end")
 
     def test_a_mirror_that_runs_in_between_changes_nothing(self) -> None:
         for step in range(1, self.effects() + 1, 3):
