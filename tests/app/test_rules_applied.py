@@ -7,9 +7,10 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from mirrorlake.errors import KeyedChangeWithoutKey
+from mirrorlake.errors import KeyedChangeWithoutKey, SchemaMergeFailure
 from mirrorlake.lake.log import TableLog
 from mirrorlake.mirror.progress import FOLDER, read_progress
 from tests.app.operated import DAY, Operated
@@ -154,3 +155,66 @@ class TestTables:
         mirror.once()
         assert not list(aside.glob("*.parquet"))
         assert mirror.files("t") == {3, 5}
+
+
+def declared(*columns: tuple[str, str]) -> dict[str, Any]:
+    """A definition of these columns and types, all nullable."""
+    named = [{"Name": name, "DataType": kind, "IsNullable": True} for name, kind in columns]
+    return {"SchemaDefinition": {"Columns": named}}
+
+
+@pytest.mark.clause("LZ-325")
+class TestColumnsThatChange:
+    """Add, drop, retype and rename, in Parquet and in CSV with and without `SchemaDefinition`."""
+
+    @pytest.fixture(params=["Parquet", "declared", "plain"])
+    def form(self, request: pytest.FixtureRequest) -> str:
+        return str(request.param)
+
+    def land(self, zone: Zone, form: str, number: int, **row: tuple[str, int | str]) -> None:
+        """A file of one row, whose columns have a type and a value each."""
+        values = {name: value for name, (_kind, value) in row.items()}
+        kinds = [(name, kind) for name, (kind, _value) in row.items()]
+        described = declared(*kinds) if form == "declared" else {}
+        describe(zone, keyColumns=["id"], **described)
+        if form == "Parquet":
+            types = {"Int32": pa.int32(), "Int64": pa.int64(), "String": pa.string()}
+            arrays = {name: pa.array([values[name]], types[kind]) for name, kind in kinds}
+            zone.land("t", number, arrays)
+        else:
+            text = f"{','.join(values)}\r\n{','.join(map(str, values.values()))}\r\n"
+            (zone.folder("t") / f"{number:020d}.csv").write_text(text, newline="")
+        self.error = next(iter(zone.apply().errors), None)
+
+    def seen(self, form: str, *row: int | str | None) -> tuple[Any, ...]:
+        """A row as it is read: without declared types every value is a text."""
+        return tuple(str(v) if form == "plain" and v is not None else v for v in row)
+
+    def test_added(self, zone: Zone, form: str) -> None:
+        self.land(zone, form, 1, id=("Int32", 1))
+        self.land(zone, form, 2, id=("Int32", 2), v=("Int32", 7))
+        assert self.error is None
+        assert zone.rows("t") == [self.seen(form, 1, None), self.seen(form, 2, 7)]
+
+    def test_dropped(self, zone: Zone, form: str) -> None:
+        self.land(zone, form, 1, id=("Int32", 1), v=("Int32", 7))
+        self.land(zone, form, 2, id=("Int32", 2))
+        assert self.error is None
+        assert zone.rows("t") == [self.seen(form, 1, 7), self.seen(form, 2, None)]
+
+    def test_renamed(self, zone: Zone, form: str) -> None:
+        self.land(zone, form, 1, id=("Int32", 1), v=("Int32", 7))
+        self.land(zone, form, 2, id=("Int32", 2), w=("Int32", 8))
+        assert self.error is None
+        assert zone.rows("t") == [self.seen(form, 1, 7, None), self.seen(form, 2, None, 8)]
+
+    @pytest.mark.parametrize("kind", ["Int64", "String"])
+    def test_retyped(self, zone: Zone, form: str, kind: str) -> None:
+        self.land(zone, form, 1, id=("Int32", 1), v=("Int32", 7))
+        self.land(zone, form, 2, id=("Int32", 2), v=(kind, "8" if kind == "String" else 8))
+        if form == "plain":  # every column is a text, whatever is in it
+            assert self.error is None
+            assert zone.rows("t") == [self.seen(form, 1, 7), self.seen(form, 2, 8)]
+            return
+        assert isinstance(self.error, SchemaMergeFailure)
+        assert (self.error.column, zone.rows("t")) == ("v", [(1, 7)])
