@@ -109,6 +109,11 @@ def pieces(
         yield piece
 
 
+def stream(parquet: pq.ParquetFile, handle: BinaryIO) -> Iterator[pa.RecordBatch]:
+    """The rows of an opened file in pieces of bounded size. Raises what Arrow raises."""
+    yield from parquet.iter_batches(_piece_rows(parquet.metadata, handle, PIECE_BYTES))
+
+
 def check_pages(metadata: pq.FileMetaData, handle: BinaryIO) -> None:
     """Refuse a file with a page that takes more than PAGE_BYTES: Arrow unpacks it at once.
 

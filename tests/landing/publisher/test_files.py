@@ -9,11 +9,13 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.errors import BadFile, IncompleteRow, UsageError
+from mirrorlake.landing import bounded
 from mirrorlake.landing.publisher import Publisher, files
 from mirrorlake.landing.publisher.files import Reading, rows_of
 from mirrorlake.model import types
@@ -244,3 +246,17 @@ def test_other_files_are_refused(write: Write, name: str) -> None:
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
         rows_of(tmp_path / "a.csv", Reading())
+
+
+def test_a_file_that_unfolds_to_very_much_is_read_in_small_pieces(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One text of 1 MiB in each of 4,000 rows."""
+    monkeypatch.setattr(bounded, "PIECE_BYTES", 8 << 20)
+    text = pa.DictionaryArray.from_arrays(np.zeros(4_000, np.int32), pa.array(["x" * (1 << 20)]))
+    path = tmp_path / "bomb.parquet"
+    pq.write_table(pa.table({"id": range(4_000), "v": text}), path, store_schema=False)
+    assert path.stat().st_size < 1 << 20
+    rows = rows_of(path, Reading())
+    assert next(rows).num_rows == 0
+    assert 0 < next(rows).num_rows <= 8

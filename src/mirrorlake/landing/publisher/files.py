@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from pyarrow import compute
 
 from mirrorlake.errors import BadFile, UsageError
+from mirrorlake.landing import bounded
 from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.types import TIMESTAMP, DataType
 
@@ -223,9 +224,9 @@ def _hints(types: Mapping[str, DataType]) -> dict[str, pa.DataType]:
 
 
 def _parquet(path: Path, _reading: Reading) -> Iterator[pa.Table]:
-    with pq.ParquetFile(path) as file:
+    with path.open("rb") as handle, pq.ParquetFile(handle) as file:
         yield file.schema_arrow.empty_table()
-        for batch in file.iter_batches():
+        for batch in bounded.stream(file, handle):
             yield pa.Table.from_batches([batch])
 
 
