@@ -44,6 +44,7 @@ def project(config: Path, root: Path | None = None) -> Project:
         raise UsageError(
             "there is no such folder",
             where=str(root),
-            hint="Name the folder that holds Files/LandingZone.",
+            hint="Name the folder that holds Files/LandingZone. One at a URL needs a project file, "
+            "with landing.url.",
         )
     return door.Project.of_root(root)

@@ -14,7 +14,7 @@ from typing import cast
 
 from azure.core.exceptions import AzureError, ClientAuthenticationError, HttpResponseError
 
-from mirrorlake.storage.store import UnsafePath
+from mirrorlake.storage.store import StorageFailed, UnsafePath
 
 NO_PARENT = "RenameDestinationParentPathNotFound"
 SOURCE_CHANGED = "SourceConditionNotMet"
@@ -31,7 +31,7 @@ _QUERY = re.compile(r"\?[^\s'\")]*")
 
 @contextmanager
 def translated(path: str) -> Iterator[None]:
-    """Raises FileNotFoundError, FileExistsError, PermissionError, UnsafePath, other OSError."""
+    """Raises FileNotFoundError, FileExistsError, PermissionError, UnsafePath, StorageFailed."""
     try:
         yield
     except AzureError as error:
@@ -58,8 +58,8 @@ def of(error: AzureError, path: str, target: str | None = None) -> OSError | Uns
     if status in DENIED or isinstance(error, ClientAuthenticationError):
         return PermissionError(errno.EACCES, _said(error), path)
     if status == FAILED_CONDITION:
-        return OSError(errno.ESTALE, "it was replaced meanwhile", path)
-    return OSError(errno.EREMOTEIO, _said(error), path)
+        return StorageFailed(errno.ESTALE, "it was replaced meanwhile", path)
+    return StorageFailed(errno.EREMOTEIO, _said(error), path)
 
 
 def is_absent(error: AzureError) -> bool:
