@@ -288,9 +288,11 @@ class RemovalContract:
         store.delete_folder("a/b")
 
 
-class StoreContract(
-    PublicationContract, SmallFileContract, ReadingContract, RemovalContract, PathContract
-):
+class StorageContract(PublicationContract, SmallFileContract, ReadingContract, RemovalContract):
+    """What of the contract the storage behind a store decides."""
+
+
+class StoreContract(StorageContract, PathContract):
     """Every store passes these; a subclass supplies the fixture `store`, which is empty."""
 
 

@@ -22,7 +22,16 @@ from mirrorlake.storage.objects import ObjectStore
 from mirrorlake.storage.store import Listing, Store
 from mirrorlake.storage.tree import Lister, Looked, look
 from mirrorlake.storage.urls import ObjectOptions, open_file, open_store
-from tests.conformance.store import FINAL, LARGE, STAGED, StoreContract, names, race, stage
+from tests.conformance.store import (
+    FINAL,
+    LARGE,
+    STAGED,
+    StorageContract,
+    StoreContract,
+    names,
+    race,
+    stage,
+)
 from tests.objects import CREDENTIALS, S3Server, hooked
 
 
@@ -32,7 +41,7 @@ class TestObjectsInMemory(StoreContract):
         return ObjectStore(MemoryStore(), "memory://")
 
 
-class TestS3(StoreContract):
+class TestS3(StorageContract):
     @pytest.fixture
     def store(self, bucket: ObjectStore) -> Store:
         return bucket
