@@ -16,6 +16,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from mirrorlake.lake.log import TableLog
+from mirrorlake.lake.schema import parse
 from mirrorlake.landing import parquet
 from mirrorlake.landing.bounded import Share
 from mirrorlake.landing.textformat import TextFormat
@@ -27,12 +29,13 @@ from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.seams import Point
 from mirrorlake.model.table import TableId
 from mirrorlake.spark import task
-from mirrorlake.spark.spread import SCRATCH, Spread, balanced, shares
+from mirrorlake.spark.spread import SCRATCH, Spread, SpreadSettings, balanced, shares
+from mirrorlake.spark.waves import together
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import play
 from tests.conformance.apply_rows import RowContract
 from tests.conformance.mirrored import Mirrored
-from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader
+from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader, HereJobs
 from tests.histories import SHAPES, Shape, histories
 from tests.reference import UNCHANGED
 
@@ -205,9 +208,9 @@ def test_a_task_that_runs_twice_doubles_nothing(orders: Mirrored) -> None:
 
 
 def step_of(rows: int, **more: Any) -> ApplyFiles:
-    table = TableId("", "t")
-    facts: dict[str, Any] = {"first": 1, "last": 1, "key": ("id",), "default": INSERT}
-    return ApplyFiles(table, "", "", (), rows=rows, **{**facts, **more})
+    facts: dict[str, Any] = {"table": TableId("", "t"), "path": "", "folder": "", "files": ()}
+    facts |= {"first": 1, "last": 1, "key": ("id",), "default": INSERT, "rows": rows}
+    return ApplyFiles(**{**facts, **more})
 
 
 def test_only_a_batch_that_would_keep_others_waiting_is_spread(store: LocalStore) -> None:
@@ -220,6 +223,20 @@ def test_only_a_batch_that_would_keep_others_waiting_is_spread(store: LocalStore
     for other in ({"is_load": True}, {"truncated": True}, {"key": ()}):
         step = step_of(1_000_000, **other)
         assert not spread.suits(step, [step], slots=8)
+
+
+def test_a_table_rests_after_a_batch_that_was_given_up(store: LocalStore, orders: Mirrored) -> None:
+    spread = Spread(store, lambda _point: None, SpreadSettings(rest=2))
+    table, other = step_of(1_000_000), step_of(1_000_000, table=TableId("", "other"))
+    file = orders.land(1, [(INSERT, (1, "a", UNCHANGED))])
+    landed = task.LandedPath(str(file.name), store.location(file.path), file.size)
+    location = store.location(orders.path)
+    schema = parse(TableLog(location).snapshot().metadata)
+    batch = task.TaskSpec("t", location, schema, ("id",), INSERT, (landed,), False, ())
+    assert together([spread.waves(batch, 2)], HereJobs(2).run) == [None]
+    tried = [spread.suits(table, [table], slots=2) for _ in range(4)]
+    assert tried == [False, False, True, True]
+    assert spread.suits(other, [other], slots=2)
 
 
 TEXT = TextFormat()

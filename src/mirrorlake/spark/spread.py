@@ -56,6 +56,7 @@ class SpreadSettings:
 
     rows: int = 250_000
     size: int = 128 << 20  # bytes, uncompressed
+    rest: int = 16  # large batches of a table on one task, after one that had to be given up
 
 
 class _GivenUp(Exception):
@@ -68,12 +69,13 @@ class Spread:
     def __init__(self, store: Store, probe: Probe, settings: SpreadSettings | None = None) -> None:
         self._store, self._probe, self._settings = store, probe, settings or SpreadSettings()
         self._is_swept = False
+        self._resting: dict[str, int] = {}
 
     def suits(self, step: ApplyFiles, steps: Sequence[ApplyFiles], slots: int) -> bool:
         """Whether a batch is large, and would keep all of `steps` waiting while slots are free."""
         large = step.rows >= self._settings.rows or step.size >= self._settings.size
         slowest = step.rows * slots > sum(one.rows for one in steps)
-        return has_pieces(step) and large and slowest
+        return has_pieces(step) and large and slowest and not self._rests(str(step.table))
 
     def waves(self, batch: TaskSpec, slots: int) -> Waves[list[TaskResult] | None]:
         """The batch in pieces. Makes its results, or None when it has to be done in one."""
@@ -87,9 +89,16 @@ class Spread:
             return (yield from work.waves())
         except _GivenUp as reason:
             log.info("spread_given_up", table=batch.table, reason=str(reason))
+            self._resting[batch.table] = self._settings.rest
             return None
         finally:
             self._store.delete_folder(folder)
+
+    def _rests(self, table: str) -> bool:
+        """Whether a batch of the table was given up lately: the next ones are like it."""
+        left = self._resting.get(table, 0)
+        self._resting[table] = max(0, left - 1)
+        return left > 0
 
 
 def has_pieces(step: ApplyFiles) -> bool:
