@@ -18,6 +18,8 @@ SCENARIOS: Mapping[str, str] = {
     "capture": "slot to landed files, against Debezium's engine and against the raw drain",
     "apply": "60,000, 1,000 and a million changes to 5 million rows, against MERGE and delta-rs",
     "cycle": "50 tables x 200 changes in one cycle, against plain Delta MERGE in 4 threads",
+    "scale": "the same changes to 50 million rows and to 5 million",
+    "landed": "landed files of 5 million rows to Delta, against Spark's write of plain Parquet",
     "text": "1 GB of delimited text to typed columns, against Spark's own reader",
     "scan": "a look at 1,000 table folders of which 10 have new files",
     "freshness": "commit to readable, while ten tables are changed; CPU and memory of it",

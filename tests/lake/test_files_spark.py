@@ -19,6 +19,7 @@ from mirrorlake.spark.session import Spark
 from tests.histories import VALUES, Shape, counted, rows_of
 from tests.lake.handmade import HandmadeTable
 from tests.lake.test_probe import expected, filled, keys_of
+from tests.lake.ways import Way, forced
 from tests.spark import reading
 
 pytestmark = pytest.mark.spark
@@ -77,6 +78,18 @@ def test_spark_reads_our_deletion_vectors(session: SparkSession, tmp_path: Path)
 def test_we_read_the_deletion_vectors_of_spark(session: SparkSession, delta: HandmadeTable) -> None:
     assert any(add.get("deletionVector") for add in delta.files)
     assert counted(delta.rows()) == counted(reading.rows(session, delta.path))
+
+
+@pytest.mark.parametrize("way", [Way.KEYS_PAGES, Way.INDEX_PAGES])
+def test_keys_are_found_in_the_files_of_spark(delta: HandmadeTable, way: Way) -> None:
+    keys = keys_of(NUMBERS, [(number, None) for number in (0, 1, 2, 51, 599, 700, 998, 5_000)])
+    probed = candidates(delta.files, delta.schema, keys)
+    with forced(way):
+        for _ in range(2):  # an index is made, and then used
+            matches = probe(delta.path, probed, delta.schema, keys, 1)
+            found, wanted = rows_of(matches.rows), expected(delta, NUMBERS, keys)
+            assert counted(found) == counted(wanted)
+    assert {row[0] for row in found} == {1, 2, 51, 998}
 
 
 def test_we_read_the_deletion_vectors_of_a_shallow_clone(

@@ -6,18 +6,18 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from pathlib import Path
 
 import pytest
 
-from mirrorlake.lake import datafile, keyindex, probe
+from mirrorlake.lake import datafile, keyindex, pages, probe
 
 
 class Way(StrEnum):
     WHOLE = "keys joined with whole files"
     KEYS_PAGES = "key columns, then pages"
-    KEYS_WHOLE = "key columns, then whole files"
     INDEX_PAGES = "indexes, then pages"
-    INDEX_WHOLE = "indexes, then whole files"
+    INDEX_WHOLE = "indexes, then files without a page index"
 
 
 @contextmanager
@@ -28,6 +28,10 @@ def forced(way: Way) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(probe, "DENSE", sys.maxsize if way is Way.WHOLE else 0)
         indexed = way in {Way.INDEX_PAGES, Way.INDEX_WHOLE}
         patch.setattr(keyindex, "LEAST_ROWS", 0 if indexed else sys.maxsize)
-        paged = way in {Way.KEYS_PAGES, Way.INDEX_PAGES}
-        patch.setattr(probe, "MOST_PAGES", 1.0 if paged else -1.0)
+        if way is Way.INDEX_WHOLE:
+            patch.setattr(pages, "layout", _none)
         yield patch
+
+
+def _none(path: Path) -> pages.Layout:
+    raise pages.NoPageIndex(str(path))

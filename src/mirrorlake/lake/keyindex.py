@@ -67,11 +67,15 @@ class KeyIndex:
     def find(self, sought: Sought) -> tuple[np.ndarray, np.ndarray]:
         """Rows that may have one of the keys: which key, and the row; int64."""
         first = np.searchsorted(self._entries, sought.least)
-        count = np.searchsorted(self._entries, sought.least | _ROW, side="right") - first
+        near = self._entries[np.minimum(first, len(self._entries) - 1)]
+        # Most keys are in other files, and most of those that are here are here once.
+        hit = near & ~_ROW == sought.least
+        code, first, least = sought.code[hit], first[hit], sought.least[hit]
+        count = np.searchsorted(self._entries, least | _ROW, side="right") - first
         begins = np.cumsum(count) - count
         entries = np.repeat(first - begins, count) + np.arange(int(count.sum()))
         rows = self._entries[entries] & _ROW
-        return np.repeat(sought.code, count), rows.astype(np.int64)
+        return np.repeat(code, count), rows.astype(np.int64)
 
 
 def opened(

@@ -70,15 +70,6 @@ class Layout:
     def rows(self) -> int:
         return int(self.starts[-1])
 
-    def share(self, rows: np.ndarray) -> float:
-        """The part of the file that has to be read for these rows (ascending), by pages."""
-        wanted = total = 0
-        for group, own in self.grouped(rows):
-            for chunk in group.values():
-                total += len(chunk.size)
-                wanted += len(_pages(chunk, own))
-        return wanted / max(total, 1)
-
     def grouped(self, rows: np.ndarray) -> list[tuple[dict[str, _Chunk], np.ndarray]]:
         """Row groups with the rows (ascending) wanted of each, numbered from its first."""
         cuts = np.searchsorted(rows, self.starts)

@@ -2,8 +2,8 @@
 
 Files whose statistics exclude every key are not opened. In the others the keys are located first,
 by an index of the file (`keyindex`) or by its key columns, and then the pages they lie in are read
-(`pages`). Where most pages are wanted anyway, or the file does not say where its pages are, keys
-and rows are read in one go (`join`). Rows that a deletion vector has removed are left out.
+(`pages`). Where most pages are wanted anyway, or a file does not say where its pages are, keys and
+rows are read in one go (`join`). Rows that a deletion vector has removed are left out.
 """
 
 from __future__ import annotations
@@ -28,9 +28,6 @@ __all__ = ["Matches", "candidates", "live_rows", "path_of", "probe"]
 
 DENSE = 100
 """Rows for each key sought, below which nearly every page is expected to hold one."""
-
-MOST_PAGES = 0.5
-"""The part of a file's pages beyond which it is faster read whole."""
 
 INDEXED_ROWS = 4_000_000
 """Rows whose index is made in one search at most: it delays the batch by less than a second."""
@@ -198,7 +195,7 @@ class _Search:
         except pages.NoPageIndex:
             return None
         own, of = np.unique(row, return_inverse=True)
-        if own[-1] >= layout.rows or layout.share(own) > MOST_PAGES:
+        if own[-1] >= layout.rows:
             return None
         present = [name for name in self.schema.physical if name in layout.columns]
         stored = pages.read(path, layout, own, present).take(pa.array(of))
