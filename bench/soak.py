@@ -9,6 +9,7 @@ exit code is 1 when the last tenth is slower than the first, or memory grew: see
 from __future__ import annotations
 
 import argparse
+import logging
 import sys
 import tempfile
 import threading
@@ -40,8 +41,8 @@ WARMING = 30
 
 SLOWER = 1.5
 """The median age at the end, and the CPU of a file, against the beginning."""
-GROWN, LEAST_GROWN = 1.3, 128
-"""Resident memory, and MiB below which growth is noise."""
+GROWN, LEAST_GROWN = 1.3, 64
+"""Memory of driver and workers, and the heap of the JVM; MiB below which growth is noise."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +76,8 @@ class Tenth:
             f"{self.files} files, {self.dead:4.0%} dead, {self.compactions} compactions, "
             f"log {self.log:.1f} MiB, {self.aside} aside, "
             f"{len(self.checkpoints)} checkpoints up to {longest:.1f} s, "
-            f"MiB: driver {self.usage.driver} JVM {self.usage.jvm} workers {self.usage.workers}"
+            f"MiB: driver {self.usage.driver} JVM {self.usage.jvm} its heap {self.usage.heap} "
+            f"workers {self.usage.workers}"
         )
 
 
@@ -87,7 +89,7 @@ def complaints(stretches: Sequence[Tenth]) -> list[str]:
         found.append(f"files become {last.p50:.2f} s old at the end, {first.p50:.2f} s before")
     if last.cpu > SLOWER * first.cpu:
         found.append(f"a file costs {last.cpu:.3f} CPU seconds at the end, {first.cpu:.3f} before")
-    for name in ("driver", "jvm", "workers"):
+    for name in ("driver", "heap", "workers"):
         before, after = getattr(first.usage, name), getattr(last.usage, name)
         if after > GROWN * before and after - before > LEAST_GROWN:
             found.append(f"memory of the {name} grew from {before} to {after} MiB")
@@ -175,7 +177,8 @@ class _Events:
     def __init__(self) -> None:
         self.compactions = 0
         self.checkpoints: list[float] = []
-        structlog.configure(processors=[self._heard])
+        everything = structlog.make_filtering_bound_logger(logging.INFO)
+        structlog.configure(processors=[self._heard], wrapper_class=everything)
 
     def clear(self) -> None:
         self.compactions, self.checkpoints = 0, []

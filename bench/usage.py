@@ -11,11 +11,14 @@ from pyspark import SparkContext
 
 @dataclass(frozen=True, slots=True)
 class Usage:
-    """cpu: seconds of all processes so far; the others are resident MiB."""
+    """cpu: seconds of all processes so far; heap: MiB that the JVM holds after a collection; the
+    others are resident MiB. A JVM takes what it may before it collects, so what is resident of it
+    grows for a while whatever it does."""
 
     cpu: float
     driver: int
     jvm: int
+    heap: int
     workers: int
 
 
@@ -29,8 +32,16 @@ def usage() -> Usage:
         cpu=sum(map(_cpu, [ours, jvm, *workers])),
         driver=_resident(ours),
         jvm=_resident(jvm),
+        heap=_heap(),
         workers=sum(map(_resident, workers)),
     )
+
+
+def _heap() -> int:
+    machine: Any = SparkContext._jvm
+    machine.java.lang.System.gc()
+    runtime = machine.java.lang.Runtime.getRuntime()
+    return int(runtime.totalMemory() - runtime.freeMemory()) >> 20
 
 
 def _cpu(process: psutil.Process) -> float:

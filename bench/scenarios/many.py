@@ -116,6 +116,7 @@ def _result(name: str, window: _Window, equal: bool, herd: Herd) -> Result:
             "cores_used": round((window.after.cpu - window.before.cpu) / window.seconds, 2),
             "driver_mebibytes": [window.before.driver, window.after.driver],
             "jvm_mebibytes": [window.before.jvm, window.after.jvm],
+            "heap_mebibytes": [window.before.heap, window.after.heap],
             "workers_mebibytes": [window.before.workers, window.after.workers],
         },
     )

@@ -33,7 +33,7 @@ def run(plan: Plan) -> list[Result]:
                 "files": last.files,
                 "dead": round(last.dead, 2),
                 "driver_mebibytes": [first.usage.driver, last.usage.driver],
-                "jvm_mebibytes": [first.usage.jvm, last.usage.jvm],
+                "heap_mebibytes": [first.usage.heap, last.usage.heap],
             },
         )
     ]

@@ -10,6 +10,7 @@ import pytest
 from mirrorlake.config import load
 from mirrorlake.errors import ConfigError
 from tests.app.operated import DAY, Operated
+from tests.doubles.lanes import Held
 
 WEEK = timedelta(days=7)
 
@@ -42,14 +43,31 @@ class TestOnceADay:
 
     def test_a_run_vacuums_one_table_at_a_time(self, mirror: Operated) -> None:
         mirror.clock.advance(2 * DAY)
-        with mirror.running() as loop:
-            loop.cycle(None)
+        held = Held()
+        held.is_open = True
+        with mirror.running(lanes=held.lanes) as loop:
             for expected in ({"a": 1, "b": 0}, {"a": 1, "b": 1}, {"a": 1, "b": 1}):
-                loop._vacuum(loop._vacuums.one)
-                assert vacuumed(mirror) == expected
-                loop._vacuum(loop._vacuums.one)
-                assert vacuumed(mirror) == expected
+                for _ in range(2):
+                    loop.cycle(None)
+                    loop._vacuum()
+                    loop.cycle(None)
+                    assert vacuumed(mirror) == expected
                 mirror.clock.advance(61)
+
+    def test_a_table_waits_for_its_own_vacuum_and_no_other_does(self, mirror: Operated) -> None:
+        mirror.clock.advance(2 * DAY)
+        held = Held()
+        with mirror.running(lanes=held.lanes) as loop:
+            loop.cycle(None)
+            loop._vacuum()
+            for name in ("a", "b"):
+                mirror.land(name, 2)
+            loop.cycle(None)
+            recorded = {path[-1]: table.recorded for path, table in mirror.lake.tables.items()}
+            assert recorded == {"a": 1, "b": 2}
+            held.is_open = True
+            loop.once()
+        assert mirror.rows("a") == mirror.rows("b") != []
 
     def test_the_retention_is_that_of_the_settings(self, tmp_path: Path) -> None:
         mirror = Operated(tmp_path, vacuum=timedelta(days=30))

@@ -19,16 +19,15 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
-
-import structlog
 
 from mirrorlake.app.board import Board
 from mirrorlake.app.build import Builder
 from mirrorlake.app.care import Care, Written
 from mirrorlake.app.departures import Departures
+from mirrorlake.app.dropping import Dropping
 from mirrorlake.app.flights import Flights, Lanes
 from mirrorlake.app.limits import Limits
 from mirrorlake.app.monitor import Monitor
@@ -36,11 +35,10 @@ from mirrorlake.app.outcomes import Outcomes
 from mirrorlake.app.planning import Planning
 from mirrorlake.app.report import ApplyReport
 from mirrorlake.app.retries import Retries
-from mirrorlake.app.tidying import CLEANUP_REFUSED, Tidying
+from mirrorlake.app.tidying import Tidying
 from mirrorlake.app.vacuuming import Vacuums
 from mirrorlake.errors import LeaseLost, TableError, UsageError
 from mirrorlake.landing import layout
-from mirrorlake.landing.cleanup import UNTIDY
 from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.landing.lease import Lease
 from mirrorlake.landing.scan import Scanner
@@ -52,17 +50,16 @@ from mirrorlake.mirror.steps import (
     AddColumns,
     ApplyFiles,
     CreateTable,
-    DropTable,
     TablePlan,
 )
 from mirrorlake.model.seams import Clock, Probe, no_probe
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store, UnsafePath
 
-log = structlog.get_logger()
-
 Pending = Callable[[TableId, int], None]
 """Is told in each cycle how many files of a table wait."""
+
+_Batch = tuple[TablePlan, ApplyFiles]
 
 
 class ApplyLoop:
@@ -112,7 +109,11 @@ class ApplyLoop:
         )
         self._flights = Flights(lanes or Lanes.threads(1), clock, self._stop)
         self._care = Care(engine, self._flights, self._lease.check, settings, clock)
+        self._planned: list[TablePlan] = []
         self.report = ApplyReport()
+        self._dropping = Dropping(
+            engine, self._departures, self.report, self._monitor, self._lease.check
+        )
         self._outcomes = Outcomes(
             engine,
             self.report,
@@ -156,7 +157,7 @@ class ApplyLoop:
                 break
             self._clock.sleep(pause)
         self._tidying.do(self._planning.plans(target, self._flights.held), force=True)
-        self._vacuum(self._vacuums.all)
+        self._vacuums.all(self._ours(), self._lease.check)
         return self.report
 
     def run(self, watch: Callable[[], None] = lambda: None) -> None:
@@ -165,7 +166,7 @@ class ApplyLoop:
         while not self._stop.is_set():
             watch()
             busy = self.cycle(self._cuts.newest())
-            self._vacuum(self._vacuums.one)
+            self._vacuum()
             pause = (
                 self._settings.poll_seconds if busy else min(pause * 2, self._settings.idle_seconds)
             )
@@ -183,7 +184,8 @@ class ApplyLoop:
         begun = self._clock.now()
         landed = self._flights.land()
         held = self._flights.held
-        planned = self._retries.held(self._limits.held(self._planning.plans(cut, held)))
+        plans = self._limits.held(self._planning.plans(cut, held))
+        planned = self._planned = self._retries.held(plans)
         self.report.note(planned)
         for table in planned:
             self._pending(table.table, table.pending)
@@ -193,7 +195,7 @@ class ApplyLoop:
         built = {table.table for table in ready}
         self._monitor.begun([t for t in free if t.is_idle or t.table in built])
         progressed = self._apply(ready, begun)
-        self._drop()
+        self._dropping.look(self._planning, self._flights.held)
         self._monitor.failed(self.report.tables.values())
         self._board.write(self.report.tables.values(), force=landed or progressed)
         self._monitor.show(self._planning.scans, self.report.tables.values())
@@ -255,64 +257,51 @@ class ApplyLoop:
         All large batches of a round begin in one cycle, and so go to one cut.
         """
         batches = [(t, step) for t in ready for step in t.steps if isinstance(step, ApplyFiles)]
+        limits = self._settings.limits
+        small = [(table, step) for table, step in batches if not is_large(step, limits)]
+        large = [(table, step) for table, step in batches if is_large(step, limits)]
         if not self._flights.is_applying:
-            for table, step in batches:
-                if is_large(step, self._settings.limits):
-                    self._begin(table, step, begun)
-        small = [
-            (table, step) for table, step in batches if not is_large(step, self._settings.limits)
-        ]
+            for group in _grouped(large):
+                self._begin(group, begun)
         if not small:
             return False
         outcomes = self._engine.apply([step for _table, step in small], self._lease.check)
-        return self._note([(t, s, o) for (t, s), o in zip(small, outcomes, strict=True)], begun)
+        return self._note(small, outcomes, begun)
 
-    def _begin(self, table: TablePlan, step: ApplyFiles, begun: datetime) -> None:
-        def land(outcomes: Sequence[Outcome]) -> bool:
-            return self._note([(table, step, outcomes[0])], begun)
+    def _begin(self, batches: Sequence[_Batch], begun: datetime) -> None:
+        self._flights.apply(
+            [table for table, _step in batches],
+            partial(self._engine.apply, [step for _, step in batches], self._lease.check),
+            lambda outcomes: self._note(batches, outcomes, begun),
+        )
 
-        work = partial(self._engine.apply, [step], self._lease.check)
-        self._flights.apply(table, work, land)
-
-    def _note(self, done: Sequence[tuple[TablePlan, ApplyFiles, Outcome]], begun: datetime) -> bool:
+    def _note(
+        self, batches: Sequence[_Batch], outcomes: Sequence[Outcome], begun: datetime
+    ) -> bool:
         """Note outcomes, and look after what was written. Returns whether a table got on."""
+        done = [(table, step, o) for (table, step), o in zip(batches, outcomes, strict=True)]
         progressed = [self._outcomes.note(step, outcome, begun) for _, step, outcome in done]
         self._limits.save()
         self._care.after([Written(t, s, o.version) for t, s, o in done if isinstance(o, Applied)])
         return any(progressed)
 
-    def _drop(self) -> None:
-        """Look for tables whose folders were deleted, and drop those that fall due."""
-        found = self._departures.look(self._planning.scans, self._planning.paths)
-        if found is None:
-            return
-        self.report.departed(found)
-        held = self._flights.held
-        for table in found:
-            for step in table.steps:
-                if isinstance(step, DropTable) and table.table not in held:
-                    self._drop_one(step)
+    def _vacuum(self) -> None:
+        """Remove old data files of a table that is due, beside the cycles.
 
-    def _drop_one(self, step: DropTable) -> None:
-        self._lease.check()
-        self._departures.dropping(step)
-        try:
-            self._engine.drop(step)
-        except TableError as error:
-            self.report.fail(step.table, step.path, error)  # it falls due again
-            return
-        try:
-            self._departures.dropped(step)
-        except UNTIDY as refused:
-            log.warning(CLEANUP_REFUSED, table=str(step.table), reason=str(refused))
-        self.report.removed(step.table)
-        self._monitor.removed(step.table)
+        It waits meanwhile, because files that are not committed yet look like old ones.
+        """
+        path = self._vacuums.next(self._ours())
+        for table in self._planned:
+            if table.path == path:
+                work = partial(self._vacuums.vacuum, path, self._lease.check)
+                self._flights.care(work, [table])
 
-    def _vacuum(self, vacuum: Callable[[Iterable[str], Callable[[], None]], None]) -> None:
-        """Remove old data files, of one table that is due or of all; not while one is written."""
+    def _ours(self) -> Iterator[str]:
+        """The paths of the tables that we may write, and do not write now."""
         held = self._flights.held
-        paths = [path for table, path in self._planning.paths.items() if table not in held]
-        vacuum((path for path in paths if self._is_ours(path)), self._lease.check)
+        for table, path in self._planning.paths.items():
+            if table not in held and self._is_ours(path):
+                yield path
 
     def _is_ours(self, path: str) -> bool:
         try:
@@ -320,3 +309,13 @@ class ApplyLoop:
         except (TableError, UnsafePath):
             return False
         return bool(progress.generation) and not progress.unsupported
+
+
+def _grouped(batches: Sequence[_Batch]) -> list[list[_Batch]]:
+    """What goes into one job: tables that load together, each other table by itself.
+
+    Nobody reads tables that load, and a task for each of their files uses all cores.
+    """
+    loads = [(table, step) for table, step in batches if step.is_load]
+    others = [[(table, step)] for table, step in batches if not step.is_load]
+    return [loads, *others] if loads else others

@@ -69,7 +69,7 @@ class Care:
             step = Compact(one.step.table, one.step.path, one.step.key)
             if is_long(rows or 0, self._settings.limits):
                 work = partial(self._engine.compact, [step], self._before_commit)
-                self._flights.hold(one.plan, work, partial(_told, [step]))
+                self._flights.rearrange(one.plan, work, partial(_told, [step]))
             elif rows is not None:
                 short.append(step)
         if short:

@@ -7,7 +7,7 @@ else is done with it. All that follows from the work is noted by the cycle that 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
@@ -25,7 +25,7 @@ class Lanes:
     submitted only `done` and `result`.
 
     large: for batches and rearrangements, as many at once as leave room for a cycle; care: for what
-    no batch waits for.
+    is never in a hurry.
     """
 
     large: Executor
@@ -47,10 +47,10 @@ class Lanes:
 
 @dataclass(frozen=True, slots=True)
 class Flight:
-    """plan: of the table that is held meanwhile, None for work that holds none; land: called with
-    the result once it is there, and says whether a table got on; applies: whether it is a batch."""
+    """plans: of the tables that are held meanwhile; land: called with the result once it is there,
+    and says whether a table got on; applies: whether these are batches."""
 
-    plan: TablePlan | None
+    plans: Sequence[TablePlan]
     future: Future[Any]
     land: Callable[[Any], bool]
     applies: bool = False
@@ -69,35 +69,43 @@ class Flights:
     @property
     def held(self) -> dict[TableId, TablePlan]:
         """The tables with which nothing else may be done, as they were planned for."""
-        return {flight.plan.table: flight.plan for flight in self._flights if flight.plan}
+        return {plan.table: plan for flight in self._flights for plan in flight.plans}
 
     @property
     def is_applying(self) -> bool:
         """Whether a batch is under way."""
         return any(flight.applies for flight in self._flights)
 
-    def apply(self, plan: TablePlan, work: Callable[[], Any], land: Callable[[Any], bool]) -> None:
-        """Begin a batch of a table that has nothing under way."""
-        self._hold(plan, work, land, applies=True)
-
-    def hold(self, plan: TablePlan, work: Callable[[], Any], land: Callable[[Any], bool]) -> None:
-        """Begin other work on a table that has nothing under way."""
-        self._hold(plan, work, land, applies=False)
-
-    def _hold(
+    def apply(
         self,
-        plan: TablePlan,
+        plans: Sequence[TablePlan],
+        work: Callable[[], Any],
+        land: Callable[[Any], bool],
+    ) -> None:
+        """Begin batches of tables that have nothing under way."""
+        self._begin(self._lanes.large, plans, work, land, applies=True)
+
+    def rearrange(
+        self, plan: TablePlan, work: Callable[[], Any], land: Callable[[Any], bool]
+    ) -> None:
+        """Begin other work of that size on a table that has nothing under way."""
+        self._begin(self._lanes.large, [plan], work, land)
+
+    def care(self, work: Callable[[], Any], plans: Sequence[TablePlan] = ()) -> None:
+        """Begin work that is in no hurry, and after which nothing has to be noted."""
+        self._begin(self._lanes.care, plans, work, lambda _result: False)
+
+    def _begin(
+        self,
+        lane: Executor,
+        plans: Sequence[TablePlan],
         work: Callable[[], Any],
         land: Callable[[Any], bool],
         *,
-        applies: bool,
+        applies: bool = False,
     ) -> None:
-        assert plan.table not in self.held
-        self._flights.append(Flight(plan, self._lanes.large.submit(work), land, applies))
-
-    def care(self, work: Callable[[], Any]) -> None:
-        """Begin work that no table waits for."""
-        self._flights.append(Flight(None, self._lanes.care.submit(work), lambda _result: False))
+        assert not self.held.keys() & {plan.table for plan in plans}
+        self._flights.append(Flight(plans, lane.submit(work), land, applies))
 
     def land(self) -> bool:
         """Note what is done. Returns whether a table got on; raises what ended a work."""

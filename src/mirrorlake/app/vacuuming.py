@@ -34,17 +34,18 @@ class Vacuums:
         self._retention = retention
         self._looked = clock.monotonic() - EVERY
 
-    def one(self, paths: Iterable[str], before_commit: Callable[[], None]) -> None:
-        """Vacuum the table that waits longest, if any is due and it is time to look."""
-        if self._clock.monotonic() - self._looked >= EVERY:
-            self._looked = self._clock.monotonic()
-            if due := self._due(paths):
-                self._vacuum(due[0], before_commit)
+    def next(self, paths: Iterable[str]) -> str | None:
+        """The table that waits longest, if any is due and it is time to look. It counts as done."""
+        if self._clock.monotonic() - self._looked < EVERY:
+            return None
+        self._looked = self._clock.monotonic()
+        due = self._due(paths)
+        return self._begun(due[0]) if due else None
 
     def all(self, paths: Iterable[str], before_commit: Callable[[], None]) -> None:
         """Vacuum every table that is due."""
         for path in self._due(paths):
-            self._vacuum(path, before_commit)
+            self.vacuum(self._begun(path), before_commit)
 
     def _due(self, paths: Iterable[str]) -> list[str]:
         """The tables to vacuum, longest ago first. A day begins for those not seen before."""
@@ -58,13 +59,17 @@ class Vacuums:
         due = [path for path in wanted if now - begun[path] >= INTERVAL]
         return sorted(due, key=lambda path: begun[path])
 
-    def _vacuum(self, path: str, before_commit: Callable[[], None]) -> None:
+    def vacuum(self, path: str, before_commit: Callable[[], None]) -> None:
+        """Vacuum a table, in any thread."""
         assert self._retention is not None
-        # Before the act: a table that cannot be vacuumed is not tried again in each round.
-        self._done.write(self._done.read() | {path: self._clock.now()})
         try:
             self._engine.vacuum(path, self._retention, before_commit)
         except TableError as error:
             log.warning(VACUUM_FAILED, path=path, code=error.code, hint=error.hint)
         else:
             log.info(TABLE_VACUUMED, path=path)
+
+    def _begun(self, path: str) -> str:
+        # Before the act: a table that cannot be vacuumed is not tried again in each round.
+        self._done.write(self._done.read() | {path: self._clock.now()})
+        return path
