@@ -233,7 +233,7 @@ class Mirror:
             stop=self.stop,
             probe=self._probe,
             pending=pending,
-            lanes=Lanes.threads(getattr(engine, "slots", 1)),
+            lanes=Lanes.threads(engine.slots),
             name=self.project.name,
             source="GenericMirror" if self.project.source is None else "PostgreSql",
         )

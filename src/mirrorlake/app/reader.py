@@ -12,7 +12,9 @@ from mirrorlake.storage.store import Store
 
 
 class TableReader:
-    """The reading half of a `MirrorEngine`."""
+    """The reading half of a `MirrorEngine`. slots: for whoever asks; it runs no tasks."""
+
+    slots = 1
 
     def __init__(self, store: Store) -> None:
         self._store = store
