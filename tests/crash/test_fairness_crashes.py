@@ -1,0 +1,95 @@
+"""A mirror is killed while a large batch is under way and quiet tables are ahead of it."""
+
+from __future__ import annotations
+
+import multiprocessing
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.app.flights import Lanes
+from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.model.seams import Point, Probe, WallClock, killing_probe, no_probe
+from mirrorlake.spark import task
+from mirrorlake.storage.local import LocalStore
+from tests.app.zones import MARKER, Zone
+from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader, HereJobs
+
+pytestmark = pytest.mark.crash
+
+LARGE = 3
+
+
+class _Late(HereJobs):
+    """The tasks of the busy table wait until the quiet one has its rows."""
+
+    def __init__(self, is_ahead: threading.Event) -> None:
+        self._is_ahead = is_ahead
+
+    def run(self, specs: Sequence[Any]) -> list[task.TaskResult]:
+        if any(spec.table == "s.busy" for spec in specs):
+            assert self._is_ahead.wait(120)
+        return super().run(specs)
+
+
+def mirrored(root: Path, probe: Probe, *, late: bool = False) -> None:
+    """Apply all that is landed; late: the large batch last."""
+    store, is_ahead = LocalStore(root), threading.Event()
+    if not late:
+        is_ahead.set()
+
+    def noted(point: Point) -> None:
+        probe(point)
+        if point is Point.COMMIT_DURABLE:
+            is_ahead.set()
+
+    engine = HandmadeEngine(store, noted)
+    engine._jobs = engine._direct._jobs = _Late(is_ahead)  # type: ignore[assignment]
+    loop = ApplyLoop(
+        store,
+        engine,
+        MirrorSettings(limits=BatchLimits(large_rows=LARGE)),
+        WallClock(),
+        probe=noted,
+        lanes=Lanes.threads(2),
+    )
+    loop.open()
+    report = loop.once()
+    loop.close()
+    assert not report.errors
+
+
+def _killed(root: Path, point: str) -> None:
+    mirrored(root, killing_probe(point), late=True)
+
+
+@pytest.mark.parametrize("point", ["batch.written", "commit.begun", "committed", "commit.durable"])
+@pytest.mark.clause("LZ-258")
+def test_the_large_batch_is_applied_once_whenever_the_mirror_dies(
+    tmp_path: Path, point: str
+) -> None:
+    root = tmp_path / "root"
+    zone = Zone(root, None)  # type: ignore[arg-type]
+    for name, rows in (("busy", 10), ("quiet", 1)):
+        zone.table(name, "id")
+        zone.land(name, 1, {"id": list(range(rows)), MARKER: [4] * rows})
+    child = multiprocessing.get_context("spawn").Process(
+        target=_killed,
+        args=(root, f"apply.{point}#2"),  # the second to pass is the busy table
+    )
+    child.start()
+    child.join(300)
+    assert child.exitcode == -signal.SIGKILL
+    reader = HandmadeReader(LocalStore(root))
+    assert len(reader.rows("Tables/s/quiet")) == 1
+    is_applied = point in {"committed", "commit.durable"}
+    assert len(reader.rows("Tables/s/busy")) == (10 if is_applied else 0)
+    mirrored(root, no_probe)
+    assert sorted(reader.rows("Tables/s/busy")) == [(n,) for n in range(10)]
+    assert sum(sum(feed.values()) for feed in reader.feed("Tables/s/busy").values()) == 10
