@@ -29,6 +29,7 @@ from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import ConfigError, UsageError
 from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.values import Extremes
 from mirrorlake.sources.selection import Selection
@@ -177,6 +178,7 @@ class _Mirror(_Part):
     metadata_columns: Literal[False] = False
     deletes: Literal["hard"] = "hard"
     schema_change: Literal["evolve"] = "evolve"
+    strategy: Literal["auto", "direct", "merge"] = "auto"
     compaction: bool = True
     strict_keys: bool = False
     file_bytes: ByteSize = ByteSize(Demands().file_bytes)
@@ -225,6 +227,7 @@ class _File(_Part):
             strict_text=self.landing.strict_text,
             partitions=self.landing.partitions,
             retention=timedelta(days=self.landing.retention_days),
+            strategy=Wanted(self.mirror.strategy),
             compaction=self.mirror.compaction,
             demands=Demands(self.mirror.strict_keys, int(self.mirror.file_bytes)),
             drop_tables=self.mirror.drop_tables,

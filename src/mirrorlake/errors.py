@@ -329,6 +329,12 @@ class BadValue(TableError):
     code = "bad_value"
 
 
+class ConstraintViolated(TableError):
+    """A row breaks what somebody demanded of the Delta table: NOT NULL, CHECK or a length."""
+
+    code = "constraint_violated"
+
+
 class TableRestored(TableError):
     """The Delta table was restored to an older version behind our back."""
 

@@ -24,6 +24,7 @@ from tests.conformance.apply_rows import RowContract
 from tests.conformance.apply_tables import TableContract
 from tests.conformance.mirrored import Mirrored, Reader
 from tests.histories import Landing, Shape, counted
+from tests.lake.bounds import check_bounds
 from tests.reference import Row
 
 Feed = Counter[tuple[str, Row]]
@@ -69,7 +70,8 @@ def play(
     """Apply a history to each table, the same batch of all in one call.
 
     compacting: between the batches files are rearranged, where there is a need.
-    The rows at the end, and the feed of each version, must be those of the model.
+    The rows at the end, and the feed of each version, must be those of the model; what the log says
+    of files must bound their rows.
     """
     models = [table.shape.table() for table in tables]
     feeds: list[dict[int, Feed]] = [{} for _ in tables]
@@ -89,3 +91,4 @@ def play(
     for table, model, feed in zip(tables, models, feeds, strict=True):
         assert counted(table.rows()) == counted(model.rows)
         assert table.reader.feed(table.path) == feed
+        check_bounds(table.store.location(table.path))

@@ -29,6 +29,7 @@ from mirrorlake.mirror.progress import (
 )
 from mirrorlake.mirror.schema import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CreateTable, DropTable, SetKey
+from mirrorlake.mirror.strategy import Way
 from mirrorlake.model.seams import Point, Probe, no_probe
 from mirrorlake.model.table import Schema
 from mirrorlake.spark import tables, task
@@ -62,6 +63,8 @@ class HandmadeEngine(SparkEngine):
         )
         if spread:
             self._direct = Direct(jobs, committer, store, probe, AlwaysSpread(store, probe))
+            self._strategies[Way.DIRECT] = self._direct
+        del self._strategies[Way.MERGE]  # which is Spark's own, and here is none
         self.vacuumed: list[tuple[str, timedelta]] = []
         self.checkpoints: list[str] = []
 

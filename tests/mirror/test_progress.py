@@ -9,7 +9,8 @@ import pytest
 
 from mirrorlake.lake.log import Snapshot
 from mirrorlake.landing.identity import Identity
-from mirrorlake.mirror.progress import FEATURES, Progress, progress_of
+from mirrorlake.mirror.progress import Progress, progress_of
+from mirrorlake.mirror.strategy import KEPT
 from tests.mirror.planning import columns
 
 APPLICATION = "mirrorlake/g"
@@ -94,14 +95,12 @@ class TestRestore:
 
 class TestUnsupported:
     def test_the_features_that_we_keep_right_are_supported(self) -> None:
-        assert progress_of(table(features=tuple(FEATURES))).unsupported == ""
+        assert progress_of(table(features=tuple(KEPT))).unsupported == ""
 
-    def test_an_unknown_feature_is_named(self) -> None:
-        found = progress_of(table(features=("deletionVectors", "rowTracking")))
-        assert "rowTracking" in found.unsupported
-
-    def test_a_partitioned_table_is_not_ours_to_write(self) -> None:
-        assert "partitioned" in progress_of(table(partitions=("id",))).unsupported
+    def test_what_only_delta_keeps_right_is_left_to_it(self) -> None:
+        found = progress_of(table(features=("deletionVectors", "rowTracking"), partitions=("id",)))
+        assert "rowTracking" in found.delegated
+        assert found.unsupported == ""
 
     def test_a_table_that_would_forget_its_progress_is_not_written(self) -> None:
         name = "delta.setTransactionRetentionDuration"

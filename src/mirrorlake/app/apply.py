@@ -83,6 +83,7 @@ class ApplyLoop:
         lanes: Lanes | None = None,
         name: str = "mirror",
         source: str = "GenericMirror",
+        platform: str = "",
     ) -> None:
         self._store, self._engine, self._settings, self._clock = store, engine, settings, clock
         self._stop, self._pending = stop or threading.Event(), pending
@@ -96,7 +97,13 @@ class ApplyLoop:
         self._retries = Retries(clock)
         self._limits = Limits(store, clock, settings)
         self._planning = Planning(
-            store, self._scanner, self._followers, engine.progress, settings, new_generation
+            store,
+            self._scanner,
+            self._followers,
+            engine.progress,
+            settings,
+            new_generation,
+            platform,
         )
         self._tidying = Tidying(
             store, self._scanner, self._followers, engine, settings, clock, probe

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -20,9 +21,10 @@ from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.load import LoadProgress
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
-from mirrorlake.errors import UsageError
+from mirrorlake.errors import SparkUnavailable, UsageError
 from mirrorlake.landing import layout
 from mirrorlake.mirror.steps import TablePlan
+from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.seams import Probe, WallClock, no_probe
 from mirrorlake.sources.base import Finding, Source, SourceTable
 
@@ -57,6 +59,7 @@ class Mirror:
         self._given, self._probe, self._say, self._prepare = spark, probe, say, prepare
         self._spark: Spark | None = None
         self._engine: SparkEngine | None = None
+        self._platform = ""
         self._store = store_of(project)
 
     @classmethod
@@ -117,7 +120,11 @@ class Mirror:
     def plan(self) -> list[TablePlan]:
         """What `apply_once` would do now. Starts no JVM, takes no lease, changes nothing."""
         from mirrorlake.app.reader import TableReader
+        from mirrorlake.spark import jars
 
+        # Without Spark there is nothing to apply with, and yet something to plan.
+        with contextlib.suppress(SparkUnavailable):
+            self._platform = self._platform or jars.untested()
         loop = self._loop(TableReader(self._store))
         return loop.plan(loop.newest_cut())
 
@@ -203,6 +210,7 @@ class Mirror:
         """The engine; starts Spark at the first call."""
         if self._engine is None:
             with extras.needed("applying changes"):
+                from mirrorlake.spark import guard
                 from mirrorlake.spark.engine import SparkEngine
                 from mirrorlake.spark.session import Spark
 
@@ -210,7 +218,11 @@ class Mirror:
                 self._spark = Spark.given(self._given)
             else:
                 self._spark = Spark.start(self.project.spark, self._say)
-            self._engine = SparkEngine(self._spark, self._store, self._probe)
+            wanted = self.project.mirror.strategy
+            self._platform = guard.closed(self._spark) if wanted is not Wanted.MERGE else ""
+            self._engine = SparkEngine(
+                self._spark, self._store, self._probe, wanted=wanted, platform=self._platform
+            )
         return self._engine
 
     def capture(self, progress: Loading = lambda _progress: None) -> Capture:
@@ -236,6 +248,7 @@ class Mirror:
             lanes=Lanes.threads(engine.slots),
             name=self.project.name,
             source="GenericMirror" if self.project.source is None else "PostgreSql",
+            platform=self._platform,
         )
 
     def _source(self) -> Source:

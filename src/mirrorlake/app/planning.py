@@ -52,7 +52,8 @@ class _Settled:
 class Planning:
     """Looks at one zone again and again. Not for several threads.
 
-    progress: the state of the table at a path, the same object as long as it is the same; scans: of
+    platform: why `direct` is not open in this session; progress: the state of the table at a path,
+    the same object as long as it is the same; scans: of
     the last look, in order; paths: where their tables are.
     """
 
@@ -64,9 +65,11 @@ class Planning:
         progress: Callable[[str], Progress],
         settings: MirrorSettings,
         new_generation: Callable[[], str],
+        platform: str = "",
     ) -> None:
         self._scanner, self._followers, self._progress = scanner, followers, progress
         self._settings, self._new_generation = settings, new_generation
+        self._platform = platform
         self._tails = Tails(store)
         self._failed: dict[str, tuple[Look, TableError]] = {}  # by the path of a file
         self._settled: dict[str, _Settled] = {}  # by the path of a folder
@@ -140,6 +143,8 @@ class Planning:
             tail=self._tails,
             demands=self._settings.demands,
             processed=self._followers.processed(scan, path, progress),
+            wanted=self._settings.strategy,
+            platform=self._platform,
         )
         run = candidates(known, self._settings.limits)
         inspected = self._inspect(scan.table, run)

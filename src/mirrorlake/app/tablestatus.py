@@ -191,6 +191,7 @@ def _known(view: View, scan: TableScan, path: str, progress: Progress) -> Known:
         view.settings.metadata_required,
         tail=view.tails,
         processed=view.followers.processed(scan, path, progress),
+        wanted=view.settings.strategy,
     )
 
 

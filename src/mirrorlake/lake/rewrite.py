@@ -61,7 +61,7 @@ def rewrite(
     probed = candidates(files, schema, sought)
     found = probe(table, probed, schema, sought, threads)
     code = wanted[found.code]
-    rows = _completed(net, found.rows, code)
+    rows = completed(net, found.rows, code)
     before = np.bincount(code, minlength=len(net.reset))
     single = before == 1
     updated = net.first & single[net.code]  # rows that take the place of exactly one
@@ -154,8 +154,11 @@ def written(
     ]
 
 
-def _completed(net: NetChanges, found: pa.Table, code: np.ndarray) -> pa.Table:
-    """The rows, with the values that the source did not send taken from the table."""
+def completed(net: NetChanges, found: pa.Table, code: np.ndarray) -> pa.Table:
+    """The rows, with the values that the source did not send taken from the table.
+
+    found: rows of the table with all columns; code: the key of each. Raises NoBaseRow.
+    """
     if net.missing is None:
         return net.rows
     partial = np.flatnonzero(net.missing.any(axis=1))

@@ -17,6 +17,8 @@ STATE = "Files/Mirrorlake"
 """Leases and stored errors of ours."""
 DROPPED = f"{STATE}/dropped"
 """Tables that were taken out of the mirror, below their paths."""
+MERGING = f"{STATE}/merging"
+"""What batches hand to Spark's own MERGE, below the paths of their tables; gone after each."""
 MONITORING = "Files/Monitoring"
 LANDED = (LANDING, LANDING_V1, f"{STATE}/leases/capture", f"{STATE}/leases/publisher")
 """What lies together wherever the landing zone lies: itself, and the right to write into it."""

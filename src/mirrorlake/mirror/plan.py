@@ -27,6 +27,7 @@ from mirrorlake.mirror.steps import (
     Step,
     TablePlan,
 )
+from mirrorlake.mirror.strategy import Facts, Wanted, way_of
 from mirrorlake.model.change import Marker
 from mirrorlake.model.landed import FileKind
 from mirrorlake.model.state import TableState
@@ -47,7 +48,9 @@ class Target:
 class Known:
     """What is known of a table before its files are looked at.
 
-    tail: as `Tails` tells it; processed: what it has applied where there is not one sequence.
+    tail: as `Tails` tells it; processed: what it has applied where there is not one sequence;
+    wanted: the strategy that the project asks for; platform: why `direct` is not open with this
+    Spark.
     """
 
     scan: TableScan
@@ -58,6 +61,8 @@ class Known:
     tail: Callable[[Landed], str] = lambda _file: ""
     demands: Demands = field(default_factory=Demands)
     processed: Processed = field(default_factory=Processed)
+    wanted: Wanted = Wanted.AUTO
+    platform: str = ""
 
     @property
     def is_unread(self) -> bool:
@@ -248,6 +253,9 @@ def _apply(
     numbering = known.detection.number(batch)
     metadata = known.scan.metadata
     upsert = metadata is not None and metadata.upsert_default
+    marked = any(facts[file.path].has_marker for file in files)
+    appends = not emptied and (not key or not (upsert or marked))
+    delegated = "" if known.is_reseeded else known.progress.delegated
     return ApplyFiles(
         table=known.scan.table,
         path=known.path,
@@ -272,6 +280,8 @@ def _apply(
         loading=_is_loading(known, facts, batch)
         and known.detection.is_more(known.scan.files, batch),
         described=known.scan.described.etag if known.scan.described else "",
+        appends=appends,
+        choice=way_of(Facts(known.wanted, known.platform, delegated, appends)),
     )
 
 

@@ -13,6 +13,7 @@ from mirrorlake.lake.history import Batch, batch_of, batches, named_batches
 from mirrorlake.lake.log import Action, BrokenLog, Snapshot, TableLog
 from mirrorlake.landing.identity import Identity
 from mirrorlake.landing.metadata import SEQUENTIAL
+from mirrorlake.mirror.strategy import TableFacts
 from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.table import Schema
 
@@ -24,22 +25,6 @@ FOLDER = "mirrorlake.folder"
 DETECTION = "mirrorlake.fileDetectionStrategy"
 RESEEDED = "mirrorlake.reseeded"
 """Set on a table that was made anew in the place of another (LZ-234)."""
-
-FEATURES = frozenset(
-    {
-        "appendOnly",
-        "changeDataFeed",
-        "columnMapping",
-        "deletionVectors",
-        "domainMetadata",
-        "inCommitTimestamp",
-        "invariants",
-        "v2Checkpoint",
-        "vacuumProtocolCheck",
-    }
-)
-"""Table features that our way of writing keeps right. Any other could be broken by it."""
-
 
 REPLACING = frozenset({"CREATE OR REPLACE TABLE", "REPLACE TABLE"})
 """What Delta calls the commit that makes a table anew in the place of another."""
@@ -54,7 +39,8 @@ class Progress:
     number of the last applied file, in timestamp mode of the last batch, 0 for none. key: the key
     columns it was made with. required: the columns that its first file declared non-null,
     though in the table they are nullable (LZ-219). restored: the version of a RESTORE after the
-    last batch. unsupported: why it cannot be written, in words. batch: the last one, where the log
+    last batch. unsupported: why it cannot be written, in words; delegated: why only Delta
+    itself may write it; computed: columns that Delta fills in. batch: the last one, where the log
     still tells it. last, begin: the last applied file, and file 1, as they were when they were
     applied; described: the ETag that `_metadata.json` had with the last batch. These of a zone of
     others, where files have numbers.
@@ -68,6 +54,8 @@ class Progress:
     key: tuple[str, ...] = ()
     restored: int | None = None
     unsupported: str = ""
+    delegated: str = ""
+    computed: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
     batch: Batch | None = None
     last: Identity | None = None
@@ -149,7 +137,8 @@ def progress_of(snapshot: Snapshot) -> Progress:
         return Progress()
     generation = snapshot.properties.get(GENERATION, "")
     application = APPLICATION + generation
-    unsupported = _unsupported(snapshot)
+    facts = table_facts(snapshot)
+    unsupported = facts.refused
     try:
         schema = schemas.parse(snapshot.metadata).schema
     except schemas.UnknownColumnType as error:
@@ -166,6 +155,8 @@ def progress_of(snapshot: Snapshot) -> Progress:
         key=tuple(json.loads(snapshot.properties.get(KEY_COLUMNS, "[]"))),
         restored=_restored(snapshot, application),
         unsupported=unsupported,
+        delegated=facts.delegated,
+        computed=facts.computed,
         properties=dict(snapshot.properties),
         required=tuple(json.loads(snapshot.properties.get(REQUIRED, "[]"))),
         batch=batch_of(last, info),
@@ -206,11 +197,13 @@ def _restored(snapshot: Snapshot, application: str) -> int | None:
     return max(found, default=None)
 
 
-def _unsupported(snapshot: Snapshot) -> str:
-    if unknown := sorted(snapshot.features - FEATURES):
-        return f"it uses the table feature {unknown[0]}"
-    if snapshot.metadata.get("partitionColumns"):
-        return "it is partitioned"
-    if "delta.setTransactionRetentionDuration" in snapshot.properties:
-        return "delta.setTransactionRetentionDuration is set, and would forget our progress"
-    return ""
+def table_facts(snapshot: Snapshot) -> TableFacts:
+    """What a table says of how it wants to be written."""
+    protocol, metadata = snapshot.protocol, snapshot.metadata
+    return TableFacts(
+        readers=frozenset(protocol.get("readerFeatures") or ()),
+        writers=frozenset(protocol.get("writerFeatures") or ()),
+        properties=snapshot.properties,
+        fields=json.loads(metadata["schemaString"])["fields"],
+        partitions=tuple(metadata.get("partitionColumns") or ()),
+    )

@@ -15,6 +15,7 @@ from mirrorlake.errors import (
 from mirrorlake.landing.metadata import NAMED
 from mirrorlake.landing.parquet import match_columns
 from mirrorlake.mirror.recreated import lost_last, recreation
+from mirrorlake.mirror.strategy import Choice, Facts, way_of
 
 if TYPE_CHECKING:
     from mirrorlake.mirror.plan import Known
@@ -47,7 +48,24 @@ def refusal(known: Known) -> TableError | None:
         )
     if known.is_reseeded:
         return None
-    return _detection_refusal(known, name) or _key_refusal(known, name) or _recreation(known)
+    choice = way_of(Facts(known.wanted, known.platform, progress.delegated))
+    return (
+        closed(name, choice)
+        or _detection_refusal(known, name)
+        or _key_refusal(known, name)
+        or _recreation(known)
+    )
+
+
+def closed(table: str, choice: Choice) -> UnsupportedTable | None:
+    """Of a project that asks for a way which is not open for the table."""
+    if not choice.refused:
+        return None
+    return UnsupportedTable(
+        f"mirror.strategy is {choice.way}, which is not open: {choice.refused}",
+        table=table,
+        hint="Set mirror.strategy to auto, or undo what closes it.",
+    )
 
 
 def _detection_refusal(known: Known, name: str) -> TableError | None:

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.demands import Demands
+from mirrorlake.mirror.strategy import Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class MirrorSettings:
     partitions: bool = False  # a sequence of files in each partition folder (LZ-059)
     limits: BatchLimits = field(default_factory=BatchLimits)
     demands: Demands = field(default_factory=Demands)
+    strategy: Wanted = Wanted.AUTO  # by which way batches are applied
     compaction: bool = True  # files are rearranged between batches (CF-156)
     poll_seconds: float = 0.1  # between two looks at the zone while changes come
     idle_seconds: float = 1.0  # the longest pause when nothing comes (LZ-027)

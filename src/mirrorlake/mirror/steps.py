@@ -11,6 +11,7 @@ from mirrorlake.errors import TableError, printable
 from mirrorlake.landing.metadata import SEQUENTIAL
 from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.demands import Demands
+from mirrorlake.mirror.strategy import Choice, Way
 from mirrorlake.model.change import Marker
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import Column, Schema, TableId
@@ -65,6 +66,9 @@ class ApplyFiles:
     For the commit's metadata: positions, cut; source_time, when the source committed the last
     change; landed_bytes, the size of all files; loading, whether first files are left after these
     (LZ-099); described, the ETag of `_metadata.json`.
+
+    appends: the files do nothing but insert, as far as can be told before they are read; choice: by
+    which way they will go. The engine looks again, on the version that the batch rests on.
     """
 
     table: TableId
@@ -88,6 +92,8 @@ class ApplyFiles:
     landed_bytes: int = 0
     loading: bool = False
     described: str = ""
+    appends: bool = False
+    choice: Choice | None = None
 
     def __str__(self) -> str:
         """What it applies, in words."""
@@ -194,7 +200,9 @@ def as_fact(step: Step) -> dict[str, Any]:
                 "rows": step.rows,
                 "rows_exact": step.is_exact,
                 "truncate": step.truncated,
-            } | ({"names": list(step.names)} if step.names else {})
+            }
+            facts |= {"names": list(step.names)} if step.names else {}
+            facts |= step.choice.as_fact() if step.choice else {}
         case CleanUp():
             facts = {"step": "clean_up", "files": [str(file.name) for file in step.files]}
         case Discard():
@@ -216,6 +224,14 @@ def explain(plan: Sequence[TablePlan]) -> list[str]:
     return lines
 
 
+def _way(choice: Choice | None) -> str:
+    """How a batch goes, where that is not as ever."""
+    if choice is None:
+        return ""
+    added = ", added without a look at the rows there" if choice.appends else ""
+    return added if choice.way is Way.DIRECT else f"{added}, by {choice.way}: {choice.reason}"
+
+
 def _sentence(step: Step) -> str:
     match step:
         case CreateTable(replace=False):
@@ -228,7 +244,7 @@ def _sentence(step: Step) -> str:
             told = f"from now on its key is {', '.join(step.key)}"
         case ApplyFiles():
             about = "" if step.is_exact else "about "
-            told = f"apply {step} ({about}{step.rows:,} rows) in one commit"
+            told = f"apply {step} ({about}{step.rows:,} rows) in one commit{_way(step.choice)}"
         case CleanUp():
             told = f"move {len(step.files)} applied files aside"
         case Discard():

@@ -11,11 +11,9 @@ This is Scala API that Delta calls internal; it is used for the tested pairs onl
 
 from __future__ import annotations
 
-import contextlib
 import json
-import threading
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -24,19 +22,8 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Outcome, Unknown
-
-CONFLICTS = frozenset(
-    {
-        "ConcurrentAppendException",
-        "ConcurrentDeleteDeleteException",
-        "ConcurrentDeleteReadException",
-        "ConcurrentTransactionException",
-        "ConcurrentWriteException",
-        "MetadataChangedException",
-        "ProtocolChangedException",
-    }
-)
-"""What Delta calls it when another writer was faster, and nothing was committed."""
+from mirrorlake.spark.refusals import CONFLICTS
+from mirrorlake.spark.sessions import Sessions
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
@@ -68,17 +55,16 @@ class Committer:
     is a setting of the session."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._spark = spark
-        self._local = threading.local()
+        self._sessions = Sessions(spark)
 
     def commit(self, commit: Commit) -> Outcome:
         """Commit a batch, if the table is still at the version that was read."""
-        with self._session() as session:
+        with self._sessions.active() as session:
             return self._committed(session, commit)
 
     def rearrange(self, commit: Rearrangement) -> Outcome:
         """Commit files in the place of others, if all of these are still there."""
-        with self._session() as session:
+        with self._sessions.active() as session:
             return self._rearranged(session, commit)
 
     def _committed(self, session: SparkSession, commit: Commit) -> Outcome:
@@ -113,28 +99,6 @@ class Committer:
             location,
         )
         return log.startTransaction(none, none)
-
-    @contextlib.contextmanager
-    def _session(self) -> Iterator[SparkSession]:
-        """The session of this thread, active meanwhile: Delta asks the active one for its settings.
-
-        The thread may be one of a program that works with a session of its own.
-        """
-        session: SparkSession | None = getattr(self._local, "session", None)
-        if session is None:
-            session = self._local.session = self._spark.newSession()
-            session.conf.set("spark.sql.session.timeZone", "UTC")
-        jvm: Any = session._jvm  # noqa: SLF001
-        sessions = jvm.org.apache.spark.sql.SparkSession
-        before = sessions.getActiveSession()
-        sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001
-        try:
-            yield session
-        finally:
-            if before.isDefined():
-                sessions.setActiveSession(before.get())
-            else:
-                sessions.clearActiveSession()
 
     def _metrics(self, jvm: Any, session: SparkSession, counts: Counts) -> Any:
         metrics = getattr(jvm.org.apache.spark.sql.execution.metric, "SQLMetrics$").__getattr__(

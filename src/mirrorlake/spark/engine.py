@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -25,7 +25,9 @@ from mirrorlake.mirror.engine import (
     Outcome,
     Unknown,
 )
+from mirrorlake.mirror.faults import TableFault
 from mirrorlake.mirror.progress import Progress, table_at
+from mirrorlake.mirror.refusals import closed
 from mirrorlake.mirror.steps import (
     AddColumns,
     ApplyFiles,
@@ -34,6 +36,7 @@ from mirrorlake.mirror.steps import (
     DropTable,
     SetKey,
 )
+from mirrorlake.mirror.strategy import Choice, Facts, Wanted, Way, way_of
 from mirrorlake.mirror.tablelogs import TableLogs
 from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.seams import Point, Probe, no_probe
@@ -43,14 +46,17 @@ from mirrorlake.spark.checkpoint import checkpoint
 from mirrorlake.spark.commit import Committer, Rearrangement
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.jobs import Jobs
+from mirrorlake.spark.merge import Merge
 from mirrorlake.spark.refusals import RAISED, fault, refusals
 from mirrorlake.spark.session import Spark
-from mirrorlake.spark.strategy import Begun
+from mirrorlake.spark.strategy import Begun, Strategy
 from mirrorlake.spark.vacuum import vacuum
 from mirrorlake.storage.local import flush_folder
 from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
+
+STRATEGY = "strategy_chosen"
 
 
 @dataclass(slots=True)
@@ -63,7 +69,11 @@ class _Chosen:
 
 
 class SparkEngine:
-    """A `MirrorEngine` on a Spark session. `store` locates landed files and tables."""
+    """A `MirrorEngine` on a Spark session. `store` locates landed files and tables.
+
+    wanted: the strategy that the project asks for; platform: why `direct` is not open in this
+    session, in words.
+    """
 
     def __init__(
         self,
@@ -71,6 +81,8 @@ class SparkEngine:
         store: Store,
         probe: Probe = no_probe,
         *,
+        wanted: Wanted = Wanted.AUTO,
+        platform: str = "",
         jobs: Jobs | None = None,
         committer: Committer | None = None,
     ) -> None:
@@ -78,6 +90,12 @@ class SparkEngine:
         self._jobs = jobs or Jobs(spark.session)
         self._committer = committer or Committer(spark.session)
         self._direct = Direct(self._jobs, self._committer, store, probe)
+        self._strategies: dict[Way, Strategy] = {
+            Way.DIRECT: self._direct,
+            Way.MERGE: Merge(self._jobs, spark.session, store, probe),
+        }
+        self._wanted, self._platform = wanted, platform
+        self._told: set[tuple[str, str]] = set()
         self._logs = TableLogs(store.location)
 
     @property
@@ -127,13 +145,12 @@ class SparkEngine:
     def apply(
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
     ) -> Sequence[Outcome]:
-        begun = [self._begun(step) for step in steps]
-        batches = [one for one in begun if isinstance(one, Begun)]
-        applied = iter(self._direct.apply(batches, before_commit))
-        outcomes = [next(applied) if isinstance(one, Begun) else one for one in begun]
+        found = [self._begun(step) for step in steps]
+        for way in self._strategies:
+            self._apply(way, found, before_commit)
         return [
-            self._read_back(step, outcome) if isinstance(outcome, Unknown) else outcome
-            for step, outcome in zip(steps, outcomes, strict=True)
+            self._read_back(step, outcome) if isinstance(outcome, Unknown) else _outcome(outcome)
+            for step, outcome in zip(steps, found, strict=True)
         ]
 
     def compact(
@@ -150,7 +167,9 @@ class SparkEngine:
 
     def rearrangeable(self, path: str) -> int | None:
         try:
-            with self._logs.snapshot(path, table_at(path)) as (snapshot, _progress):
+            with self._logs.snapshot(path, table_at(path)) as (snapshot, progress):
+                if progress.delegated:
+                    return None
                 files = choose(list(snapshot.files.values()))
         except ForeignTable:
             return None  # its next batch says so
@@ -174,6 +193,33 @@ class SparkEngine:
         """End our own jobs, and no others of the session."""
         self._jobs.cancel()
 
+    def _apply(
+        self, way: Way, found: list[Begun | Outcome], before_commit: Callable[[], None]
+    ) -> None:
+        """Put outcomes in the places of the batches that go by this way."""
+        chosen = [
+            (place, one)
+            for place, one in enumerate(found)
+            if isinstance(one, Begun) and one.choice.way is way
+        ]
+        if not chosen:
+            return
+        batches = [batch for _place, batch in chosen]
+        outcomes = self._strategies[way].apply(batches, before_commit)
+        for (place, batch), outcome in zip(chosen, outcomes, strict=True):
+            found[place] = self._second_thoughts(batch, outcome)
+
+    def _second_thoughts(self, batch: Begun, outcome: Outcome) -> Begun | Outcome:
+        """A batch that met what the direct way did not expect goes by the plain one."""
+        doubtful = isinstance(outcome, Failed) and isinstance(outcome.error, TableFault)
+        able = batch.choice.way is Way.DIRECT and Way.MERGE in self._strategies
+        if not (doubtful and able and self._wanted is Wanted.AUTO):
+            return outcome
+        assert isinstance(outcome, Failed)
+        choice = replace(batch.choice, way=Way.MERGE, reason=outcome.error.what)
+        self._tell(batch.step.table, choice)
+        return replace(batch, choice=choice)
+
     def _begun(self, step: ApplyFiles) -> Begun | Outcome:
         """The batch on the newest version of its table; an outcome when it does not fit it.
 
@@ -192,7 +238,11 @@ class SparkEngine:
             return Conflicted(f"the table has recorded {progress.recorded}, not {step.first - 1}")
         if not progress.exists or progress.restored is not None or progress.unsupported:
             return Conflicted("the table is not what was planned for")
+        choice = self._choice(step, progress)
+        if shut := closed(str(step.table), choice):
+            return Failed(shut)
         return Begun(
+            choice,
             step,
             self._store.location(step.path),
             snapshot.version,
@@ -201,12 +251,24 @@ class SparkEngine:
             tuple(snapshot.files.values()),
         )
 
+    def _choice(self, step: ApplyFiles, progress: Progress) -> Choice:
+        """By which way a batch goes; told once when it is not the direct one."""
+        choice = way_of(Facts(self._wanted, self._platform, progress.delegated, step.appends))
+        if choice.way is not Way.DIRECT:
+            self._tell(step.table, choice)
+        return choice
+
+    def _tell(self, table: TableId, choice: Choice) -> None:
+        if (str(table), choice.reason) not in self._told:
+            self._told.add((str(table), choice.reason))
+            log.info(STRATEGY, table=str(table), strategy=str(choice.way), reason=choice.reason)
+
     def _chosen(self, step: Compact) -> _Chosen | None:
         """The files to rearrange, on the newest version of the table."""
         try:
             with self._logs.snapshot(step.path, str(step.table)) as (snapshot, progress):
                 files = choose(list(snapshot.files.values()))
-                if not files or progress.unsupported:
+                if not files or progress.unsupported or progress.delegated:
                     return None
                 schema, version = schemas.parse(snapshot.metadata), snapshot.version
         except ForeignTable:
@@ -241,3 +303,8 @@ class SparkEngine:
             return AlreadyApplied(recorded)
         log.warning("commit_unanswered", table=str(step.table), reason=outcome.reason)
         return outcome
+
+
+def _outcome(found: Begun | Outcome) -> Outcome:
+    assert not isinstance(found, Begun), "a batch went by no way"
+    return found

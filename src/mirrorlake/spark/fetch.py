@@ -1,11 +1,14 @@
-"""Fetches Delta's jars before they are first needed: `python -m mirrorlake.spark.fetch`."""
+"""Prepares what the first start would have to wait for: `python -m mirrorlake.spark.fetch`.
+
+Fetches Delta's jars, and tries whether the direct way of writing is open with them.
+"""
 
 from __future__ import annotations
 
 import sys
 
 from mirrorlake.errors import MirrorlakeError
-from mirrorlake.spark import jars
+from mirrorlake.spark import guard, jars
 from mirrorlake.spark.session import Spark
 from mirrorlake.spark.settings import SparkSettings
 
@@ -15,8 +18,9 @@ def main() -> int:
         print(line, file=sys.stderr, flush=True)  # noqa: T201
 
     try:
-        if not jars.are_fetched():
-            Spark.start(SparkSettings(master="local[1]", driver_memory="512m"), say).stop()
+        if not jars.are_fetched() or not guard.is_remembered():
+            with Spark.start(SparkSettings(master="local[1]", driver_memory="512m"), say) as spark:
+                guard.closed(spark)
     except MirrorlakeError as error:
         say(f"mirrorlake: {error}")
         return error.exit_code

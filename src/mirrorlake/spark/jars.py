@@ -43,22 +43,48 @@ _WITH_SPARK = (
 )
 
 
+OLDEST = (4, 0)
+"""Of pyspark and of delta-spark: what the plain way of writing needs."""
+
+
 def coordinates() -> str:
-    """Delta's jar for the installed pair. Raises SparkUnavailable for a pair nobody tested."""
+    """Delta's jar for the installed pair. Raises SparkUnavailable for one that is too old."""
+    spark, delta = pair()
+    if (spark, delta) in TESTED:
+        return TESTED[spark, delta]
+    known = " or ".join(f"{one} with {other}" for one, other in TESTED)
+    if min(_minor(spark), _minor(delta)) < OLDEST:
+        raise SparkUnavailable(
+            f"pyspark {spark} and delta-spark {delta} are too old",
+            hint=f"Install {known}.",
+        )
+    # From 4.1 on Delta has an artifact for each Spark.
+    suffix = f"_{spark.rpartition('.')[0]}" if _minor(delta) >= (4, 1) else ""
+    return f"io.delta:delta-spark{suffix}_2.13:{delta}"
+
+
+def untested() -> str:
+    """Why nobody knows the insides of the installed pair; empty when it is tested."""
+    spark, delta = pair()
+    if (spark, delta) in TESTED:
+        return ""
+    return f"pyspark {spark} and delta-spark {delta} are not a tested pair"
+
+
+def pair() -> tuple[str, str]:
+    """The versions of pyspark and delta-spark. Raises SparkUnavailable when one is missing."""
     try:
-        pair = metadata.version("pyspark"), metadata.version("delta-spark")
+        return metadata.version("pyspark"), metadata.version("delta-spark")
     except metadata.PackageNotFoundError as missing:
         raise SparkUnavailable(
             f"{missing.name} is not installed",
             hint='Run `pip install "mirrorlake[spark]"`.',
         ) from None
-    if pair not in TESTED:
-        known = " or ".join(f"{spark} with {delta}" for spark, delta in TESTED)
-        raise SparkUnavailable(
-            f"pyspark {pair[0]} and delta-spark {pair[1]} are not a tested pair",
-            hint=f"Install {known}.",
-        )
-    return TESTED[pair]
+
+
+def _minor(version: str) -> tuple[int, int]:
+    major, minor, *_patch = *re.findall(r"\d+", version), "0", "0"
+    return int(major), int(minor)
 
 
 def check_java() -> int:
@@ -101,10 +127,18 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
 def are_fetched() -> bool:
     """Whether an earlier start has fetched the jars already."""
     version = coordinates().rpartition(":")[2]
-    folders = [Path.home() / ".ivy2.5.2" / "jars", Path.home() / ".ivy2" / "jars"]
     return any(
         jar.name.endswith(f"-{version}.jar")
-        for folder in folders
+        for folder in _caches()
         if folder.is_dir()
-        for jar in folder.glob("io.delta_delta-spark*")
+        for jar in (folder / "jars").glob("io.delta_delta-spark*")
     )
+
+
+def cache() -> Path:
+    """The folder of Spark's own cache of jars, for what we remember of them."""
+    return next((folder for folder in _caches() if folder.is_dir()), _caches()[0])
+
+
+def _caches() -> list[Path]:
+    return [Path.home() / ".ivy2.5.2", Path.home() / ".ivy2"]

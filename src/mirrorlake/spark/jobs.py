@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import TypeVar
 
 from pyspark.sql import SparkSession
@@ -39,23 +40,29 @@ class Jobs:
             return max(1, self.slots // max(1, tasks))
         return int(self._context.getConf().get("spark.task.cpus") or 1)
 
-    def run(self, specs: Sequence[task.Spec]) -> list[task.TaskResult]:
-        """One job, a task per specification; results in their order."""
-        return self.map(task.run, specs)
-
-    def map(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """One job, a task per item; results in their order."""
-        if not items:
-            return []
+    @contextmanager
+    def tagged(self) -> Iterator[None]:
+        """Jobs of this thread are ours meanwhile."""
         self._context.addJobTag(self._tag)
         # Each thread that runs jobs has a fair share of the tasks, where the scheduler is fair: a
         # job with many tasks does not make one with few wait for all of them.
         self._context.setLocalProperty(POOL, f"mirrorlake-{threading.current_thread().name}")
         try:
-            results: list[R] = self._context.parallelize(items, len(items)).map(work).collect()
+            yield
         finally:
             self._context.removeJobTag(self._tag)
             self._context.setLocalProperty(POOL, None)  # type: ignore[arg-type]
+
+    def run(self, specs: Sequence[task.Spec]) -> list[task.TaskResult]:
+        """One job, a task per specification; results in their order."""
+        return self.map(task.run, specs)
+
+    def map(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+        """One job, a task per item, for work of any kind that pickles; results in their order."""
+        if not items:
+            return []
+        with self.tagged():
+            results: list[R] = self._context.parallelize(items, len(items)).map(work).collect()
         return results
 
     def cancel(self) -> None:

@@ -10,15 +10,17 @@ from mirrorlake.lake.schema import TableSchema
 from mirrorlake.mirror.engine import Outcome
 from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.steps import ApplyFiles
+from mirrorlake.mirror.strategy import Choice
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
     """A batch, and the one version of its table that all of it rests on.
 
-    location: of the table; files: the add actions of its live files.
+    choice: by which way it goes; location: of the table; files: the add actions of its live files.
     """
 
+    choice: Choice
     step: ApplyFiles
     location: str
     version: int

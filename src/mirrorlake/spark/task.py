@@ -145,7 +145,7 @@ def run(spec: Spec) -> TaskResult:
     except MirrorlakeError as error:
         return TaskResult(error=error)
     except Exception as error:  # noqa: BLE001  (it becomes the table's error)
-        return TaskResult(error=_damage(spec) or _fault(spec.table, error))
+        return TaskResult(error=_damage(spec) or fault(spec.table, error))
 
 
 def _piece(spec: Piece) -> TaskResult:
@@ -155,10 +155,10 @@ def _piece(spec: Piece) -> TaskResult:
     except MirrorlakeError as error:
         return TaskResult(error=error)
     except Exception as error:  # noqa: BLE001  (the batch is then done in one piece)
-        return TaskResult(error=_fault(spec.batch.table, error))
+        return TaskResult(error=fault(spec.batch.table, error))
 
 
-def _fault(table: str, error: Exception) -> TableFault:
+def fault(table: str, error: Exception) -> TableFault:
     """Kind and place of what nobody foresaw. Its text may quote values of rows, and is not told."""
     return TableFault(
         f"{type(error).__name__} at {_place(error)}",

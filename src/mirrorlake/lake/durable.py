@@ -1,0 +1,27 @@
+"""Makes what a commit of others names durable: not every writer flushes what it writes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+from mirrorlake.lake import vectors
+from mirrorlake.lake.log import Action
+from mirrorlake.lake.probe import path_of
+
+
+def flush(table: Path, actions: Iterable[Action]) -> None:
+    """Flush the data files, change files and deletion vectors that a commit adds."""
+    for path in sorted(set(_files(table, actions))):
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+
+
+def _files(table: Path, actions: Iterable[Action]) -> Iterator[Path]:
+    for action in actions:
+        if new := action.get("add") or action.get("cdc"):
+            yield path_of(table, new)
+            vector = new.get("deletionVector")
+            if vector and vector["storageType"] != "i":
+                yield vectors.path_of(table, vector)

@@ -1,0 +1,94 @@
+"""Whether the direct way is open with a Spark: tested versions, the right jars, and a trial.
+
+The trial is ten rows through everything the direct way rests on, once for each set of versions.
+That it went well is remembered beside the cache of jars; what is lost there is tried again.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import sys
+from importlib import metadata
+from pathlib import Path
+
+import structlog
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from mirrorlake.spark import jars, trial
+from mirrorlake.spark.session import Spark
+
+log = structlog.get_logger()
+
+CLOSED = "direct_strategy_closed"
+PATIENCE = 300
+"""Seconds that a trial in a process of its own may take."""
+
+
+def closed(spark: Spark) -> str:
+    """Why the direct way is not open, in words; empty when it is. Says so once, as a warning."""
+    reason = jars.untested() or _other_jars(spark.session) or _trial(spark)
+    if reason:
+        log.warning(CLOSED, reason=reason, strategy="merge")
+    return reason
+
+
+def is_remembered() -> bool:
+    """Whether a trial of the installed versions went well before."""
+    return _note().exists()
+
+
+def _other_jars(session: SparkSession) -> str:
+    """The versions that truly run: a session that is given has jars of its own."""
+    spark, delta = jars.pair()
+    try:
+        runs = str(session._jvm.io.delta.__getattr__("package$").__getattr__("MODULE$").VERSION())  # type: ignore[union-attr]  # noqa: SLF001
+    except (Py4JError, TypeError):
+        return "the session does not tell the version of its Delta"
+    if (session.version, runs) != (spark, delta):
+        return (
+            f"the session runs Spark {session.version} with Delta {runs}, and pyspark {spark} with "
+            f"delta-spark {delta} is installed"
+        )
+    return ""
+
+
+def _trial(spark: Spark) -> str:
+    """Why the trial fails; empty when it went well, now or before."""
+    if is_remembered():
+        return ""
+    if str(spark.session.sparkContext.master).startswith("local"):
+        reason = trial.fails(spark)
+    else:
+        reason = _apart()
+    if not reason:
+        _remember()
+    return reason
+
+
+def _apart() -> str:
+    """The trial in a local Spark: the workers of this one do not see our temporary files."""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "mirrorlake.spark.trial"],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"the trial of it did not end ({type(error).__name__})"
+    return "" if done.returncode == 0 else (done.stdout.strip() or "the trial of it failed")
+
+
+def _note() -> Path:
+    spark, delta = jars.pair()
+    ours = metadata.version("mirrorlake")
+    return jars.cache() / "mirrorlake" / f"direct-{ours}-{spark}-{delta}"
+
+
+def _remember() -> None:
+    with contextlib.suppress(OSError):  # then it is tried again next time
+        _note().parent.mkdir(parents=True, exist_ok=True)
+        _note().write_text("ten rows were written, read back and not written twice\n")

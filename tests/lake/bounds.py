@@ -1,0 +1,102 @@
+"""Whether what the log says of its files truly bounds their rows: readers pass over files by it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlake.lake import vectors
+from mirrorlake.lake.log import TableLog
+from mirrorlake.lake.probe import path_of
+from mirrorlake.lake.schema import parse
+from mirrorlake.model.arrow import arrow_type
+
+
+def check_bounds(table: Path | str) -> None:
+    """Each live file holds as many rows, NULLs and values within bounds as its statistics say."""
+    snapshot = TableLog(table).snapshot()
+    schema = parse(snapshot.metadata)
+    kinds = {
+        physical: arrow_type(column.type)
+        for column, physical in zip(schema.schema, schema.physical, strict=True)
+    }
+    for add in snapshot.files.values():
+        _check_file(Path(table), add, kinds)
+
+
+def _check_file(table: Path, add: Mapping[str, Any], kinds: Mapping[str, pa.DataType]) -> None:
+    stats = json.loads(add["stats"], parse_float=Decimal)
+    file = path_of(table, add)
+    rows = pq.read_table(file, coerce_int96_timestamp_unit="us", partitioning=None)
+    assert stats["numRecords"] == rows.num_rows, file.name
+    vector = add.get("deletionVector")
+    live = np.ones(rows.num_rows, bool)
+    if vector:
+        live[vectors.read(table, vector)] = False
+        assert vector["cardinality"] == int((~live).sum())
+        assert not stats.get("tightBounds", True), f"{file.name} lost rows, and says it did not"
+    for name in rows.column_names:
+        column = rows[name].cast(kinds[name]).filter(pa.array(live))
+        _check_column(stats, name, column, whole=not vector)
+
+
+def _check_column(
+    stats: Mapping[str, Any], name: str, column: pa.ChunkedArray, *, whole: bool
+) -> None:
+    nulls = stats["nullCount"].get(name)
+    if nulls is not None and whole:
+        assert nulls == column.null_count, name
+    elif nulls is not None:
+        assert column.null_count <= nulls, name
+        assert nulls < stats["numRecords"] or column.null_count == len(column), name
+    values = column.drop_null().to_pylist()
+    least, most = stats["minValues"].get(name), stats["maxValues"].get(name)
+    for value in values:
+        if (number := _number(value)) is not None:
+            assert least is None or _bound(least, value) <= number, name
+            assert most is None or _less(number) <= _bound(most, value), name
+
+
+def _number(value: Any) -> Any:
+    """The value as it is compared; None for one that has no order, or that JSON cannot tell."""
+    match value:
+        case float():
+            return None if value != value else Decimal(value)  # noqa: PLR0124  (NaN)
+        case str():
+            return value.encode()
+        case bool() | bytes():
+            return None
+        case _:
+            return value
+
+
+def _less(number: Any) -> Any:
+    """Moments are cut off at their milliseconds by some writers, and every reader allows for it."""
+    if isinstance(number, datetime):
+        return number.replace(microsecond=number.microsecond // 1000 * 1000)
+    return number
+
+
+def _bound(bound: Any, value: Any) -> Any:
+    match value:
+        case float():
+            # As text it may have fewer digits than the value it stands for.
+            return Decimal(float(bound))
+        case datetime():
+            return datetime.fromisoformat(bound.replace("Z", "+00:00")).astimezone(UTC)
+        case date():
+            return date.fromisoformat(bound)
+        case str():
+            return bound.encode()
+        case Decimal():
+            return Decimal(bound)
+        case _:
+            return bound
