@@ -149,21 +149,37 @@ def histories(
 ) -> tuple[Shape, list[Landing]]:
     """A table and what lands for it, at most so many batches of files of rows."""
     shape = draw(st.sampled_from(list(shapes)))
-    table, landings = shape.table(), []
-    for _ in range(draw(st.integers(1, batches))):
-        truncate = truncations and draw(st.integers(0, 7)) == 0
-        if truncate:
-            table.truncate()
-        landed = []
-        for _ in range(draw(st.integers(1, files))):
-            file: list[Change] = []
-            for _ in range(draw(st.integers(0, rows))):
-                step = _step(draw, shape, table)
-                table.apply(step)
-                file += step
-            landed.append(tuple(file))
-        landings.append(Landing(tuple(landed), truncate))
-    return shape, landings
+    table = shape.table()
+    return shape, [
+        _landing(draw, shape, table, files, rows, truncations=truncations)
+        for _ in range(draw(st.integers(1, batches)))
+    ]
+
+
+@st.composite
+def landings_of(
+    draw: st.DrawFn, shape: Shape, table: Table, files: int = 3, rows: int = 6
+) -> Landing:
+    """What may land next for a table that holds these rows, which stay as they are."""
+    return _landing(draw, shape, Table(table.key, list(table.rows)), files, rows, truncations=True)
+
+
+def _landing(
+    draw: st.DrawFn, shape: Shape, table: Table, files: int, rows: int, *, truncations: bool
+) -> Landing:
+    """One batch, applied to the table."""
+    truncate = truncations and draw(st.integers(0, 7)) == 0
+    if truncate:
+        table.truncate()
+    landed = []
+    for _ in range(draw(st.integers(1, files))):
+        file: list[Change] = []
+        for _ in range(draw(st.integers(0, rows))):
+            step = _step(draw, shape, table)
+            table.apply(step)
+            file += step
+        landed.append(tuple(file))
+    return Landing(tuple(landed), truncate)
 
 
 def _step(draw: st.DrawFn, shape: Shape, table: Table) -> list[Change]:

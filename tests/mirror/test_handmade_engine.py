@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import shutil
 from collections.abc import Callable
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from mirrorlake.mirror.engine import MirrorEngine
@@ -14,9 +15,11 @@ from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import ApplyContract, play
 from tests.conformance.mirrored import Mirrored
 from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader
-from tests.histories import histories
+from tests.evolving import Life, live
+from tests.histories import Shape, histories
 
 _numbers = itertools.count(1)
+BATCHES = 20_000
 
 
 @pytest.fixture
@@ -37,3 +40,43 @@ class TestHandmadeEngine(ApplyContract):
     ) -> None:
         tables = [make(shape, f"Tables/t{next(_numbers)}") for shape, _landings in drawn]
         play(tables, [landings for _shape, landings in drawn], compacting=True)
+
+
+def life_of(store: LocalStore, reader: HandmadeReader, shape: Shape) -> Life:
+    def new_engine() -> MirrorEngine:
+        return HandmadeEngine(store)
+
+    table = Mirrored(new_engine(), store, reader, shape, f"Tables/t{next(_numbers)}").create()
+    return Life(table, shape.table(), new_engine)
+
+
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_every_step_of_a_life_is_that_of_the_model(
+    store: LocalStore, reader: HandmadeReader, data: st.DataObject
+) -> None:
+    live(data, lambda shape: life_of(store, reader, shape), batches=6)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
+def test_twenty_thousand_random_batches_are_those_of_the_model(
+    store: LocalStore, reader: HandmadeReader
+) -> None:
+    applied = 0
+
+    @settings(
+        max_examples=100,
+        derandomize=False,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(data=st.data())
+    def lives(data: st.DataObject) -> None:
+        nonlocal applied
+        life = live(data, lambda shape: life_of(store, reader, shape), batches=40)
+        applied += life.batches
+        shutil.rmtree(store.root)
+
+    while applied < BATCHES:
+        lives()

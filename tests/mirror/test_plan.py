@@ -6,12 +6,20 @@ from dataclasses import replace
 
 import pytest
 
-from mirrorlake.errors import BadFile, FileTooLarge, MissingFile, SchemaMergeFailure
+from mirrorlake.errors import (
+    BadFile,
+    FileTooLarge,
+    MissingFile,
+    SchemaMergeFailure,
+    UnsupportedTable,
+)
 from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.plan import Target, nested
+from mirrorlake.mirror.refusals import refusal
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CleanUp, CreateTable, SetKey
+from mirrorlake.mirror.strategy import Wanted, Way
 from mirrorlake.model.change import Marker
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import Schema, TableId
@@ -318,3 +326,30 @@ class TestTexts:
     def test_rows_that_were_estimated_are_told_so(self) -> None:
         step = applied(Situation({1: foreign(), 2: replace(foreign(), is_exact=False)}).plan())
         assert not step.is_exact
+
+
+class TestWay:
+    def test_a_batch_of_an_ordinary_table_goes_the_direct_way(self) -> None:
+        choice = applied(Situation({1: foreign()}, progress=made(0)).plan()).choice
+        assert choice is not None
+        assert choice.way is Way.DIRECT
+
+    def test_what_only_delta_may_write_goes_by_merge_with_the_reason(self) -> None:
+        progress = replace(made(0), delegated="it is partitioned")
+        choice = applied(Situation({1: foreign()}, progress=progress).plan()).choice
+        assert choice is not None
+        assert (choice.way, choice.reason) == (Way.MERGE, "it is partitioned")
+
+    @pytest.mark.parametrize("has_marker", [True, False])
+    def test_files_without_markers_do_nothing_but_insert(self, has_marker: bool) -> None:
+        file = replace(foreign(), has_marker=has_marker)
+        step = applied(Situation({1: file}, progress=made(0)).plan())
+        assert step.choice is not None
+        assert (step.appends, step.choice.appends) == (not has_marker, not has_marker)
+
+    def test_a_table_that_needs_another_way_than_is_asked_for_is_refused(self) -> None:
+        progress = replace(made(0), delegated="it is partitioned")
+        known = replace(Situation({1: foreign()}, progress=progress).known, wanted=Wanted.DIRECT)
+        error = refusal(known)
+        assert isinstance(error, UnsupportedTable)
+        assert "partitioned" in error.what

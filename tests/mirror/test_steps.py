@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import get_args
 
 import pytest
@@ -21,6 +22,7 @@ from mirrorlake.mirror.steps import (
     as_fact,
     explain,
 )
+from mirrorlake.mirror.strategy import Facts, way_of
 from mirrorlake.model.change import Marker
 from mirrorlake.model.state import TableState
 from tests.mirror.planning import FOLDER, PATH, PLAIN, TABLE, columns, landed
@@ -32,6 +34,8 @@ SET_KEY = SetKey(TABLE, PATH, ("id", "note"))
 FILES = (landed(1), landed(2))
 APPLY = ApplyFiles(TABLE, PATH, FOLDER, FILES, 1, 2, ("id",), Marker.INSERT, rows=12_000)
 APPLY_ONE = ApplyFiles(TABLE, PATH, FOLDER, FILES[:1], 1, 1, (), Marker.INSERT, truncated=True)
+BY_MERGE = replace(APPLY, choice=way_of(Facts(table="it is partitioned")))
+ADDED = replace(APPLY, choice=way_of(Facts(appends=True)))
 CLEAN_UP = CleanUp(TABLE, FOLDER, FILES)
 DISCARD = Discard(TABLE, FOLDER, FILES)
 DROP = DropTable(TABLE, PATH, FOLDER, "g")
@@ -127,6 +131,22 @@ TOLD = [
 
 def planned(*steps: Step, error: MissingFile | None = None, waiting: str = "") -> TablePlan:
     return TablePlan(TABLE, PATH, FOLDER, TableState.REPLICATING, steps, error, waiting)
+
+
+@pytest.mark.parametrize(
+    ("step", "said", "facts"),
+    [
+        (BY_MERGE, "in one commit, by merge: it is partitioned", ("merge", False)),
+        (ADDED, "in one commit, added without a look at the rows there", ("direct", True)),
+    ],
+)
+def test_a_plan_says_by_which_way_a_batch_goes_and_why(
+    step: ApplyFiles, said: str, facts: tuple[str, bool]
+) -> None:
+    assert explain([planned(step)])[0].endswith(said)
+    fact = as_fact(step)
+    assert (fact["strategy"], fact["appends"]) == facts
+    assert fact["reason"] == step.choice.reason  # type: ignore[union-attr]
 
 
 def test_every_step_is_told() -> None:

@@ -127,10 +127,11 @@ def test_a_restore_after_our_last_batch_is_noticed_and_nothing_is_applied(
     assert SparkEngine(spark, store).progress(table.path).restored == 3
 
 
-def test_nothing_is_applied_to_a_table_with_a_feature_that_we_do_not_know(
+def test_nothing_is_applied_to_a_table_that_would_forget_its_number(
     table: Mirrored, by_hand: Callable[[str], None]
 ) -> None:
-    by_hand("alter table {t} set tblproperties ('delta.enableRowTracking' = 'true')")
+    name = "delta.setTransactionRetentionDuration"
+    by_hand(f"alter table {{t}} set tblproperties ('{name}' = 'interval 30 days')")
     assert table.engine.progress(table.path).unsupported
     assert isinstance(table.run(table.step([(INSERT, row(4, "d"))])), Conflicted)
 

@@ -114,12 +114,30 @@ def test_each_tested_pair_has_its_jar(installed: dict[str, str]) -> None:
     assert found == jars.TESTED
 
 
-@pytest.mark.parametrize(("name", "version"), [("pyspark", "4.0.1"), ("delta-spark", "4.4.1")])
-def test_a_pair_that_was_not_tested_is_refused(
+@pytest.mark.parametrize(
+    ("spark", "delta", "jar"),
+    [
+        ("4.2.0", "4.4.1", "io.delta:delta-spark_4.2_2.13:4.4.1"),
+        ("4.0.1", "4.1.0", "io.delta:delta-spark_4.0_2.13:4.1.0"),
+        ("4.0.0", "4.0.0", "io.delta:delta-spark_2.13:4.0.0"),
+        ("4.3.0.dev1", "5.0.0rc1", "io.delta:delta-spark_4.3_2.13:5.0.0rc1"),
+    ],
+)
+def test_a_pair_that_was_not_tested_has_a_jar_and_is_told(
+    installed: dict[str, str], spark: str, delta: str, jar: str
+) -> None:
+    assert jars.untested() == ""
+    installed["pyspark"], installed["delta-spark"] = spark, delta
+    assert jars.coordinates() == jar
+    assert jars.untested() == f"pyspark {spark} and delta-spark {delta} are not a tested pair"
+
+
+@pytest.mark.parametrize(("name", "version"), [("pyspark", "3.5.6"), ("delta-spark", "3.3.2")])
+def test_a_pair_that_is_too_old_is_refused(
     installed: dict[str, str], name: str, version: str
 ) -> None:
     installed[name] = version
-    with pytest.raises(SparkUnavailable, match=r"are not a tested pair.* Install 4\.2\.0 with"):
+    with pytest.raises(SparkUnavailable, match=r"are too old.* Install 4\.2\.0 with"):
         jars.coordinates()
 
 

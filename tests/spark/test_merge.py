@@ -26,8 +26,10 @@ from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import ORDERS, ApplyContract, play
 from tests.conformance.mirrored import Mirrored
 from tests.histories import NAN, Landing, Shape, counted, histories
+from tests.lake.readers import feed_by_delta_rs
 from tests.reference import UNCHANGED, Change, Row
 from tests.spark.test_apply import SparkReader
+from tests.spark.test_readers import agree, replayed
 
 pytestmark = pytest.mark.spark
 
@@ -92,13 +94,19 @@ GROWING = [
 ]
 
 
-def test_rows_feed_and_statistics_are_those_of_the_model(
+@pytest.mark.clause("LZ-261", "LZ-264", "CF-081")
+def test_rows_feed_and_statistics_are_those_of_the_model_to_every_reader(
     new_engine: Callable[[], MirrorEngine], store: LocalStore, reader: SparkReader
 ) -> None:
     engine = new_engine()
     keyed = Mirrored(engine, store, reader, FLOATS, "Tables/keyed").create()
     keyless = Mirrored(engine, store, reader, KEYLESS, "Tables/it`s 'keyless'").create()
     play([keyed, keyless], [EVERYTHING, GROWING])
+    agree(keyed)
+    agree(keyless)
+    feed = reader.feed(keyed.path)
+    assert feed_by_delta_rs(store.location(keyed.path)) == feed
+    assert replayed(feed) == counted(keyed.rows())
     assert not list(store.root.glob("Files/Mirrorlake/merging/*/*/*")), "left behind"
 
 

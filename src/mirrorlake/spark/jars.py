@@ -59,7 +59,7 @@ def coordinates() -> str:
             hint=f"Install {known}.",
         )
     # From 4.1 on Delta has an artifact for each Spark.
-    suffix = f"_{spark.rpartition('.')[0]}" if _minor(delta) >= (4, 1) else ""
+    suffix = "_{}.{}".format(*_minor(spark)) if _minor(delta) >= (4, 1) else ""
     return f"io.delta:delta-spark{suffix}_2.13:{delta}"
 
 

@@ -40,10 +40,11 @@ class Spark:
     def given(cls, session: Any) -> Spark:
         """Work in an existing session. Raises SparkUnavailable if it cannot write Delta."""
         if not isinstance(session, SparkSession) or not hasattr(session, "_jsparkSession"):
+            connect = type(session).__module__.startswith("pyspark.sql.connect")
             raise SparkUnavailable(
-                "this is no classic Spark session",
-                hint="Spark Connect has no way to the transaction of a Delta table; pass a session "
-                "of `SparkSession.builder`.",
+                "this is a Spark Connect session" if connect else "this is no Spark session",
+                hint="Spark Connect has no way to the transaction of a Delta table; pass a classic "
+                "session, of `SparkSession.builder` with a master.",
             )
         jars.coordinates()
         conf = session.sparkContext.getConf()

@@ -1,0 +1,87 @@
+"""Lives of a mirrored table: batches, new columns, compactions, replays and restarts, in any order.
+
+A life is drawn step by step, because what a publisher may land depends on the rows that are there.
+Each step is applied at once, and rows and feed are compared with the model after it.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+
+from hypothesis import strategies as st
+
+from mirrorlake.mirror.engine import AlreadyApplied, Applied, Conflicted, MirrorEngine
+from mirrorlake.model.table import Column
+from mirrorlake.model.types import DataType
+from tests.conformance.mirrored import Mirrored
+from tests.histories import KEYLESS, SHAPES, Landing, Shape, counted, landings_of
+from tests.lake.bounds import check_bounds
+from tests.reference import Row, Table
+
+NEW = sorted({c.type for shape in SHAPES.values() for c in shape.schema}, key=str)
+
+
+@dataclass
+class Life:
+    """A table beside its model. batches: how many were applied."""
+
+    table: Mirrored
+    model: Table
+    new_engine: Callable[[], MirrorEngine]
+    feeds: dict[int, Counter[tuple[str, Row]]] = field(default_factory=dict)
+    batches: int = 0
+
+    def land(self, landing: Landing) -> None:
+        """Apply a batch; it must do what it does to the model, and nothing when it comes again."""
+        feed = self.model.truncate() if landing.truncate else Counter()
+        feed += self.model.apply(landing.changes)
+        step = self.table.step_of(landing)
+        outcome = self.table.run(step)
+        assert isinstance(outcome, Applied), outcome
+        self.batches += 1
+        if feed:
+            self.feeds[outcome.version] = feed
+        assert self.table.run(step) == AlreadyApplied(step.last)
+        # A plan that was made before reaches farther: it holds a part of what is recorded.
+        late = self.table.run(replace(step, last=step.last + 1))
+        assert isinstance(late, Conflicted), late
+
+    def grow(self, kind: DataType) -> None:
+        """A column comes, and is NULL in the rows that are there."""
+        name = f"new{len(self.table.shape.schema)}"
+        self.table.add_columns(Column(name, kind))
+        self.model.rows = [(*row, None) for row in self.model.rows]
+        # To a reader of the feed the rows of before have it too.
+        self.feeds = {
+            version: Counter({(how, (*row, None)): n for (how, row), n in feed.items()})
+            for version, feed in self.feeds.items()
+        }
+
+    def restart(self) -> None:
+        self.table.engine = self.new_engine()
+
+    def check(self) -> None:
+        """Rows, feed and statistics are those of the model."""
+        assert counted(self.table.rows()) == counted(self.model.rows)
+        assert self.table.reader.feed(self.table.path) == self.feeds
+        check_bounds(self.table.store.location(self.table.path))
+
+
+def live(
+    data: st.DataObject, new_life: Callable[[Shape], Life], *, batches: int, rows: int = 6
+) -> Life:
+    """Draw and live a life of at most so many batches."""
+    life = new_life(data.draw(st.sampled_from([*SHAPES.values(), KEYLESS])))
+    for _ in range(data.draw(st.integers(1, batches))):
+        event = data.draw(st.sampled_from(["", "", "grow", "compact", "restart"]))
+        if event == "grow":
+            life.grow(data.draw(st.sampled_from(NEW)))
+        elif event == "compact":
+            life.table.compact()
+        elif event == "restart":
+            life.restart()
+        life.land(data.draw(landings_of(life.table.shape, life.model, rows=rows)))
+    life.check()
+    return life
