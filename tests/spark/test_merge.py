@@ -24,6 +24,7 @@ from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import ORDERS, ApplyContract, play
+from tests.conformance.apply_rows import RowContract
 from tests.conformance.mirrored import Mirrored
 from tests.histories import NAN, Landing, Shape, counted, histories
 from tests.lake.readers import feed_by_delta_rs
@@ -94,6 +95,7 @@ GROWING = [
 ]
 
 
+@pytest.mark.long
 @pytest.mark.clause("LZ-261", "LZ-264", "CF-081")
 def test_rows_feed_and_statistics_are_those_of_the_model_to_every_reader(
     new_engine: Callable[[], MirrorEngine], store: LocalStore, reader: SparkReader
@@ -178,6 +180,14 @@ FEW = settings(
     suppress_health_check=list(HealthCheck),
     database=None,
 )
+
+
+class TestMergeCore:
+    """What of the suite runs each time: every marker, and a truncation."""
+
+    engine, make, orders = ApplyContract.engine, ApplyContract.make, ApplyContract.orders
+    test_markers = RowContract.test_a_marker_does_to_its_key_what_the_table_of_markers_says
+    test_a_truncation = RowContract.test_a_truncation_and_the_rows_after_it_are_one_commit
 
 
 @pytest.mark.long

@@ -1,0 +1,130 @@
+"""Whether the direct way is open: versions, jars and a trial that is remembered."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import structlog
+
+from mirrorlake.spark import guard, jars, trial
+from mirrorlake.spark.session import Spark
+
+pytestmark = pytest.mark.spark
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where nothing is remembered yet."""
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    return tmp_path
+
+
+class Jvm:
+    """A JVM in which every name leads to the version of Delta."""
+
+    def __getattr__(self, _name: str) -> Jvm:
+        return self
+
+    def __call__(self) -> str:
+        return "4.4.0"
+
+
+@pytest.fixture
+def started() -> Spark:
+    """What a local Spark of the installed versions says of itself."""
+    return spark_on("local[2]")
+
+
+def spark_on(master: str) -> Spark:
+    session = SimpleNamespace(
+        sparkContext=SimpleNamespace(master=master), version="4.2.0", _jvm=Jvm()
+    )
+    return Spark(session, is_ours=False)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def trials(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The answers of the trials to come; those that were given are taken away."""
+    answers: list[str] = []
+    monkeypatch.setattr(trial, "fails", lambda _spark: answers.pop(0))
+    return answers
+
+
+def test_ten_rows_come_through_the_insides_of_the_tested_versions(spark: Spark) -> None:
+    assert trial.fails(spark) == ""
+
+
+def test_a_trial_that_meets_other_insides_says_so(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(trial.EXPECTED, (0, "other"), 1)
+    assert trial.fails(spark) == "rows of a trial of it are not those that were written"
+
+
+def test_a_trial_that_went_well_is_not_repeated(started: Spark, trials: list[str]) -> None:
+    trials += ["", "never asked"]
+    assert not guard.is_remembered()
+    assert [guard.closed(started), guard.closed(started)] == ["", ""]
+    assert guard.is_remembered()
+    assert trials == ["never asked"]
+
+
+def test_what_is_remembered_can_be_lost(started: Spark, home: Path, trials: list[str]) -> None:
+    trials += ["", ""]
+    guard.closed(started)
+    for path in home.rglob("direct-*"):
+        path.unlink()
+    assert guard.closed(started) == ""
+    assert trials == []
+
+
+def test_a_trial_that_failed_closes_the_way_with_a_warning_and_is_repeated(
+    started: Spark, trials: list[str]
+) -> None:
+    trials += ["it went wrong", ""]
+    with structlog.testing.capture_logs() as logs:
+        assert guard.closed(started) == "it went wrong"
+    (told,) = logs
+    assert (told["event"], told["log_level"]) == (guard.CLOSED, "warning")
+    assert told["reason"] == "it went wrong"
+    assert guard.closed(started) == ""
+
+
+def test_a_home_that_cannot_be_written_costs_a_trial_each_time(
+    started: Spark, home: Path, trials: list[str]
+) -> None:
+    (home / ".ivy2.5.2").write_text("no folder")
+    trials += ["", ""]
+    assert [guard.closed(started), guard.closed(started)] == ["", ""]
+    assert trials == []
+
+
+def test_a_pair_that_was_not_tested_closes_the_way(
+    started: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "TESTED", {})
+    assert "are not a tested pair" in guard.closed(started)
+
+
+def test_a_session_with_other_jars_closes_the_way(
+    started: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "pair", lambda: ("4.1.1", "4.4.0"))
+    assert "the session runs Spark 4.2.0 with Delta 4.4.0" in guard.closed(started)
+
+
+@pytest.mark.parametrize(("code", "said"), [(0, ""), (1, "it went wrong")])
+def test_on_a_cluster_the_trial_has_a_process_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, code: int, said: str
+) -> None:
+    def run(command: list[str], **_options: Any) -> SimpleNamespace:
+        assert command[1:] == ["-m", "mirrorlake.spark.trial"]
+        return SimpleNamespace(returncode=code, stdout=f"{said}\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert guard.closed(spark_on("spark://somewhere:7077")) == said
+    assert guard.is_remembered() is not bool(said)
