@@ -266,10 +266,13 @@ class TestFiles:
         assert zone.rows("bomb") == [(1, "a")]
 
 
+MILLION = pytest.param(1_000_000, marks=[pytest.mark.long, pytest.mark.timeout(3_600)])
+
+
 class TestVeryManyFiles:
     """Folders of very many files, of which none can be applied, or all."""
 
-    @pytest.fixture(params=[20_000, pytest.param(1_000_000, marks=pytest.mark.long)])
+    @pytest.fixture(params=[20_000, MILLION])
     def count(self, request: pytest.FixtureRequest) -> int:
         return int(request.param)
 
