@@ -85,6 +85,25 @@ def changes(path: Path, present: int, count: int, salt: int) -> Path:
     )
 
 
+def history(folder: Path, count: int, keys: int, files: int) -> list[Path]:
+    """Files of upserts, in all `count` of about as many keys, in a random order that `seq` says."""
+    each = count // files
+    return [
+        _write(
+            folder / str(FileName(number + 1)),
+            f"""
+            with drawn as (
+                select seq, (hash(seq) % {keys})::bigint as g
+                from range({number * each}, {(number + 1) * each}) r(seq)
+            )
+            select {_ROW.format(salt=1)}, seq, {int(Marker.UPSERT)}::tinyint as {MARKER_COLUMN}
+            from drawn order by seq
+            """,
+        )
+        for number in range(files)
+    ]
+
+
 def _pieces(rows: int) -> Iterator[tuple[int, int]]:
     for first in range(1, rows + 1, ROWS_PER_FILE):
         yield first, min(first + ROWS_PER_FILE - 1, rows)

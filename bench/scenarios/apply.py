@@ -144,7 +144,7 @@ class _Race:
     def _copy(self, prepared: Path, number: int) -> Path:
         """A copy to work on, in a place that nobody has cached. Data files are never rewritten."""
         target = self._plan.folder / f"{prepared.name}-{number}"
-        shutil.copytree(prepared, target, copy_function=_linked)
+        shutil.copytree(prepared, target, copy_function=linked)
         return target
 
     def _look(self, side: str, number: int, table: Path) -> None:
@@ -156,7 +156,8 @@ def _mirror(root: Path, spark: SparkSession) -> Mirror:
     return Mirror(Project.of_root(root), spark=spark)
 
 
-def _linked(source: str, target: str) -> None:
+def linked(source: str, target: str) -> None:
+    """Copy a file; one that is never written again as another name of itself."""
     if source.endswith(".parquet"):
         Path(target).hardlink_to(source)
     else:

@@ -17,9 +17,9 @@ from mirrorlake.spark.standalone import Standalone
 from tests.app.zones import Zone
 from tests.spark.large import TABLES, content, fill, written_by_last
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster")]
+pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(1_800)]
 
-PATIENCE = 550
+PATIENCE = 1_200
 
 HOOKS = """
 import os, pathlib, signal

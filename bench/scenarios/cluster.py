@@ -1,0 +1,112 @@
+"""1,000,000 changes to 5 million rows on a standalone cluster: two workers against one.
+
+Every worker has one core; both clusters run on this machine, with a driver process each, and idle
+while the other works. A round is that of `apply`: a copy of the prepared table, a small file of
+other changes that is not counted, then `apply --once`. With one worker the batch is one task, with
+two it is spread. What a machine of two cores cannot show is a network, and what it adds is that
+the driver has no core of its own.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from contextlib import ExitStack
+from functools import partial
+from pathlib import Path
+
+from bench import equality
+from bench.result import Result
+from bench.rounds import Plan, medians, say, timed
+from bench.scenarios.apply import ROWS, WARMING, linked
+from bench.spark import session
+from bench.worker import Worker
+from bench.zone import Zone, changes
+from mirrorlake.app.mirror import Mirror
+from mirrorlake.cli import logs
+from mirrorlake.config import Project
+from mirrorlake.spark.session import Spark
+from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.spark.standalone import Standalone
+
+CHANGES = 1_000_000
+SIDES = {"ours": 2, "one worker": 1}
+"""Workers of each."""
+PEER = "one worker"
+TARGET = 1.6
+EXECUTOR = {"spark.executor.memory": "1g"}
+
+
+def run(plan: Plan) -> list[Result]:
+    race = _Race(plan)
+    race.prepare()
+    with ExitStack() as stack:
+        sides: dict[str, Callable[[int], float]] = {}
+        for name, workers in SIDES.items():
+            folder = plan.folder / name.replace(" ", "-")
+            cluster = stack.enter_context(Standalone(folder, workers, memory="1500m"))
+            driver = stack.enter_context(Worker(_apply))
+            sides[name] = partial(race.side, name, driver, cluster.url, cluster.settings())
+        seconds = medians(plan, sides)
+    found = race.fingerprints
+    return [
+        Result(
+            "cluster",
+            seconds["ours"],
+            PEER,
+            seconds[PEER],
+            target=TARGET,
+            equal=found["ours"] == found[PEER],
+            more={"rows": plan.sized(ROWS), "changes": plan.sized(CHANGES), "workers": 2},
+        )
+    ]
+
+
+class _Race:
+    def __init__(self, plan: Plan) -> None:
+        self._plan, self._root = plan, plan.folder / "prepared"
+        self._zone = Zone(self._root)
+        self._landed = 0
+        rows = plan.sized(ROWS)
+        self._small = changes(plan.folder / "small.parquet", rows, WARMING, salt=1)
+        self._large = changes(plan.folder / "large.parquet", rows, plan.sized(CHANGES), salt=2)
+        self.fingerprints: dict[str, equality.Fingerprint] = {}
+
+    def prepare(self) -> None:
+        say("  preparing the table")
+        self._landed = len(self._zone.load(self._plan.sized(ROWS)))
+        with session() as spark, Mirror(Project.of_root(self._root), spark=spark) as mirror:
+            mirror.apply_once()
+
+    def side(
+        self, name: str, driver: Worker, url: str, conf: Mapping[str, str], number: int
+    ) -> float:
+        root = self._plan.folder / f"{name.replace(' ', '-')}-{number}"
+        shutil.copytree(self._root, root, copy_function=linked)
+        zone = Zone(root)
+        zone.land(self._landed + 1, self._small)
+        driver.call(url, conf, root)
+        zone.land(self._landed + 2, self._large)
+        seconds = float(driver.call(url, conf, root))
+        if number == self._plan.rounds:
+            table = root / "Tables" / zone.name
+            self.fingerprints[name] = equality.fingerprint(equality.delta(table))
+        shutil.rmtree(root)
+        return seconds
+
+
+_spark: Spark | None = None
+"""The session of this process, which is the driver of one side."""
+
+
+def _apply(url: str, conf: Mapping[str, str], root: Path) -> float:
+    """Apply what is landed below a root, on the cluster. Returns the seconds."""
+    global _spark  # noqa: PLW0603  (it outlives the call, as in a mirror that runs)
+    if _spark is None:
+        logs.configure(quiet=True)
+        _spark = Spark.start(SparkSettings(master=url, conf={**conf, **EXECUTOR}))
+    with Mirror(Project.of_root(root), spark=_spark.session) as mirror, timed() as watch:
+        report = mirror.apply_once()
+    if report.errors:
+        raise report.errors[0]
+    return watch.seconds
