@@ -62,7 +62,7 @@ class TestTable:
         ("found", "told"),
         [
             (table(readers=frozenset({"aFeatureOfTomorrow"})), "aFeatureOfTomorrow"),
-            *((table(writers=frozenset({name})), name) for name in ELSEWHERE),
+            *((table(writers=frozenset({name})), name) for name in sorted(ELSEWHERE)),
             (
                 table(properties={"delta.setTransactionRetentionDuration": "interval 1 day"}),
                 "forget our progress",

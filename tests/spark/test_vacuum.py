@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from mirrorlake.errors import ForeignTable, LeaseLost
+from mirrorlake.lake import keyindex
 from mirrorlake.mirror.steps import DropTable
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
@@ -49,6 +50,17 @@ def test_files_that_only_older_versions_need_are_removed(orders: Mirrored) -> No
     assert orders.rows() == [(2, "new")]
     orders.apply([(INSERT, (3, "next"))])
     assert sorted(orders.rows()) == [(2, "new"), (3, "next")]
+
+
+def test_the_indexes_of_removed_files_go_and_no_others(orders: Mirrored) -> None:
+    root = Path(orders.store.location(orders.path))
+    (root / keyindex.FOLDER).mkdir(parents=True)
+    for file in root.glob("part-*.parquet"):
+        (root / keyindex.FOLDER / f"{file.name}{keyindex.SUFFIX}").write_bytes(b"")
+    orders.engine.vacuum(orders.path, timedelta(0), lambda: None)
+    files = {file.name for file in root.glob("part-*.parquet")}
+    assert len(files) == 1
+    assert {index.stem for index in (root / keyindex.FOLDER).iterdir()} == files
 
 
 def test_a_table_inside_it_is_not_touched(orders: Mirrored) -> None:
