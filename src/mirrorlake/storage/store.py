@@ -41,8 +41,9 @@ class Store(Protocol):
     """Durable files below one root.
 
     Every method that writes is durable when it returns, and all or nothing: a reader never sees
-    half of it, also after a crash. A deletion alone may be undone by a power failure. Nothing
-    retries; the caller does.
+    half of it, also after a crash. A deletion and a move may be undone by a power failure, whole:
+    whoever needs them finds that they are not done, and does them again. Nothing retries; the
+    caller does.
     """
 
     def list(self, folder: str) -> Listing:
