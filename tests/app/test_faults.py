@@ -16,6 +16,7 @@ from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model.state import TableState
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.merge import Merge
 from mirrorlake.spark.session import Spark
 from mirrorlake.spark.strategy import Begun
 from tests.app.zones import MARKER, Zone
@@ -132,18 +133,23 @@ class TestALandedFileThatIsGoneBeforeItsTask:
         assert states(zone)["s.a"] == (TableState.FAILED, "missing_file")
 
 
+def _spoiled(specs: Callable[..., Any]) -> Callable[..., Any]:
+    """The tasks of table a get what no task can work with."""
+
+    def spoiled(self: Any, batch: Begun, *more: Any, **named: Any) -> Any:
+        for spec in specs(self, batch, *more, **named):
+            spoil: Any = {"default": "secret"} if batch.step.table.name == "a" else {}
+            yield replace(spec, **spoil)
+
+    return spoiled
+
+
 class TestAFaultThatNobodyForesaw:
     def test_it_stops_its_table_alone_and_tells_no_values(
         self, zone: Zone, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        specs = Direct._specs
-
-        def spoiled(self: Direct, batch: Begun, threads: int) -> Any:
-            for spec in specs(self, batch, threads):
-                spoil: Any = {"default": "secret"} if batch.step.table.name == "a" else {}
-                yield replace(spec, **spoil)
-
-        monkeypatch.setattr(Direct, "_specs", spoiled)
+        for strategy in (Direct, Merge):  # what the one does not expect is tried by the other
+            monkeypatch.setattr(strategy, "_specs", _spoiled(strategy._specs))
         zone.land("a", 2, {"id": [1], "v": ["new"]})
         (error,) = zone.apply().errors
         assert (error.table, error.code) == ("s.a", "internal")

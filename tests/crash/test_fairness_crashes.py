@@ -30,6 +30,7 @@ class _Late(HereJobs):
     """The tasks of the busy table wait until the quiet one has its rows."""
 
     def __init__(self, is_ahead: threading.Event) -> None:
+        super().__init__()
         self._is_ahead = is_ahead
 
     def run(self, specs: Sequence[Any]) -> list[task.TaskResult]:

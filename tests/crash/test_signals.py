@@ -75,7 +75,7 @@ def test_the_demo_ends_on_a_signal_and_leaves_nothing(
     os.killpg(demo.pid, number)
     told = demo.communicate(timeout=PATIENCE)[1]
     assert demo.returncode == code, told
-    assert "Traceback" not in told
+    assert "Traceback" not in told, told
     assert "Exception" not in told
     assert _processes_that_name(str(temporary)) == []
     # The folder in which PySpark waits for a JVM that is just starting is not ours.

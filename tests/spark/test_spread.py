@@ -96,7 +96,7 @@ def test_a_plain_batch_is_done_in_pieces(orders: Mirrored) -> None:
     assert given_up(lambda: orders.apply(batch[:80], batch[80:])) == []
     rows = Counter(name for _id, name, _note in orders.rows())
     assert rows == {"new": 100, "old": 190, "more": 50}
-    actions = orders.engine._log(orders.path).actions(4)
+    actions = TableLog(orders.store.location(orders.path)).actions(4)
     for kind in ("add", "remove"):  # each file once, with one vector
         paths = [action[kind]["path"] for action in actions if kind in action]
         assert len(paths) == len(set(paths)) > 3

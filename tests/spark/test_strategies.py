@@ -52,7 +52,8 @@ def delegated(spark: Spark, store: LocalStore) -> Mirrored:
         builder = builder.property(name, value)
     builder.partitionedBy("name").execute()
     named = reading.sql_name(location)
-    spark.session.sql(f"alter table {named} add constraint positive check (id > 0)").collect()
+    demanded = "constraint positive check (id is null or id > 0)"
+    spark.session.sql(f"alter table {named} add {demanded}").collect()
     return table
 
 

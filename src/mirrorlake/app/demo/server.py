@@ -17,6 +17,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Iterator, Mapping
+from multiprocessing import resource_tracker
 from pathlib import Path
 from typing import Self
 
@@ -235,6 +236,8 @@ def signals_held(*numbers: signal.Signals) -> Iterator[None]:
 
     A handler could not end a process that was started and is not yet noted.
     """
+    # With its first process multiprocessing starts a helper, and lets all signals through after it.
+    resource_tracker.ensure_running()
     before = signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     try:
         yield
