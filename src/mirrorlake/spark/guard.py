@@ -9,13 +9,13 @@ from __future__ import annotations
 import contextlib
 import subprocess
 import sys
-from importlib import metadata
 from pathlib import Path
 
 import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from mirrorlake import __version__
 from mirrorlake.spark import jars, trial
 from mirrorlake.spark.session import Spark
 
@@ -84,8 +84,7 @@ def _apart() -> str:
 
 def _note() -> Path:
     spark, delta = jars.pair()
-    ours = metadata.version("mirrorlake")
-    return jars.cache() / "mirrorlake" / f"direct-{ours}-{spark}-{delta}"
+    return jars.cache() / "mirrorlake" / f"direct-{__version__}-{spark}-{delta}"
 
 
 def _remember() -> None:
