@@ -8,6 +8,7 @@ table that fails must not fail the job in which others are carried.
 from __future__ import annotations
 
 import json
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -120,15 +121,15 @@ def rows_of_files(results: Iterable[TaskResult]) -> list[Rows]:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class Piece(ABC):
     """A piece of the work on a batch that is spread. folder: for what it hands on."""
 
     batch: TaskSpec
     folder: str
 
+    @abstractmethod
     def work(self) -> Any:
         """What it hands on."""
-        raise NotImplementedError
 
 
 Spec = TaskSpec | CompactSpec | Piece
