@@ -174,11 +174,13 @@ class TestProperties:
         text = json.dumps(items).removesuffix("]") + ",]"
         assert parsed(text) == items
 
+    @pytest.mark.fuzz
     @given(st.binary(max_size=40))
     def test_any_bytes_give_a_value_or_a_place(self, content: bytes) -> None:
         with contextlib.suppress(NotJson):
             lenient.parse(content)
 
+    @pytest.mark.fuzz
     @given(values, st.integers(0), st.sampled_from(['"', "\\", ",", "}", "[", "\0", "é", "x", ""]))
     def test_damage_gives_a_value_or_a_place(self, value: object, at: int, damage: str) -> None:
         text = json.dumps({"a": value})

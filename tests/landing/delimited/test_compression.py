@@ -150,6 +150,7 @@ class TestFaults:
         assert "unpacks to more than" in error.what
         assert "smaller files" in error.hint
 
+    @pytest.mark.fuzz
     @given(st.binary(max_size=60), st.sampled_from([b"", b"\x1f\x8b", STREAM, b"\x28\xb5\x2f\xfd"]))
     def test_any_bytes_give_rows_or_an_error_of_the_table(self, body: bytes, head: bytes) -> None:
         with contextlib.suppress(TableError):

@@ -92,6 +92,7 @@ def outcome(content: bytes, form: TextFormat, some: list[Part | None], about: in
 class TestAnyText:
     @pytest.mark.clause("LZ-199", "LZ-200", "LZ-201", "LZ-202")
     @settings(max_examples=300)
+    @pytest.mark.fuzz
     @given(contents(), st.integers(1, 30), st.integers(1, 12), st.integers(3, 40))
     @example((TextFormat(), b'a,b\n1,"x\n2,y\n"\n3,"z"'), 6, 5, 40)
     @example((TextFormat(), b'\xef\xbb\xbf"a",b\n1,"\n"\n2,"\n"\n'), 4, 4, 40)
