@@ -14,6 +14,8 @@ commands only. What is named in `__all__` stays; everything else may move betwee
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from mirrorlake.version import VERSION
+
 if TYPE_CHECKING:
     from mirrorlake.app.files import AppliedFiles, TableFiles
     from mirrorlake.app.mirror import Mirror
@@ -30,7 +32,7 @@ if TYPE_CHECKING:
         UsageError,
     )
 
-__version__ = "0.1.0"
+__version__ = VERSION
 
 _HOMES = {
     "AppliedFiles": "app.files",

@@ -15,9 +15,9 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from mirrorlake import __version__
 from mirrorlake.spark import jars, trial
 from mirrorlake.spark.session import Spark
+from mirrorlake.version import VERSION
 
 log = structlog.get_logger()
 
@@ -84,7 +84,7 @@ def _apart() -> str:
 
 def _note() -> Path:
     spark, delta = jars.pair()
-    return jars.cache() / "mirrorlake" / f"direct-{__version__}-{spark}-{delta}"
+    return jars.cache() / "mirrorlake" / f"direct-{VERSION}-{spark}-{delta}"
 
 
 def _remember() -> None:

@@ -11,6 +11,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mirrorlake.errors import SparkUnavailable
+from mirrorlake.version import VERSION
 
 LIBRARIES = ("pyarrow", "numpy", "duckdb", "pyroaring")
 """What a task imports, by the names of the distributions."""
@@ -46,8 +47,7 @@ def check(session: SparkSession) -> None:
 def versions(_task: int) -> dict[str, str]:
     """The Python here and its libraries, as text."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    ours = sys.modules[__name__.partition(".")[0]]  # it may be shipped without its metadata
-    found = {"Python": python, "mirrorlake": str(ours.__version__)}
+    found = {"Python": python, "mirrorlake": VERSION}  # it may be shipped without its metadata
     for name in LIBRARIES:
         try:
             found[name] = metadata.version(name)
