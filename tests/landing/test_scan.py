@@ -62,6 +62,22 @@ class TestTables:
         warned = [(line["event"], line["log_level"], line["table"]) for line in lines]
         assert warned == [(MARKER_NOT_LAST, "warning", table) for table in "ab"]
 
+    @pytest.mark.clause("LZ-074")
+    def test_so_does_one_in_a_text(self, store: MemoryStore, scanner: Scanner) -> None:
+        texts = {
+            "a": f"{MARKER_COLUMN},id\n0,1\n",
+            "b": f"id,{MARKER_COLUMN}\n1,0\n",
+            "c": "id\n1\n",
+        }
+        for table, text in texts.items():
+            put(store, name(1, "csv"), name(2, "csv"), table=table, content=text.encode())
+        with capture_logs() as lines:
+            for scan in scanner.scan():
+                for file in scan.files:
+                    scanner.inspect(scan.table, file)
+        warned = [(line["event"], line["log_level"], line["table"]) for line in lines]
+        assert warned == [(MARKER_NOT_LAST, "warning", "a")]
+
     def test_a_reserved_column_after_the_marker_is_no_data(
         self, store: MemoryStore, scanner: Scanner
     ) -> None:
@@ -157,7 +173,7 @@ class TestFiles:
         found = only(scanner)
         assert (found.error, found.files[0].path) == (None, f"{ZONE}/t/{name(1, 'PARQUET')}")
 
-    @pytest.mark.clause("LZ-115", "LZ-209")
+    @pytest.mark.clause("LZ-115", "LZ-158", "LZ-209")
     @pytest.mark.parametrize("extension", ["csv", "csv.gz", "csv.zst"])
     def test_text_is_found_by_its_name(
         self, store: MemoryStore, scanner: Scanner, extension: str

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
 from mirrorlake.errors import BadFile, BadMetadata, TableError
+from mirrorlake.landing.metadata import Metadata
 from mirrorlake.landing.scan import (
     BAD_PARTNER,
     LENIENT,
@@ -19,9 +22,11 @@ from mirrorlake.landing.scan import (
 )
 from mirrorlake.storage.store import Listing
 from tests.doubles.clock import SteppedClock
-from tests.doubles.memory_store import MemoryStore
+from tests.doubles.memory_store import File, MemoryStore
 from tests.landing.files import encoded
 from tests.landing.zone import KEYED, ZONE, name, numbers, only, put
+
+PATH = f"{ZONE}/t/_metadata.json"
 
 
 @pytest.fixture
@@ -56,6 +61,27 @@ class TestMetadata:
         put(store, "_metadata.json", content=KEYED)
         assert only(scanner).error is None
 
+    @pytest.mark.clause("LZ-054", "LZ-055")
+    @pytest.mark.parametrize("change", [{"etag": "two"}, {"modified": 2.0}], ids=str)
+    @pytest.mark.parametrize("first", [KEYED, b'{"keyColumns": ["id" }'], ids=["good", "broken"])
+    def test_another_etag_or_time_is_enough(
+        self, store: MemoryStore, scanner: Scanner, first: bytes, change: dict[str, Any]
+    ) -> None:
+        later = KEYED.replace(b"id", b"no")
+        assert len(later) == len(first)
+        store.files.content[PATH] = File(first, 1.0, "one")
+        assert (only(scanner).error is None) is (first == KEYED)
+        store.files.content[PATH] = replace(File(later, 1.0, "one"), **change)
+        found = only(scanner)
+        assert (found.error, found.metadata) == (None, Metadata(("no",)))
+
+    @pytest.mark.clause("LZ-054")
+    def test_another_size_is_enough(self, store: MemoryStore, scanner: Scanner) -> None:
+        store.files.content[PATH] = File(b"{", 1.0, "one")
+        assert only(scanner).error is not None
+        store.files.content[PATH] = File(KEYED, 1.0, "one")
+        assert (only(scanner).error, only(scanner).metadata) == (None, Metadata(("id",)))
+
     @pytest.mark.clause("LZ-051")
     def test_unknown_members_are_told_once(self, store: MemoryStore, scanner: Scanner) -> None:
         put(store, "_metadata.json", content=b'{"keyColumns": [], "protocolVersion": "n"}')
@@ -84,8 +110,8 @@ class TestMetadata:
         with capture_logs() as lines:
             found = [numbers(only(scanner)) for _again in range(2)]
         assert found == [[1], [1]]
-        assert [(line["event"], line["members"]) for line in lines] == [
-            (WITHOUT_EFFECT, ["ConditionalUpdateColumn", "isPartitionEnabled"])
+        assert [(line["event"], line["log_level"], line["members"]) for line in lines] == [
+            (WITHOUT_EFFECT, "warning", ["ConditionalUpdateColumn", "isPartitionEnabled"])
         ]
 
     @pytest.mark.clause("LZ-052")
@@ -162,10 +188,32 @@ class TestPartner:
         with capture_logs() as lines:
             looked = Scanner(store)
             after = [looked.scan(), looked.scan()][-1]
-        assert [line["event"] for line in lines] == [BAD_PARTNER]
+        warned = [(line["event"], line["log_level"]) for line in lines]
+        assert warned == [(BAD_PARTNER, "warning")]
         assert [(s.table, s.files, s.error) for s in after] == [
             (s.table, s.files, s.error) for s in before
         ]
+
+
+class TestReading:
+    @pytest.mark.clause("LZ-021")
+    def test_of_names_with_an_underscore_two_are_read_each_at_its_own_level(
+        self, store: MemoryStore
+    ) -> None:
+        other = b'{"keyColumns": ["other"], "partnerName": "other"}'
+        put(store, "_partnerEvents.json", "_state.json", table="t", content=other)
+        put(store, "_metadata.json", "_partnerEvents.json", table="S.schema", content=other)
+        put(store, "_metadata.json", "_partnerEvents.json", table="t/_inner", content=other)
+        put(store, "_partnerEvents.json", table="S.schema/u", content=other)
+        store.replace(f"{ZONE}/_metadata.json", other)
+        store.replace(f"{ZONE}/_partnerEvents.json", b'{"partnerName": "ours"}')
+        put(store, "_metadata.json", table="t", content=KEYED)
+        seen = Troubled(store, "read", None)
+        scanner = Scanner(seen)
+        found = {str(scan.table): scan.metadata for scan in scanner.scan()}
+        assert found == {"t": Metadata(("id",)), "S.u": None}
+        assert scanner.partner().name == "ours"
+        assert set(seen.paths) == {f"{ZONE}/_partnerEvents.json", PATH}
 
 
 class TestTrouble:
@@ -210,7 +258,7 @@ class TestInspection:
         scanner = Scanner(counted)
         scan = only(scanner)
         rows = [scanner.inspect(scan.table, scan.files[0]).rows for _again in range(3)]
-        assert (rows, counted.calls) == ([1, 1, 1], 1)
+        assert (rows, len(counted.paths)) == ([1, 1, 1], 1)
 
     @pytest.mark.clause("LZ-268", "LZ-269", "LZ-276")
     @pytest.mark.parametrize("bad", [b"", encoded({"id": [1]})[:-3]])
@@ -230,7 +278,7 @@ class TestInspection:
         inspect_first(scanner)
         scanner.forget(f"{ZONE}/t/{name(1)}")
         inspect_first(scanner)
-        assert counted.calls == 2
+        assert len(counted.paths) == 2
 
 
 def inspect_first(scanner: Scanner) -> int:
@@ -240,11 +288,12 @@ def inspect_first(scanner: Scanner) -> int:
 
 
 class Troubled(MemoryStore):
-    """The files of a store, with one method that counts, and fails below a table folder."""
+    """The files of a store, with one method that is watched, and fails, below the zone."""
 
     def __init__(self, store: MemoryStore, method: str, error: OSError | None) -> None:
         super().__init__(store.files.clock, files=store.files)
-        self.method, self.error, self.calls = method, error, 0
+        self.method, self.error = method, error
+        self.paths: list[str] = []
 
     def list(self, folder: str) -> Listing:
         self._pass("list", folder)
@@ -260,6 +309,6 @@ class Troubled(MemoryStore):
 
     def _pass(self, method: str, path: str) -> None:
         if method == self.method and path.startswith(f"{ZONE}/"):
-            self.calls += 1
+            self.paths.append(path)
             if self.error:
                 raise self.error

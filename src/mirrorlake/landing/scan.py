@@ -121,7 +121,7 @@ class Scanner:
         self, store: Store, *, strict_text: bool = False, partitions: bool = False
     ) -> None:
         self._store, self._strict_text, self._partitions = store, strict_text, partitions
-        self._metadata: dict[str, tuple[str, Metadata | TableError]] = {}
+        self._metadata: dict[str, tuple[Entry, Metadata | TableError]] = {}
         self._inspected: dict[str, tuple[Look, parquet.Inspected]] = {}
         self._undeclared: set[tuple[TableId, tuple[str, ...]]] = set()
         self._warned = False
@@ -292,7 +292,7 @@ class Scanner:
         if entry is None:
             return None
         known = self._metadata.get(folder.path)
-        if known is None or known[0] != entry.etag:
+        if known is None or known[0] != entry:  # another size, time or ETag (LZ-054, LZ-055)
             parsed: Metadata | TableError
             try:
                 content = self._store.read(f"{folder.path}/{layout.METADATA}")
@@ -303,7 +303,7 @@ class Scanner:
                 _tell(folder, parsed, self._partitions)
             except TableError as error:
                 parsed = error
-            known = self._metadata[folder.path] = (entry.etag, parsed)
+            known = self._metadata[folder.path] = (entry, parsed)
         return known[1]
 
     def _moved(self, folder: TableFolder, text: TextFormat, detection: str) -> tuple[Landed, ...]:

@@ -66,6 +66,7 @@ def inspect(handle: BinaryIO, size: int, text: TextFormat, *, table: str, file: 
         has_marker=MARKER_COLUMN in records.header,
         has_unchanged=False,
         footer=None,
+        marker_last=MARKER_COLUMN not in records.header or records.header[-1] == MARKER_COLUMN,
         is_exact=records.is_whole,
         ignored=tuple(sorted(set(data) - set(found.values()))),
     )
