@@ -9,6 +9,7 @@ import pytest
 from mirrorlake.config import TEMPLATE, load
 from mirrorlake.errors import ConfigError
 from mirrorlake.mirror.demands import Demands
+from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.storage.urls import ObjectOptions, Place
 
 SECRET = "hush-hush"
@@ -64,6 +65,16 @@ def test_the_limits_of_the_original_and_partitions_can_be_set(tmp_path: Path) ->
     assert (found.max_tables, found.max_bytes_per_day) == (1000, 10**12)
     for wrong in ("max_tables: 0", "max_bytes_per_day: 0"):
         refused(tmp_path, f"name: shop\nroot: .\nmirror: {{{wrong}}}\n")
+
+
+@pytest.mark.clause("LZ-040", "LZ-059")
+def test_metadata_are_required_and_partitions_off_unless_it_is_said(tmp_path: Path) -> None:
+    found = load(write(tmp_path, "name: shop\nroot: .\n"), {}).mirror
+    assert (found.metadata_required, found.partitions) == (True, False)
+    assert (MirrorSettings().metadata_required, MirrorSettings().partitions) == (True, False)
+    text = "name: shop\nroot: .\nlanding: {metadata_required: false, partitions: true}\n"
+    found = load(write(tmp_path, text), {}).mirror
+    assert (found.metadata_required, found.partitions) == (False, True)
 
 
 def test_what_rows_must_keep_to_can_be_set(tmp_path: Path) -> None:

@@ -10,9 +10,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorlake.errors import KeyedChangeWithoutKey, SchemaMergeFailure
+from mirrorlake.app.reset import plan_reset
+from mirrorlake.config import Project
+from mirrorlake.errors import KeyColumnsChanged, KeyedChangeWithoutKey, SchemaMergeFailure
 from mirrorlake.lake.log import TableLog
+from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.progress import FOLDER, read_progress
+from mirrorlake.mirror.settings import MirrorSettings
 from tests.app.operated import DAY, Operated
 from tests.app.zones import MARKER, Zone
 from tests.lake.handmade import HandmadeTable
@@ -21,6 +25,14 @@ from tests.lake.handmade import HandmadeTable
 @pytest.fixture
 def zone(tmp_path: Path) -> Zone:
     return Zone(tmp_path / "root")
+
+
+@pytest.fixture
+def growing(zone: Zone) -> Zone:
+    """A zone with a table `t`, whose files are applied without metadata too."""
+    zone = Zone(zone.root, settings=MirrorSettings(metadata_required=False))
+    zone.folder("t").mkdir(parents=True)
+    return zone
 
 
 def describe(zone: Zone, **members: Any) -> None:
@@ -45,23 +57,34 @@ class TestMarkers:
         assert not [path for path in files if MARKER.encode() in path.read_bytes()]
 
     @pytest.mark.clause("LZ-098", "LZ-099")
-    def test_a_load_ends_with_the_first_marker_in_any_file(self, tmp_path: Path) -> None:
-        mirror = Operated(tmp_path / "root")
+    @pytest.mark.parametrize("marked", [1, 2, 3])
+    def test_a_load_ends_with_the_first_marker_in_any_file(
+        self, tmp_path: Path, marked: int
+    ) -> None:
+        mirror = Operated(tmp_path / "root", limits=BatchLimits(files=1))
         mirror.zone.table("t", "id")
-        mirror.land("t", 1, "load", marker=None)
-        mirror.land("t", 3, "waits", marker=None)
+        for number in range(1, 6):
+            mirror.land("t", number, marker=0 if number == marked else None)
+        shown = []
         with mirror.running() as loop:
-            mirror.cycles(loop, 5)
-            assert mirror.shown("t")["status"] == "Failed"  # file 2 is missing
-            mirror.land("t", 2, "changed", marker=4)
-            mirror.cycles(loop, 10)
-            assert mirror.shown("t")["status"] == "Replicating"
+            for number in range(1, 5):  # and one file is left to the end
+                mirror.cycles(loop, 5)
+                table = mirror.mirrored("t")
+                assert table is not None
+                assert table.recorded == number
+                shown.append(mirror.shown("t")["status"])
+        assert shown == ["Snapshotting"] * (marked - 1) + ["Replicating"] * (5 - marked)
 
 
 class TestKeys:
     @pytest.mark.clause("LZ-039", "LZ-035")
-    def test_a_key_that_comes_later_matches_the_rows_that_are_there(self, zone: Zone) -> None:
-        describe(zone)
+    @pytest.mark.parametrize("metadata", [{}, None], ids=["no key", "no metadata"])
+    def test_a_key_that_comes_later_matches_the_rows_that_are_there(
+        self, growing: Zone, metadata: dict[str, Any] | None
+    ) -> None:
+        zone = growing
+        if metadata is not None:
+            describe(zone, **metadata)
         zone.land("t", 1, {"id": [1, 2, 2], "v": ["a", "b", "c"]})
         assert not zone.apply().errors
         describe(zone, keyColumns=["id"])
@@ -72,12 +95,19 @@ class TestKeys:
     @pytest.mark.clause("LZ-034", "LZ-043", "LZ-044")
     @pytest.mark.parametrize(
         ("metadata", "marker"),
-        [({"isUpsertDefaultRowMarker": True}, None), ({}, 1), ({}, 2), ({}, 4)],
+        [
+            ({"isUpsertDefaultRowMarker": True}, None),
+            *(({}, marker) for marker in (1, 2, 4)),
+            *(({"keyColumns": []}, marker) for marker in (1, 2, 4)),
+            *((None, marker) for marker in (1, 2, 4)),
+        ],
     )
     def test_without_one_nothing_of_a_keyed_file_is_applied(
-        self, zone: Zone, metadata: dict[str, Any], marker: int | None
+        self, growing: Zone, metadata: dict[str, Any] | None, marker: int | None
     ) -> None:
-        describe(zone, **metadata)
+        zone = growing
+        if metadata is not None:
+            describe(zone, **metadata)
         first = {"id": [1], "v": ["a"], MARKER: [0]}
         zone.land("t", 1, first)
         later: dict[str, Any] = {"id": [2, 3], "v": ["b", "c"]}
@@ -86,6 +116,23 @@ class TestKeys:
         (error,) = zone.apply().errors
         assert (type(error), error.file) == (KeyedChangeWithoutKey, f"{2:020d}.parquet")
         assert zone.rows("t") == [(1, "a")]
+
+    @pytest.mark.clause("LZ-036", "LZ-038")
+    def test_another_key_stops_the_table_until_it_is_rebuilt(self, zone: Zone) -> None:
+        describe(zone, keyColumns=["id"])
+        zone.land("t", 1, {"id": [1, 2], "v": ["a", "a"]})
+        assert not zone.apply().errors
+        describe(zone, keyColumns=["v"])
+        zone.land("t", 2, {"id": [1], "v": ["a"], MARKER: [2]})
+        for _ in range(2):
+            (error,) = zone.apply().errors
+            assert isinstance(error, KeyColumnsChanged)
+            assert zone.rows("t") == [(1, "a"), (2, "a")]
+        log = TableLog(str(zone.root / "Tables/s/t"))
+        assert read_progress(log, "s.t").key == ("id",)
+        plan_reset(Project.of_root(zone.root), ["s.t"]).execute()
+        assert not zone.apply().errors
+        assert zone.rows("t") == []  # by the new key both rows are meant
 
 
 class TestColumns:

@@ -8,17 +8,20 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from mirrorlake.app import status
 from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.config import Project
+from mirrorlake.landing.scan import BAD_PARTNER
 from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.state import TableState
 from tests.app.zones import MARKER, Zone
 from tests.doubles.clock import SteppedClock
 from tests.doubles.handmade_engine import HandmadeEngine
+from tests.lake.handmade import HandmadeTable
 
 EXAMPLE_D = {
     "partnerName": "testPartner",
@@ -69,6 +72,38 @@ class TestPlaces:
             loop.once()
             loop.close()
         assert [zone.rows("t") for zone in zones] == [[(0,)], [(1,)]]
+
+    @pytest.mark.clause("LZ-017", "LZ-018", "LZ-019")
+    @pytest.mark.parametrize(("schema", "place"), [(None, "Tables/t"), ("dbo", "Tables/dbo/t")])
+    def test_tables_are_written_below_their_schema_or_the_default_one(
+        self, zone: Zone, schema: str | None, place: str
+    ) -> None:
+        zone = Zone(zone.root, settings=MirrorSettings(default_schema=schema))
+        for number in (2, 1):
+            zone.table("t", "id")
+            zone.land("t", 1, {"id": [number]})
+            if number == 2:
+                zone.folder("t").rename(zone.root / "Files/LandingZone/t")
+        assert not zone.apply().errors
+        assert zone.rows("t") == [(1,)]
+        assert HandmadeTable(zone.root / place).rows() == [(2,)]
+        assert len(list((zone.root / "Tables").rglob("_delta_log"))) == 2
+
+    @pytest.mark.clause("LZ-067")
+    @pytest.mark.parametrize("content", [None, b"", b"{", b"[]", b'{"partnerName": 7, "x": {}}'])
+    def test_nothing_that_is_said_of_the_publisher_changes_what_is_applied(
+        self, zone: Zone, content: bytes | None
+    ) -> None:
+        zone.table("t", "id")
+        zone.land("t", 1, {"id": [1]})
+        if content is not None:
+            (zone.root / "Files/LandingZone/_partnerEvents.json").write_bytes(content)
+        with capture_logs() as lines:
+            report = zone.apply()
+        assert (list(map(str, report.tables)), report.errors) == (["s.t"], [])
+        assert zone.rows("t") == [(1,)]
+        warned = [line["log_level"] for line in lines if line["event"] == BAD_PARTNER]
+        assert warned == ([] if content is None else ["warning"])
 
     @pytest.mark.clause("LZ-318")
     def test_example_d_at_the_level_of_the_database_changes_nothing(self, zone: Zone) -> None:

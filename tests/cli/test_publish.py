@@ -63,6 +63,13 @@ def test_files_become_batches(run: Run, tmp_path: Path) -> None:
     assert [row["__rowMarker__"] for row in landed(tmp_path, 2)] == [1, 2]
 
 
+@pytest.mark.clause("LZ-003")
+def test_status_names_the_zone_that_was_published_into(run: Run, tmp_path: Path) -> None:
+    load(run)
+    told = run("status", "--root", "zone")
+    assert f"landing zone: {tmp_path / 'zone/Files/LandingZone'}" in told.out.splitlines()
+
+
 def test_a_batch_is_published_once(run: Run, tmp_path: Path) -> None:
     load(run)
     for outcome in ("published", "already published"):

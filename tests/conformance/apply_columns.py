@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from mirrorlake.lake.log import TableLog
 from mirrorlake.mirror.engine import Applied
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
@@ -42,6 +43,12 @@ PATHS = [
     *("with space", "dot.ted", "quo'te\"d", "back`tick", "per%41cent", "Größe", "_leading"),
     *("a=b", "[x]", "st*r?", "{a,b}", "sch ema.x/and table"),
 ]
+
+
+def mapping_of(table: Mirrored) -> str:
+    """How Delta finds the columns of a table in its files, as the log says."""
+    properties = TableLog(table.store.location(table.path)).snapshot().properties
+    return properties.get("delta.columnMapping.mode", "none")
 
 
 class ColumnContract:
@@ -119,6 +126,16 @@ class ColumnContract:
         table.apply([(Marker.INSERT, (*row, 1)), (Marker.INSERT, (*row, 2))])
         table.apply([(Marker.UPDATE, (row[0], *["new"] * (len(row) - 1), 1))])
         assert counted(table.rows()) == counted([(row[0], *["new"] * (len(row) - 1), 1), (*row, 2)])
+        assert mapping_of(table) == "name"
+
+    @pytest.mark.clause("LZ-157")
+    def test_a_column_that_needs_mapping_may_come_later(self, orders: Mirrored) -> None:
+        orders.apply([(Marker.INSERT, (1, "a", "x"))])
+        assert mapping_of(orders) == "none"
+        orders.add_columns(Column("a b,;{}()\n\t=", types.STRING))
+        orders.apply([(Marker.INSERT, (2, "b", "y", "z"))])
+        assert mapping_of(orders) == "name"
+        assert counted(orders.rows()) == counted([(1, "a", "x", None), (2, "b", "y", "z")])
 
     @pytest.mark.parametrize("name", ["file_row_number", "filename", "rowid", "a.b", "q\"`'%"])
     def test_a_key_may_have_any_name(self, make: Make, name: str) -> None:

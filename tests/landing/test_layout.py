@@ -64,9 +64,15 @@ class TestTables:
         assert tables(store, "LandingZone") == ["S.t"]
 
     @pytest.mark.clause("LZ-013", "LZ-014", "LZ-015")
-    def test_schema_folders_hold_tables(self, store: Store) -> None:
-        make(store, "Schema1.schema/TableA", "Schema1.schema/TableB", "Schema2.schema/TableC")
-        assert tables(store) == ["Schema1.TableA", "Schema1.TableB", "Schema2.TableC"]
+    @pytest.mark.parametrize("zone", [layout.LANDING, layout.LANDING_V1])
+    def test_schema_folders_hold_tables(self, store: Store, zone: str) -> None:
+        for place in ("Schema1.schema/TableA", "Schema1.schema/TableB", "Schema2.schema/TableC"):
+            store.create(f"{zone}/{place}/_metadata.json", b"{}")
+        assert [folder.table for folder in layout.table_folders(store, landing_zone(store))] == [
+            TableId("Schema1", "TableA"),
+            TableId("Schema1", "TableB"),
+            TableId("Schema2", "TableC"),
+        ]
 
     def test_tables_outside_a_schema_come_first(self, store: Store) -> None:
         make(store, "A.schema/t", "z")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given
@@ -106,6 +107,23 @@ class TestLenience:
     @pytest.mark.parametrize("name", ["keyColumns", "KeyColumns", "keycolumns", "KEYCOLUMNS"])
     def test_members_are_found_in_any_case(self, name: str) -> None:
         assert decode({name: ["id"]}).key_columns == ("id",)
+
+    @pytest.mark.clause("LZ-050")
+    @pytest.mark.parametrize("change", [str, str.upper, str.lower, str.title])
+    def test_so_are_all_others_and_their_words(self, change: Callable[[str], str]) -> None:
+        found = decode(
+            {
+                change("fileDetectionStrategy"): change(BY_TIME),
+                change("isUpsertDefaultRowMarker"): True,
+                change("ConditionalUpdateColumn"): "seqNum",
+                change("isPartitionEnabled"): True,
+            }
+        )
+        expected = Metadata(
+            (), BY_TIME, upsert_default=True, conditional="seqNum", partitioned=True
+        )
+        assert found == expected
+        assert decode({change("fileDetectionStrategy"): change(SEQUENTIAL)}).detection == SEQUENTIAL
 
     def test_unknown_members_are_ignored_and_told(self) -> None:
         found = decode({"keyColumns": ["id"], "protocolVersion": 3, "Colour": {}})

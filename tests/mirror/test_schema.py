@@ -115,6 +115,7 @@ class TestNames:
     def test_other_names_are_taken_as_they_are(self, name: str) -> None:
         assert merged(Schema(()), columns(**{name: "string"})).names == [name]
 
+    @pytest.mark.clause("LZ-157")
     @pytest.mark.parametrize(
         "name", ["a b", "a,b", "a;b", "a{b", "a}", "(a", "a)", "a\nb", "a\tb", "a="]
     )

@@ -257,7 +257,7 @@ class TestNull:
         assert (error.row, error.column, error.value, error.code) == (1, "a", None, "bad_value")
         assert "LZ-205" in error.what
 
-    @pytest.mark.clause("LZ-205")
+    @pytest.mark.clause("LZ-103", "LZ-205")
     def test_a_deletion_may_lack_what_is_no_key(self) -> None:
         form = declared(column("id", "Int32"), column("a", "Int32", nullable=False))
         assert rows(f"id,a,{MARKER}\n1,,2\n", form, key=("id",)) == [(1, None)]
@@ -296,7 +296,7 @@ class TestMarkers:
     def test_any_other_marker_is_refused(self, value: str) -> None:
         error = fault(f"a,{MARKER}\n1,0\n1,{value}\n")
         assert isinstance(error, UnknownMarker)
-        assert (error.row, error.column) == (2, MARKER)
+        assert (error.row, error.column, error.value) == (2, MARKER, value)
 
     @pytest.mark.clause("LZ-086")
     def test_a_misspelt_marker_is_refused(self) -> None:

@@ -9,6 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirrorlake.errors import BadMetadata, KeyColumnsChanged, UsageError
+from mirrorlake.landing import partner
 from mirrorlake.landing.metadata import Metadata, OurMetadata, encode
 from mirrorlake.landing.publisher import Partner, Publisher
 from tests.doubles.memory_store import Effect
@@ -192,12 +193,24 @@ class TestThePartner:
     @pytest.mark.clause("LZ-060", "LZ-062", "LZ-065")
     def test_a_zone_says_who_fills_it(self, zone: Zone, publisher: Publisher) -> None:
         publisher.load("s.t", ROW, key="C1")
+        publisher.load("u", ROW, key="C1")
         assert json.loads(zone.store.read(self.PATH))["partnerName"] == "mirrorlake"
+        told = [path for path in zone.store.files.content if path.endswith("_partnerEvents.json")]
+        assert told == [self.PATH]  # for the database, and for no table
+
+    @pytest.mark.clause("LZ-065")
+    @pytest.mark.parametrize(
+        "name", ["Contoso, Inc.", "größe 日本 \U0001f600", 'a "b" \\ c', "x" * 500]
+    )
+    def test_a_partner_may_have_any_name(self, zone: Zone, name: str) -> None:
+        with zone.publisher(partner=Partner(name)) as publisher:
+            publisher.load("t", ROW, key="C1")
+        assert partner.read(zone.store, ZONE).name == name
 
     @pytest.mark.clause("LZ-061", "LZ-063", "LZ-064")
     def test_the_source_is_described_freely(self, zone: Zone) -> None:
-        partner = Partner("testPartner", "Søme SQL", "2019", {"testKey": "testValue"})
-        with zone.publisher(partner=partner) as publisher:
+        told = Partner("testPartner", "Søme SQL", "2019", {"testKey": "testValue"})
+        with zone.publisher(partner=told) as publisher:
             publisher.load("t", ROW, key="C1")
         assert json.loads(zone.store.read(self.PATH)) == {
             "partnerName": "testPartner",
@@ -218,6 +231,17 @@ class TestThePartner:
             publisher.load("u", ROW, key="C1")
         found = json.loads(zone.store.read(self.PATH))
         assert (found["partnerName"], found["sourceInfo"]["sourceType"]) == ("Contoso", "Oracle")
+
+    @pytest.mark.clause("LZ-066")
+    @pytest.mark.parametrize("who", [None, Partner("Contoso")], ids=["not told", "told"])
+    def test_it_is_the_same_in_every_zone(self, who: Partner | None) -> None:
+        names = set()
+        for number in range(3):
+            zone = Zone()
+            with zone.publisher(partner=who) as publisher:
+                publisher.load(f"s{number}.t{number}", ROW, key="C1")
+            names.add(partner.read(zone.store, ZONE).name)
+        assert names == {who.name if who else "mirrorlake"}
 
     def test_that_of_somebody_else_is_left_when_none_is_given(self, zone: Zone) -> None:
         zone.store.create(self.PATH, b'{"partnerName": "Contoso"}')

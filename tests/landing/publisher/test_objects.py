@@ -70,7 +70,7 @@ def wide(count: int) -> list[dict[str, Any]]:
 class TestS3:
     """Over a real protocol."""
 
-    @pytest.mark.clause("LZ-131", "LZ-135")
+    @pytest.mark.clause("LZ-135")
     def test_a_batch_that_is_there_is_not_written_again(self, bucket: ObjectStore) -> None:
         zone = Zone(bucket)
         with zone.publisher() as publisher:

@@ -158,7 +158,7 @@ def test_it_has_them_through_crashes_and_repeats(script: Script, first: int, sec
     assert counted(zone.mirrored("s.t").table.rows) == script.expected()
 
 
-@pytest.mark.clause("LZ-327")
+@pytest.mark.clause("LZ-327", "LZ-070", "LZ-072", "LZ-073")
 @settings(max_examples=settings.default.max_examples // 4)
 @given(scripts().filter(_is_plain))
 def test_every_file_follows_the_rules_of_publication(script: Script) -> None:

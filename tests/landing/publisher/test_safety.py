@@ -236,16 +236,22 @@ class TestOneWriter:
 
 
 @pytest.mark.clause("LZ-133")
-@pytest.mark.parametrize("spoilt", [b"", b"PAR1 half", b"PAR1"])
-def test_what_does_not_read_back_is_never_visible(zone: Zone, spoilt: bytes) -> None:
+@pytest.mark.parametrize("text", [None, TextFormat()], ids=["Parquet", "CSV"])
+@pytest.mark.parametrize(
+    "left", [0, 4, -1, None], ids=["empty", "cut", "cut at its end", "changed"]
+)
+def test_what_does_not_read_back_is_never_visible(
+    zone: Zone, text: TextFormat | None, left: int | None
+) -> None:
     def spoil(effect: Effect) -> None:
         if effect.name == "staged" and effect.done:
-            zone.store.files.put(effect.path, spoilt)
+            whole = zone.store.files.content[effect.path].content
+            zone.store.files.put(effect.path, whole.swapcase() if left is None else whole[:left])
 
     zone.store = zone.store.reopened(spoil)
     with zone.publisher() as publisher, pytest.raises(BadFile):
-        publisher.load("t", A, key="id")
-    assert zone.numbers("t") == []
+        publisher.load("t", [*A, *B], key="id", text=text)
+    assert zone.names("t") == []
 
 
 def growing() -> Iterator[pa.Table]:

@@ -82,6 +82,7 @@ def test_a_text_table_is_declared(zone: Zone, publisher: Publisher) -> None:
             ("at", "DateTime"),
         ]
     ]
+    assert zone.text("t").splitlines()[0].decode() == ",".join([*ROW, "__rowMarker__"])
     assert (record["FileFormat"], record["FileExtension"]) == ("CSV", "csv")
     assert record["FileFormatTypeProperties"] == {
         "FirstRowAsHeader": True,
