@@ -133,7 +133,12 @@ class TestPartner:
     @pytest.mark.clause("LZ-068")
     def test_what_the_publisher_says_of_itself_is_told(self, zone: Zone) -> None:
         zone.table("t", "id")
-        record = {"partnerName": "p", "sourceInfo": {"sourceType": "Oracle", "sourceVersion": "19"}}
+        source = {
+            "sourceType": "Oracle",
+            "sourceVersion": "19",
+            "additionalInformation": {"a": [1]},
+        }
+        record = {"partnerName": "p", "sourceInfo": source}
         landing = zone.root / "Files/LandingZone"
         (landing / "_partnerEvents.json").write_text(json.dumps(record))
         found = status.read(Project(name="p", root=zone.root))
@@ -141,7 +146,7 @@ class TestPartner:
             "partner": "p",
             "source_type": "Oracle",
             "source_version": "19",
-            "additional_information": {},
+            "additional_information": {"a": [1]},
             "problem": None,
         }
 

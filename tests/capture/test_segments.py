@@ -152,7 +152,7 @@ class TestFiles:
         assert closed is not None
         return closed
 
-    @pytest.mark.clause("LZ-072")
+    @pytest.mark.clause("LZ-072", "LZ-107")
     def test_the_marker_is_the_last_column(self) -> None:
         table = segments.table_of([self.rows(Event(1, 0, 7))])
         assert table.column_names == ["id", "note", MARKER_COLUMN]

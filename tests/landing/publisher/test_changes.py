@@ -78,7 +78,7 @@ class TestInitialRows:
 
 
 class TestMarkers:
-    @pytest.mark.clause("LZ-069", "LZ-071", "LZ-072", "LZ-075")
+    @pytest.mark.clause("LZ-069", "LZ-071", "LZ-072", "LZ-075", "LZ-107")
     @pytest.mark.parametrize("operation", CODES)
     def test_a_batch_says_what_its_rows_do(
         self, zone: Zone, publisher: Publisher, operation: str

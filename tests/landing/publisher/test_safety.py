@@ -235,23 +235,28 @@ class TestOneWriter:
         assert zone.numbers("t") == [1, 2]
 
 
-@pytest.mark.clause("LZ-133")
+@pytest.mark.clause("LZ-132", "LZ-133")
+@pytest.mark.parametrize("built", ["beside", "scratch_pad"])
 @pytest.mark.parametrize("text", [None, TextFormat()], ids=["Parquet", "CSV"])
 @pytest.mark.parametrize(
     "left", [0, 4, -1, None], ids=["empty", "cut", "cut at its end", "changed"]
 )
 def test_what_does_not_read_back_is_never_visible(
-    zone: Zone, text: TextFormat | None, left: int | None
+    zone: Zone, text: TextFormat | None, left: int | None, built: str
 ) -> None:
+    places: list[str] = []
+
     def spoil(effect: Effect) -> None:
         if effect.name == "staged" and effect.done:
+            places.append(effect.path)
             whole = zone.store.files.content[effect.path].content
             zone.store.files.put(effect.path, whole.swapcase() if left is None else whole[:left])
 
     zone.store = zone.store.reopened(spoil)
-    with zone.publisher() as publisher, pytest.raises(BadFile):
+    with zone.publisher(built=built) as publisher, pytest.raises(BadFile):
         publisher.load("t", [*A, *B], key="id", text=text)
     assert zone.names("t") == []
+    assert ["_scratchPad" in path for path in places] == [built == "scratch_pad"]
 
 
 def growing() -> Iterator[pa.Table]:
@@ -473,13 +478,16 @@ class TestABatchThatIsPending:
         zone.store = zone.store.reopened()
         zone.clock.advance(60)
 
+    @pytest.mark.clause("LZ-121")
     def test_it_is_asked_for_before_another_one(self, zone: Zone) -> None:
         self.interrupted(zone, "one")
         with zone.publisher() as publisher:
             with pytest.raises(BatchPending, match="'one'"):
                 publisher.publish("t", B, operation="insert", batch="two")
-            publisher.load("t", A, batch="one")
-            publisher.publish("t", B, operation="insert", batch="two")
+            assert zone.names("t") == []  # its number is for no other batch
+            one = publisher.load("t", A, batch="one")
+            two = publisher.publish("t", B, operation="insert", batch="two")
+        assert [file.number for done in (one, two) for file in done.files] == [1, 2]
         assert zone.rows("t") == [*A, *B]
 
     def test_it_can_be_given_up(self, zone: Zone) -> None:
