@@ -80,7 +80,7 @@ class DemandContract:
         named.apply(marked(pa.table({"id": [1], "name": ["b"]})))
         assert named.rows() == [(1, "b", None)]
 
-    @pytest.mark.clause("LZ-218")
+    @pytest.mark.clause("LZ-103", "LZ-218")
     def test_a_file_of_deletions_may_lack_every_other_column(self, named: Mirrored) -> None:
         named.apply(marked(pa.table({"id": [1]}), DELETE))
         assert named.rows() == []

@@ -280,8 +280,13 @@ class TestStates:
         assert Situation({1: load()}).plan().state is TableState.SNAPSHOTTING
 
     @pytest.mark.clause("LZ-098", "LZ-099")
-    def test_a_table_is_replicating_once_a_marker_was_found(self) -> None:
-        assert Situation({1: foreign()}).plan().state is TableState.REPLICATING
+    @pytest.mark.parametrize("marked", [1, 2, 3])
+    def test_a_table_is_replicating_once_a_marker_was_found(self, marked: int) -> None:
+        files = {number: foreign(marker=number == marked) for number in (1, 2, 3)}
+        planned = Situation(files).plan()
+        assert (batch(planned), planned.state) == ((1, 3), TableState.REPLICATING)
+        without = {number: foreign(marker=False) for number in files}
+        assert Situation(without).plan().state is TableState.SNAPSHOTTING
 
     @pytest.mark.clause("LZ-099")
     def test_a_table_is_replicating_when_nothing_is_left_to_load(self) -> None:
