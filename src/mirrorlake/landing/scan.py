@@ -300,7 +300,8 @@ class Scanner:
                 return None  # gone since we looked
             try:
                 parsed = metadata.decode(content, table=str(folder.table), file=layout.METADATA)
-                _tell(folder, parsed, self._partitions)
+                if known is None or known[1] != parsed:  # what was told is told once (LZ-051)
+                    _tell(folder, parsed, self._partitions)
             except TableError as error:
                 parsed = error
             known = self._metadata[folder.path] = (entry, parsed)
