@@ -216,6 +216,26 @@ class TestFailure:
         assert (error.code, error.row, error.value) == ("unknown_marker", 3, "3")
         assert zone.rows("t") == [(1,)]
 
+    @pytest.mark.clause("LZ-259", "LZ-085")
+    @pytest.mark.parametrize("bad", ["3", "-1", "one", None])
+    @pytest.mark.parametrize("extension", ["parquet", "csv"])
+    def test_nor_whatever_the_bad_marker_is(
+        self, zone: Zone, extension: str, bad: str | None
+    ) -> None:
+        zone.table("t", "id")
+        for number, markers in enumerate((["0"], ["0", "4", bad], ["0"]), start=1):
+            rows = [(f"{number}{place}", marker) for place, marker in enumerate(markers)]
+            if extension == "parquet":
+                zone.land("t", number, {"id": [i for i, _m in rows], MARKER: markers})
+            else:
+                lines = [f"{identifier},{marker or ''}" for identifier, marker in rows]
+                text = "".join(f"{line}\r\n" for line in (f"id,{MARKER}", *lines))
+                (zone.folder("t") / f"{number:020d}.csv").write_text(text, newline="")
+        (error,) = zone.apply().errors
+        assert (error.code, error.row, error.value or None) == ("unknown_marker", 3, bad)
+        assert error.file == f"{2:020d}.{extension}"
+        assert zone.rows("t") == [("10",)]
+
     @pytest.mark.clause("LZ-217", "LZ-267")
     def test_a_file_that_lacks_what_it_must_have_ends_the_run_before_it(self, zone: Zone) -> None:
         strict = MirrorSettings(demands=Demands(strict_keys=True))

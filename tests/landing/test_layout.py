@@ -89,6 +89,12 @@ class TestTables:
         make(store, "S.schema/T.schema/t")
         assert tables(store) == []
 
+    @pytest.mark.clause("LZ-013")
+    @pytest.mark.parametrize("folder", ["S", "S.schemas", "schema", "S.schema.old"])
+    def test_a_folder_of_another_name_is_no_schema(self, store: Store, folder: str) -> None:
+        make(store, f"{folder}/t")
+        assert [one.table for one in layout.table_folders(store, ZONE)] == [TableId("", folder)]
+
     def test_a_schema_needs_a_name(self, store: Store) -> None:
         make(store, ".schema/t")
         assert tables(store) == []
