@@ -70,6 +70,15 @@ class TestHeader:
         assert isinstance(error, BadFile)
         assert "No data rows available" in error.what
 
+    @pytest.mark.clause("LZ-198")
+    @pytest.mark.parametrize("text", ["1,x\n2,y\n", f"1,x,{MARKER}\n2,y,0\n"])
+    def test_a_first_row_that_names_no_declared_column_is_no_header(self, text: str) -> None:
+        """Read as one, its rows would be NULL in every column."""
+        nullable = [column("a", "Int32", nullable=True), column("b", nullable=True)]
+        error = fault(text, declared(*nullable), key=("a",))
+        assert isinstance(error, BadFile)
+        assert (error.row, "header seems to be missing" in error.what) == (0, True)
+
     @pytest.mark.clause("LZ-199", "LZ-156")
     @pytest.mark.parametrize("text", ["a,b,a\n1,2,3\n", "a,A\n1,2\n"])
     def test_a_repeated_name_is_refused(self, text: str) -> None:
@@ -111,12 +120,15 @@ class TestRows:
         assert rows("a\n1\r\n2\n", TextFormat(row_separator="\n")) == [("1\r",), ("2",)]
 
     @pytest.mark.clause("LZ-163", "LZ-190")
+    @pytest.mark.parametrize("extension", ["csv", "tsv", "psv"])
     @pytest.mark.parametrize("separator", [",", ";", "|", "\t"])
-    def test_each_column_separator(self, separator: str) -> None:
-        text = f"a{separator}b\n1{separator},;x\n".replace(",;x", "x")
-        assert rows(text, TextFormat(column_separator=separator)) == [("1", "x")]
+    def test_each_column_separator(self, separator: str, extension: str) -> None:
+        others = "".join({",", ";", "|", "\t"} - {separator})
+        text = f"a{separator}b\n1{separator}x{others}y\n"
+        form = TextFormat(column_separator=separator, extension=extension)
+        assert rows(text, form) == [("1", f"x{others}y")]
 
-    @pytest.mark.clause("LZ-164", "LZ-201", "LZ-202")
+    @pytest.mark.clause("LZ-164", "LZ-165", "LZ-201", "LZ-202")
     @pytest.mark.parametrize(
         ("field", "quote", "escape", "expected"),
         [

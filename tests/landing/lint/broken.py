@@ -508,6 +508,7 @@ def _texts() -> Iterator[Case]:
     yield Case("LZ-156/names-alike", _lines("id,name,Name,__rowMarker__", "3,a,b,0"))
     yield Case("LZ-159/header-absent", _bytes(b"\r\n"))
     yield Case("LZ-159/header-absent", _bytes(b"\xef\xbb\xbf"))
+    yield Case("LZ-159/header-absent", _lines("3,Carl,0", "4,Dora,0"))
     yield Case("LZ-160/extension-not-declared", _without("FileExtension"))
     yield Case("LZ-160/extension-not-declared", _without("FileExtension"), STRICT)
     yield Case(

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.errors import BadValue, MisspeltMarker, UnsupportedColumn
+from mirrorlake.errors import BadFile, BadValue, MisspeltMarker, UnsupportedColumn
 from mirrorlake.landing.delimited.convert import Unconvertible, convert, expectation
 from mirrorlake.landing.delimited.origin import Origin, shown
 from mirrorlake.landing.delimited.records import Block
@@ -130,7 +130,10 @@ def sources_of(
 
 
 def columns_of(header: list[str], text: TextFormat, table: str, file: str) -> list[DeclaredColumn]:
-    """The declared columns without the marker (LZ-197), else those of the header as texts."""
+    """The declared columns without the marker (LZ-197), else those of the header as texts.
+
+    Raises BadFile where the first row names none of the declared columns: it is no header (LZ-198).
+    """
     _check_header(header, table, file)
     if not data_names(header):
         raise UnsupportedColumn(
@@ -142,7 +145,17 @@ def columns_of(header: list[str], text: TextFormat, table: str, file: str) -> li
         )
     if text.columns is not None:
         reserved = {MARKER_COLUMN.casefold(), UNCHANGED_COLUMN.casefold()}
-        return [c for c in text.columns if c.name.casefold() not in reserved]
+        columns = [c for c in text.columns if c.name.casefold() not in reserved]
+        if not match_columns([column.name for column in columns], data_names(header)):
+            raise BadFile(
+                "its first row names none of the declared columns, so that the header seems to be "
+                "missing (LZ-159)",
+                table=table,
+                file=file,
+                row=0,
+                hint="Write the names of the columns in the first row, as they are declared.",
+            )
+        return columns
     for place, name in enumerate(header):
         if not name:
             raise UnsupportedColumn(

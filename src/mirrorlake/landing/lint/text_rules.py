@@ -75,8 +75,9 @@ NO_HEADER = Rule(
     "A text file has no header",
     ERROR,
     "the names of the columns in the first row",
-    "Columns are matched to the header by name. A file without any text has no header; one with "
-    "only a header is valid, and creates the table.",
+    "Columns are matched to the header by name. A file without any text has no header, nor has one "
+    "whose first row names none of the declared columns; a file with only a header is valid, and "
+    "creates the table.",
     "Write the header in the first row of every file, also when no rows follow.",
     "orders/00000000000000000001.csv that holds a line end",
     also=("LZ-198",),
