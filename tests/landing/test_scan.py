@@ -120,9 +120,12 @@ class TestFiles:
             store.files.clock.advance(60)
         assert numbers(only(scanner)) == [1, 2, 10, 33]
 
-    @pytest.mark.clause("LZ-021", "LZ-023", "LZ-339", "LZ-340")
+    @pytest.mark.clause("LZ-021", "LZ-023", "LZ-210", "LZ-339", "LZ-340")
     def test_other_names_are_ignored(self, store: MemoryStore, scanner: Scanner) -> None:
         ignored = [
+            "_003.parquet",
+            "_scratch/00000000000000000003.parquet",
+            "_Temp/_temp_6f1c.parquet",
             "_00000000000000000003.parquet",
             "00000000000000000003.parquet.temp",
             "_00000000000000000003.parquet_TEMP",
@@ -132,12 +135,33 @@ class TestFiles:
             "_state.pkl",
             "_schema.json",
             "00000000000000000003.json",
+            "00000000000000000003.xlsx",
             "3.parquet",
         ]
         put(store, "_metadata.json", content=KEYED)
         put(store, name(1), name(2), *ignored)
         found = only(scanner)
         assert (numbers(found), found.error) == ([1, 2], None)
+
+    @pytest.mark.clause("LZ-339")
+    @pytest.mark.parametrize(
+        "temporary",
+        [
+            "_003.parquet",
+            "00000000000000000003.parquet.temp",
+            "_00000000000000000003.parquet_TEMP",
+            "_scratch/3.parquet",
+            "_Temp/_temp_6f1c.parquet",
+        ],
+    )
+    def test_a_temporary_name_is_ignored_until_it_is_renamed(
+        self, store: MemoryStore, scanner: Scanner, temporary: str
+    ) -> None:
+        put(store, "_metadata.json", content=KEYED)
+        put(store, name(1), name(2), temporary)
+        assert numbers(only(scanner)) == [1, 2]
+        store.move(f"{ZONE}/t/{temporary}", f"{ZONE}/t/{name(3)}")
+        assert numbers(only(scanner)) == [1, 2, 3]
 
     @pytest.mark.clause("LZ-024")
     def test_folders_in_a_table_folder_are_ignored(

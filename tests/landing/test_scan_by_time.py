@@ -57,6 +57,9 @@ def test_other_names_are_ignored(store: MemoryStore) -> None:
         "_6f1c.csv.temp",
         "6f1c.parquet.temp",
         "6f1c.parquet_TEMP",
+        "_6f1c.parquet_TEMP",
+        "_state.pkl",
+        "state.xlsx",
         "x.csv.temp",
         "_schema.json",
         "state.json",
@@ -64,7 +67,8 @@ def test_other_names_are_ignored(store: MemoryStore) -> None:
         ".parquet",
         "xparquet",
     ]
-    folders = ["_scratchPad/a.parquet", "_Temp/_temp_1.parquet", "sub/b.parquet"]
+    folders = ["_scratchPad/a.parquet", "_scratch/a.parquet", "_Temp/_temp_1.parquet"]
+    folders += ["sub/b.parquet"]
     put(store, "x.parquet", *ignored, *folders)
     assert found(store) == ["x.parquet"]
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -92,19 +93,20 @@ class TestForm:
             null=None,
             encoding="UTF-8",
         )
+        assert form(RowSeparator="\r\n") == form(FileFormat="CSV")  # CSV where no format is told
 
     def test_nothing_said_is_none(self) -> None:
         assert read({"keyColumns": ["id"]}).text is None
 
     @pytest.mark.clause("LZ-162", "LZ-163", "LZ-164", "LZ-165", "LZ-166")
     def test_each_character_of_the_specification(self) -> None:
-        for separator in ROW_SEPARATORS:
+        for separator in ("\r\n", "\n", "\r"):
             assert properties(RowSeparator=separator).row_separator == separator
-        for separator in COLUMN_SEPARATORS:
+        for separator in (",", ";", "|", "\t"):
             assert properties(ColumnSeparator=separator).column_separator == separator
-        for quote in QUOTES:
+        for quote in ('"', "'", ""):
             assert properties(QuoteCharacter=quote).quote == quote
-        for escape in ESCAPES:
+        for escape in ("\\", "/", '"', ""):
             assert properties(EscapeCharacter=escape).escape == escape
         for null in ("", "N/A", "null"):
             assert properties(NullValue=null).null == null
@@ -142,6 +144,31 @@ class TestForm:
             FileFormatTypeProperties={"NullValue": "inside"},
         )
         assert (found.column_separator, found.null) == (";", "inside")
+
+    @pytest.mark.clause("LZ-191")
+    @pytest.mark.parametrize(
+        ("member", "field", "value", "other"),
+        [
+            ("RowSeparator", "row_separator", "\n", "\r"),
+            ("ColumnSeparator", "column_separator", ";", "|"),
+            ("QuoteCharacter", "quote", "'", ""),
+            ("EscapeCharacter", "escape", "/", ""),
+            ("NullValue", "null", "-", ""),
+            ("Encoding", "encoding", "ascii", "utf-16"),
+        ],
+    )
+    def test_each_property_may_stand_at_the_top(
+        self, member: str, field: str, value: str, other: str
+    ) -> None:
+        assert form(**{member: value}) == replace(TextFormat(), **{field: value})
+        both = form(**{member: other, "FileFormatTypeProperties": {member: value}})
+        assert both == replace(TextFormat(), **{field: value})
+
+    @pytest.mark.clause("LZ-191", "LZ-161")
+    def test_whether_there_is_a_header_may_stand_at_the_top(self) -> None:
+        assert form(FirstRowAsHeader=False, FileFormatTypeProperties={"FirstRowAsHeader": True})
+        inside = {"FirstRowAsHeader": False}
+        assert "expected true" in fault(FirstRowAsHeader=True, FileFormatTypeProperties=inside).what
 
     @pytest.mark.clause("LZ-189")
     @pytest.mark.parametrize("kind", ["CSV", "csv", "DelimitedText", "DELIMITEDTEXT"])
@@ -218,6 +245,11 @@ class TestRefusals:
     @pytest.mark.clause("LZ-170")
     def test_another_format_than_csv_names_its_extension(self) -> None:
         assert "FileExtension is nothing" in fault(FileFormat="DelimitedText").what
+
+    @pytest.mark.clause("LZ-210")
+    @pytest.mark.parametrize("kind", ["JSON", "xlsx", "Excel"])
+    def test_other_formats_are_none_of_a_landing_zone(self, kind: str) -> None:
+        assert "expected CSV or DelimitedText" in fault(FileFormat=kind).what
 
     @pytest.mark.parametrize(
         ("member", "value"),

@@ -64,7 +64,7 @@ def _plain(value: Any) -> Any:
 
 
 @pytest.mark.clause("LZ-144", "LZ-159", "LZ-160", "LZ-161", "LZ-168")
-@pytest.mark.clause("LZ-170", "LZ-171", "LZ-172", "LZ-174")
+@pytest.mark.clause("LZ-170", "LZ-171", "LZ-172", "LZ-174", "LZ-187")
 def test_a_text_table_is_declared(zone: Zone, publisher: Publisher) -> None:
     publisher.load("t", [ROW], key="id", text=TextFormat(null="N/A"), types=TYPES)
     record = zone.metadata("t")
@@ -83,6 +83,7 @@ def test_a_text_table_is_declared(zone: Zone, publisher: Publisher) -> None:
         ]
     ]
     assert zone.text("t").splitlines()[0].decode() == ",".join([*ROW, "__rowMarker__"])
+    assert record["keyColumns"] == ["id"]
     assert (record["FileFormat"], record["FileExtension"]) == ("CSV", "csv")
     assert record["FileFormatTypeProperties"] == {
         "FirstRowAsHeader": True,
@@ -95,12 +96,13 @@ def test_a_text_table_is_declared(zone: Zone, publisher: Publisher) -> None:
     }
 
 
-@pytest.mark.clause("LZ-169")
+@pytest.mark.clause("LZ-169", "LZ-170")
 @pytest.mark.parametrize(
     ("form", "expected"),
     [
         (TextFormat(), "CSV"),
         (TextFormat(extension="tsv", column_separator="\t"), "DelimitedText"),
+        (TextFormat(extension="psv", column_separator="|"), "DelimitedText"),
         (TextFormat(column_separator=";"), "DelimitedText"),
     ],
 )
@@ -108,7 +110,8 @@ def test_what_is_not_csv_is_delimited_text(
     zone: Zone, publisher: Publisher, form: TextFormat, expected: str
 ) -> None:
     publisher.load("t", [ROW], key="id", text=form)
-    assert zone.metadata("t")["FileFormat"] == expected
+    record = zone.metadata("t")
+    assert (record["FileFormat"], record["FileExtension"]) == (expected, form.extension)
     assert zone.names("t") == [f"00000000000000000001.{form.extension}"]
 
 
@@ -223,6 +226,7 @@ def test_a_text_that_the_form_cannot_hold_is_refused(
     assert zone.names("t") == []
 
 
+@pytest.mark.clause("LZ-164")
 @pytest.mark.parametrize("form", [TextFormat(quote=""), TextFormat(quote="", escape="", null="-")])
 def test_without_quotes_plain_text_is_bare(form: TextFormat) -> None:
     assert published([{"v": "a b"}, {"v": None}], form) == [{"v": "a b"}, {"v": None}]
