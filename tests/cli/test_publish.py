@@ -121,6 +121,20 @@ def test_the_mirrored_table_is_waited_for(run: Run, tmp_path: Path) -> None:
     assert not folder(tmp_path).exists()
 
 
+@pytest.mark.clause("LZ-239")
+def test_changes_wait_until_the_table_is_mirrored_again(run: Run, tmp_path: Path) -> None:
+    load(run, "--drop", "--wait", "0")
+    changes = ("changes.jsonl", "--marker-column", "op", "--wait", "0")
+    done = publish(run, *changes)
+    assert (done.code, "does not have the table yet" in done.error) == (1, True)
+    assert not (folder(tmp_path) / f"{2:020d}.parquet").exists()
+    log = tmp_path / "zone/Tables/sales/orders/_delta_log"
+    log.mkdir(parents=True)
+    (log / f"{0:020d}.json").write_text("{}")
+    assert publish(run, *changes).code == 0
+    assert [row["__rowMarker__"] for row in landed(tmp_path, 2)] == [1, 2]
+
+
 @pytest.mark.parametrize(
     ("table", "path"), [("a.t", "a/t"), ("t", "t"), ("t", "dbo/t"), (".t", "t")]
 )

@@ -122,7 +122,8 @@ def publish(
         typer.Option(
             "--wait",
             metavar="SECONDS",
-            help="With --drop: how long to wait until the mirror has dropped the table as well.",
+            help="How long to wait for the mirror: with --drop until it has dropped the table as "
+            "well, before changes until it has the table.",
         ),
     ] = None,
     give_up: Annotated[
@@ -149,6 +150,7 @@ def publish(
     from mirrorlake.errors import UsageError
     from mirrorlake.landing.publisher import Partner, Publisher
     from mirrorlake.landing.publisher.files import Reading, rows_of
+    from mirrorlake.landing.publisher.places import is_mirrored
     from mirrorlake.storage.urls import open_store
 
     logs.configure(verbose=False, quiet=True)
@@ -174,6 +176,8 @@ def publish(
     ):
         if drop:
             _drop(publisher, store, named, wait)
+        elif wait is not None and not initial:
+            publisher.wait_for(named, lambda: is_mirrored(store, named), patience=wait)
         if give_up is not None and not publisher.give_up(named, give_up):
             raise UsageError(
                 "no such batch is pending", where=f"table {table}", hint="It may be published."

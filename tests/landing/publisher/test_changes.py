@@ -339,5 +339,19 @@ class TestDroppingATable:
             publisher.load("t", ROWS[:1], key="id")
         assert zone.rows("t") == ROWS[:1]
 
+    @pytest.mark.clause("LZ-239")
+    def test_changes_wait_until_the_mirror_has_the_table_again(self, zone: Zone) -> None:
+        with zone.publisher() as publisher:
+            publisher.load("t", ROWS, key="id")
+            publisher.drop("t")
+            publisher.load("t", ROWS, key="id")
+            with pytest.raises(TableError, match="does not have the table yet"):
+                publisher.wait_for("t", lambda: False, patience=10)
+            answers = iter([False, False, True])
+            publisher.wait_for("t", lambda: next(answers))
+            assert next(answers, None) is None
+            publisher.publish("t", [{"id": 1}], operation="delete")
+        assert zone.rows("t") == [ROWS[1]]
+
     def test_a_table_that_is_not_there_is_dropped_already(self, publisher: Publisher) -> None:
         publisher.drop("t")

@@ -34,6 +34,7 @@ log = structlog.get_logger()
 FILE_BYTES = 256 << 20  # one Spark task reads a file whole; larger ones serialise the apply
 
 LONG_KEY = "key_of_many_columns"
+_DROP_AGAIN = "Let the mirror run, or stop what holds the folder; then drop it again."
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,6 +165,17 @@ class AssignedTable:
         while gone is not None and not gone():
             self._wait(until, "the mirrored table is still there")
 
+    def wait_for(self, patience: float, mirrored: Callable[[], bool]) -> None:
+        """Wait until the mirrored table is there, `patience` seconds at most (LZ-239).
+
+        Raises TableError when the time is up.
+        """
+        self._lease.check()
+        until = self._clock.monotonic() + patience
+        hint = "Let the mirror run; then publish the changes again."
+        while not mirrored():
+            self._wait(until, "the mirror does not have the table yet", hint)
+
     # -- steps ----------------------------------------------------------------------------------
 
     def _delete(self) -> OSError | None:
@@ -174,14 +186,10 @@ class AssignedTable:
             return error
         return None
 
-    def _wait(self, until: float, why: str) -> None:
+    def _wait(self, until: float, why: str, hint: str = _DROP_AGAIN) -> None:
         left = until - self._clock.monotonic()
         if left <= 0:
-            raise TableError(
-                why,
-                table=str(self._table),
-                hint="Let the mirror run, or stop what holds the folder; then drop it again.",
-            )
+            raise TableError(why, table=str(self._table), hint=hint)
         self._clock.sleep(min(1.0, left))
         self._keep_lease()
 

@@ -193,6 +193,15 @@ class Publisher:
         """
         self._table(table).drop(patience, gone)
 
+    def wait_for(
+        self, table: str | TableId, mirrored: Callable[[], bool], *, patience: float = 300.0
+    ) -> None:
+        """Wait until the mirror has a table: after it began anew, changes go on only then (LZ-239).
+
+        mirrored: says whether the mirror has it. Raises TableError after `patience` seconds.
+        """
+        self._table(table).wait_for(patience, mirrored)
+
     def give_up(self, table: str | TableId, batch: str) -> bool:
         """Withdraw a batch that was begun and can never be sent again; False for no such batch."""
         return self._table(table).give_up(batch)
