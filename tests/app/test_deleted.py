@@ -80,7 +80,7 @@ class TestADeletedFolder:
         mirror.once()
         assert mirror.mirrored("t") is None
 
-    @pytest.mark.clause("LZ-241")
+    @pytest.mark.clause("LZ-241", "LZ-323")
     def test_a_deleted_schema_folder_drops_all_its_tables(self, mirror: Operated) -> None:
         shutil.rmtree(mirror.zone.folder("t").parent)
         wait(mirror)
@@ -107,7 +107,7 @@ class TestADeletedFolder:
         wait(mirror)
         assert "Tables/new/n" not in mirror.lake.tables
 
-    @pytest.mark.clause("LZ-237", "LZ-238", "LZ-323")
+    @pytest.mark.clause("LZ-228", "LZ-229", "LZ-237", "LZ-238", "LZ-323")
     def test_a_renamed_folder_is_a_new_table_and_the_old_one_is_dropped(
         self, mirror: Operated
     ) -> None:

@@ -10,6 +10,7 @@ import pytest
 
 from mirrorlake.model.seams import Point
 from tests.app.operated import Operated
+from tests.app.zones import MARKER
 from tests.doubles.memory_store import Crash
 
 OLD = ["old", "old", "old"]
@@ -76,6 +77,36 @@ class TestARecreatedFolder:
         table = mirror.mirrored("t")
         assert table is not None
         assert table.key == ("v",)
+
+    @pytest.mark.clause("LZ-216", "LZ-225")
+    @pytest.mark.parametrize("names", [["id"], ["id", "other"]], ids=["dropped", "renamed"])
+    def test_without_a_column_or_with_another_name(
+        self, mirror: Operated, names: list[str]
+    ) -> None:
+        mirror.delete("t")
+        mirror.zone.table("t", "id")
+        mirror.zone.land("t", 1, {name: [7] for name in names})
+        assert not mirror.once().errors
+        table = mirror.mirrored("t")
+        assert table is not None
+        assert table.schema.names == names
+        assert mirror.rows("t") == [(7,) * len(names)]
+
+    @pytest.mark.clause("LZ-220", "LZ-221")
+    def test_a_table_that_stopped_for_another_type_goes_on(self, mirror: Operated) -> None:
+        retyped = {"id": [4], "v": [1.5]}
+        mirror.zone.land("t", 4, retyped)
+        mirror.land("t", 5)
+        for _ in range(2):
+            assert [error.code for error in mirror.once().errors] == ["SchemaMergeFailure"]
+            assert mirror.rows("t") == [(1, "old"), (2, "old"), (3, "old")]
+        mirror.delete("t")
+        mirror.zone.table("t", "id")
+        mirror.zone.land("t", 1, retyped)
+        assert not mirror.once().errors
+        mirror.zone.land("t", 2, {"id": [4, 5], "v": [2.5, 3.5], MARKER: [1, 0]})
+        assert not mirror.once().errors
+        assert mirror.rows("t") == [(4, 2.5), (5, 3.5)]
 
     def test_it_goes_on_with_changes(self, mirror: Operated) -> None:
         recreate(mirror, "new", "new")

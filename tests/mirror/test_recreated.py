@@ -86,6 +86,7 @@ def test_a_folder_that_began_again(folder: Folder, told: str) -> None:
     assert told in str(error)
 
 
+@pytest.mark.clause("LZ-233")
 def test_a_zone_of_ours_is_told_by_its_generation() -> None:
     same = Situation({1: load()}, metadata=of_ours("g", "id"), progress=made(5)).plan()
     assert same.error is None

@@ -270,6 +270,9 @@ class TestATypeThatTheTableHas:
         publisher.drop("t")
         publisher.load("t", other, key=())
         assert zone.rows("t") == [{"n": None}, {"n": None}]
+        publisher.publish("t", other.slice(1), operation="insert")
+        assert zone.file("t").schema.field("n").type == zone.file("t", 1).schema.field("n").type
+        assert zone.rows("t") == [{"n": None}] * 3
 
     def test_no_digit_is_lost_between_floats(self, zone: Zone, publisher: Publisher) -> None:
         publisher.load("t", pa.table({"n": pa.array([1], pa.float32())}), key=())
