@@ -76,8 +76,21 @@ class TestMoving:
     @pytest.mark.clause("LZ-248")
     def test_the_time_of_the_move_is_recorded(self, store: MemoryStore) -> None:
         move(store, landed(store, 1))
-        time = "2026-01-01T00:00:00.000000Z"
+        time = "2026-01-01T00:00:00Z"
         assert json.loads(store.read(INFO)) == {"files": [{"name": name(1), "movedTimeUtc": time}]}
+
+    @pytest.mark.clause("LZ-245", "LZ-248")
+    def test_whole_seconds_are_recorded_and_no_file_goes_before_its_time(
+        self, store: MemoryStore, clock: SteppedClock
+    ) -> None:
+        clock.advance(0.25)
+        move(store, landed(store, 1))
+        (told,) = json.loads(store.read(INFO))["files"]
+        assert told["movedTimeUtc"] == "2026-01-01T00:00:01Z"
+        clock.advance(WEEK)
+        assert expire(store) == 0
+        clock.advance(1)
+        assert expire(store) == 1
 
     def test_earlier_moves_stay_recorded(self, store: MemoryStore, clock: SteppedClock) -> None:
         move(store, landed(store, 1))
@@ -85,8 +98,8 @@ class TestMoving:
         move(store, landed(store, 2))
         times = {f["name"]: f["movedTimeUtc"] for f in json.loads(store.read(INFO))["files"]}
         assert times == {
-            name(1): "2026-01-01T00:00:00.000000Z",
-            name(2): "2026-01-01T00:01:00.000000Z",
+            name(1): "2026-01-01T00:00:00Z",
+            name(2): "2026-01-01T00:01:00Z",
         }
 
     def test_a_file_that_is_gone_is_passed_over(self, store: MemoryStore) -> None:

@@ -11,7 +11,7 @@ import structlog
 from mirrorlake.landing import layout
 from mirrorlake.landing.partitions import is_partition
 from mirrorlake.landing.scan import CLEANUP_FOLDERS, Landed
-from mirrorlake.model.landed import FileName, format_time, parse_time
+from mirrorlake.model.landed import FileName, parse_time
 from mirrorlake.storage.store import StorageFailed, Store, UnsafePath
 
 log = structlog.get_logger()
@@ -129,8 +129,12 @@ def _info(store: Store, folder: str) -> dict[str, datetime]:
 
 
 def _write_info(store: Store, folder: str, moved: dict[str, datetime]) -> None:
-    files = [
-        {"name": name, "movedTimeUtc": format_time(time)} for name, time in sorted(moved.items())
-    ]
+    files = [{"name": name, "movedTimeUtc": _told(time)} for name, time in sorted(moved.items())]
     path = f"{folder}/{layout.CLEANUP}/{layout.CLEANUP_INFO}"
     store.replace(path, json.dumps({"files": files}).encode())
+
+
+def _told(time: datetime) -> str:
+    """In whole seconds, as LZ-248 prints it, and never before the move."""
+    whole = (time + timedelta(microseconds=999_999)).astimezone(UTC).replace(microsecond=0)
+    return whole.replace(tzinfo=None).isoformat() + "Z"
