@@ -46,6 +46,15 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / target).exists(), target
 
 
+@pytest.mark.clause("LZ-274")
+def test_what_a_reset_is_and_a_stop_is_not_stands_in_the_first_places() -> None:
+    said = "Only `mirrorlake reset`\nbegins a table anew"
+    assert said in (ROOT / "README.md").read_text()
+    assert "(docs/exactly-once.md#stop-start-reset)" in (ROOT / "README.md").read_text()
+    sections = re.findall(r"^## (.+)$", (DOCS / "exactly-once.md").read_text(), re.MULTILINE)
+    assert sections.index("Stop, start, reset") <= 1
+
+
 @pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
 def test_named_files_exist(path: Path) -> None:
     """Paths of the repository that a page names in code marks."""
