@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
+from contextlib import ExitStack
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -18,11 +19,13 @@ from mirrorlake.config import Project
 from mirrorlake.errors import BadFile, BadValue
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.faults import TableFault
-from mirrorlake.model.landed import parse_time
+from mirrorlake.model.landed import FileKind, Footer, parse_time
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore
 from tests.app.operated import Operated
+from tests.app.zones import MARKER, Zone
 from tests.doubles.clock import START, SteppedClock
+from tests.landing.files import encoded
 
 ITEM = Item("3f6d0f0c-8d8a-4d6c-9a55-3c1df1a5b7a1", "shop")
 TABLE = TableId("s", "t")
@@ -99,7 +102,7 @@ class TestStatusFiles:
         assert (entry["status"], entry["errorCode"]) == ("Failed", "missing_file")
         assert "file 3 is missing" in entry["errorMessage"]
 
-    @pytest.mark.clause("LZ-295")
+    @pytest.mark.clause("LZ-295", "LZ-312")
     def test_stop_and_start_stop_and_start_every_table_that_has_not_failed(
         self, mirror: Operated
     ) -> None:
@@ -169,6 +172,19 @@ class TestStatusFiles:
         assert len(seen) > 10
         assert not list((mirror.root / MONITORING).rglob("_*"))
 
+    @pytest.mark.clause("LZ-311")
+    def test_who_has_a_file_open_reads_all_of_it_and_nothing_newer(self, mirror: Operated) -> None:
+        with mirror.running() as loop, ExitStack() as opened:
+            mirror.cycles(loop, 10)
+            files = sorted((mirror.root / MONITORING).rglob("*.json*"))
+            assert len(files) == 3
+            held = [opened.enter_context(file.open()) for file in files]
+            texts = [file.read_text() for file in files]
+            mirror.land("t", 3)
+            mirror.cycles(loop, 10)
+            assert all(f.read_text() != text for f, text in zip(files, texts, strict=True))
+            assert [handle.read() for handle in held] == texts
+
     def test_they_are_written_seldom(
         self, mirror: Operated, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -199,8 +215,9 @@ def test_totals_are_right_after_a_restart(mirror: Operated) -> None:
         mirror.land("t", number)
         mirror.once()
     mirror.zone.land("t", 6, {"id": [1], "v": ["x"], "__rowMarker__": [2]})
+    mirror.zone.land("t", 7, {"id": [2, 3], "v": ["y", "z"], "__rowMarker__": [1, 4]})
     mirror.once()
-    assert mirror.shown("t")["metrics"]["processedRowCount"] == 6
+    assert mirror.shown("t")["metrics"]["processedRowCount"] == 8
     assert len(mirror.rows("t") or ()) == 4
 
 
@@ -218,7 +235,7 @@ def test_a_table_without_a_file_reports_its_age(tmp_path: Path) -> None:
 
 
 class TestStates:
-    @pytest.mark.clause("LZ-099")
+    @pytest.mark.clause("LZ-099", "LZ-312")
     def test_a_load_is_snapshotting_until_no_file_is_left(self, tmp_path: Path) -> None:
         mirror = Operated(tmp_path, limits=BatchLimits(files=1))
         mirror.table("t")
@@ -242,6 +259,26 @@ class TestStates:
 
 
 class TestTheOperationLog:
+    @pytest.mark.clause("LZ-312")
+    def test_operations_are_those_of_the_original(self) -> None:
+        assert {str(operation) for operation in Operation} == {
+            *("AddTable", "ReplicatingSchema", "StartSnapshotting", "Snapshotting"),
+            *("StartReplicating", "Replicating", "StartReseeding"),
+            *("FailTable", "RemoveTable", "StopTable"),
+        }
+
+    @pytest.mark.clause("LZ-312")
+    def test_a_column_that_comes_later_is_told_before_its_rows(self, tmp_path: Path) -> None:
+        zone = Zone(tmp_path / "root")
+        zone.table("t", "id")
+        zone.land("t", 1, {"id": [1], MARKER: [0]})
+        zone.apply()
+        begun = len(logged(zone.store))
+        zone.land("t", 2, {"id": [2], "more": ["a"], MARKER: [0]})
+        zone.apply()
+        told = [one["OperationName"] for one in logged(zone.store)[begun:]]
+        assert told == ["ReplicatingSchema", "StartReplicating", "Replicating", "StopTable"]
+
     @pytest.mark.clause("LZ-312")
     def test_the_life_of_a_table(self, mirror: Operated) -> None:
         with mirror.running() as loop:
@@ -284,6 +321,31 @@ class TestTheOperationLog:
             "ErrorType": None,
             "ErrorMessage": None,
         }
+
+    @pytest.mark.clause("LZ-313", "LZ-310")
+    def test_the_latency_of_a_batch_is_in_seconds_since_its_source_committed(
+        self, mirror: Operated
+    ) -> None:
+        at = mirror.clock.now()
+        footer = Footer(
+            "s", FileKind.CHANGES, "0/1:1", "0/2:1", complete=True, commit_times=(at, at)
+        )
+        content = encoded({"id": [3], "v": ["c"], MARKER: [0]}, footer)
+        (mirror.zone.folder("t") / f"{3:020d}.parquet").write_bytes(content)
+        mirror.clock.advance(90.5)
+        mirror.once()
+        (batch,) = [one for one in logged(mirror.store) if one["OperationName"] == "Replicating"]
+        assert batch["ReplicatorBatchLatency"] == 90.5
+        committed = mirror.shown("t")["metrics"]["lastSourceCommitTimeUtc"]
+        assert parse_time(committed) == at
+
+    @pytest.mark.clause("LZ-313")
+    def test_a_failure_says_whose_it_is_and_why(self, mirror: Operated) -> None:
+        mirror.land("t", 4)
+        mirror.once()
+        (failed,) = [one for one in logged(mirror.store) if one["OperationName"] == "FailTable"]
+        assert failed["ErrorType"] == "UserError"
+        assert failed["ErrorMessage"].startswith("missing_file")
 
     @pytest.mark.clause("LZ-313")
     def test_whose_turn_it_is(self) -> None:
