@@ -77,6 +77,7 @@ def test_the_table_without_a_fault_goes_on(zone: Zone) -> None:
     assert zone.rows("good") == [(1, "a"), (2, "b")]
 
 
+@pytest.mark.clause("LZ-270")
 def test_a_bad_marker_is_named_with_row_column_and_value(zone: Zone) -> None:
     errors = {error.table: error for error in zone.report.errors}  # type: ignore[attr-defined]
     error = errors["s.marker"]

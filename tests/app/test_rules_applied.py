@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake.app.reset import plan_reset
-from mirrorlake.config import Project
+from mirrorlake.config import Project, load
 from mirrorlake.errors import KeyColumnsChanged, KeyedChangeWithoutKey, SchemaMergeFailure
 from mirrorlake.lake.log import TableLog
 from mirrorlake.mirror.batch import BatchLimits
@@ -202,6 +202,41 @@ class TestTables:
         mirror.once()
         assert not list(aside.glob("*.parquet"))
         assert mirror.files("t") == {3, 5}
+
+    @pytest.mark.clause("LZ-252")
+    def test_the_operator_says_how_long_they_lie_aside(self, tmp_path: Path) -> None:
+        project = tmp_path / "mirrorlake.yaml"
+        project.write_text("name: p\nroot: root\nlanding: {retention_days: 2}\n")
+        mirror = Operated(tmp_path / "root", retention=load(project, {}).mirror.retention)
+        mirror.table("t", "a", "b")
+        mirror.once()
+        aside = mirror.zone.folder("t") / "_FilesReadyToDelete"
+        left = []
+        for days in (1.9, 0.2):
+            mirror.clock.advance(days * DAY)
+            mirror.once()
+            left.append(len(list(aside.glob("*.parquet"))))
+        assert left == [1, 0]
+
+
+@pytest.mark.clause("LZ-344")
+def test_the_files_of_a_real_table(zone: Zone) -> None:
+    described = declared(("zona", "String"), ("id", "Int32"), ("valor", "Double"))
+    describe(zone, keyColumns=["zona", "id"], **described)
+    marked = f"zona,id,valor,{MARKER}"
+    files = [
+        ("zona,id,valor", "N,1,1.5", "N,2,2.5", "S,1,3.5"),
+        (marked, "S,2,4.5,0", "S,3,5.5,0"),
+        (marked, "N,1,9.5,1", "S,1,8.5,1"),
+        (marked, "N,2,,2", "S,3,,2"),
+        ("zona,id,valor,seqNum", "O,1,7.5,17"),
+    ]
+    for number, lines in enumerate(files, start=1):
+        text = "".join(f"{line}\r\n" for line in lines)
+        (zone.folder("t") / f"{number:020d}.csv").write_text(text, newline="")
+    assert not zone.apply().errors
+    assert columns(zone) == ["zona", "id", "valor"]
+    assert zone.rows("t") == [("N", 1, 9.5), ("O", 1, 7.5), ("S", 1, 8.5), ("S", 2, 4.5)]
 
 
 def declared(*columns: tuple[str, str]) -> dict[str, Any]:

@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tests.app.operated import Operated
+from tests.app.zones import Zone
 
 pytestmark = pytest.mark.clause("LZ-322")
 
@@ -101,6 +102,17 @@ def test_a_file_without_rows_is_applied(mirror: Operated) -> None:
     table = mirror.mirrored("t")
     assert table is not None
     assert table.recorded == 3
+
+
+@pytest.mark.clause("LZ-142")
+def test_a_header_alone_is_applied(tmp_path: Path) -> None:
+    zone = Zone(tmp_path / "root")
+    zone.table("t", "id")
+    for number, text in enumerate(["id,v\n", "id,v\n1,a\n", "id,v\n"], start=1):
+        (zone.folder("t") / f"{number:020d}.csv").write_text(text)
+    (report,) = zone.apply().tables.values()
+    assert (report.error, report.last_file) == (None, 3)
+    assert zone.rows("t") == [("1", "a")]
 
 
 @pytest.mark.clause("LZ-271", "LZ-272")

@@ -19,9 +19,9 @@ from mirrorlake.model import types
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.table import Schema
 from tests.conformance.mirrored import GENERATION, File, Mirrored, marked
-from tests.histories import KEYLESS, Shape
+from tests.histories import KEYLESS, Shape, counted
 
-INSERT, DELETE, UPSERT = Marker.INSERT, Marker.DELETE, Marker.UPSERT
+INSERT, UPDATE, DELETE, UPSERT = Marker.INSERT, Marker.UPDATE, Marker.DELETE, Marker.UPSERT
 Make = Callable[..., Mirrored]
 
 OTHER_GENERATION = "0b7e9c1e-1111-4222-8333-944445555666"
@@ -136,6 +136,7 @@ class TableContract:
 
     @pytest.mark.clause("LZ-260")
     def test_rows_of_a_load_are_found_by_later_changes(self, orders: Mirrored) -> None:
-        orders.apply(orders.shape.arrow([(n, "a", "x") for n in range(5)]), is_load=True)
-        orders.apply(marked(pa.table({"id": [0, 1, 2, 3]}), DELETE))
-        assert orders.rows() == [(4, "a", "x")]
+        orders.apply(orders.shape.arrow([(n, "a", "x") for n in range(6)]), is_load=True)
+        orders.apply(marked(pa.table({"id": [0, 1, 2]}), DELETE))
+        orders.apply([(UPDATE, (3, "b", "y")), (UPSERT, (4, "c", "z"))])
+        assert counted(orders.rows()) == counted([(3, "b", "y"), (4, "c", "z"), (5, "a", "x")])

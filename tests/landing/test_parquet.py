@@ -138,10 +138,12 @@ class TestFiles:
         found = read(content)
         assert (inspected(content).rows, found.data.num_rows, len(found.marker)) == (0, 0, 0)
 
+    @pytest.mark.clause("LZ-276")
     def test_a_file_of_zero_bytes_is_an_error(self) -> None:
         with pytest.raises(BadFile, match="Parquet file size is 0 bytes"):
             inspected(b"")
 
+    @pytest.mark.clause("LZ-276")
     @pytest.mark.parametrize("left", [1, 4, len(GOOD) // 2, len(GOOD) - 1])
     def test_an_incomplete_file_is_an_error_that_names_it(self, left: int) -> None:
         with pytest.raises(BadFile) as caught:

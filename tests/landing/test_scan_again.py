@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -20,6 +22,7 @@ from mirrorlake.landing.scan import (
     Landed,
     Scanner,
 )
+from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import Listing
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import File, MemoryStore
@@ -271,6 +274,29 @@ class TestInspection:
             inspect_first(scanner)
         put(store, name(1), content=encoded({"id": [1, 2]}))
         assert inspect_first(scanner) == 2
+
+    @pytest.mark.clause("LZ-269")
+    @pytest.mark.parametrize("change", ["size", "time", "identity"])
+    def test_whatever_changes_of_a_file_it_is_looked_at_again(
+        self, tmp_path: Path, change: str
+    ) -> None:
+        store = LocalStore(tmp_path)
+        store.create(f"{ZONE}/t/_metadata.json", KEYED)
+        file = tmp_path / ZONE / "t" / name(1)
+        file.write_bytes(encoded({"id": [1]})[:-3])
+        os.utime(file, (1_000, 1_000))
+        scanner = Scanner(store)
+        before = only(scanner).files[0]
+        if change == "identity":  # another file of the same size and time in its place
+            (tmp_path / "other").write_bytes(file.read_bytes())
+            (tmp_path / "other").replace(file)
+        elif change == "size":
+            file.write_bytes(file.read_bytes()[:-1])
+        os.utime(file, (2_000, 2_000) if change == "time" else (1_000, 1_000))
+        after = only(scanner).files[0]
+        assert (before.size != after.size) == (change == "size")
+        assert (before.modified != after.modified) == (change == "time")
+        assert before.look != after.look
 
     def test_a_file_that_was_forgotten_is_inspected_again(self, store: MemoryStore) -> None:
         put(store, name(1), content=encoded({"id": [1]}))

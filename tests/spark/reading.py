@@ -43,7 +43,9 @@ def feed(
     if last is not None:
         reader = reader.option("endingVersion", last)
     found: dict[int, Counter[tuple[str, Row]]] = {}
-    for *row, kind, version, _time in rows_of(reader.load(str(path)).toArrow()):
+    read = reader.load(str(path)).toArrow()
+    assert read.column_names[-3:] == ["_change_type", "_commit_version", "_commit_timestamp"]
+    for *row, kind, version, _time in rows_of(read):
         found.setdefault(version, Counter())[kind, plain(tuple(row))] += 1
     return found
 

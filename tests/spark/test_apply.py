@@ -101,6 +101,7 @@ class TestSparkEngine(ApplyContract):
     def new_engine(self, spark: Spark, store: LocalStore) -> Callable[[], MirrorEngine]:
         return lambda: SparkEngine(spark, store)
 
+    @pytest.mark.clause("LZ-255")
     @WITHOUT_SHRINKING
     @given(drawn=st.lists(histories(), min_size=4, max_size=4))
     def test_rows_and_feed_of_random_histories_are_those_of_the_model(

@@ -100,6 +100,7 @@ class TestForms:
 
 
 class TestFaults:
+    @pytest.mark.clause("LZ-276")
     @pytest.mark.parametrize("compress", [gzip.compress, zstd, framed])
     def test_a_cut_file_is_refused(self, compress) -> None:
         whole = compress(TEXT)
