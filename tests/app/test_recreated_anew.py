@@ -176,6 +176,7 @@ def test_a_table_that_begins_anew_is_killed_and_has_each_row_once(
     mirror.land("t", 3)
     assert not mirror.once().errors
     assert mirror.rows("t") == [*NEW, (3, "new")]
+    assert mirror.files("t") == {3}  # the last file stays
     table = mirror.mirrored("t")
     assert table is not None
     assert [number for run in table.applied for number in range(run[0], run[1] + 1)] == [1, 2, 3]

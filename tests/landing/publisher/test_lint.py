@@ -1,4 +1,4 @@
-"""What a publisher writes breaks no clause that the linter knows."""
+"""What a publisher writes breaks no clause that the linter knows: what is left are notes."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.landing.lint import Profile, Reading, Version, lint, of_path
+from mirrorlake.landing.lint import Profile, Reading, Severity, Version, lint, of_path
 from mirrorlake.landing.publisher import Publisher, TextFormat
 from mirrorlake.storage.local import LocalStore
 
@@ -15,19 +15,24 @@ ROWS = [{"id": n, "name": f"n{n}", "price": n / 4} for n in range(20)]
 TSV = TextFormat(extension="tsv", column_separator="\t", null="N/A")
 
 
+STRICT = Profile(Version.V2, strict=True)
+
+
+@pytest.mark.clause("LZ-327")
 @pytest.mark.parametrize(
-    ("version", "options"),
+    ("profile", "options"),
     [
-        (Version.V1, {"layout": "v1"}),
-        (Version.V2, {}),
-        (Version.V2, {"text": TextFormat()}),
-        (Version.V2, {"text": TSV}),
-        (Version.V2, {"upsert_default": True}),
+        (Profile(Version.V1), {"layout": "v1"}),
+        (STRICT, {}),
+        (STRICT, {"text": TextFormat()}),
+        (STRICT, {"text": TSV}),
+        (STRICT, {"upsert_default": True}),
+        (STRICT, {"by_time": True}),
     ],
-    ids=["v1", "v2", "csv", "tsv", "upserts"],
+    ids=["v1", "v2", "csv", "tsv", "upserts", "by time"],
 )
-def test_the_linter_finds_nothing_in_what_is_published(
-    tmp_path: Path, version: Version, options: dict[str, Any]
+def test_the_linter_finds_nothing_wrong_in_what_is_published(
+    tmp_path: Path, profile: Profile, options: dict[str, Any]
 ) -> None:
     with Publisher(LocalStore(tmp_path)) as publisher:
         publisher.describe("sales.orders", key="id", **options)
@@ -35,6 +40,12 @@ def test_the_linter_finds_nothing_in_what_is_published(
         publisher.publish("sales.orders", [{**ROWS[3], "name": None}], operation="update")
         publisher.publish("sales.orders", [{"id": 4}], operation="delete")
         publisher.publish("sales.orders", [{**ROWS[5], "id": 77}], operation="upsert")
-    result = lint(of_path(tmp_path), Profile(version), Reading(everything=True))
-    assert [(finding.rule.key, finding.found) for finding in result.findings] == []
-    assert result.files == 4
+        moved = [{**ROWS[6], "id": 78, "was": 6}]
+        publisher.publish("sales.orders", moved, operation="update", previous_key={"id": "was"})
+        publisher.load("log", ROWS, key=(), layout=options.get("layout"), text=options.get("text"))
+        publisher.publish("log", ROWS, operation="insert")
+    result = lint(of_path(tmp_path), profile, Reading(everything=True))
+    notes = ["LZ-034/no-key"] + ["LZ-128/changes-without-order"] * ("by_time" in options)
+    assert [finding.rule.key for finding in result.findings] == notes
+    assert {finding.severity for finding in result.findings} == {Severity.NOTE}
+    assert result.files == 7

@@ -84,6 +84,8 @@ def test_a_text_table_is_declared(zone: Zone, publisher: Publisher) -> None:
     ]
     assert zone.text("t").splitlines()[0].decode() == ",".join([*ROW, "__rowMarker__"])
     assert record["keyColumns"] == ["id"]
+    publisher.load("typed", [ROW], key="id")
+    assert not {"SchemaDefinition", "FileFormat"} & zone.metadata("typed").keys()
     assert (record["FileFormat"], record["FileExtension"]) == ("CSV", "csv")
     assert record["FileFormatTypeProperties"] == {
         "FirstRowAsHeader": True,
