@@ -57,6 +57,7 @@ spark: {master: null, jars: ./jars, conf: {spark.executor.memory: 2g}}
     assert project.spark.jars == tmp_path / "jars"
 
 
+@pytest.mark.clause("LZ-278")
 def test_the_limits_of_the_original_and_partitions_can_be_set(tmp_path: Path) -> None:
     text = "name: shop\nroot: .\nlanding: {partitions: true}\n"
     text += "mirror: {max_tables: 1000, max_bytes_per_day: 1TB}\n"
@@ -77,6 +78,7 @@ def test_metadata_are_required_and_partitions_off_unless_it_is_said(tmp_path: Pa
     assert (found.metadata_required, found.partitions) == (False, True)
 
 
+@pytest.mark.clause("LZ-257")
 def test_what_rows_must_keep_to_can_be_set(tmp_path: Path) -> None:
     text = "name: shop\nroot: .\nmirror: {strict_keys: true, file_bytes: 16GiB}\n"
     assert load(write(tmp_path, text), {}).mirror.demands == Demands(True, 16 << 30)

@@ -219,6 +219,27 @@ class TestTables:
         assert left == [1, 0]
 
 
+@pytest.mark.clause("LZ-200", "LZ-206")
+@pytest.mark.parametrize(
+    ("text", "row", "clause"),
+    [("id,v\n1,a\n", 0, "LZ-200"), ("id,v\r\n1,", 1, "LZ-200"), ("id,v\r\n1,\r\n", 1, "LZ-205")],
+    ids=["line ends", "the last one", "nullable where nothing is said"],
+)
+def test_texts_are_read_strictly_where_the_project_says_so(
+    tmp_path: Path, text: str, row: int, clause: str
+) -> None:
+    project = tmp_path / "mirrorlake.yaml"
+    for strict in ("false", "true"):
+        project.write_text(f"name: p\nroot: root\nlanding: {{strict_text: {strict}}}\n")
+        zone = Zone(tmp_path / strict, settings=load(project, {}).mirror)
+        entries = [{"Name": "id", "DataType": "Int32"}, {"Name": "v", "DataType": "String"}]
+        describe(zone, keyColumns=["id"], SchemaDefinition={"Columns": entries})
+        (zone.folder("t") / f"{1:020d}.csv").write_text(text, newline="")
+        errors = zone.apply().errors
+        found = [(error.row, clause in error.what) for error in errors]
+        assert found == ([(row, True)] if strict == "true" else [])
+
+
 @pytest.mark.clause("LZ-344")
 def test_the_files_of_a_real_table(zone: Zone) -> None:
     described = declared(("zona", "String"), ("id", "Int32"), ("valor", "Double"))
