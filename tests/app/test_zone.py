@@ -236,7 +236,7 @@ class TestFailure:
         assert error.file == f"{2:020d}.{extension}"
         assert zone.rows("t") == [("10",)]
 
-    @pytest.mark.clause("LZ-217", "LZ-267")
+    @pytest.mark.clause("LZ-257", "LZ-267")
     def test_a_file_that_lacks_what_it_must_have_ends_the_run_before_it(self, zone: Zone) -> None:
         strict = MirrorSettings(demands=Demands(strict_keys=True))
         zone = Zone(zone.root, settings=strict)
