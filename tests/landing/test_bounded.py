@@ -135,3 +135,31 @@ class TestPages:
         )
         monkeypatch.setattr(bounded, "PAGE_BYTES", MIB)
         assert read(content).data["v"].to_pylist() == texts
+
+
+@pytest.mark.parametrize("codec", ["gzip", "zstd", "brotli", "lz4"])
+def test_a_page_that_the_footer_tells_small_is_looked_at(
+    codec: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However small it is packed: the size that the footer tells of a column binds nobody."""
+    monkeypatch.setattr(bounded, "PAGE_BYTES", MIB)
+    column = pa.array([bytes(2 * MIB)], pa.large_binary())
+    content = encoded(
+        {"v": column}, compression=codec, use_dictionary=False, write_statistics=False
+    )
+    truly = pq.read_metadata(io.BytesIO(content)).row_group(0).column(0).total_uncompressed_size
+    told = varint(truly)
+    assert content.count(told) == 2  # of the column, and of the row group
+    content = content.replace(told, varint(500_000, len(told)))
+    assert inspected(content).size < MIB
+    with pytest.raises(FileTooLarge, match="in one page"):
+        read(content)
+
+
+def varint(number: int, length: int = 0) -> bytes:
+    """A number as Thrift writes it, in so many bytes at least."""
+    rest, groups = 2 * number, []
+    while rest or len(groups) < length:
+        groups.append(rest & 0x7F | 0x80)
+        rest >>= 7
+    return bytes([*groups[:-1], groups[-1] & 0x7F])

@@ -8,7 +8,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mirrorlake.errors import BadFile, FileTooLarge, MisspeltMarker, TableError, UnsupportedColumn
+from mirrorlake.errors import (
+    BadFile,
+    BadValue,
+    FileTooLarge,
+    MisspeltMarker,
+    TableError,
+    UnknownMarker,
+    UnsupportedColumn,
+)
 from mirrorlake.landing import parquet
 from mirrorlake.model.change import MARKER_COLUMN
 from tests.landing.files import FILE, encoded, inspected, read
@@ -105,3 +113,20 @@ def test_the_parts_of_a_data_set_are_no_rows() -> None:
     pq.write_metadata(pa.schema([("id", pa.int64())]), buffer)
     assert inspected(buffer.getvalue()).rows == 0
     assert read(buffer.getvalue()).data.num_rows == 0
+
+
+def test_a_text_that_is_not_utf_8_is_an_error_of_its_column() -> None:
+    content = encoded({"id": [1], "note": ["abcd"]}, compression="none", use_dictionary=False)
+    with pytest.raises(BadValue, match="Invalid UTF8") as caught:
+        read(content.replace(b"abcd", b"ab\xffd"))
+    assert caught.value.column == "note"
+
+
+def test_a_marker_that_is_not_utf_8_is_told_in_short() -> None:
+    marker = "x" * 5_000
+    columns = {"id": [1], MARKER_COLUMN: [marker]}
+    content = encoded(columns, compression="none", use_dictionary=False, write_statistics=False)
+    with pytest.raises(UnknownMarker) as caught:
+        read(content.replace(b"xxxx", b"\xffxxx"))
+    assert (caught.value.value or "").startswith("\\xffxxx")
+    assert len(str(caught.value)) < 2_000

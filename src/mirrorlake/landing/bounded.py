@@ -29,10 +29,11 @@ PIECE_ROWS = 65_536
 PIECE_BYTES = 256 << 20
 """What a piece may take when its values are as long as the longest."""
 
-
 PAGE_BYTES = 256 << 20
 """What one page may take, and so one value: it is in memory several times while it is read."""
 
+_RATIOS = {"UNCOMPRESSED": 1, "SNAPPY": 22, "LZ4": 256, "GZIP": 1_040, "ZSTD": 1 << 15}
+"""How much larger than its bytes a page can be; of other codecs nobody knows."""
 
 SPLIT = "Split it into several files, or raise mirror.file_bytes if the memory is there."
 
@@ -79,15 +80,8 @@ def read(parquet: pq.ParquetFile, handle: BinaryIO, most: int, share: Share = WH
     Raises TooLarge beyond `most` bytes, ValueError when there are not as many rows as the footer
     says, and what Arrow raises.
     """
-    groups = share.of(parquet.metadata.num_row_groups)
-    said = sum(parquet.metadata.row_group(group).num_rows for group in groups)
-    if share == WHOLE:
-        said = parquet.metadata.num_rows
     found = list(pieces(parquet, handle, most, share))
-    rows = pa.Table.from_batches(found, found[0].schema if found else parquet.schema_arrow)
-    if rows.num_rows != said:
-        raise ValueError(f"{rows.num_rows} rows, and its footer says {said}")
-    return rows
+    return pa.Table.from_batches(found, found[0].schema if found else parquet.schema_arrow)
 
 
 def pieces(
@@ -95,34 +89,61 @@ def pieces(
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a share of an opened file in pieces, each of bounded size.
 
-    Raises TooLarge when the pieces so far take more than `most` bytes, or a page would, and what
-    Arrow raises.
+    Raises TooLarge when the pieces so far take more than `most` bytes, or a page would, ValueError
+    when there are not as many rows as the footer says, and what Arrow raises.
     """
+    check_columns(parquet.metadata, handle)
     check_pages(parquet.metadata, handle)
-    taken = 0
     groups = share.of(parquet.metadata.num_row_groups)
+    said = sum(parquet.metadata.row_group(group).num_rows for group in groups)
+    if share == WHOLE:
+        said = parquet.metadata.num_rows
+    taken = rows = 0
     size = _piece_rows(parquet.metadata, handle, most)
     for piece in parquet.iter_batches(size, row_groups=list(groups)):
         taken += piece.nbytes
         if taken > most:
             raise TooLarge(f"its rows take more than {most:,} bytes in memory")
+        rows += piece.num_rows
         yield piece
+    if rows != said:
+        raise ValueError(f"{rows} rows, and its footer says {said}")
 
 
 def stream(parquet: pq.ParquetFile, handle: BinaryIO) -> Iterator[pa.RecordBatch]:
     """The rows of an opened file in pieces of bounded size. Raises what Arrow raises."""
+    check_columns(parquet.metadata, handle)
     yield from parquet.iter_batches(_piece_rows(parquet.metadata, handle, PIECE_BYTES))
+
+
+def check_columns(metadata: pq.FileMetaData, handle: BinaryIO) -> None:
+    """Be sure that what the footer tells of columns can be asked for.
+
+    What Arrow raises there passes through pyarrow unseen and ends the process, for example where
+    the columns of a file are encrypted. Arrow's reader asks the same, before it reads a page, and
+    it raises. Raises ValueError and what Arrow raises.
+    """
+    groups = range(metadata.num_row_groups)
+    if any(metadata.row_group(group).num_columns != metadata.num_columns for group in groups):
+        raise ValueError("a row group has not the columns of the file")
+    if not metadata.num_columns:
+        return  # of which Arrow's reader makes batches in another way
+    asked = pq.ParquetFile(handle, metadata=metadata, buffer_size=1, pre_buffer=False)
+    for group in groups:
+        for _batch in asked.reader.iter_batches(0, row_groups=[group], use_threads=False):
+            raise AssertionError("no rows were asked for")
 
 
 def check_pages(metadata: pq.FileMetaData, handle: BinaryIO) -> None:
     """Refuse a file with a page that takes more than PAGE_BYTES: Arrow unpacks it at once.
 
-    A value lies in one page, so that none is longer. Pages are looked at where their column is
-    large, or larger in the file than it claims to be in memory. Raises TooLarge.
+    A value lies in one page, so that none is longer. Pages are looked at wherever so much can be
+    packed into the bytes of their column, which are all that Arrow reads of it, whatever the footer
+    says of their size in memory. Raises TooLarge.
     """
     for chunk in _chunks(metadata):
-        unpacked, packed = chunk.total_uncompressed_size, chunk.total_compressed_size
-        if unpacked <= PAGE_BYTES and packed <= unpacked:
+        packed = chunk.total_compressed_size
+        if packed * _RATIOS.get(chunk.compression, PAGE_BYTES) <= PAGE_BYTES:
             continue
         largest = _largest_page(handle, _begin(chunk), packed)
         if largest > PAGE_BYTES:

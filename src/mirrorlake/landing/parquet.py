@@ -34,6 +34,8 @@ from mirrorlake.storage.store import StorageFailed
 RESERVED = frozenset({MARKER_COLUMN, UNCHANGED_COLUMN})
 """Columns of a file that are no data."""
 
+_SHOWN = 200
+"""Bytes of a value that an error repeats."""
 _RESEND = "Delete the file and upload a valid one under the same name."
 
 
@@ -269,7 +271,7 @@ def markers(column: pa.Array, *, table: str, file: str, before: int = 0) -> pa.A
         )
     if numbers.null_count:
         row = pc.index(numbers.is_null(), True).as_py()
-        value = column[row].as_py()
+        value = _marker(column[row])
         raise UnknownMarker(
             f"marker {'NULL' if value is None else repr(value)} is none of 0, 1, 2 and 4",
             table=table,
@@ -280,6 +282,14 @@ def markers(column: pa.Array, *, table: str, file: str, before: int = 0) -> pa.A
             hint=_RESEND,
         )
     return numbers
+
+
+def _marker(value: pa.Scalar) -> int | str | None:
+    """As an error tells it: a text may be no UTF-8, and of any length."""
+    if not value.is_valid or pa.types.is_integer(value.type):
+        number: int | None = value.as_py()
+        return number
+    return bytes(value.as_buffer())[:_SHOWN].decode(errors="backslashreplace")
 
 
 def _column(rows: pa.Table, found: str | None, column: Column, table: str, file: str) -> pa.Array:
@@ -296,10 +306,10 @@ def _column(rows: pa.Table, found: str | None, column: Column, table: str, file:
             column=column.name,
             hint="Split it into several files.",
         ) from error
-    if values.type == target:
-        return values
     try:
-        return _converted(values, target)
+        converted = values if values.type == target else _converted(values, target)
+        # Arrow reads what says to be text, or a number of so many digits, without a look at it.
+        converted.validate(full=True)
     except pa.ArrowException as error:
         raise BadValue(
             f"a value does not fit {column.type}: {error}",
@@ -308,6 +318,7 @@ def _column(rows: pa.Table, found: str | None, column: Column, table: str, file:
             column=column.name,
             hint=_RESEND,
         ) from error
+    return converted
 
 
 def _plain(values: pa.Array) -> pa.Array:

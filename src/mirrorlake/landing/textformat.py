@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 from mirrorlake.model import types
+from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN
 from mirrorlake.model.types import DataType
 
 DECIMAL = "Decimal"
@@ -30,6 +31,9 @@ TYPES: Mapping[str, DataType] = {
 
 TYPE_NAMES: Mapping[str, str] = {name.lower(): name for name in (*TYPES, DECIMAL)}
 """By lower case, because type names are matched in any case (LZ-188)."""
+
+RESERVED = frozenset({MARKER_COLUMN.casefold(), UNCHANGED_COLUMN.casefold()})
+"""Names of columns, case ignored, that a schema may declare and that are no data (LZ-197)."""
 
 ROW_SEPARATORS = ("\r\n", "\n", "\r")
 COLUMN_SEPARATORS = (",", ";", "|", "\t")

@@ -16,6 +16,7 @@ from mirrorlake.landing.textformat import (
     DECIMAL,
     ESCAPES,
     QUOTES,
+    RESERVED,
     ROW_SEPARATORS,
     TYPE_NAMES,
     DeclaredColumn,
@@ -233,6 +234,8 @@ def _columns(top: Members) -> tuple[DeclaredColumn, ...] | None:
                 (*path, place, "Name"), column.name, f"another name than {alike} (LZ-156)"
             )
         seen[column.name.casefold()] = column.name
+    if columns and RESERVED.issuperset(seen):
+        raise definition.wrong("Columns", "one that is no marker among them (LZ-197)")
     return columns or None
 
 

@@ -428,12 +428,14 @@ def _text_members() -> Iterator[Case]:
         "LZ-171/properties-no-object", _described(FileExtension="csv", FileFormatTypeProperties=",")
     )
     yield Case("LZ-171/unknown-property", _properties(Separator=";"))
-    yield Case("LZ-172/schema-definition", _described(SchemaDefinition={}))
     yield Case("LZ-172/schema-definition", _described(SchemaDefinition=[]))
     column = {"Name": "id", "DataType": "Int32"}
     yield Case("LZ-172/schema-definition", _declared(column, column))
     yield Case("LZ-172/schema-definition", _declared({"Name": "id"}))
     yield Case("LZ-172/schema-definition", _declared("id"))
+    yield Case(
+        "LZ-172/schema-definition", _declared({"Name": "__rowMarker__", "DataType": "Int32"})
+    )
     yield Case("LZ-183/time-as-text", _declared({"Name": "a", "DataType": "ITime"}))
     decimal = {"Name": "a", "DataType": "Decimal", "Precision": 9, "Scale": 2, "IsNullable": True}
     yield Case("LZ-187/decimal-declared", _declared(decimal))
@@ -462,8 +464,9 @@ def _bytes(content: bytes) -> Build:
     return lambda zone: zone.put(f"{N}/{_number(3, 'csv')}", content)
 
 
-def _without(member: str) -> Build:
-    return lambda zone: zone.describe(N, **{k: v for k, v in TEXT.items() if k != member})
+def _without(member: str, **instead: Any) -> Build:
+    others = {name: value for name, value in TEXT.items() if name != member}
+    return lambda zone: zone.describe(N, **others, **instead)
 
 
 def _typed(kind: str, value: str, **more: Any) -> Build:
@@ -515,6 +518,7 @@ def _texts() -> Iterator[Case]:
         "LZ-167/bytes-not-of-encoding", _bytes(f"{HEAD}\r\n3,J\u00e4n,0\r\n".encode("cp1252"))
     )
     yield Case("LZ-192/schema-absent", _without("SchemaDefinition"))
+    yield Case("LZ-192/schema-absent", _without("SchemaDefinition", SchemaDefinition={}))
     extra = "id,name,seqNum,__rowMarker__"
     yield Case("LZ-193/column-not-declared", _lines(extra, "3,Carl,7,0"))
     yield Case("LZ-195/declared-column-absent", _lines("id,__rowMarker__", "3,0"))

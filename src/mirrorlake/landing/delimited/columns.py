@@ -15,9 +15,9 @@ from mirrorlake.landing.delimited.convert import Unconvertible, convert, expecta
 from mirrorlake.landing.delimited.origin import Origin, shown
 from mirrorlake.landing.delimited.records import Block
 from mirrorlake.landing.parquet import check_names, markers, match_columns
-from mirrorlake.landing.textformat import DeclaredColumn, TextFormat
+from mirrorlake.landing.textformat import RESERVED, DeclaredColumn, TextFormat
 from mirrorlake.model.arrow import arrow_type
-from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Marker
+from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.table import Column, Schema
 
 _TEXT = "String"
@@ -144,8 +144,7 @@ def columns_of(header: list[str], text: TextFormat, table: str, file: str) -> li
             hint="Write the columns of the key at least (LZ-103).",
         )
     if text.columns is not None:
-        reserved = {MARKER_COLUMN.casefold(), UNCHANGED_COLUMN.casefold()}
-        columns = [c for c in text.columns if c.name.casefold() not in reserved]
+        columns = [c for c in text.columns if c.name.casefold() not in RESERVED]
         if not match_columns([column.name for column in columns], data_names(header)):
             raise BadFile(
                 "its first row names none of the declared columns, so that the header seems to be "

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlake.errors import TableError, UnsupportedColumn
-from mirrorlake.landing import parquet
+from mirrorlake.landing import bounded, parquet
 from mirrorlake.landing.lint import column_rules
 from mirrorlake.landing.lint.finding import Place, Report, Rule, Severity, shown
 from mirrorlake.landing.lint.view import DataFile, Seen
@@ -185,6 +185,7 @@ def look(open_: Opener, file: DataFile, place: Place, report: Report) -> Seen | 
             schema = opened.schema_arrow
             names = list(schema.names)
             _columns(opened, schema, place, report)
+            bounded.check_columns(opened.metadata, handle)
             _codecs(opened, place, report)
         except NOT_OURS:
             raise

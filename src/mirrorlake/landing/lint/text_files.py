@@ -17,7 +17,13 @@ from mirrorlake.landing.delimited.encodings import Undecodable, Utf8
 from mirrorlake.landing.delimited.origin import Origin
 from mirrorlake.landing.delimited.reader import PIECE_BYTES
 from mirrorlake.landing.delimited.records import Records
-from mirrorlake.landing.lint import column_rules, metadata_rules, parquet_rules, row_rules
+from mirrorlake.landing.lint import (
+    column_rules,
+    metadata_rules,
+    parquet_rules,
+    row_rules,
+    text_member_rules,
+)
 from mirrorlake.landing.lint import text_rules as rules
 from mirrorlake.landing.lint.finding import Place, Report, Rule, listed, shown
 from mirrorlake.landing.lint.parquet_rules import NOT_OURS, UNREADABLE, Opener
@@ -47,7 +53,7 @@ def check_described(view: TableView, report: Report) -> None:
         return
     if "FileExtension" not in record:
         report.add(rules.NO_EXTENSION, record.here(), "no FileExtension")
-    if "SchemaDefinition" not in record:
+    if not text_member_rules.is_declared(record):
         report.add(rules.UNDECLARED, record.here(), "no SchemaDefinition")
     if packed := [name for name in texts if name.lower().endswith((".gz", ".zst"))]:
         report.add(rules.COMPRESSED_NAME, view.at(packed[0]), listed(packed))

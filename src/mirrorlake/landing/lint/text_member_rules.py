@@ -14,6 +14,7 @@ from mirrorlake.landing.textformat import (
     DECIMAL,
     ESCAPES,
     QUOTES,
+    RESERVED,
     ROW_SEPARATORS,
     TYPE_NAMES,
 )
@@ -251,6 +252,14 @@ def check(record: Record, report: Report) -> None:
     _schema(record, report)
 
 
+def is_declared(record: Record) -> bool:
+    """Whether there is a schema, of any form; one without `Columns` is none (LZ-192)."""
+    definition = record.value("SchemaDefinition")
+    if isinstance(definition, dict):
+        return "Columns" in record.inside("SchemaDefinition")
+    return definition is not None
+
+
 def _format(record: Record, report: Report) -> None:
     kind, extension = record.value("FileFormat"), record.value("FileExtension")
     known = {name.lower() for name in (CSV, DELIMITED, PARQUET)}
@@ -290,7 +299,7 @@ def _broken(name: str, value: Any) -> Rule | None:
 
 
 def _schema(record: Record, report: Report) -> None:
-    if "SchemaDefinition" not in record:
+    if not is_declared(record):
         return
     definition = record.inside("SchemaDefinition")
     columns = definition.value("Columns")
@@ -314,6 +323,8 @@ def _schema(record: Record, report: Report) -> None:
     if unsaid:
         report.add(NULLABILITY, definition.at("Columns", column=shown(unsaid[0])), listed(unsaid))
     counts = Counter(name.casefold() for name in names)
+    if RESERVED.issuperset(counts) and names:
+        report.add(SCHEMA_SHAPE, definition.at("Columns"), f"nothing but {listed(names)}")
     if twice := [name for name in names if counts[name.casefold()] > 1]:
         report.add(SCHEMA_SHAPE, definition.at("Columns"), f"{listed(twice)} more than once")
     else:
