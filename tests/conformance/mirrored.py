@@ -93,7 +93,7 @@ class Mirrored:
         """Write a landed file under its number."""
         name = FileName(number)
         size = self.write(str(name), file)
-        return Landed(name, f"{self.folder}/{name}", size, 0.0, "")
+        return Landed(name, self.folder, size, 0.0, "")
 
     def write(self, name: str, file: File) -> int:
         """Write a file into the folder. Returns its size."""

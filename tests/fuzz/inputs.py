@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import codecs
+import encodings
 import gzip
 import json
+import pkgutil
 from collections.abc import Sequence
 from dataclasses import replace
-from encodings.aliases import aliases
 from typing import Any
 
 import pyarrow as pa
@@ -28,7 +29,8 @@ from mirrorlake.landing.textformat import (
 from mirrorlake.landing.textmembers import MEMBERS, is_text_codec
 from mirrorlake.model.change import MARKER_COLUMN
 
-ENCODINGS = sorted({codecs.lookup(name).name for name in aliases.values() if is_text_codec(name)})
+_CODECS = [module.name for module in pkgutil.iter_modules(encodings.__path__)]
+ENCODINGS = sorted({codecs.lookup(name).name for name in _CODECS if is_text_codec(name)})
 """All that Python knows on this system."""
 NUMBERED = f"{1:020d}"
 

@@ -58,7 +58,7 @@ class TestChoice:
     def test_only_applied_files_go_and_never_the_last_of_them(
         self, found: set[int], applied: int
     ) -> None:
-        files = [Landed(FileName(n), f"t/{n}", 1, 0.0, "") for n in sorted(found)]
+        files = [Landed(FileName(n), "t", 1, 0.0, "") for n in sorted(found)]
         gone = {file.number for file in cleanup.processed(files, applied)}
         assert gone == {number for number in found if number < applied}
 

@@ -263,6 +263,8 @@ class TestRefusals:
             ("Encoding", "klingon"),
             ("Encoding", "base64"),
             ("Encoding", "undefined"),
+            ("Encoding", "punycode"),
+            ("Encoding", "idna"),
             ("Encoding", "a\0b"),
             ("FirstRowAsHeader", "yes"),
         ],

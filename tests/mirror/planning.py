@@ -34,8 +34,7 @@ PLAIN = columns(id="integer", note="string")
 
 
 def landed(number: int, folder: str = FOLDER) -> Landed:
-    name = FileName(number)
-    return Landed(name, f"{folder}/{name}", 10, 0.0, f"etag-{number}")
+    return Landed(FileName(number), folder, 10, 0.0, f"etag-{number}")
 
 
 def footer(

@@ -60,7 +60,7 @@ def known(
         folder=TableFolder(TABLE, FOLDER),
         metadata=more.pop("metadata", by_time()),
         files=tuple(
-            Landed(FreeName(name), f"{FOLDER}/{name}", 10, float(time), f"etag-{name}")
+            Landed(FreeName(name), FOLDER, 10, float(time), f"etag-{name}")
             for time, name in enumerate(files)
         ),
         error=None,

@@ -218,6 +218,7 @@ def pipe(tmp_path: Path) -> Callable[[str], Path]:
 
     def make(name: str) -> Path:
         path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
         os.mkfifo(path)
         return path
 
@@ -229,7 +230,7 @@ def test_cancelling_ends_our_own_jobs_only(
 ) -> None:
     engine = SparkEngine(spark, store)
     table = Mirrored(engine, store, SparkReader(spark.session, store), SHAPE).create()
-    pipe("root/ours")
+    pipe(f"root/ours/{FileName(1)}")
     theirs = pipe("theirs")
     landed = Landed(FileName(1), "ours", 1, 0.0, "")
     step = ApplyFiles(table.table, table.path, "", (landed,), 1, 1, ("id",), Marker.INSERT)

@@ -51,11 +51,12 @@ Look = tuple[str, TextFormat | None]
 class Landed:
     """A data file in a table folder, or in its cleanup folder.
 
-    text: how a delimited-text file is written, None for Parquet.
+    folder: where it lies, below the root; text: how a delimited-text file is written, None for
+    Parquet. There may be millions, so that nothing is kept twice.
     """
 
     name: FileName | FreeName | PartName
-    path: str
+    folder: str
     size: int
     modified: float
     etag: str
@@ -76,7 +77,11 @@ class Landed:
     @property
     def base(self) -> str:
         """Its name without the folders that it lies in."""
-        return self.path.rpartition("/")[2]
+        return str(self.name.name if isinstance(self.name, PartName) else self.name)
+
+    @property
+    def path(self) -> str:
+        return f"{self.folder}/{self.base}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -384,10 +389,8 @@ def _files(
 
 
 def _landed(folder: str, entry: Entry, name: FileName | FreeName, form: TextFormat) -> Landed:
-    path = f"{folder}/{entry.name}"
-    if name.extension.lower() == _PARQUET:
-        return Landed(name, path, entry.size, entry.modified, entry.etag)
-    return Landed(name, path, entry.size, entry.modified, entry.etag, form)
+    text = None if name.extension.lower() == _PARQUET else form
+    return Landed(name, folder, entry.size, entry.modified, entry.etag, text)
 
 
 def _parted(place: str, part: str, listing: Listing, text: TextFormat) -> tuple[Landed, ...]:

@@ -39,6 +39,8 @@ MEMBERS = ("SchemaDefinition", "FileFormat", "FileExtension", PROPERTIES, *PROPE
 
 CSV, DELIMITED, PARQUET = "CSV", "DelimitedText", "Parquet"
 _FORMATS = {name.lower(): name for name in (CSV, DELIMITED, PARQUET)}
+_NO_TEXTS = frozenset({"undefined", "idna", "punycode"})
+"""One codec fails always; two are for names of hosts, and take hours for a text."""
 _EXTENSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.]*")
 
 
@@ -213,8 +215,8 @@ def is_text_codec(name: str) -> bool:
         found = codecs.lookup(name)
     except (LookupError, ValueError, UnicodeError):
         return False
-    # Python has codecs from bytes to bytes as well, and one that fails always.
-    return found.name != "undefined" and bool(getattr(found, "_is_text_encoding", True))
+    # Python has codecs from bytes to bytes as well.
+    return found.name not in _NO_TEXTS and bool(getattr(found, "_is_text_encoding", True))
 
 
 def _columns(top: Members) -> tuple[DeclaredColumn, ...] | None:

@@ -101,7 +101,7 @@ def _step(store: LocalStore, number: int, changes: Sequence[Change]) -> ApplyFil
         MARKER_COLUMN: pa.array([int(one) for one in marker], pa.int8()),
     }
     pq.write_table(pa.table(columns), path)
-    landed = Landed(file, f"landed/{file}", path.stat().st_size, 0.0, "")
+    landed = Landed(file, "landed", path.stat().st_size, 0.0, "")
     step = TableId("", "trial"), PATH, "trial", (landed,), number, number
     return ApplyFiles(*step, key=("id",), default=Marker.INSERT)
 

@@ -415,7 +415,7 @@ def _text_members() -> Iterator[Case]:
     yield Case("LZ-164/QuoteCharacter-unknown", _properties(QuoteCharacter="|"))
     yield Case("LZ-165/EscapeCharacter-unknown", _properties(EscapeCharacter="%"))
     yield Case("LZ-166/null-value-no-text", _properties(NullValue=0))
-    for encoding in ("unicode", "base64", "undefined", 8):
+    for encoding in ("unicode", "base64", "undefined", "punycode", 8):
         yield Case("LZ-167/encoding-unknown", _properties(Encoding=encoding))
     yield Case("LZ-169/format-unknown", _described(FileFormat="text"))
     tab = {"ColumnSeparator": "\t"}
