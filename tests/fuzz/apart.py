@@ -26,7 +26,7 @@ MEMORY = 1 << 30
 PATIENCE = 120.0
 """Seconds for one example, which takes milliseconds: no machine is so busy."""
 _FENCE = 8 << 30
-"""Bytes of address space: what has no bound at all ends here, and not with the machine."""
+"""Bytes that it could get at all: what has no bound ends here, and not with the machine."""
 
 
 class Finding(AssertionError):
@@ -120,7 +120,7 @@ def _serve(pipe: Connection, said: str) -> None:
     words = Path(said).open("w")  # noqa: SIM115  open as long as the process
     faulthandler.enable(words)
     faulthandler.register(signal.SIGTERM, words, chain=True)
-    resource.setrlimit(resource.RLIMIT_AS, (_FENCE, _FENCE))
+    resource.setrlimit(resource.RLIMIT_DATA, (_FENCE, _FENCE))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     while True:
         try:
