@@ -335,6 +335,12 @@ class ConstraintViolated(TableError):
     code = "constraint_violated"
 
 
+class WorkerLost(TableError):
+    """The process that worked on a batch of the table was killed, or crashed, each time."""
+
+    code = "worker_lost"
+
+
 class TableRestored(TableError):
     """The Delta table was restored to an older version behind our back."""
 

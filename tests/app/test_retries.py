@@ -12,6 +12,8 @@ import pytest
 
 from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.app.retries import CONFLICT_LIMIT, FAULT_LONGEST, UNKNOWN_LIMIT
+from mirrorlake.errors import WorkerLost
+from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.engine import Conflicted, Failed, Outcome, Unknown
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.mirror.settings import MirrorSettings
@@ -20,9 +22,11 @@ from mirrorlake.model.seams import no_probe
 from mirrorlake.storage.local import LocalStore
 from tests.app.zones import MARKER, Zone
 from tests.doubles.clock import SteppedClock
+from tests.doubles.lanes import Held
 from tests.sim.engine import Lake, ModelledEngine
 
 FAULT = Failed(TableFault("OSError at probe.py:1", table="s.stuck"))
+DEATH = Failed(WorkerLost("the tasks of its batch died: crashed", table="s.stuck"))
 
 
 @dataclass
@@ -31,12 +35,14 @@ class Stuck(ModelledEngine):
 
     answer: Outcome | None = None
     tried: list[float] = field(default_factory=list)
+    jobs: list[set[str]] = field(default_factory=list)
     now: Callable[[], float] = float
 
     def apply(
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
     ) -> Sequence[Outcome]:
         outcomes = []
+        self.jobs.append({step.table.name for step in steps})
         for step in steps:
             if step.table.name == "stuck":
                 self.tried.append(self.now())
@@ -50,8 +56,9 @@ class Stuck(ModelledEngine):
 class Scene:
     """A zone with two tables, one file each, and a loop whose clock stands still."""
 
-    def __init__(self, root: Path) -> None:
-        self.clock = SteppedClock()
+    def __init__(self, root: Path, **settings: Any) -> None:
+        self.clock, self.held = SteppedClock(), Held()
+        self.held.is_open = True
         self.zone = Zone(root, None)  # type: ignore[arg-type]
         for name in ("stuck", "well"):
             self.zone.table(name, "id")
@@ -59,7 +66,9 @@ class Scene:
         store = LocalStore(root)
         self.engine = Stuck(Lake(), store, Random(1), no_probe, lost_answers=0.0)
         self.engine.now = self.clock.monotonic
-        self.loop = ApplyLoop(store, self.engine, MirrorSettings(), self.clock)
+        self.loop = ApplyLoop(
+            store, self.engine, MirrorSettings(**settings), self.clock, lanes=self.held.lanes
+        )
         self.loop.open()
 
     def recorded(self, name: str) -> int:
@@ -88,8 +97,9 @@ def scene(tmp_path: Path) -> Scene:
         (Unknown("IOException"), UNKNOWN_LIMIT, "did not succeed 5 times in a row: IOException"),
         (Conflicted("a rival"), CONFLICT_LIMIT, "faster 20 times in a row: a rival"),
         (FAULT, 1, "OSError at probe.py:1"),
+        (DEATH, 1, "the tasks of its batch died: crashed"),
     ],
-    ids=["unknown", "conflicted", "fault"],
+    ids=["unknown", "conflicted", "fault", "death"],
 )
 class TestATableThatDoesNotGetOn:
     def test_once_ends_with_its_error_and_the_others_applied(
@@ -138,6 +148,37 @@ class TestATableThatDoesNotGetOn:
         scene.zone.land("stuck", 1, {"id": [1, 2], MARKER: [0, 0]})
         scene.cycles(0.2)
         assert (scene.errors(), scene.recorded("stuck")) == ({}, 1)
+
+
+def test_a_batch_whose_tasks_died_is_tried_beside_and_alone_until_it_is_in(scene: Scene) -> None:
+    scene.engine.answer = DEATH
+    scene.cycles(0.1)
+    scene.held.is_open = False
+    for number in range(2, 42):
+        scene.zone.land("well", number, {"id": [number], MARKER: [0]})
+        assert scene.cycles(0.1) == 0
+    assert scene.recorded("well") == 41
+    assert len(scene.held.care.submitted) == 1
+    scene.held.is_open = True
+    scene.cycles(0.1)
+    assert scene.engine.jobs[0] == {"stuck", "well"}
+    assert {"stuck", "well"} not in scene.engine.jobs[1:]
+    assert "s.stuck" in scene.errors()
+    scene.engine.answer = None
+    scene.cycles(FAULT_LONGEST)
+    assert (scene.errors(), scene.recorded("stuck")) == ({}, 1)
+
+
+def test_no_round_of_large_batches_waits_for_one_whose_tasks_died(tmp_path: Path) -> None:
+    scene = Scene(tmp_path / "root", limits=BatchLimits(large_rows=3))
+    scene.engine.answer = DEATH
+    scene.cycles(0.1)
+    scene.held.is_open = False
+    scene.cycles(5)
+    assert len(scene.held.care.submitted) == 1
+    scene.zone.land("well", 2, {"id": list(range(9)), MARKER: [4] * 9})
+    scene.cycles(0.1)
+    assert len(scene.held.large.submitted) == 1
 
 
 def test_an_answer_that_is_lost_now_and_then_is_no_error(scene: Scene) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import itertools
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from mirrorlake.lake.log import TableLog
-from mirrorlake.lake.schema import parse
+from mirrorlake.lake.schema import TableSchema, parse
 from mirrorlake.landing import parquet
 from mirrorlake.landing.bounded import Share
 from mirrorlake.landing.textformat import TextFormat
@@ -27,8 +27,9 @@ from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model import types
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.seams import Point
-from mirrorlake.model.table import TableId
+from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.spark import task
+from mirrorlake.spark.refusals import lost
 from mirrorlake.spark.spread import SCRATCH, Spread, SpreadSettings, balanced, shares
 from mirrorlake.spark.waves import together
 from mirrorlake.storage.local import LocalStore
@@ -237,6 +238,22 @@ def test_a_table_rests_after_a_batch_that_was_given_up(store: LocalStore, orders
     tried = [spread.suits(table, [table], slots=2) for _ in range(4)]
     assert tried == [False, False, True, True]
     assert spread.suits(other, [other], slots=2)
+
+
+def test_a_batch_that_died_in_pieces_is_not_tried_as_a_whole(store: LocalStore) -> None:
+    spread = Spread(store, lambda _point: None)
+    landed = task.LandedPath("1", "", 1000)
+    schema = TableSchema(Schema.of([Column("id", types.LONG)]), ("id",), (None,))
+    batch = task.TaskSpec("t", "", schema, ("id",), INSERT, (landed,), False, ())
+    error = lost("t", "crashed")
+
+    def died(specs: Sequence[task.Spec]) -> list[task.TaskResult]:
+        return [task.TaskResult(error=error) for _spec in specs]
+
+    (results,) = together([spread.waves(batch, 2)], died)
+    assert [result.error for result in results or []] == [error]
+    table = step_of(1_000_000)
+    assert spread.suits(table, [table], slots=2), "it rests, and its next batch is on one task"
 
 
 TEXT = TextFormat()

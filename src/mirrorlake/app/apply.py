@@ -37,7 +37,7 @@ from mirrorlake.app.report import ApplyReport
 from mirrorlake.app.retries import Retries
 from mirrorlake.app.tidying import Tidying
 from mirrorlake.app.vacuuming import Vacuums
-from mirrorlake.errors import LeaseLost, TableError, UsageError
+from mirrorlake.errors import LeaseLost, TableError, UsageError, WorkerLost
 from mirrorlake.landing import layout
 from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.landing.lease import Lease
@@ -259,11 +259,16 @@ class ApplyLoop:
                 self._monitor.altered(step.table)
 
     def _apply(self, ready: Sequence[TablePlan], begun: datetime) -> bool:
-        """Apply the batches of these tables, the large ones beside. Returns whether a table got on.
+        """Apply the batches of these tables, beside if large or deadly. Returns whether a table got
+        on.
 
         All large batches of a round begin in one cycle, and so go to one cut.
         """
-        batches = [(t, step) for t in ready for step in t.steps if isinstance(step, ApplyFiles)]
+        every = [(t, step) for t in ready for step in t.steps if isinstance(step, ApplyFiles)]
+        batches = [(table, step) for table, step in every if not _died(table)]
+        for table, step in every:
+            if _died(table):
+                self._try_apart(table, step, begun)
         limits = self._settings.limits
         small = [(table, step) for table, step in batches if not is_large(step, limits)]
         large = [(table, step) for table, step in batches if is_large(step, limits)]
@@ -280,6 +285,14 @@ class ApplyLoop:
             [table for table, _step in batches],
             partial(self._engine.apply, [step for _, step in batches], self._lease.check),
             lambda outcomes: self._note(batches, outcomes, begun),
+        )
+
+    def _try_apart(self, table: TablePlan, step: ApplyFiles, begun: datetime) -> None:
+        """Try a batch again whose tasks died: beside the others, which would die with it."""
+        self._flights.apart(
+            table,
+            partial(self._engine.apply, [step], self._lease.check),
+            lambda outcomes: self._note([(table, step)], outcomes, begun),
         )
 
     def _note(
@@ -316,6 +329,11 @@ class ApplyLoop:
         except (TableError, UnsafePath):
             return False
         return bool(progress.generation) and not progress.unsupported
+
+
+def _died(table: TablePlan) -> bool:
+    """Whether the tasks of its batch died when it was tried last."""
+    return isinstance(table.error, WorkerLost)
 
 
 def _grouped(batches: Sequence[_Batch]) -> list[list[_Batch]]:

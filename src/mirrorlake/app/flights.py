@@ -91,6 +91,10 @@ class Flights:
         """Begin other work of that size on a table that has nothing under way."""
         self._begin(self._lanes.large, [plan], work, land)
 
+    def apart(self, plan: TablePlan, work: Callable[[], Any], land: Callable[[Any], bool]) -> None:
+        """Begin a batch that may not end well, and for which no round of large batches waits."""
+        self._begin(self._lanes.care, [plan], work, land)
+
     def care(self, work: Callable[[], Any], plans: Sequence[TablePlan] = ()) -> None:
         """Begin work that is in no hurry, and after which nothing has to be noted."""
         self._begin(self._lanes.care, plans, work, lambda _result: False)

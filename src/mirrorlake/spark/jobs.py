@@ -8,14 +8,19 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeVar
 
+import structlog
 from pyspark.sql import SparkSession
 
 from mirrorlake.spark import task
+from mirrorlake.spark.refusals import RAISED, death, lost
+
+log = structlog.get_logger()
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 POOL = "spark.scheduler.pool"
+TASKS_DIED = "tasks_died"
 
 
 class Jobs:
@@ -54,8 +59,31 @@ class Jobs:
             self._context.setLocalProperty(POOL, None)  # type: ignore[arg-type]
 
     def run(self, specs: Sequence[task.Spec]) -> list[task.TaskResult]:
-        """One job, a task per specification; results in their order."""
-        return self.map(task.run, specs)
+        """One job, a task per specification; results in their order.
+
+        A task that dies with its process, and dies again whenever Spark tries it again, ends the
+        job of all. Then each table has a job of its own, once and one after another, so that none
+        dies of a neighbour; the results of a table that dies alone are errors of it.
+        """
+        try:
+            return self.map(task.run, specs)
+        except RAISED as error:
+            reason = death(error)
+            if reason is None:
+                raise
+            return self._apart(specs, reason)
+
+    def _apart(self, specs: Sequence[task.Spec], reason: str) -> list[task.TaskResult]:
+        places: dict[str, list[int]] = {}
+        for place, spec in enumerate(specs):
+            places.setdefault(spec.table, []).append(place)
+        log.warning(TASKS_DIED, tables=len(places), reason=reason)
+        if len(places) == 1:
+            return [task.TaskResult(error=lost(spec.table, reason)) for spec in specs]
+        found: dict[int, task.TaskResult] = {}
+        for some in places.values():
+            found |= zip(some, self.run([specs[place] for place in some]), strict=True)
+        return [found[place] for place in range(len(specs))]
 
     def map(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
         """One job, a task per item, for work of any kind that pickles; results in their order."""

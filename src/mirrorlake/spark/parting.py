@@ -14,6 +14,7 @@ from mirrorlake.landing.delimited import parts
 from mirrorlake.landing.delimited.survey import Survey
 from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.spark.jobs import Jobs
+from mirrorlake.spark.refusals import RAISED, death
 from mirrorlake.spark.task import LandedPath
 from mirrorlake.storage.urls import ObjectOptions, open_file
 
@@ -45,9 +46,12 @@ def groups(
         return None
     if not is_load and not any(file.size >= 2 * LEAST for file in landed):
         return None
+    parts = _parts(jobs, landed)
+    if parts is None:
+        return None
     found: list[tuple[LandedPath, ...]] = []
     some: list[LandedPath] = []
-    for part in _parts(jobs, landed):
+    for part in parts:
         is_alone = part.part is not None
         if some and (is_alone or sum(file.size for file in some) >= LEAST):
             found.append(tuple(some))
@@ -59,10 +63,15 @@ def groups(
     return [*found, tuple(some)] if some else found
 
 
-def _parts(jobs: Jobs, landed: Sequence[LandedPath]) -> list[LandedPath]:
-    """The files, large ones of them in parts."""
+def _parts(jobs: Jobs, landed: Sequence[LandedPath]) -> list[LandedPath] | None:
+    """The files, large ones of them in parts; None when a task dies of the look at them."""
     looks = [_looks(file, _part_bytes(landed, jobs.slots)) for file in landed]
-    surveys = iter(jobs.map(_survey, [look for some in looks for look in some]))
+    try:
+        surveys = iter(jobs.map(_survey, [look for some in looks for look in some]))
+    except RAISED as error:
+        if death(error) is None:
+            raise
+        return None
     found: list[LandedPath] = []
     for file, some in zip(landed, looks, strict=True):
         cut = parts.joined([next(surveys) for _ in some], file.size) if some else []

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from mirrorlake.errors import ConstraintViolated, UnsupportedTable
+from mirrorlake.errors import ConstraintViolated, TableError, UnsupportedTable, WorkerLost
 from mirrorlake.mirror.engine import Conflicted, Failed, Outcome, Unknown
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.model.table import TableId
@@ -30,6 +31,14 @@ CONFLICTS = frozenset(
 )
 """What Delta calls it when another writer was faster, and nothing was committed."""
 
+_DEATHS = {
+    "OutOfMemoryError": "Java ran out of memory",
+    "spark.driver.maxResultSize": "their results are larger than spark.driver.maxResultSize",
+    "ExecutorLostFailure": "their executors were lost",
+    "Python worker exited": "their Python was killed, or crashed",
+}
+"""What Spark says of tasks that died, and what it means. Other texts may quote values."""
+
 _VIOLATIONS = frozenset({"DeltaInvariantViolationException", "InvariantViolationException"})
 
 
@@ -47,8 +56,32 @@ def refusals(table: TableId) -> Iterator[None]:
         ) from error
 
 
-def fault(error: Exception, table: str, doing: str) -> TableFault:
+def death(error: Exception) -> str | None:
+    """Why the tasks of a job died as often as Spark lets them, in words; None if it ended
+    otherwise: cancelled, or with its session."""
+    said = str(error)
+    if "Job aborted due to stage failure" not in said:
+        return None
+    told = next((told for mark, told in _DEATHS.items() if mark in said), "they failed")
+    code = re.search(r"exited with code (\d+)", said)
+    return f"{told} (exit code {code[1]})" if code else told
+
+
+def lost(table: str, reason: str) -> WorkerLost:
+    """The error of a table whose tasks died. reason: as `death` tells it."""
+    return WorkerLost(
+        f"the tasks of its batch died: {reason}",
+        table=table,
+        hint="Mostly memory is short where tasks run: give that machine or container more, on a "
+        "cluster by spark.executor.memoryOverhead, or land smaller files; mirror.file_bytes "
+        "refuses those that are too large. It is tried again.",
+    )
+
+
+def fault(error: Exception, table: str, doing: str) -> TableError:
     """What was raised before a commit was sent, by its kind: its text may quote values."""
+    if reason := death(error):
+        return lost(table, reason)
     kind = type(error).__name__
     if isinstance(error, Py4JJavaError):
         kind = str(error.java_exception.getClass().getSimpleName())

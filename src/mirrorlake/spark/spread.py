@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 import structlog
 from pyroaring import BitMap
 
+from mirrorlake.errors import WorkerLost
 from mirrorlake.landing import layout
 from mirrorlake.landing.bounded import Share
 from mirrorlake.mirror.engine import Counts
@@ -91,6 +92,8 @@ class Spread:
             log.info("spread_given_up", table=batch.table, reason=str(reason))
             self._resting[batch.table] = self._settings.rest
             return None
+        except WorkerLost as error:  # what died in pieces is no better off as a whole
+            return [TaskResult(error=error)]
         finally:
             self._store.delete_folder(folder)
 
@@ -135,6 +138,8 @@ class _Work:
             return []
         results = yield specs
         for result in results:
+            if isinstance(result.error, WorkerLost):
+                raise result.error
             if result.error is not None:
                 raise _GivenUp(result.error.code)
         self._probe(Point.PIECES_WRITTEN)

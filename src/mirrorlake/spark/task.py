@@ -127,6 +127,10 @@ class Piece(ABC):
     batch: TaskSpec
     folder: str
 
+    @property
+    def table(self) -> str:
+        return self.batch.table
+
     @abstractmethod
     def work(self) -> Any:
         """What it hands on."""
