@@ -23,7 +23,7 @@ def candidates(
     if keys.num_rows == 0:
         return []
     name = keys.column_names[0]
-    physical = schema.physical[schema.schema.names.index(name)]
+    physical = schema.physical_of(name)
     column = contiguous(keys[name])
     present = column.drop_null()
     bounds = _Bounds(present) if len(present) and _comparable(column.type) else None

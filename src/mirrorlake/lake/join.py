@@ -62,7 +62,7 @@ def equal(found: pa.Table, code: np.ndarray, keys: pa.Table, schema: TableSchema
 
 def hashes(path: str, schema: TableSchema, key: Sequence[str]) -> np.ndarray | None:
     """The hash of the key of each row of a file, uint64; None when it lacks a key column."""
-    physical = [_physical(schema, name) for name in key]
+    physical = [schema.physical_of(name) for name in key]
     with _connected(1) as connection:
         scan, present = _scan(connection, [path], schema)
         if not present.issuperset(physical):
@@ -171,7 +171,7 @@ def _query(
     names = schema.schema.names
     conditions = []
     for i, name in enumerate(keys.column_names):
-        physical = _physical(schema, name)
+        physical = schema.physical_of(name)
         left = f"t.{_quoted(physical)}" if physical in present else "null"
         conditions.append(_condition(left, i, schema, name))
     columns = [
@@ -226,10 +226,6 @@ def _hash(values: Sequence[str], schema: TableSchema, names: Sequence[str]) -> s
         else:
             parts.append(f"{value}::{_HASHED_AS.get(kind.name, str(kind))}")
     return f"hash({', '.join(parts)})"
-
-
-def _physical(schema: TableSchema, name: str) -> str:
-    return schema.physical[schema.schema.names.index(name)]
 
 
 def _quoted(name: str) -> str:

@@ -146,10 +146,7 @@ def _data(table: Path, add: Mapping[str, Any]) -> Path:
 
 def _about(schema: TableSchema, key: Sequence[str]) -> str:
     """What the entries are made of."""
-    columns = [
-        [schema.physical[schema.schema.names.index(name)], str(schema.schema[name].type)]
-        for name in key
-    ]
+    columns = [[schema.physical_of(name), str(schema.schema[name].type)] for name in key]
     return json.dumps({"columns": columns, "hash": join.hash_name()})
 
 

@@ -28,6 +28,10 @@ class TableSchema:
     physical: tuple[str, ...]
     ids: tuple[int | None, ...]
 
+    def physical_of(self, name: str) -> str:
+        """The name of a column in data files."""
+        return self.physical[self.schema.names.index(name)]
+
     def file_schema(self) -> pa.Schema:
         """The columns as data files hold them."""
         return pa.schema(
