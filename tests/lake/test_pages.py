@@ -81,6 +81,15 @@ def test_only_the_pages_of_the_rows_are_read(tmp_path: Path) -> None:
         pages.read(path, layout, np.array([9 * 16]), ["number"])
 
 
+def test_the_share_of_the_pages_that_rows_lie_in_is_known(tmp_path: Path) -> None:
+    where = pages.layout(written(tmp_path / "f", **WRITERS["row groups"]))
+    per_group = [len(group["number"].rows) - 1 for group in where.groups]
+    assert per_group == [5, 5, 4]  # 150, 150 and 100 rows, in pages of 32
+    assert where.share(np.array([0, 1, 31]), "number") == 1 / 14
+    assert where.share(np.array([31, 32, 149, 150, 399]), "number") == 5 / 14
+    assert where.share(np.arange(COUNT), "number") == 1
+
+
 def test_a_file_without_a_page_index_is_told(tmp_path: Path) -> None:
     pq.write_table(CONTENT, tmp_path / "f")
     with pytest.raises(pages.NoPageIndex):

@@ -17,6 +17,7 @@ class Way(StrEnum):
     WHOLE = "keys joined with whole files"
     KEYS_PAGES = "key columns, then pages"
     INDEX_PAGES = "indexes, then pages"
+    INDEX_SOME = "indexes, then pages, or files of which most pages are wanted"
     INDEX_WHOLE = "indexes, then files without a page index"
 
 
@@ -26,7 +27,8 @@ def forced(way: Way) -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datafile, "PAGE_ROWS", 2)
         patch.setattr(probe, "DENSE", sys.maxsize if way is Way.WHOLE else 0)
-        indexed = way in {Way.INDEX_PAGES, Way.INDEX_WHOLE}
+        patch.setattr(probe, "MOST_PAGES", 0.5 if way is Way.INDEX_SOME else 1)
+        indexed = way in {Way.INDEX_PAGES, Way.INDEX_SOME, Way.INDEX_WHOLE}
         patch.setattr(keyindex, "LEAST_ROWS", 0 if indexed else sys.maxsize)
         if way is Way.INDEX_WHOLE:
             patch.setattr(pages, "layout", _none)

@@ -78,6 +78,15 @@ class Layout:
             for i, group in enumerate(self.groups)
         ]
 
+    def share(self, rows: np.ndarray, column: str) -> float:
+        """The part of the pages of a column that hold one of these rows (ascending): 0 to 1."""
+        wanted = total = 0
+        for group, own in self.grouped(rows):
+            starts = group[column].rows
+            total += len(starts) - 1
+            wanted += len(np.unique(np.searchsorted(starts, own, side="right")))
+        return wanted / max(total, 1)
+
 
 def layout(path: Path) -> Layout:
     """The page table of a file. Raises NoPageIndex, OSError."""

@@ -26,8 +26,12 @@ from mirrorlake.model.arrow import arrow_schema
 
 __all__ = ["Matches", "candidates", "live_rows", "path_of", "probe"]
 
-DENSE = 100
-"""Rows for each key sought, below which nearly every page is expected to hold one."""
+DENSE = 128
+"""Rows for each key sought, below which it is not asked any more where the keys are: spread evenly,
+sixteen of them lie in each page."""
+
+MOST_PAGES = 0.8
+"""The part of its pages from which on a file is read whole: that takes less for each page."""
 
 INDEXED_ROWS = 4_000_000
 """Rows whose index is made in one search at most: it delays the batch by less than a second."""
@@ -196,6 +200,9 @@ class _Search:
             return None
         own, of = np.unique(row, return_inverse=True)
         if own[-1] >= layout.rows:
+            return None
+        key = self.schema.physical_of(self.keys.column_names[0])
+        if key in layout.columns and layout.share(own, key) > MOST_PAGES:
             return None
         present = [name for name in self.schema.physical if name in layout.columns]
         stored = pages.read(path, layout, own, present).take(pa.array(of))
