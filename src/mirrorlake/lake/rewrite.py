@@ -10,7 +10,8 @@ whatever else goes is a delete, whatever else comes is an insert.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -26,6 +27,9 @@ from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.net import NetChanges
 
 ROWS_PER_FILE = 2_000_000
+
+Action = dict[str, Any]
+"""Of Delta's log."""
 
 
 class NoBaseRow(ValueError):
@@ -67,19 +71,26 @@ def rewrite(
     updated = net.first & single[net.code]  # rows that take the place of exactly one
     replaced = np.zeros(len(net.reset), bool)
     replaced[net.code[updated]] = True
-    actions = written(table, schema, rows, keys)
+    work: list[Callable[[], list[Action]]] = [lambda: written(table, schema, rows, keys)]
     if len(code):
         images = _images(found.rows, replaced[code], rows, updated)
-        actions.append(told(table, *images, schema))
-        actions += taken_out(table, probed, found)
+        work.append(lambda: [told(table, *images, schema)])
+        work.append(lambda: taken_out(table, probed, found))
     count = int(updated.sum())
     return Rewritten(
-        actions,
+        _together(work, threads),
         inserted=rows.num_rows - count,
         updated=count,
         deleted=len(code) - count,
         duplicates=int(np.maximum(before - 1, 0).sum()),
     )
+
+
+def _together(work: Sequence[Callable[[], list[Action]]], threads: int) -> list[Action]:
+    """Write files at the same time: most of it is compression, and waiting for the disk."""
+    with ThreadPoolExecutor(min(threads, len(work)), thread_name_prefix="write") as pool:
+        done = [pool.submit(one) for one in work]
+    return [action for one in done for action in one.result()]
 
 
 def _emptied(
