@@ -113,6 +113,31 @@ class TestTidying:
         assert left[1] > len(names)  # not all in one
         assert left[-1] == len(names)  # the last of each stays
 
+    def test_removes_together_what_is_due_within_an_hour(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        mirror = Operated(tmp_path / "root")
+        mirror.table("t", "a")
+        aside = mirror.zone.folder("t") / "_FilesReadyToDelete"
+        looks = []
+        listed = mirror.store.list
+
+        def noted(path: str) -> Any:
+            looks.append(path.endswith("_FilesReadyToDelete"))
+            return listed(path)
+
+        with mirror.running() as loop:
+            for number in range(2, 62):  # each minute one moves aside
+                mirror.land("t", number)
+                mirror.cycles(loop, 60, every=60)
+            mirror.cycles(loop, 120, every=60)
+            monkeypatch.setattr(mirror.store, "list", noted)
+            mirror.clock.advance(7 * 86_400 - 3_600)
+            for _ in range(180):  # and each minute one is due
+                mirror.cycles(loop, 60, every=60)
+        assert not list(aside.glob("*.parquet"))
+        assert sum(looks) <= 5  # instead of 60
+
     def test_moves_files_in_groups_where_many_are_aside(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -29,6 +29,9 @@ MOST_SECONDS = 0.1
 """In one cycle; the rest waits for the next."""
 LOOK_AGAIN = timedelta(hours=1)
 """A cleanup folder is listed so often at least: others may have put something old there."""
+SLACK = 168
+"""What is due within such a part of the retention, an hour of a week, is removed together, for the
+folder is listed each time, and its record written whole."""
 GROUP = 64
 """One file is moved at a time for so many that are aside."""
 MOST_KEPT = 512
@@ -96,7 +99,7 @@ class Tidying:
         for place in (table.folder, *table.places):
             if force or now >= self._due.get(place, now):
                 _count, due = cleanup.sweep(self._store, place, now, retention)
-                self._due[place] = min(due, now + LOOK_AGAIN)
+                self._due[place] = min(max(due, now + retention / SLACK), now + LOOK_AGAIN)
 
     def _is_group(self, step: CleanUp) -> bool:
         if step.folder not in self._aside:
