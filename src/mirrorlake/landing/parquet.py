@@ -25,7 +25,7 @@ from mirrorlake.errors import (
 )
 from mirrorlake.landing import bounded
 from mirrorlake.model import types
-from mirrorlake.model.arrow import arrow_type, contiguous
+from mirrorlake.model.arrow import arrow_type, contiguous, decoded
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Marker
 from mirrorlake.model.landed import Footer, LaterFormat
 from mirrorlake.model.table import Column, Schema
@@ -326,7 +326,7 @@ def _plain(values: pa.Array) -> pa.Array:
     if isinstance(values.type, pa.BaseExtensionType):
         values = values.storage
     if pa.types.is_dictionary(values.type):
-        values = values.dictionary_decode()
+        values = decoded(values)
     if pa.types.is_string_view(values.type):
         values = values.cast(pa.string())
     return values

@@ -51,3 +51,13 @@ def contiguous(column: Any) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):
         return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     return column
+
+
+def decoded(values: pa.DictionaryArray) -> pa.Array:
+    """The values that a dictionary stands for."""
+    known = values.dictionary
+    # Frames of Polars have views, of which Arrow can take no values by their numbers.
+    for view, plain in ((pa.string_view(), pa.string()), (pa.binary_view(), pa.binary())):
+        if known.type == view:
+            values = pa.DictionaryArray.from_arrays(values.indices, known.cast(plain))
+    return values.dictionary_decode()

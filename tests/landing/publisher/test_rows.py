@@ -9,6 +9,7 @@ from typing import Any
 
 import duckdb
 import pandas as pd
+import polars as pl
 import pyarrow as pa
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
@@ -60,6 +61,7 @@ def generated() -> Iterator[dict[str, Any]]:
 
 SOURCES: dict[str, Callable[[], Any]] = {
     "pandas": lambda: pd.DataFrame({"id": [1, 2], "v": ["a", None]}),
+    "polars": lambda: pl.DataFrame({"id": [1, 2], "v": ["a", None]}),
     "capsule": Exporting,
     "to_arrow": OlderFrame,
     "toArrow": OlderSparkFrame,
@@ -89,10 +91,46 @@ def test_one_dict_is_one_row(zone: Zone, publisher: Publisher) -> None:
     assert zone.rows("t") == ROWS[:1]
 
 
-def test_frames_of_polars(zone: Zone, publisher: Publisher) -> None:
-    polars = pytest.importorskip("polars", reason="Polars is no dependency")
-    publisher.load("t", polars.DataFrame(TABLE), key="id")
-    assert zone.rows("t") == ROWS
+class TestPolars:
+    def test_types_of_its_own_are_those_that_can_be_landed(
+        self, zone: Zone, publisher: Publisher
+    ) -> None:
+        frame = pl.DataFrame(
+            {
+                "id": pl.Series([1], dtype=pl.UInt8),
+                "of_few": pl.Series(["a"], dtype=pl.Categorical),
+                "of_these": pl.Series(["b"], dtype=pl.Enum(["a", "b"])),
+                "no_one": pl.Series([None], dtype=pl.Categorical),
+                "raw": [b"x"],
+                "at": pl.Series(
+                    [datetime(2026, 1, 1, tzinfo=UTC)], dtype=pl.Datetime("ns", "Europe/Rome")
+                ),
+                "list": [["a", None]],
+            }
+        )
+        publisher.load("t", frame, key="id")
+        assert zone.rows("t") == [
+            {
+                "id": 1,
+                "of_few": "a",
+                "of_these": "b",
+                "no_one": None,
+                "raw": b"x",
+                "at": datetime(2026, 1, 1, tzinfo=UTC),
+                "list": '["a",null]',
+            }
+        ]
+
+    def test_a_type_that_arrow_does_not_know_is_told(self, publisher: Publisher) -> None:
+        frame = pl.DataFrame({"id": pl.Series([1], dtype=pl.Int128)})
+        with pytest.raises(UsageError, match="a type that Arrow does not know") as refused:
+            publisher.load("t", frame, key="id")
+        assert "Convert that column" in (refused.value.hint or "")
+
+    def test_a_lazy_frame_is_to_be_collected_first(self, publisher: Publisher) -> None:
+        with pytest.raises(UsageError, match="a LazyFrame has no rows") as refused:
+            publisher.load("t", pl.LazyFrame({"id": [1]}), key="id")
+        assert "collect()" in (refused.value.hint or "")
 
 
 class TestPandas:

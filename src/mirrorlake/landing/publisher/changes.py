@@ -18,7 +18,7 @@ from mirrorlake.errors import (
     UsageError,
 )
 from mirrorlake.landing.publisher.rows import Piece
-from mirrorlake.model.arrow import contiguous
+from mirrorlake.model.arrow import contiguous, decoded
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 
 
@@ -80,7 +80,7 @@ def markers_of(piece: Piece, meaning: Meaning, *, table: str) -> pa.Array:
         )
     said = contiguous(piece.rows[meaning.column])
     if pa.types.is_dictionary(said.type):
-        said = said.dictionary_decode()
+        said = decoded(said)
     words = pc.utf8_lower(pc.utf8_trim_whitespace(said.cast(pa.string())))
     places = pc.index_in(words, value_set=pa.array(list(_WORDS)))
     found = pa.array([int(marker) for marker in _WORDS.values()], pa.int32()).take(places)

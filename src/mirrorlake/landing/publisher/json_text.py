@@ -7,6 +7,8 @@ import base64
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlake.model.arrow import decoded
+
 _ESCAPES = {"\\": "\\\\", '"': '\\"'} | {chr(code): f"\\u{code:04x}" for code in range(32)}
 _SPECIAL = r'[\x00-\x1f"\\]'
 
@@ -48,7 +50,7 @@ def _unwrapped(values: pa.Array) -> pa.Array:
     if isinstance(values.type, pa.BaseExtensionType):
         return _unwrapped(values.storage)
     if pa.types.is_dictionary(values.type):
-        return _unwrapped(values.dictionary_decode())
+        return _unwrapped(decoded(values))
     return values
 
 

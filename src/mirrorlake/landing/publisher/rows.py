@@ -58,7 +58,14 @@ def _batches(rows: Any, table: str) -> Iterator[tuple[pa.Table, Lacking]]:
         rows = pa.Table.from_batches([rows])
     if _module(rows) == "pandas":
         rows = _from_pandas(rows)
-    arrow = _arrow(rows)
+    try:
+        arrow = _arrow(rows)
+    except pa.ArrowInvalid as error:
+        raise UsageError(
+            f"a {type(rows).__name__} has a type that Arrow does not know here: {error}",
+            where=f"table {table}",
+            hint="Convert that column to text or to a number first.",
+        ) from error
     if arrow is not None:
         yield from ((part, {}) for part in _sliced(arrow))
     elif isinstance(rows, Iterable) and not isinstance(rows, str | bytes):
@@ -67,7 +74,8 @@ def _batches(rows: Any, table: str) -> Iterator[tuple[pa.Table, Lacking]]:
         raise UsageError(
             f"a {type(rows).__name__} has no rows to publish",
             where=f"table {table}",
-            hint="Give a frame of pandas, Polars or Spark, an Arrow table or reader, or dicts.",
+            hint="Give a frame of pandas, Polars or Spark (of a lazy one what `collect()` gives), "
+            "an Arrow table or reader, or dicts.",
         )
 
 

@@ -16,7 +16,7 @@ from mirrorlake.errors import BadValue, SchemaMergeFailure, UnsupportedColumn
 from mirrorlake.landing import parquet
 from mirrorlake.landing.publisher.json_text import json_text
 from mirrorlake.model import types
-from mirrorlake.model.arrow import arrow_type, contiguous
+from mirrorlake.model.arrow import arrow_type, contiguous, decoded
 from mirrorlake.model.types import DataType
 
 TEXT_TYPES = {
@@ -114,7 +114,7 @@ def _plain(values: pa.Array) -> pa.Array:
             return _uuid_text(values.storage)
         return _plain(values.storage)
     if pa.types.is_dictionary(kind):
-        return _plain(values.dictionary_decode())
+        return _plain(decoded(values))
     if pa.types.is_run_end_encoded(kind):
         return _plain(pc.run_end_decode(values))
     return values
