@@ -18,6 +18,9 @@ from mirrorlake.lake import keyindex
 CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 """Delta refuses less than 7 days while this is on. Who asks for less has said so at the door."""
 
+LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
+"""In how many tasks Delta lists the files, however few there are: 10,000 unless it is told."""
+
 
 def vacuum(
     spark: SparkSession, location: str, retention: timedelta, before: Callable[[], None]
@@ -36,6 +39,7 @@ def vacuum(
     before()
     session = spark.newSession()
     session.conf.set(CHECK, "false")
+    session.conf.set(LISTING, str(spark.sparkContext.defaultParallelism))
     quoted = location.replace("`", "``")
     hours = retention.total_seconds() / 3600
     session.sql(f"vacuum delta.`{quoted}` retain {hours:.4f} hours").collect()
