@@ -156,7 +156,7 @@ def read(
 def converted(rows: pa.Table, target: Schema, default: Marker, *, table: str, file: str) -> Rows:
     """Rows as they stand in a file as rows of the table; see `read`.
 
-    Raises BadValue, UnknownMarker.
+    Raises BadFile, BadValue, UnknownMarker.
     """
     names = [n for n in rows.column_names if n not in RESERVED]
     places = match_columns(target.names, names)
@@ -254,7 +254,7 @@ def markers(column: pa.Array, *, table: str, file: str, before: int = 0) -> pa.A
     before: how many rows of the file stand before this part of the column.
     """
     known = [int(marker) for marker in Marker]
-    column = _plain(column)
+    column = _plain(column, table, file)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         plain = pc.index_in(column, value_set=pa.array([str(m) for m in known], column.type))
         numbers = pa.array(known, pa.int8()).take(plain)
@@ -297,7 +297,7 @@ def _column(rows: pa.Table, found: str | None, column: Column, table: str, file:
     if found is None:
         return pa.nulls(rows.num_rows, target)
     try:
-        values = _plain(contiguous(rows[found]))
+        values = _plain(contiguous(rows[found]), table, file)
     except pa.ArrowInvalid as error:  # offsets have 32 bits
         raise FileTooLarge(
             f"one column of it holds more than 2 GiB: {error}",
@@ -321,12 +321,14 @@ def _column(rows: pa.Table, found: str | None, column: Column, table: str, file:
     return converted
 
 
-def _plain(values: pa.Array) -> pa.Array:
-    """The values without what Arrow alone wraps around them."""
+def _plain(values: pa.Array, table: str, file: str) -> pa.Array:
+    """The values without what Arrow alone wraps around them. Raises BadFile for a row that names a
+    value which its dictionary does not have."""
     if isinstance(values.type, pa.BaseExtensionType):
         values = values.storage
     if pa.types.is_dictionary(values.type):
-        values = decoded(values)
+        with _understood("cannot be read", table, file):
+            values = decoded(values)
     if pa.types.is_string_view(values.type):
         values = values.cast(pa.string())
     return values
