@@ -20,7 +20,6 @@ from mirrorlake.spark.spread import Spread
 from mirrorlake.spark.strategy import Begun
 from mirrorlake.spark.waves import Waves, together
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import options_of
 
 COMMITTERS = 4
 """Commits wait for the file system more than they compute."""
@@ -91,11 +90,7 @@ class Direct:
         Then there is one per file of a load, and for texts see `parting`.
         """
         step = batch.step
-        place, options = self._store.location, options_of(self._store)
-        landed = [
-            task.LandedPath(str(file.name), place(file.path), file.size, file.text, options)
-            for file in step.files
-        ]
+        landed = task.landed_paths(self._store, step.files)
         alone = step.is_load and not step.truncated and not whole
         parted = None
         if step.default is Marker.INSERT and not step.truncated and not whole:

@@ -38,9 +38,8 @@ from mirrorlake.spark.refusals import RAISED, fault, raised
 from mirrorlake.spark.sessions import UTC, Sessions
 from mirrorlake.spark.statements import MovedOn, Source, append, look_up, merge
 from mirrorlake.spark.strategy import Begun
-from mirrorlake.spark.task import LandedPath, TaskSpec
+from mirrorlake.spark.task import TaskSpec, landed_paths
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import options_of
 
 MERGES = 2
 """How many tables are merged at once. Each `MERGE` is several jobs, which fill the cores."""
@@ -137,11 +136,7 @@ class Merge:
     def _specs(self, batch: Begun) -> Iterator[TaskSpec]:
         """The batch as one task, or one per file of a load, whose rows touch nothing."""
         step = batch.step
-        place, options = self._store.location, options_of(self._store)
-        landed = [
-            LandedPath(str(file.name), place(file.path), file.size, file.text, options)
-            for file in step.files
-        ]
+        landed = landed_paths(self._store, step.files)
         alone = step.is_load and not step.truncated and len(landed) > 1
         for group in [(file,) for file in landed] if alone else [tuple(landed)]:
             yield TaskSpec(

@@ -29,6 +29,7 @@ from mirrorlake.lake.schema import TableSchema
 from mirrorlake.landing import delimited, parquet
 from mirrorlake.landing.bounded import WHOLE, Share
 from mirrorlake.landing.delimited.parts import Part
+from mirrorlake.landing.scan import Landed
 from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.mirror.demands import Demands, check_rows
 from mirrorlake.mirror.engine import Counts
@@ -36,8 +37,8 @@ from mirrorlake.mirror.faults import TableFault, UnreadableFile
 from mirrorlake.mirror.fold import Batch, fold
 from mirrorlake.mirror.receipt import Rows, by_marker
 from mirrorlake.model.change import Marker
-from mirrorlake.storage.store import StorageFailed
-from mirrorlake.storage.urls import ObjectOptions, open_file
+from mirrorlake.storage.store import StorageFailed, Store
+from mirrorlake.storage.urls import ObjectOptions, open_file, options_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,15 @@ class LandedPath:
     text: TextFormat | None = None
     options: ObjectOptions | None = None
     part: Part | None = None
+
+
+def landed_paths(store: Store, files: Iterable[Landed]) -> list[LandedPath]:
+    """Landed files of a batch as tasks reach them, wherever these run."""
+    options = options_of(store)
+    return [
+        LandedPath(str(file.name), store.location(file.path), file.size, file.text, options)
+        for file in files
+    ]
 
 
 @dataclass(frozen=True, slots=True)
