@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -62,3 +64,20 @@ def test_a_session_in_this_process_is_not_asked() -> None:
 def test_versions_say_what_a_task_imports() -> None:
     assert set(HERE) == {"Python", "mirrorlake", *workers.LIBRARIES}
     assert "missing" not in HERE.values()
+
+
+def test_what_a_process_has_imported_is_looked_at_for_garbage_once() -> None:
+    script = """
+import gc
+from mirrorlake.spark import workers
+
+assert workers.done(str, 7) == "7"
+frozen = gc.get_freeze_count()
+looked_at = len(gc.get_objects())
+assert workers.done(str, 8) == "8"
+print(frozen > 10_000, looked_at < 1_000, gc.get_freeze_count() == frozen)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "True", "True"]

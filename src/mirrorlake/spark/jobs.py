@@ -6,12 +6,13 @@ import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from functools import partial
 from typing import TypeVar
 
 import structlog
 from pyspark.sql import SparkSession
 
-from mirrorlake.spark import task
+from mirrorlake.spark import task, workers
 from mirrorlake.spark.refusals import RAISED, death, lost
 
 log = structlog.get_logger()
@@ -90,7 +91,8 @@ class Jobs:
         if not items:
             return []
         with self.tagged():
-            results: list[R] = self._context.parallelize(items, len(items)).map(work).collect()
+            rdd = self._context.parallelize(items, len(items))
+            results: list[R] = rdd.map(partial(workers.done, work)).collect()
         return results
 
     def cancel(self) -> None:

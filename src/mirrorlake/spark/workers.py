@@ -1,10 +1,12 @@
-"""Whether the Pythons of the executors are what tasks need: looked at before the first batch."""
+"""The Pythons of the executors: whether they are what tasks need, and how they work."""
 
 from __future__ import annotations
 
+import gc
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from importlib import metadata
+from typing import TypeVar
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
@@ -12,6 +14,9 @@ from pyspark.sql import SparkSession
 
 from mirrorlake.errors import SparkUnavailable
 from mirrorlake.version import VERSION
+
+T = TypeVar("T")
+R = TypeVar("R")
 
 LIBRARIES = ("pyarrow", "numpy", "duckdb", "pyroaring")
 """What a task imports, by the names of the distributions."""
@@ -54,6 +59,20 @@ def versions(_task: int) -> dict[str, str]:
         except metadata.PackageNotFoundError:
             found[name] = "missing"
     return found
+
+
+def done(work: Callable[[T], R], item: T) -> R:
+    """The work of one task, in its process.
+
+    PySpark has each process look for garbage after each task, among all objects of all modules it
+    has ever imported, which takes longer than a small batch. What is there when the first task has
+    ended stays anyway, and is not looked at any more.
+    """
+    result = work(item)
+    if not gc.get_freeze_count():
+        gc.collect()
+        gc.freeze()
+    return result
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
