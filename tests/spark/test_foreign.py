@@ -17,6 +17,7 @@ from mirrorlake.mirror.steps import CreateTable
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Column
+from mirrorlake.spark import commit
 from mirrorlake.spark.commit import Commit, Committer
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
@@ -82,13 +83,13 @@ def test_a_commit_inside_the_transaction_is_a_conflict(
     monkeypatch: pytest.MonkeyPatch,
     statement: str,
 ) -> None:
-    prepare = Committer._metrics
+    prepare = commit._Delta.metrics
 
     def interrupted(*args: Any) -> Any:
         by_hand(statement)
         return prepare(*args)
 
-    monkeypatch.setattr(Committer, "_metrics", interrupted)
+    monkeypatch.setattr(commit._Delta, "metrics", interrupted)
     outcome = table.run(table.step([(UPDATE, row(1, "new"))]))
     assert isinstance(outcome, Conflicted)
 
@@ -96,14 +97,14 @@ def test_a_commit_inside_the_transaction_is_a_conflict(
 def test_two_batches_that_change_no_row_conflict_by_their_application(
     spark: Spark, store: LocalStore, table: Mirrored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare, step = Committer._metrics, table.step([])
+    prepare, step = commit._Delta.metrics, table.step([])
 
     def interrupted(*args: Any) -> Any:
-        monkeypatch.setattr(Committer, "_metrics", prepare)
+        monkeypatch.setattr(commit._Delta, "metrics", prepare)
         SparkEngine(spark, store).apply([step], lambda: None)
         return prepare(*args)
 
-    monkeypatch.setattr(Committer, "_metrics", interrupted)
+    monkeypatch.setattr(commit._Delta, "metrics", interrupted)
     assert isinstance(table.run(step), Conflicted)
 
 

@@ -56,6 +56,7 @@ class Committer:
 
     def __init__(self, spark: SparkSession) -> None:
         self._sessions = Sessions(spark)
+        self._delta = _Delta(spark._jvm)  # noqa: SLF001
 
     def commit(self, commit: Commit) -> Outcome:
         """Commit a batch, if the table is still at the version that was read."""
@@ -68,54 +69,79 @@ class Committer:
             return self._rearranged(session, commit)
 
     def _committed(self, session: SparkSession, commit: Commit) -> Outcome:
-        jvm: Any = session._jvm  # noqa: SLF001
-        transaction = self._transaction(session, commit.location)
+        transaction = self._delta.transaction(session, commit.location)
         found = transaction.snapshot().version()
         if found != commit.version:
             return Conflicted(f"the table is at version {found}, the batch read {commit.version}")
         transaction.readTxn().addOne(commit.application)
         transaction.readWholeTable()
-        metrics = self._metrics(jvm, session, commit.counts)
+        metrics = self._delta.metrics(session, commit.counts)
         transaction.registerSQLMetrics(session._jsparkSession, metrics)  # noqa: SLF001
-        actions = [*_parsed(jvm, commit.actions), _recorded(jvm, commit)]
+        recorded = self._delta.recorded(commit.application, commit.number)
+        actions = self._delta.sequence([*self._delta.actions(commit.actions), recorded])
         session.conf.set(USER_METADATA, json.dumps(commit.metadata))
-        return _outcome(transaction, _sequence(jvm, actions), _merge(jvm), commit.counts)
+        return _outcome(transaction, actions, self._delta.merge, commit.counts)
 
     def _rearranged(self, session: SparkSession, commit: Rearrangement) -> Outcome:
-        jvm: Any = session._jvm  # noqa: SLF001
-        transaction = self._transaction(session, commit.location)
+        transaction = self._delta.transaction(session, commit.location)
         found = transaction.snapshot().version()
         if found != commit.version:
             return Conflicted(f"the table is at version {found}, {commit.version} was read")
         session.conf.unset(USER_METADATA)
-        actions = _sequence(jvm, _parsed(jvm, commit.actions))
-        return _outcome(transaction, actions, _optimize(jvm), Counts())
+        actions = self._delta.sequence(self._delta.actions(commit.actions))
+        return _outcome(transaction, actions, self._delta.optimize, Counts())
 
-    def _transaction(self, session: SparkSession, location: str) -> Any:
-        jvm: Any = session._jvm  # noqa: SLF001
-        none = jvm.scala.Option.empty()
-        log = jvm.org.apache.spark.sql.delta.DeltaLog.forTable(
-            session._jsparkSession,  # noqa: SLF001
-            location,
-        )
-        return log.startTransaction(none, none)
 
-    def _metrics(self, jvm: Any, session: SparkSession, counts: Counts) -> Any:
-        metrics = getattr(jvm.org.apache.spark.sql.execution.metric, "SQLMetrics$").__getattr__(
-            "MODULE$"
-        )
+class _Delta:
+    """What of Delta and Scala a commit is made of.
+
+    Each part of a name like `org.apache.spark` is a question to the JVM, and each question takes as
+    long as a commit's own: names are looked up once.
+    """
+
+    def __init__(self, jvm: Any) -> None:
+        delta = jvm.org.apache.spark.sql.delta
+        self._log = delta.DeltaLog
+        self._action = getattr(delta.actions, "Action$").__getattr__("MODULE$")
+        self._recorded = delta.actions.SetTransaction
+        self._python = jvm.org.apache.spark.api.python.PythonUtils
+        self._none, self._some = jvm.scala.Option.empty(), jvm.scala.Some
+        metric = jvm.org.apache.spark.sql.execution.metric
+        self._metric = getattr(metric, "SQLMetrics$").__getattr__("MODULE$")
+        self._map = jvm.java.util.HashMap
+        none, nothing = self._none, self.sequence([])
+        merge = getattr(delta, "DeltaOperations$Merge")
+        optimize = getattr(delta, "DeltaOperations$Optimize")
+        self.merge = merge(none, none, none, none, nothing, nothing, nothing)
+        self.optimize = optimize(nothing, nothing, False, none, False)
+
+    def transaction(self, session: SparkSession, location: str) -> Any:
+        log = self._log.forTable(session._jsparkSession, location)  # noqa: SLF001
+        return log.startTransaction(self._none, self._none)
+
+    def actions(self, texts: Sequence[str]) -> list[Any]:
+        return [self._action.fromJson(text) for text in texts]
+
+    def recorded(self, application: str, number: int) -> Any:
+        return self._recorded(application, number, self._some(int(time.time() * 1000)))
+
+    def sequence(self, items: list[Any]) -> Any:
+        return self._python.toSeq(items)
+
+    def metrics(self, session: SparkSession, counts: Counts) -> Any:
         values = {
             "operationNumSourceRows": counts.insert + counts.update + counts.delete,
             "numTargetRowsInserted": counts.insert,
             "numTargetRowsUpdated": counts.update,
             "numTargetRowsDeleted": counts.delete,
         }
-        named = jvm.java.util.HashMap()
+        context = session.sparkContext._jsc.sc()  # noqa: SLF001
+        named = self._map()
         for name, value in values.items():
-            metric = metrics.createMetric(session.sparkContext._jsc.sc(), name)  # noqa: SLF001
+            metric = self._metric.createMetric(context, name)
             metric.set(value)
             named.put(name, metric)
-        return jvm.org.apache.spark.api.python.PythonUtils.toScalaMap(named)
+        return self._python.toScalaMap(named)
 
 
 def _name(error: PySparkException | Py4JJavaError) -> str:
@@ -134,30 +160,3 @@ def _outcome(transaction: Any, actions: Any, operation: Any, counts: Counts) -> 
     except (Py4JError, OSError) as error:
         return Unknown(type(error).__name__)
     return Applied(int(version), counts)
-
-
-def _parsed(jvm: Any, actions: Sequence[str]) -> list[Any]:
-    module = getattr(jvm.org.apache.spark.sql.delta.actions, "Action$").__getattr__("MODULE$")
-    return [module.fromJson(action) for action in actions]
-
-
-def _recorded(jvm: Any, commit: Commit) -> Any:
-    now = jvm.scala.Some(int(time.time() * 1000))
-    transaction = jvm.org.apache.spark.sql.delta.actions.SetTransaction
-    return transaction(commit.application, commit.number, now)
-
-
-def _merge(jvm: Any) -> Any:
-    none, nothing = jvm.scala.Option.empty(), _sequence(jvm, [])
-    operation = getattr(jvm.org.apache.spark.sql.delta, "DeltaOperations$Merge")
-    return operation(none, none, none, none, nothing, nothing, nothing)
-
-
-def _optimize(jvm: Any) -> Any:
-    none, nothing = jvm.scala.Option.empty(), _sequence(jvm, [])
-    operation = getattr(jvm.org.apache.spark.sql.delta, "DeltaOperations$Optimize")
-    return operation(nothing, nothing, False, none, False)
-
-
-def _sequence(jvm: Any, items: list[Any]) -> Any:
-    return jvm.org.apache.spark.api.python.PythonUtils.toSeq(items)

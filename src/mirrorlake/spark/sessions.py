@@ -24,6 +24,8 @@ class Sessions:
     def __init__(self, spark: SparkSession, settings: Mapping[str, str] = UTC) -> None:
         self._spark, self._settings = spark, settings
         self._local = threading.local()
+        jvm: Any = spark._jvm  # noqa: SLF001
+        self._all = jvm.org.apache.spark.sql.SparkSession  # looked up once: it takes a while
 
     @contextlib.contextmanager
     def active(self) -> Iterator[SparkSession]:
@@ -36,14 +38,12 @@ class Sessions:
             session = self._local.session = self._spark.newSession()
             for name, value in self._settings.items():
                 session.conf.set(name, value)
-        jvm: Any = session._jvm  # noqa: SLF001
-        sessions = jvm.org.apache.spark.sql.SparkSession
-        before = sessions.getActiveSession()
-        sessions.setActiveSession(session._jsparkSession)  # noqa: SLF001
+        before = self._all.getActiveSession()
+        self._all.setActiveSession(session._jsparkSession)  # noqa: SLF001
         try:
             yield session
         finally:
             if before.isDefined():
-                sessions.setActiveSession(before.get())
+                self._all.setActiveSession(before.get())
             else:
-                sessions.clearActiveSession()
+                self._all.clearActiveSession()
