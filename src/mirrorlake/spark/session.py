@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from mirrorlake.errors import SparkUnavailable
-from mirrorlake.spark import jars, workers
+from mirrorlake.spark import jars, locallog, workers
 from mirrorlake.spark.settings import SparkSettings
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
@@ -94,6 +94,8 @@ class Spark:
                 where=str(log),
                 hint="Another session was started in this process before; start mirrorlake first.",
             )
+        if settings.master.startswith("local"):
+            locallog.use(session)
         started = cls(session, is_ours=True, log=log)
         try:
             workers.check(session)

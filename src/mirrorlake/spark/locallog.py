@@ -1,0 +1,100 @@
+"""How Delta writes the logs of tables on a local file system: by `jvm/LocalLog.scala`.
+
+It is compiled once for each set of versions, by the Scala compiler that Spark brings, and kept
+beside the cache of jars. Where that cannot be Delta writes as it always does: slower, and two
+processes that commit one version in the same moment are not kept apart.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import subprocess
+import uuid
+from pathlib import Path
+from typing import Any
+
+import structlog
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from mirrorlake.spark import jars
+
+log = structlog.get_logger()
+
+NOT_MADE = "local_log_not_made"
+PATIENCE = 120
+"""Seconds that the compiler may take; a few are usual."""
+
+STORE, FILES = "mirrorlake.LocalLogStore", "mirrorlake.LocalFiles"
+_FILES_BY = "spark.sql.streaming.checkpointFileManagerClass"
+_SETTINGS = {"spark.delta.logStore.file.impl": STORE, _FILES_BY: FILES}
+_SOURCE = Path(__file__).parent / "jvm" / "LocalLog.scala"
+_LOG_STORE = "io.delta.storage.LogStore"
+
+
+class _NotMade(Exception):
+    """Why, in words."""
+
+
+def use(session: SparkSession) -> bool:
+    """Let a session of ours, all of it in one JVM, write logs this way.
+
+    To be called before Delta has looked at a table. Returns whether it can be.
+    """
+    jvm: Any = session._jvm  # noqa: SLF001
+    try:
+        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
+        jar = _jar(jvm, loader)
+        loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())  # as Spark adds those it fetches
+        for name in (STORE, FILES):
+            jvm.java.lang.Class.forName(name, True, loader)
+    except (Py4JError, OSError, _NotMade) as error:
+        reason = str(error) if isinstance(error, _NotMade) else type(error).__name__
+        log.warning(NOT_MADE, reason=reason)
+        return False
+    context = session.sparkContext._jsc.sc()  # type: ignore[union-attr]  # noqa: SLF001
+    for name, value in _SETTINGS.items():  # where Delta looks, and where new sessions begin
+        context.conf().set(name, value)
+    session.conf.set(_FILES_BY, FILES)
+    return True
+
+
+def _jar(jvm: Any, loader: Any) -> Path:
+    """The compiled source; made by whoever needs it first."""
+    source = _SOURCE.read_bytes()
+    storage = jvm.java.lang.Class.forName(_LOG_STORE, False, loader)
+    delta = str(storage.getProtectionDomain().getCodeSource().getLocation().getPath())
+    spark, version = jars.pair()
+    name = f"local-log-{spark}-{version}-{hashlib.sha256(source).hexdigest()[:16]}.jar"
+    jar = jars.cache() / "mirrorlake" / name
+    if not jar.exists():
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        aside = jar.with_name(f"{uuid.uuid4().hex}.jar")
+        try:
+            _compile(jvm.java.lang.System, delta, aside)
+            aside.replace(jar)
+        finally:
+            aside.unlink(missing_ok=True)
+    return jar
+
+
+def _compile(system: Any, delta: str, jar: Path) -> None:
+    """In a process of its own: what the compiler leaves in memory is not for a session."""
+    known = str(system.getProperty("java.class.path"))
+    java = Path(str(system.getProperty("java.home")), "bin", "java")
+    paths = os.pathsep.join([known, delta])
+    command = [str(java), "-XX:TieredStopAtLevel=1", "-cp", known, "scala.tools.nsc.Main"]
+    try:
+        done = subprocess.run(
+            [*command, "-cp", paths, "-d", str(jar), str(_SOURCE)],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+    except subprocess.TimeoutExpired:
+        raise _NotMade("the compiler does not end") from None
+    if done.returncode or not jar.exists():
+        lines = [line for line in done.stdout.splitlines() + done.stderr.splitlines() if line]
+        raise _NotMade((lines or ["the compiler says nothing"])[0])
