@@ -152,6 +152,8 @@ def _ours(settings: SparkSettings) -> dict[str, str]:
         "spark.executor.extraJavaOptions": java,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
+        # Over TCP each task waits 40 ms for an acknowledgement that is sent late on purpose.
+        "spark.python.unix.domain.socket.enabled": "true",
         "spark.log.level": "WARN",
         "spark.sql.shuffle.partitions": cores,
         "spark.databricks.delta.snapshotPartitions": cores,
