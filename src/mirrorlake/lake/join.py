@@ -115,10 +115,10 @@ def _connected(threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
     database = _databases.get(threads)
     if database is None:
         made = duckdb.connect(config={"threads": threads})
+        made.execute("set global TimeZone = 'UTC'")
         database = _databases.setdefault(threads, made)
     connection = database.cursor()
     try:
-        connection.execute("set TimeZone = 'UTC'")
         yield connection
     finally:
         connection.close()

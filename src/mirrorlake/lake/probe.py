@@ -2,8 +2,9 @@
 
 Files whose statistics exclude every key are not opened. In the others the keys are located first,
 by an index of the file (`keyindex`) or by its key columns, and then the pages they lie in are read
-(`pages`). Where most pages are wanted anyway, or a file does not say where its pages are, keys and
-rows are read in one go (`join`). Rows that a deletion vector has removed are left out.
+(`pages`). Where most pages are wanted anyway, where a file is small, or does not say where its
+pages are, keys and rows are read in one go (`join`). Rows that a deletion vector has removed are
+left out.
 """
 
 from __future__ import annotations
@@ -26,12 +27,18 @@ from mirrorlake.model.arrow import arrow_schema
 
 __all__ = ["Matches", "candidates", "live_rows", "path_of", "probe"]
 
+SMALL = 1 << 20
+"""Bytes of a file below which it is read whole at once: to ask where the keys are takes as long."""
+
 DENSE = 128
 """Rows for each key sought, below which it is not asked any more where the keys are: spread evenly,
 sixteen of them lie in each page."""
 
 MOST_PAGES = 0.8
 """The part of its pages from which on a file is read whole: that takes less for each page."""
+
+NONE = np.zeros(0, np.int64)
+"""No rows."""
 
 INDEXED_ROWS = 4_000_000
 """Rows whose index is made in one search at most: it delays the batch by less than a second."""
@@ -87,12 +94,16 @@ def probe(
     )
 
 
-def live_rows(table: Path, add: Mapping[str, Any], schema: TableSchema) -> pa.Table:
-    """All rows of a file that no deletion vector has removed, with all columns."""
+def live_rows(
+    table: Path, add: Mapping[str, Any], schema: TableSchema, but: np.ndarray = NONE
+) -> pa.Table:
+    """All rows of a file, `but` some, that no deletion vector has removed, with all columns."""
     rows = join.stored_rows(str(path_of(table, add)), schema)
-    if vector := add.get("deletionVector"):
+    vector = add.get("deletionVector")
+    if vector or len(but):
         live = np.ones(rows.num_rows, bool)
-        live[vectors.read(table, vector)] = False
+        live[but] = False
+        live[vectors.read(table, vector) if vector else NONE] = False
         rows = rows.filter(pa.array(live))
     target = arrow_schema(schema.schema)
     columns = [
@@ -123,42 +134,49 @@ class _Search:
     threads: int
 
     def run(self) -> list[_Found]:
-        everything = range(len(self.files))
-        if not self.files:
-            return []
-        rows = sum(_records(add) for add in self.files)
-        if self.keys.num_rows * DENSE > rows:
-            return [self._whole(everything)]
-        located = self._located()
+        small = [place for place, add in enumerate(self.files) if int(add["size"]) < SMALL]
+        large = [place for place, add in enumerate(self.files) if int(add["size"]) >= SMALL]
+        if self.keys.num_rows * DENSE > sum(_records(self.files[place]) for place in large):
+            small, large = [*small, *large], []
+        found, rest = self._by_pages(large)
+        whole = sorted([*small, *rest])
+        return [*found, *([self._whole(whole)] if whole else [])]
+
+    def _by_pages(self, places: Sequence[int]) -> tuple[list[_Found], list[int]]:
+        """What is found in some files, and which of them are to be read whole."""
+        if not places:
+            return [], []
+        located = self._located(places)
         with ThreadPoolExecutor(self.threads, thread_name_prefix="pages") as pool:
-            found = list(pool.map(lambda place: self._paged(place, *located[place]), everything))
-        rest = [place for place in everything if found[place] is None]
+            found = list(pool.map(lambda place: self._paged(place, *located[place]), places))
+        rest = [place for place, one in zip(places, found, strict=True) if one is None]
         paged = [one for one in found if one is not None and len(one.code)]
-        return [*self._verified(paged), *([self._whole(rest)] if rest else [])]
+        return self._verified(paged), rest
 
     # -- where ----------------------------------------------------------------------------------
 
-    def _located(self) -> list[tuple[np.ndarray, np.ndarray]]:
-        """For each file the keys that it may have, and the rows that may have them."""
-        indexes = self._indexes()
+    def _located(self, places: Sequence[int]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """For each of these files the keys that it may have, and the rows that may have them."""
+        indexes = self._indexes(places)
         located = {}
         if indexes:
             sought = keyindex.Sought(self.keys, self.schema)
             located = {place: index.find(sought) for place, index in indexes.items()}
-        plain = [place for place in range(len(self.files)) if place not in located]
+        plain = [place for place in places if place not in located]
         if plain:
             found = join.places(self._paths(plain), self.schema, self.keys, self.threads)
             code, file, row = (_numbers(found, name) for name in (join.CODE, join.FILE, join.ROW))
             for number, place in enumerate(plain):
                 own = file == number
                 located[place] = code[own], row[own]
-        return [self._still_there(place, *located[place]) for place in range(len(self.files))]
+        return {place: self._still_there(place, *located[place]) for place in places}
 
-    def _indexes(self) -> dict[int, keyindex.KeyIndex]:
+    def _indexes(self, places: Sequence[int]) -> dict[int, keyindex.KeyIndex]:
         """The indexes that there are, and some that are made now."""
         key, indexes, left = self.keys.column_names, {}, INDEXED_ROWS
         missing = []
-        for place, add in enumerate(self.files):
+        for place in places:
+            add = self.files[place]
             if _records(add) < keyindex.LEAST_ROWS:
                 continue
             index = keyindex.opened(self.table, add, self.schema, key)
