@@ -10,6 +10,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from mirrorlake.mirror import compaction
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import ApplyContract, play
@@ -42,6 +43,12 @@ class TestHandmadeEngine(ApplyContract):
         play(tables, [landings for _shape, landings in drawn], compacting=True)
 
 
+@pytest.fixture
+def joining(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two small files are enough to be joined by the next batch."""
+    monkeypatch.setattr(compaction, "FANOUT", 2)
+
+
 def life_of(store: LocalStore, reader: HandmadeReader, shape: Shape) -> Life:
     def new_engine() -> MirrorEngine:
         return HandmadeEngine(store)
@@ -54,6 +61,14 @@ def life_of(store: LocalStore, reader: HandmadeReader, shape: Shape) -> Life:
 @given(data=st.data())
 def test_every_step_of_a_life_is_that_of_the_model(
     store: LocalStore, reader: HandmadeReader, data: st.DataObject
+) -> None:
+    live(data, lambda shape: life_of(store, reader, shape), batches=6)
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_batches_that_join_small_files_are_those_of_the_model(
+    store: LocalStore, reader: HandmadeReader, joining: None, data: st.DataObject
 ) -> None:
     live(data, lambda shape: life_of(store, reader, shape), batches=6)
 

@@ -221,7 +221,12 @@ class Mirror:
             wanted = self.project.mirror.strategy
             self._platform = guard.closed(self._spark) if wanted is not Wanted.MERGE else ""
             self._engine = SparkEngine(
-                self._spark, self._store, self._probe, wanted=wanted, platform=self._platform
+                self._spark,
+                self._store,
+                self._probe,
+                wanted=wanted,
+                platform=self._platform,
+                compaction=self.project.mirror.compaction,
             )
         return self._engine
 

@@ -21,6 +21,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlake.lake import datafile, vectors
+from mirrorlake.lake.log import file_id
 from mirrorlake.lake.probe import Matches, candidates, live_rows, path_of, probe
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.model.arrow import arrow_schema
@@ -53,8 +54,13 @@ def rewrite(
     schema: TableSchema,
     net: NetChanges,
     threads: int = 1,
+    joins: Sequence[Mapping[str, Any]] = (),
 ) -> Rewritten:
-    """Apply net changes to the live files of a table. Raises NoBaseRow."""
+    """Apply net changes to the live files of a table. Raises NoBaseRow.
+
+    joins: small ones of these files, whose rows are written into the new one when there is a change
+    file that tells what has truly changed: without one the log is the feed.
+    """
     keys = list(net.keys.column_names)
     if net.truncate:
         return _emptied(table, files, schema, net.rows, keys)
@@ -71,14 +77,18 @@ def rewrite(
     updated = net.first & single[net.code]  # rows that take the place of exactly one
     replaced = np.zeros(len(net.reset), bool)
     replaced[net.code[updated]] = True
-    work: list[Callable[[], list[Action]]] = [lambda: written(table, schema, rows, keys)]
+    new, actions = rows, list[Action]()
+    work: list[Callable[[], list[Action]]] = [lambda: written(table, schema, new, keys)]
     if len(code):
         images = _images(found.rows, replaced[code], rows, updated)
         work.append(lambda: [told(table, *images, schema)])
-        work.append(lambda: taken_out(table, probed, found))
+        joined = _joined(table, joins, schema, probed, found)
+        new = pa.concat_tables([rows, *(rest.cast(rows.schema) for rest in joined)])
+        actions = [{"remove": datafile.removed(add)} for add in joins]
+        work.append(lambda: taken_out(table, probed, found, joins))
     count = int(updated.sum())
     return Rewritten(
-        _together(work, threads),
+        [*actions, *_together(work, threads)],
         inserted=rows.num_rows - count,
         updated=count,
         deleted=len(code) - count,
@@ -86,8 +96,25 @@ def rewrite(
     )
 
 
+def _joined(
+    table: Path,
+    joins: Sequence[Mapping[str, Any]],
+    schema: TableSchema,
+    probed: Sequence[Mapping[str, Any]],
+    found: Matches,
+) -> list[pa.Table]:
+    """What is left of the rows of some files."""
+    places = {file_id(add): place for place, add in enumerate(probed)}
+    return [
+        live_rows(table, add, schema, found.row[found.file == places.get(file_id(add), -1)])
+        for add in joins
+    ]
+
+
 def _together(work: Sequence[Callable[[], list[Action]]], threads: int) -> list[Action]:
     """Write files at the same time: most of it is compression, and waiting for the disk."""
+    if threads == 1:
+        return [action for one in work for action in one()]
     with ThreadPoolExecutor(min(threads, len(work)), thread_name_prefix="write") as pool:
         done = [pool.submit(one) for one in work]
     return [action for one in done for action in one.result()]
@@ -202,13 +229,20 @@ def _images(
 
 
 def taken_out(
-    table: Path, files: Sequence[Mapping[str, Any]], found: Matches
+    table: Path,
+    files: Sequence[Mapping[str, Any]],
+    found: Matches,
+    but: Sequence[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """Each touched file leaves, and comes back with its rows taken out, if any is left."""
+    """Each touched file, `but` some, leaves, and comes back with its rows taken out, if any is
+    left."""
     new = vectors.VectorFile()
     actions: list[dict[str, Any]] = []
+    others = {file_id(add) for add in but}
     for place in np.unique(found.file):
         add = files[int(place)]
+        if file_id(add) in others:
+            continue
         earlier = found.gone.get(int(place), np.zeros(0, np.int64))
         rows = np.union1d(earlier, found.row[found.file == place])
         actions.append({"remove": datafile.removed(add)})

@@ -23,6 +23,9 @@ FANOUT = 8
 DEAD = 0.3
 """The part of a larger file that may be dead."""
 
+JOINED_ROWS = 65_536
+"""Rows that a batch takes along at most when it joins small files itself."""
+
 MOST_ROWS = 2_000_000
 MOST_BYTES = 256 << 20
 
@@ -73,6 +76,14 @@ def choose(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     if not dead:
         return ()
     return (max(dead, key=lambda file: file.gone / max(file.rows, 1)).action,)
+
+
+def taken_along(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """The files that would be joined next, where they are so small that a batch can do it on its
+    way, which costs less than a commit of its own; none otherwise."""
+    chosen = choose(files)
+    small = all(file.size_class == 0 for action in chosen if (file := _known(action)))
+    return chosen if len(chosen) >= FANOUT and small and rows_of(chosen) <= JOINED_ROWS else ()
 
 
 def rows_of(files: Sequence[Mapping[str, Any]]) -> int:

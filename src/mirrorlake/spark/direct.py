@@ -8,6 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from mirrorlake.errors import MirrorlakeError, printable
 from mirrorlake.landing.identity import Identity, altered
 from mirrorlake.landing.scan import Landed
+from mirrorlake.mirror.compaction import taken_along
 from mirrorlake.mirror.engine import Conflicted, Counts, Failed, Outcome
 from mirrorlake.mirror.receipt import receipt
 from mirrorlake.model.change import Marker
@@ -28,7 +29,8 @@ COMMITTERS = 4
 class Direct:
     """A `Strategy`: one Spark job carries the batches of many tables, one commit each.
 
-    A batch that is too large for one task is spread over many, in further jobs.
+    A batch that is too large for one task is spread over many, in further jobs. joins: batches join
+    small files of their tables on their way.
     """
 
     def __init__(
@@ -38,9 +40,11 @@ class Direct:
         store: Store,
         probe: Probe,
         spread: Spread | None = None,
+        *,
+        joins: bool = True,
     ) -> None:
         self._jobs, self._committer, self._store, self._probe = jobs, committer, store, probe
-        self._spread = spread or Spread(store, probe)
+        self._spread, self._joins = spread or Spread(store, probe), joins
         # For as long as there are batches: each thread has a session of its own.
         self._pool = ThreadPoolExecutor(COMMITTERS, thread_name_prefix="commit")
 
@@ -95,6 +99,7 @@ class Direct:
         parted = None
         if step.default is Marker.INSERT and not step.truncated and not whole:
             parted = parting.groups(self._jobs, landed, is_load=step.is_load)
+        is_whole = not (alone or parted)
         groups = parted or ([(file,) for file in landed] if alone and landed else [tuple(landed)])
         for group in groups:
             yield task.TaskSpec(
@@ -105,11 +110,12 @@ class Direct:
                 default=step.default,
                 landed=group,
                 truncate=step.truncated,
-                files=() if alone or parted else batch.files,
+                files=batch.files if is_whole else (),
                 threads=max(1, threads // len(groups)),
                 required=batch.progress.required,
                 demands=step.demands,
                 appends=parted is not None,
+                joins=taken_along(batch.files) if is_whole and self._joins else (),
             )
 
     def _commit(

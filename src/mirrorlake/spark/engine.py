@@ -72,7 +72,7 @@ class SparkEngine:
     """A `MirrorEngine` on a Spark session. `store` locates landed files and tables.
 
     wanted: the strategy that the project asks for; platform: why `direct` is not open in this
-    session, in words.
+    session, in words; compaction: batches join small files on their way.
     """
 
     def __init__(
@@ -85,11 +85,12 @@ class SparkEngine:
         platform: str = "",
         jobs: Jobs | None = None,
         committer: Committer | None = None,
+        compaction: bool = True,
     ) -> None:
         self._spark, self._store, self._probe = spark.session, store, probe
         self._jobs = jobs or Jobs(spark.session)
         self._committer = committer or Committer(spark.session)
-        self._direct = Direct(self._jobs, self._committer, store, probe)
+        self._direct = Direct(self._jobs, self._committer, store, probe, joins=compaction)
         self._strategies: dict[Way, Strategy] = {
             Way.DIRECT: self._direct,
             Way.MERGE: Merge(self._jobs, spark.session, store, probe),

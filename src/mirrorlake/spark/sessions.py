@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from types import MappingProxyType
 from typing import Any
 
@@ -24,8 +25,12 @@ class Sessions:
     def __init__(self, spark: SparkSession, settings: Mapping[str, str] = UTC) -> None:
         self._spark, self._settings = spark, settings
         self._local = threading.local()
-        jvm: Any = spark._jvm  # noqa: SLF001
-        self._all = jvm.org.apache.spark.sql.SparkSession  # looked up once: it takes a while
+
+    @cached_property
+    def _all(self) -> Any:
+        """What knows the active session; looked up once, because it takes a while."""
+        jvm: Any = self._spark._jvm  # noqa: SLF001
+        return jvm.org.apache.spark.sql.SparkSession
 
     @contextlib.contextmanager
     def active(self) -> Iterator[SparkSession]:

@@ -72,7 +72,8 @@ class TaskSpec:
 
     files: the add actions of the table's live files; threads: how many the task may use; required:
     the columns that a file may lack only if all it does is delete; appends: texts whose rows are
-    taken for inserts, and written as they are read.
+    taken for inserts, and written as they are read; joins: small ones of the files, which are
+    written anew with the batch.
     """
 
     table: str
@@ -87,6 +88,7 @@ class TaskSpec:
     required: tuple[str, ...] = ()
     demands: Demands = field(default_factory=Demands)
     appends: bool = False
+    joins: Sequence[Mapping[str, Any]] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,7 +271,7 @@ def _apply(spec: TaskSpec) -> TaskResult:
     files = [(landed.name, rows(spec, landed)) for landed in spec.landed]
     net = fold(Batch(spec.table, spec.schema.schema, spec.key, files, spec.truncate))
     try:
-        done = rewrite(Path(spec.location), spec.files, spec.schema, net, spec.threads)
+        done = rewrite(Path(spec.location), spec.files, spec.schema, net, spec.threads, spec.joins)
     except NoBaseRow:
         raise MissingBaseRow(
             "a value that did not change has no single row in the table to be taken from",
