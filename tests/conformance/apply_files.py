@@ -24,6 +24,7 @@ class CompactionContract:
     def soon(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Two small files are many."""
         monkeypatch.setattr(compaction, "FANOUT", 2)
+        monkeypatch.setattr(compaction, "SMALLEST", 2)
 
     @pytest.mark.clause("CF-095", "CF-156")
     def test_rows_and_feed_and_progress_stay(self, orders: Mirrored) -> None:

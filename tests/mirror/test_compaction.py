@@ -9,7 +9,17 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorlake.mirror.compaction import CLASSES, DEAD, FANOUT, MOST_BYTES, MOST_ROWS, choose
+from mirrorlake.mirror.compaction import (
+    CLASSES,
+    DEAD,
+    FANOUT,
+    JOINED_ROWS,
+    MOST_BYTES,
+    MOST_ROWS,
+    SMALLEST,
+    choose,
+    taken_along,
+)
 
 BYTES_PER_ROW = 40
 _numbers = itertools.count(1)
@@ -27,17 +37,26 @@ def add(rows: int, gone: int = 0, size: int | None = None) -> dict[str, Any]:
 
 
 def test_few_small_files_are_left_alone() -> None:
-    assert choose([add(100) for _ in range(FANOUT - 1)]) == ()
+    assert choose([add(100) for _ in range(SMALLEST - 1)]) == ()
+    assert choose([add(100_000) for _ in range(FANOUT - 1)]) == ()
 
 
 def test_enough_files_of_one_class_are_joined() -> None:
-    small, large = [add(100) for _ in range(FANOUT)], add(1_000_000)
-    assert {f["path"] for f in choose([large, *small])} == {f["path"] for f in small}
+    for rows, count in ((100, SMALLEST), (100_000, FANOUT)):
+        alike, large = [add(rows) for _ in range(count)], add(1_000_000)
+        assert {f["path"] for f in choose([large, *alike])} == {f["path"] for f in alike}
+
+
+def test_a_batch_takes_the_smallest_files_along_when_they_are_many_and_have_few_rows() -> None:
+    small, larger = [add(100) for _ in range(FANOUT)], [add(100_000) for _ in range(FANOUT)]
+    assert taken_along([*larger, *small]) == tuple(small)
+    assert taken_along([*larger, *small[1:]]) == ()
+    assert taken_along([*small, add(JOINED_ROWS, size=CLASSES[0] - 1)]) == ()
 
 
 def test_the_size_that_counts_is_that_of_the_rows_that_are_left() -> None:
     shrunk = add(1_000_000, gone=999_900)
-    assert shrunk in choose([shrunk, *(add(100) for _ in range(FANOUT - 1))])
+    assert shrunk in choose([shrunk, *(add(100) for _ in range(SMALLEST - 1))])
 
 
 def test_a_larger_file_that_is_dead_enough_is_written_anew() -> None:
@@ -116,7 +135,7 @@ def test_however_many_batches_come_the_files_stay_few_and_the_work_stays_small(
         written += left
     for size_class in range(len(CLASSES)):
         alike = [f for f in files if _class(f) == size_class]
-        assert len(alike) <= FANOUT + 1
+        assert len(alike) <= (FANOUT if size_class else SMALLEST) + 1
     dead = sum(_gone(f) for f in files)
     assert written <= 5 * brought + 2 * base + dead + 1_000_000 * len(CLASSES)
 

@@ -58,6 +58,7 @@ def reader(spark: Spark, store: LocalStore) -> SparkReader:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two small files are enough to be compacted."""
     monkeypatch.setattr(compaction, "FANOUT", 2)
+    monkeypatch.setattr(compaction, "SMALLEST", 2)
 
 
 @pytest.mark.parametrize("has_one", [True, False], ids=["another", "none"])

@@ -49,6 +49,7 @@ def make(spark: Spark, store: LocalStore) -> Make:
 def soon(monkeypatch: pytest.MonkeyPatch) -> None:
     """Two small files are many, so that every table is compacted again and again."""
     monkeypatch.setattr(compaction, "FANOUT", 2)
+    monkeypatch.setattr(compaction, "SMALLEST", 2)
 
 
 def replayed(feed: dict[int, Counter[tuple[str, Row]]]) -> Counter[Row]:

@@ -1,10 +1,10 @@
 """Which files of a table to rearrange: few files, and few rows in them that are gone.
 
-Invariant: after any number of batches a table has at most `FANOUT` files of each size class, and
-its larger files are at most `DEAD` part dead, as long as compaction keeps up. The work follows
-the batches: a row is rewritten once per class that it passes through, and once more for every
-`DEAD` part of its file that was deleted. One step never takes more than `MOST_ROWS` and
-`MOST_BYTES`, so that no batch waits longer for it than for another batch.
+Invariant: after any number of batches a table has at most `FANOUT` files of each size class,
+`SMALLEST` of the first, and its larger files are at most `DEAD` part dead, as long as compaction
+keeps up. The work follows the batches: a row is rewritten once per class that it passes through,
+and once more for every `DEAD` part of its file that was deleted. One step never takes more than
+`MOST_ROWS` and `MOST_BYTES`, so that no batch waits longer for it than for another batch.
 """
 
 from __future__ import annotations
@@ -19,6 +19,10 @@ CLASSES = (1 << 20, 8 << 20, 64 << 20)
 
 FANOUT = 8
 """Files of one class that are joined to one of the next."""
+
+SMALLEST = 16
+"""Files of the first class that are joined by themselves; `FANOUT` of them wait for a batch that
+takes them along."""
 
 DEAD = 0.3
 """The part of a larger file that may be dead."""
@@ -70,7 +74,7 @@ def choose(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     known = [file for action in files if (file := _known(action))]
     for size_class in range(len(CLASSES)):
         alike = [file for file in known if file.size_class == size_class]
-        if len(alike) >= FANOUT:
+        if len(alike) >= (FANOUT if size_class else SMALLEST):
             return _limited(sorted(alike, key=lambda file: file.size))
     dead = [file for file in known if file.is_dead_enough]
     if not dead:
@@ -79,11 +83,12 @@ def choose(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
 
 
 def taken_along(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """The files that would be joined next, where they are so small that a batch can do it on its
-    way, which costs less than a commit of its own; none otherwise."""
-    chosen = choose(files)
-    small = all(file.size_class == 0 for action in chosen if (file := _known(action)))
-    return chosen if len(chosen) >= FANOUT and small and rows_of(chosen) <= JOINED_ROWS else ()
+    """Files that a batch can join on its way, which costs less than a commit of its own: the
+    smallest ones, if there are enough of them and all have few rows; none otherwise."""
+    known = [file for action in files if (file := _known(action))]
+    small = [file for file in known if file.size_class == 0]
+    enough = len(small) >= FANOUT and sum(file.left for file in small) <= JOINED_ROWS
+    return tuple(file.action for file in small) if enough else ()
 
 
 def rows_of(files: Sequence[Mapping[str, Any]]) -> int:
