@@ -55,7 +55,7 @@ def fold(batch: Batch) -> NetChanges:
     if not partial and not marker.any():
         return _inserts(batch, data, operations)
     coded = codes.encode(data.select(list(batch.key)))
-    order = np.argsort(coded.code, kind="stable")
+    order = codes.in_order(coded.code)
     groups = _Groups(coded.code[order], marker[order])
     kept = np.sort(order[groups.kept])
     missing, base, source = _unchanged(batch, marker, coded.code, order)

@@ -15,10 +15,14 @@ import pyarrow.compute as pc
 
 from mirrorlake.model.arrow import contiguous
 
+_HALF, _ROW = np.uint64(32), np.uint64(0xFFFFFFFF)
+"""No batch has 2^32 rows: they would not fit into memory."""
+
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """code: int64 per row, from 0; first: the row in which each code stands first."""
+    """code: int64 per row, from 0, in the order in which they first occur; first: the row in which
+    each code stands first."""
 
     code: np.ndarray
     first: np.ndarray
@@ -26,13 +30,21 @@ class Coded:
 
 def encode(keys: pa.Table) -> Coded:
     """Give each distinct key of the rows a number, in the order in which they first occur."""
-    rows = keys.num_rows
-    code = np.zeros(rows, np.int64)
-    for column in keys.columns:
+    code = np.zeros(keys.num_rows, np.int64)
+    for place, column in enumerate(keys.columns):
         values, distinct = _column(contiguous(column))
         # Both factors are below the number of rows, so the product fits 63 bits.
-        code = _dense(code * distinct + values)
-    return _ordered(code)
+        code = _dense(code * distinct + values) if place else values
+    highest = np.maximum.accumulate(code)
+    return Coded(code, np.flatnonzero(np.diff(highest, prepend=-1)))
+
+
+def in_order(code: np.ndarray) -> np.ndarray:
+    """The numbers of the rows by their codes, and within a code as they stand; int64."""
+    # As one number of both: numpy sorts numbers ten times as fast as it sorts places by them.
+    both = code.astype(np.uint64) << _HALF | np.arange(len(code), dtype=np.uint64)
+    both.sort()
+    return (both & _ROW).astype(np.int64)
 
 
 def dealt(keys: pa.Table, parts: int) -> np.ndarray:
@@ -72,8 +84,3 @@ def _dense(code: np.ndarray) -> np.ndarray:
     encoded = pc.dictionary_encode(pa.array(code))
     dense: np.ndarray = encoded.indices.to_numpy(zero_copy_only=False).astype(np.int64)
     return dense
-
-
-def _ordered(code: np.ndarray) -> Coded:
-    _, first = np.unique(code, return_index=True)
-    return Coded(code, first)
