@@ -151,10 +151,12 @@ def s3() -> Iterator[S3Server]:
 
 
 @pytest.fixture(scope="session")
-def spark():
-    """The one Spark session of the run."""
+def spark(s3: S3Server):
+    """The one Spark session of the run, which has a way to the one S3 too."""
     from mirrorlake.spark.session import Spark
     from mirrorlake.spark.settings import SparkSettings
+    from mirrorlake.storage.urls import Place
 
-    with Spark.start(SparkSettings(master="local[2]", driver_memory="1g")) as started:
+    settings = SparkSettings(master="local[2]", driver_memory="1g")
+    with Spark.start(settings, tables=Place(s3.new_bucket(), s3.options)) as started:
         yield started

@@ -222,3 +222,34 @@ def test_a_url_that_cannot_be_meant_is_refused_without_repeating_a_secret(
     assert f"field {field}" in error.where
     assert error.hint
     assert "hunter2" not in str(error)
+
+
+def test_tables_may_lie_at_a_url(tmp_path: Path) -> None:
+    tables = "{url: s3://bucket/shop, endpoint: http://host:9000, region: eu-west-1}"
+    project = load(write(tmp_path, f"name: a\nroot: b\ntables: {tables}\n"), {})
+    options = ObjectOptions(endpoint="http://host:9000", region="eu-west-1")
+    assert (project.tables, project.landing) == (Place("s3://bucket/shop", options), None)
+    assert load(write(tmp_path, "name: a\nroot: b\n"), {}).tables is None
+
+
+@pytest.mark.parametrize(
+    ("tables", "field"),
+    [
+        ("{url: ./folder}", "tables.url"),
+        ("{url: 'gs://bucket/shop'}", "tables.url"),
+        ("{url: 'az://container/shop'}", "tables.url"),
+        ("{url: 'abfss://c@account.dfs.core.windows.net/shop'}", "tables.url"),
+        ("{url: 's3://key:hunter2@bucket'}", "tables.url"),
+        ("{url: 's3://bucket', endpoint: 'http://me:hunter2@host'}", "tables.endpoint"),
+        ("{endpoint: 'http://host:9000'}", "tables.endpoint"),
+        ("{url: 's3://bucket', account: me}", "tables.account"),
+        ("{url: 's3://bucket', secret_access_key: hunter2}", "tables.secret_access_key"),
+    ],
+)
+def test_a_place_where_tables_cannot_lie_is_refused(
+    tmp_path: Path, tables: str, field: str
+) -> None:
+    error = refused(tmp_path, f"name: a\nroot: b\ntables: {tables}\n")
+    assert f"field {field}" in error.where
+    assert error.hint
+    assert "hunter2" not in str(error)

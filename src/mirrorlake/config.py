@@ -39,6 +39,8 @@ from mirrorlake.storage.urls import ObjectOptions, Place, check_url
 FILE = "mirrorlake.yaml"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _SLOT = r"^[a-z0-9_]{1,63}$"
+ON_OBJECTS = ("s3", "s3a")
+"""Schemes of URLs below which tables are written."""
 _SAFE_DAYS = 7
 _LONGEST_DAYS, _LONGEST_SECONDS = 36_500, 86_400
 
@@ -47,8 +49,8 @@ _LONGEST_DAYS, _LONGEST_SECONDS = 36_500, 86_400
 class Project:
     """A mirror: what it is called, where it lies, and the settings of its parts.
 
-    source: None for a landing zone that others fill. landing: where `Files/LandingZone` lies when
-    it is not below root.
+    source: None for a landing zone that others fill. landing, tables: where `Files/LandingZone` and
+    `Tables` lie when they are not below root.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Project:
     mirror: MirrorSettings = field(default_factory=MirrorSettings)
     spark: SparkSettings = field(default_factory=SparkSettings)
     landing: Place | None = None
+    tables: Place | None = None
 
     @classmethod
     def of_root(cls, root: Path) -> Project:
@@ -139,12 +142,43 @@ class _Capture(_Part):
     heartbeat_seconds: float = Field(default=_CAPTURE.heartbeat_seconds, gt=0, le=_LONGEST_SECONDS)
 
 
-class _Landing(_Part):
+class _Elsewhere(_Part):
+    """Where a part of a mirror lies, when that is not below root."""
+
     url: str | None = Field(default=None, min_length=1)
     endpoint: str | None = Field(default=None, min_length=1)
     region: str | None = Field(default=None, min_length=1)
-    account: str | None = Field(default=None, min_length=1)
     anonymous: bool = False
+
+    def place_in(self, path: Path, section: str, account: str | None = None) -> Place | None:
+        """The place that a section of a project file names. Raises ConfigError."""
+        reached = {
+            "endpoint": self.endpoint,
+            "region": self.region,
+            "account": account,
+            "anonymous": self.anonymous,
+        }
+        named = next((name for name, value in reached.items() if value), None)
+        if self.url is None:
+            if named is not None:
+                raise ConfigError(
+                    "it says how a URL is reached, and there is none",
+                    where=f"{path}, field {section}.{named}",
+                    hint=f"Set {section}.url as well, or leave it out.",
+                )
+            return None
+        try:
+            options = ObjectOptions(self.endpoint, self.region, account, self.anonymous)
+            check_url(self.url, options)
+            return Place(self.url, options)
+        except UsageError as error:
+            raise ConfigError(
+                error.what, where=f"{path}, field {section}.{_field_of(error)}", hint=error.hint
+            ) from None
+
+
+class _Landing(_Elsewhere):
+    account: str | None = Field(default=None, min_length=1)
     strict: bool = False
     metadata_required: bool = True
     strict_text: bool = False
@@ -152,24 +186,20 @@ class _Landing(_Part):
     retention_days: float = Field(default=7, gt=0, le=_LONGEST_DAYS)
 
     def place(self, path: Path) -> Place | None:
-        reached = ("endpoint", "region", "account", "anonymous")
-        named = next((name for name in reached if getattr(self, name)), None)
-        if self.url is None:
-            if named is not None:
-                raise ConfigError(
-                    "it says how a URL is reached, and there is none",
-                    where=f"{path}, field landing.{named}",
-                    hint="Set landing.url as well, or leave it out.",
-                )
-            return None
-        try:
-            options = ObjectOptions(self.endpoint, self.region, self.account, self.anonymous)
-            check_url(self.url, options)
-            return Place(self.url, options)
-        except UsageError as error:
-            raise ConfigError(
-                error.what, where=f"{path}, field landing.{_field_of(error)}", hint=error.hint
-            ) from None
+        return self.place_in(path, "landing", self.account)
+
+
+class _Tables(_Elsewhere):
+    def place(self, path: Path) -> Place | None:
+        found = self.place_in(path, "tables")
+        if found is None or found.url.partition("://")[0].lower() in ON_OBJECTS:
+            return found
+        raise ConfigError(
+            "tables are written to folders, and to S3 and what speaks its protocol",
+            where=f"{path}, field tables.url",
+            hint="Write s3://bucket/path, or leave it out: then they lie below root, which may be "
+            "a mounted folder.",
+        )
 
 
 class _Mirror(_Part):
@@ -204,15 +234,17 @@ class _File(_Part):
     source: _Source | None = None
     capture: _Capture = Field(default_factory=_Capture)
     landing: _Landing = Field(default_factory=_Landing)
+    tables: _Tables = Field(default_factory=_Tables)
     mirror: _Mirror = Field(default_factory=_Mirror)
     spark: _Spark = Field(default_factory=_Spark)
 
     def project(self, path: Path) -> Project:
         if "://" in self.root:
             raise ConfigError(
-                "root is a URL; tables are kept in local and mounted folders by this release",
+                "root is a URL; a mirror keeps its own state in a local or mounted folder",
                 where=f"{path}, field root",
-                hint="Name a folder; where files are landed may be a URL: landing.url.",
+                hint="Name a folder; landing zone and tables may lie elsewhere: landing.url, "
+                "tables.url.",
             )
         source = self.source.settings(self.name) if self.source else None
         capture = CaptureSettings(
@@ -245,8 +277,8 @@ class _File(_Part):
         if source is not None:
             capture = replace(capture, load_workers=source.load_workers)
         root = _beside(path, Path(self.root))
-        landing = self.landing.place(path)
-        return Project(self.name, root, source, capture, mirror, spark, landing)
+        landing, tables = self.landing.place(path), self.tables.place(path)
+        return Project(self.name, root, source, capture, mirror, spark, landing, tables)
 
     def _daily(self) -> int | None:
         most = self.mirror.max_bytes_per_day
@@ -371,6 +403,7 @@ def _fields(place: Sequence[int | str]) -> list[str]:
         "source": _Source,
         "capture": _Capture,
         "landing": _Landing,
+        "tables": _Tables,
         "mirror": _Mirror,
         "spark": _Spark,
         "extremes": _Extremes,

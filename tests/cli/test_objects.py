@@ -125,3 +125,16 @@ def test_spark_applies_what_lies_on_objects(run: Run, tmp_path: Path, url: str) 
     assert done.returncode == 0, done.stderr
     rows = run("sql", "select * from s.orders", "--json")
     assert rows.facts() == [{"id": 1, "name": "Ada"}]
+
+
+class TestTables:
+    def test_sql_says_that_it_does_not_read_objects(
+        self, run: Run, tmp_path: Path, url: str
+    ) -> None:
+        (tmp_path / "mirrorlake.yaml").write_text(
+            f"name: shop\nroot: ./lake\ntables: {{url: {url}}}\n"
+        )
+        done = run("sql", "select 1")
+        assert done.code == 2
+        assert "the tables lie on objects" in done.error
+        assert url in done.error

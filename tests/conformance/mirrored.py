@@ -6,6 +6,7 @@ import io
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -97,7 +98,7 @@ class Mirrored:
 
     def write(self, name: str, file: File) -> int:
         """Write a file into the folder. Returns its size."""
-        path = self.store.root / self.folder / name
+        path = Path(self.store.location(f"{self.folder}/{name}"))
         path.parent.mkdir(parents=True, exist_ok=True)
         if not isinstance(file, bytes | pa.Table):
             file = as_file(self.shape, [Change(marker, row) for marker, row in file])

@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import json
 import pickle
-import shutil
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from datetime import timedelta
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+from mirrorlake.lake import leaving
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Outcome
 from mirrorlake.mirror.progress import (
     DETECTION,
@@ -69,10 +68,10 @@ class HandmadeEngine(SparkEngine):
         self.checkpoints: list[str] = []
 
     def create(self, step: CreateTable) -> None:
-        location = Path(self._store.location(step.path))
+        location = self._store.location(step.path)
         if step.replace:
             self._logs.forget(step.path)
-            shutil.rmtree(location, ignore_errors=True)
+            leaving.remove(self._store, step.path)
         if not self.progress(step.path).exists:
             ours = {
                 GENERATION: step.generation,
@@ -119,7 +118,7 @@ class HandmadeEngine(SparkEngine):
         )
 
     def _table(self, path: str) -> HandmadeTable:
-        return HandmadeTable(Path(self._store.location(path)))
+        return HandmadeTable(self._store.location(path))
 
 
 class AlwaysSpread(Spread):
@@ -170,7 +169,7 @@ def _committed(
     counts: Counts,
     said: dict[str, str],
 ) -> Outcome:
-    table = HandmadeTable(Path(commit.location))
+    table = HandmadeTable(commit.location)
     if table.log.snapshot().version != commit.version:
         return Conflicted("another writer was faster")
     return Applied(table.commit(actions, **said), counts)
@@ -218,4 +217,4 @@ class HandmadeReader:
                 yield version, feed
 
     def _table(self, path: str) -> HandmadeTable:
-        return HandmadeTable(Path(self._store.location(path)))
+        return HandmadeTable(self._store.location(path))

@@ -18,6 +18,7 @@ from mirrorlake.lake.log import TableLog
 from mirrorlake.lake.probe import path_of
 from mirrorlake.lake.schema import parse
 from mirrorlake.model.arrow import arrow_type
+from tests.lake.handmade import HandmadeTable
 
 
 def check_bounds(table: Path | str) -> None:
@@ -28,8 +29,10 @@ def check_bounds(table: Path | str) -> None:
         physical: arrow_type(column.type)
         for column, physical in zip(schema.schema, schema.physical, strict=True)
     }
+    copy = HandmadeTable(table)  # of a table on objects
+    folder = copy.path
     for add in snapshot.files.values():
-        _check_file(Path(table), add, kinds)
+        _check_file(folder, add, kinds)
 
 
 def _check_file(table: Path, add: Mapping[str, Any], kinds: Mapping[str, pa.DataType]) -> None:

@@ -8,6 +8,7 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from types import MappingProxyType
 from typing import Any
 
@@ -24,6 +25,7 @@ from mirrorlake.lake.schema import TableSchema, parse
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.net import NetChanges
 from mirrorlake.model.table import Schema
+from mirrorlake.storage.urls import addressed, is_url
 from tests.histories import rows_of
 from tests.reference import Row, plain
 
@@ -36,25 +38,41 @@ PROTOCOL = {
 
 
 class HandmadeTable:
-    """The table at `path`, which is made when there is a schema for it.
+    """The table at `location`, which is made when there is a schema for it.
 
-    mapped: its columns have other names in files (column mapping).
+    A URL is reached as the environment says. mapped: its columns have other names in files (column
+    mapping).
     """
 
     def __init__(
         self,
-        path: Path,
+        location: Path | str,
         schema: Schema | None = None,
         *,
         mapped: bool = False,
         properties: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
-        self.path, self.log = path, TableLog(path)
+        self.location, self.log = location, TableLog(location)
         if schema is not None:
-            (path / "_delta_log").mkdir(parents=True)
+            if not is_url(location):
+                Path(location, "_delta_log").mkdir(parents=True)
             described = metadata(schema, mapped=mapped)
             described["configuration"] |= properties
             self.commit([{"protocol": PROTOCOL}, {"metaData": described}])
+
+    @property
+    def path(self) -> Path:
+        """The files of the table; those of objects are copied, by no way of ours."""
+        if not is_url(self.location):
+            return Path(self.location)
+        store, key = addressed(str(self.location))
+        self._copies = TemporaryDirectory(prefix="handmade-")
+        for page in store._client.list(f"{key}/"):
+            for meta in page:
+                copy = Path(self._copies.name, meta["path"].removeprefix(f"{key}/"))
+                copy.parent.mkdir(parents=True, exist_ok=True)
+                copy.write_bytes(store._client.get(meta["path"]).bytes())
+        return Path(self._copies.name)
 
     @property
     def schema(self) -> TableSchema:
@@ -70,7 +88,12 @@ class HandmadeTable:
         info = {"commitInfo": {"operation": "BY HAND", "timestamp": version, **said}}
         # Without escapes, as Delta writes it: not every reader understands all of them.
         lines = [json.dumps(action, ensure_ascii=False) for action in [info, *actions]]
-        self.log.commit_file(version).write_text("\n".join(lines) + "\n", encoding="utf-8")
+        content = ("\n".join(lines) + "\n").encode()
+        if is_url(self.location):
+            store, key = addressed(str(self.location))
+            store.create(f"{key}/_delta_log/{version:020d}.json", content)
+        else:
+            self.log.commit_file(version).write_bytes(content)
         return version
 
     def apply(self, net: NetChanges, threads: int = 1) -> Rewritten:
@@ -80,45 +103,47 @@ class HandmadeTable:
         return done
 
     def rows(self) -> list[Row]:
-        return [row for add in self.files for row in self._rows_of(add)]
+        table = self.path
+        return [row for add in self.files for row in self._rows_of(table, add)]
 
     def feed(self, version: int) -> Counter[tuple[str, Row]]:
         """The change feed of one commit: its change files, or what its data files say."""
         actions = self.log.actions(version)
         images = [action["cdc"] for action in actions if "cdc" in action]
         if images:
-            rows = [row for cdc in images for row in rows_of(self._read(cdc))]
+            rows = [row for cdc in images for row in rows_of(self._read(self.path, cdc))]
             return Counter((row[-1], plain(row[:-1])) for row in rows)
         feed: Counter[tuple[str, Row]] = Counter()
+        table = self.path
         for action in actions:
             for name, kind in (("add", "insert"), ("remove", "delete")):
                 if name in action and action[name]["dataChange"]:
-                    feed.update((kind, plain(row)) for row in self._rows_of(action[name]))
+                    feed.update((kind, plain(row)) for row in self._rows_of(table, action[name]))
         return feed
 
-    def _rows_of(self, add: Mapping[str, Any]) -> list[Row]:
+    def _rows_of(self, table: Path, add: Mapping[str, Any]) -> list[Row]:
         """The live rows of a data file."""
-        table = self._read(add)
-        live = np.ones(table.num_rows, bool)
+        found = self._read(table, add)
+        live = np.ones(found.num_rows, bool)
         if add.get("deletionVector"):
-            live[vectors.read(self.path, add["deletionVector"])] = False
-        return rows_of(table.filter(pa.array(live)))
+            live[vectors.read(table, add["deletionVector"])] = False
+        return rows_of(found.filter(pa.array(live)))
 
-    def _read(self, action: Mapping[str, Any]) -> pa.Table:
+    def _read(self, table: Path, action: Mapping[str, Any]) -> pa.Table:
         """A file with the columns of the table, and the kind of change at their end."""
-        path = path_of(self.path, action)
+        path = path_of(table, action)
         # Spark writes moments as INT96, in nanoseconds, which end in 2262.
-        table = pq.read_table(path, coerce_int96_timestamp_unit="us", partitioning=None)
+        found = pq.read_table(path, coerce_int96_timestamp_unit="us", partitioning=None)
         schema = self.schema
         columns = [
-            table[name].cast(field.type)
-            if name in table.column_names
-            else pa.nulls(table.num_rows, field.type)
+            found[name].cast(field.type)
+            if name in found.column_names
+            else pa.nulls(found.num_rows, field.type)
             for name, field in zip(schema.physical, arrow_schema(schema.schema), strict=True)
         ]
         names = list(schema.schema.names)
-        if CHANGE_TYPE in table.column_names:
-            columns.append(table[CHANGE_TYPE])
+        if CHANGE_TYPE in found.column_names:
+            columns.append(found[CHANGE_TYPE])
             names.append(CHANGE_TYPE)
         return pa.table(columns, names=names)
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mirrorlake.lake.log import TableLog
 from mirrorlake.mirror.tablelogs import TableLogs
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import LONG
@@ -18,7 +19,7 @@ SCHEMA = Schema.of([Column("id", LONG)])
 
 @pytest.fixture
 def logs(tmp_path: Path) -> TableLogs:
-    return TableLogs(lambda path: str(tmp_path / path))
+    return TableLogs(lambda path: TableLog(tmp_path / path))
 
 
 @pytest.fixture

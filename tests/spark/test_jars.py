@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from mirrorlake.errors import SparkUnavailable
-from mirrorlake.spark import jars
+from mirrorlake.spark import jars, s3a
 from mirrorlake.spark.session import Spark
 from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.storage.urls import ObjectOptions, Place
 
 pytestmark = pytest.mark.spark
 
@@ -153,6 +154,57 @@ def test_without_a_folder_the_jars_are_fetched_by_their_coordinates(
 ) -> None:
     found = jars.configuration(SparkSettings())
     assert found["spark.jars.packages"] == "io.delta:delta-spark_4.2_2.13:4.4.0"
+
+
+def test_jars_for_objects_are_fetched_when_tables_lie_there(installed: dict[str, str]) -> None:
+    place = Place("s3://bucket/shop")
+    fetched = jars.configuration(SparkSettings(), place)["spark.jars.packages"].split(",")
+    assert f"org.apache.hadoop:hadoop-aws:{s3a.hadoop()}" in fetched
+    assert len([jar for jar in fetched if jar.startswith("software.amazon.awssdk:")]) == 3
+    without = jars.configuration(SparkSettings(), place)["spark.jars.excludes"].split(",")
+    assert "software.amazon.awssdk:bundle" in without
+    assert "org.apache.hadoop:*" not in without
+    assert not any("fs.s3" in name for name in jars.configuration(SparkSettings()))
+
+
+def test_of_a_hadoop_that_nobody_tried_all_is_fetched(
+    installed: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(s3a, "hadoop", lambda: "3.9.9")
+    found = jars.configuration(SparkSettings(), Place("s3://bucket/shop"))
+    assert "org.apache.hadoop:hadoop-aws:3.9.9" in found["spark.jars.packages"]
+    assert "awssdk" not in found["spark.jars.packages"] + found["spark.jars.excludes"]
+
+
+def test_settings_say_how_the_storage_is_reached_and_not_who_we_are(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in {"AWS_ACCESS_KEY_ID": "me", "AWS_SECRET_ACCESS_KEY": "hunter2"}.items():
+        monkeypatch.setenv(name, value)
+    for name in ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION"):
+        monkeypatch.delenv(name, raising=False)
+    options = ObjectOptions(endpoint="http://host:9000", region="eu-west-1")
+    found = s3a.configuration(Place("s3://bucket/shop", options))
+    assert found["spark.hadoop.fs.s3a.endpoint"] == "http://host:9000"
+    assert found["spark.hadoop.fs.s3a.endpoint.region"] == "eu-west-1"
+    assert found["spark.hadoop.fs.s3a.path.style.access"] == "true"
+    assert found["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
+    assert "hunter2" not in str(found)
+    assert not any("endpoint" in name for name in s3a.configuration(Place("s3://bucket")))
+    anonymous = s3a.configuration(Place("s3://bucket", ObjectOptions(anonymous=True)))
+    provider = anonymous["spark.hadoop.fs.s3a.aws.credentials.provider"]
+    assert provider.endswith("AnonymousAWSCredentialsProvider")
+
+
+def test_a_folder_of_jars_needs_those_for_objects_too(
+    installed: dict[str, str], tmp_path: Path
+) -> None:
+    folder_of(tmp_path, NEEDED)
+    with pytest.raises(SparkUnavailable, match="no jar of hadoop-aws"):
+        jars.configuration(SparkSettings(jars=tmp_path), Place("s3://bucket/shop"))
+    (tmp_path / "hadoop-aws-3.5.0.jar").touch()
+    found = jars.configuration(SparkSettings(jars=tmp_path), Place("s3://bucket/shop"))
+    assert len(found["spark.jars"].split(",")) == len(NEEDED) + 1
 
 
 def test_a_folder_with_all_jars_is_used(installed: dict[str, str], tmp_path: Path) -> None:

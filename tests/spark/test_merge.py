@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from mirrorlake.errors import UnsupportedColumn
+from mirrorlake.lake.log import TableLog
 from mirrorlake.mirror.engine import Conflicted, Failed, MirrorEngine
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model import types
@@ -22,6 +23,7 @@ from mirrorlake.model.change import Marker
 from mirrorlake.spark import statements
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
+from mirrorlake.spark.strategy import Begun
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import ORDERS, ApplyContract, play
 from tests.conformance.apply_rows import RowContract
@@ -147,8 +149,9 @@ def test_a_batch_never_follows_another_that_holds_a_part_of_it(
     assert counted(orders.rows()) == counted(expected.rows)
 
 
-def overtaking(following: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def overtaking(batch: Begun) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A fence behind which somebody records the same application at once."""
+    following = str(TableLog(batch.location).commit_file(batch.version + 1))
 
     def fence(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _batch in batches:

@@ -111,7 +111,7 @@ def _known(
     project: Project, store: Store, scan: TableScan, path: str
 ) -> tuple[Known, Sequence[Batch]]:
     """What is known of a table, and its batches: none of those before its folder was recreated."""
-    log, table = TableLog(store.location(path)), str(scan.table)
+    log, table = TableLog.below(store, path), str(scan.table)
     progress = read_progress(log, table)
     processed = Followers(store, TableReader(store)).processed(scan, path, progress)
     required = project.mirror.metadata_required

@@ -215,9 +215,9 @@ class Mirror:
                 from mirrorlake.spark.session import Spark
 
             if self._given is not None:
-                self._spark = Spark.given(self._given)
+                self._spark = Spark.given(self._given, self.project.tables)
             else:
-                self._spark = Spark.start(self.project.spark, self._say)
+                self._spark = Spark.start(self.project.spark, self._say, self.project.tables)
             wanted = self.project.mirror.strategy
             self._platform = guard.closed(self._spark) if wanted is not Wanted.MERGE else ""
             self._engine = SparkEngine(

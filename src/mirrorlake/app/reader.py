@@ -29,4 +29,4 @@ class TableReader:
         return list(layout.delta_tables(self._store, known))
 
     def _log(self, path: str) -> TableLog:
-        return TableLog(self._store.location(path))
+        return TableLog.below(self._store, path)

@@ -10,6 +10,7 @@ from mirrorlake.app.stores import store_of
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.errors import TableError, UsageError, printable
+from mirrorlake.lake import leaving
 from mirrorlake.landing import layout
 from mirrorlake.landing.lease import Lease
 from mirrorlake.landing.metadata import BY_TIME, NAMED
@@ -57,7 +58,7 @@ class Reset:
             else:
                 for scan in self.tables:
                     path = layout.delta_path(scan.folder, self.project.mirror.default_schema)
-                    store.delete_folder(path)
+                    leaving.remove(store, path)
                     store.delete_folder(folder_of(path))
 
     def _forget_files(self, store: Store) -> None:

@@ -69,7 +69,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
     )
 
     def progress(path: str, table: str) -> Progress:
-        return read_progress(TableLog(store.location(path)), table)
+        return read_progress(TableLog.below(store, path), table)
 
     return Status(
         mirror=project.name,

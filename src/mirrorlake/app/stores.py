@@ -1,4 +1,4 @@
-"""The store of a mirror: its root, and the landing zone wherever that lies."""
+"""The store of a mirror: its root, and what lies elsewhere: the landing zone, the tables."""
 
 from __future__ import annotations
 
@@ -7,13 +7,17 @@ from mirrorlake.landing import layout
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.parts import PartedStore
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import open_store
+from mirrorlake.storage.urls import Place, open_store
 
 
 def store_of(project: Project) -> Store:
     """Where a mirror reads and writes. Raises UsageError."""
-    root = LocalStore(project.root)
-    if project.landing is None:
-        return root
-    elsewhere = open_store(project.landing.url, project.landing.options)
-    return PartedStore(root, layout.LANDED, elsewhere)
+    store: Store = LocalStore(project.root)
+    elsewhere: list[tuple[Place | None, tuple[str, ...]]] = [
+        (project.landing, layout.LANDED),
+        (project.tables, layout.MIRRORED),
+    ]
+    for place, parts in elsewhere:
+        if place is not None:
+            store = PartedStore(store, parts, open_store(place.url, place.options))
+    return store

@@ -23,9 +23,18 @@ def sql(
     """
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import print_json, print_table
+    from mirrorlake.errors import UsageError
     from mirrorlake.lake import sql as lake
 
-    result = lake.run(project(config, root).root, query)
+    found = project(config, root)
+    if found.tables is not None:
+        raise UsageError(
+            "the tables lie on objects, which this command does not read",
+            where=found.tables.url,
+            hint="Ask an engine that reads Delta tables there, such as Spark, or DuckDB with its "
+            "extensions delta and httpfs.",
+        )
+    result = lake.run(found.root, query)
     if result is None:
         return
     names = result.columns

@@ -8,7 +8,9 @@ from pathlib import Path
 
 from mirrorlake.lake import vectors
 from mirrorlake.lake.log import Action
+from mirrorlake.lake.logfiles import FOLDER
 from mirrorlake.lake.probe import path_of
+from mirrorlake.storage.local import flush_folder
 
 
 def flush(table: Path, actions: Iterable[Action]) -> None:
@@ -16,6 +18,16 @@ def flush(table: Path, actions: Iterable[Action]) -> None:
     for path in sorted(set(_files(table, actions))):
         with path.open("rb") as file:
             os.fsync(file.fileno())
+
+
+def settle(table: Path, version: int) -> None:
+    """Flush a commit, and the names of all that it may have brought."""
+    commit = table / FOLDER / f"{version:020d}.json"
+    with commit.open("rb") as file:
+        os.fsync(file.fileno())
+    for folder in (commit.parent, table / "_change_data", table):
+        if folder.exists():
+            flush_folder(folder)
 
 
 def _files(table: Path, actions: Iterable[Action]) -> Iterator[Path]:

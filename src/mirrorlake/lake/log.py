@@ -8,15 +8,18 @@ Nothing is written here.
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+
+from mirrorlake.lake.logfiles import FOLDER, log_files
+from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import ObjectOptions, options_of
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(
@@ -68,13 +71,22 @@ class Snapshot:
 
 
 class TableLog:
-    """The log of the table at `path`; `snapshot` follows it."""
+    """The log of the table at `path`, a folder or a URL; `snapshot` follows it.
 
-    def __init__(self, path: str | Path) -> None:
-        self.path = Path(path)
-        self._folder = self.path / "_delta_log"
+    options: how a URL is reached.
+    """
+
+    def __init__(self, path: str | Path, options: ObjectOptions | None = None) -> None:
+        self.path = path
+        self._folder = f"{path}/{FOLDER}"
+        self._files = log_files(path, options)
         self._snapshot = Snapshot()
-        self._known: tuple[int, int] | None = None
+        self._known: object = None
+
+    @classmethod
+    def below(cls, store: Store, path: str) -> TableLog:
+        """The log of the table at a path of a store."""
+        return cls(store.location(path), options_of(store, path))
 
     @property
     def state(self) -> object:
@@ -82,7 +94,7 @@ class TableLog:
         return self._snapshot.version, self._known
 
     def snapshot(self) -> Snapshot:
-        """The newest version. Cheap when nothing happened since the last call.
+        """The newest version. Cheap when nothing happened since the last call: two looks at files.
 
         Raises FileNotFoundError, once, when the table that was here is gone; BrokenLog.
         """
@@ -98,13 +110,13 @@ class TableLog:
     def _newest(self) -> Snapshot:
         if self._snapshot.exists and self._identity() != self._known:
             self.forget()  # another table was made in this place, and has other versions
-            if not self._names():
+            if not self._files.names():
                 raise FileNotFoundError(f"the table at {self.path} is gone")
         if self._snapshot.exists and not self._follow(self._snapshot):
             return self._snapshot
         if not self._snapshot.exists:
             self._snapshot = self._load()
-        self._known = self._identity()
+        self._known = self._identity() if self._snapshot.exists else None
         return self._snapshot
 
     def forget(self) -> None:
@@ -112,102 +124,125 @@ class TableLog:
         self._snapshot = Snapshot()
 
     def commit_file(self, version: int) -> Path:
-        return Path(self._commit(version))
+        """Of a table in a folder."""
+        return Path(self._folder, _commit(version))
 
-    def _commit(self, version: int) -> str:
-        # A text, because thousands of tables are looked at many times in a second.
-        return f"{self._folder}/{version:020d}.json"
+    def has(self, version: int) -> bool:
+        """Whether there is a commit of this version."""
+        return self._files.identity(_commit(version)) is not None
 
     def actions(self, version: int) -> list[Action]:
         """The actions of one commit. Raises FileNotFoundError."""
-        return _json_actions(self.commit_file(version))
+        name = _commit(version)
+        return self._json_actions(name, self._files.read(name))
 
     def versions(self) -> list[int]:
         """The versions whose commits the log still has, ascending."""
-        names = (_COMMIT.fullmatch(name) for name in self._names())
-        return sorted(int(match[1]) for match in names if match)
+        return _versions(self._files.names())
 
     def _follow(self, snapshot: Snapshot) -> bool:
         """Replay the commits since. Returns whether there were any."""
         before = snapshot.version
-        while _exists(self._commit(snapshot.version + 1)):
+        while self.has(snapshot.version + 1):
             replay(snapshot, self.actions(snapshot.version + 1), snapshot.version + 1)
         return snapshot.version > before
 
-    def _identity(self) -> tuple[int, int] | None:
+    def _identity(self) -> object:
         """What tells the newest commit that was read from another of the same version."""
-        try:
-            facts = os.stat(self._commit(self._snapshot.version))  # noqa: PTH116  (see there)
-        except FileNotFoundError:
-            return None
-        return facts.st_ino, facts.st_mtime_ns
+        return self._files.identity(_commit(self._snapshot.version))
 
     def _load(self) -> Snapshot:
-        snapshot = Snapshot()
-        checkpoint = self._newest_checkpoint()
+        snapshot, names = Snapshot(), self._files.names()
+        checkpoint = _newest_checkpoint(names)
         if checkpoint is not None:
             version, parts = checkpoint
             for part in parts:
                 replay(snapshot, self._checkpoint_actions(part), version, from_checkpoint=True)
             snapshot.version = version
-        versions = [v for v in self.versions() if v > snapshot.version]
+        versions = [v for v in _versions(names) if v > snapshot.version]
         for expected, version in enumerate(versions, start=snapshot.version + 1):
             if version != expected:
                 raise BrokenLog(f"commit {expected} of {self.path} is missing")
-            replay(snapshot, self.actions(version), version)
+        commits = [_commit(version) for version in versions]
+        for name, version, content in zip(
+            commits, versions, self._files.reads(commits), strict=True
+        ):
+            replay(snapshot, self._json_actions(name, content), version)
         if snapshot.exists and not snapshot.metadata:
             raise BrokenLog(f"no commit in {self._folder} says what columns the table has")
-        self._look_back(snapshot)
+        self._look_back(snapshot, _versions(names))
         return snapshot
 
-    def _look_back(self, snapshot: Snapshot) -> None:
+    def _look_back(self, snapshot: Snapshot, versions: list[int]) -> None:
         """Read commits before the checkpoint too, back to the last batch of any mirror: what was
         done to the table since then matters, and a checkpoint does not tell it."""
         known = snapshot.commits
-        for version in reversed(self.versions()[-LOOK_BACK:]):
+        for version in reversed(versions[-LOOK_BACK:]):
             if snapshot.recorded_in:
                 return
             if version <= snapshot.version and version not in known:
                 for action in self.actions(version):
                     _note(snapshot, action, version)
 
-    def _newest_checkpoint(self) -> tuple[int, list[str]] | None:
-        """The version of the newest complete checkpoint, and the names of its parts."""
-        found: dict[int, list[tuple[str, int]]] = {}
-        for name in self._names():
-            if match := _CHECKPOINT.fullmatch(name):
-                found.setdefault(int(match[1]), []).append((name, int(match[3] or 1)))
-        for version in sorted(found, reverse=True):
-            parts = found[version]
-            single = [name for name, count in parts if count == 1]
-            if single:
-                return version, single[:1]
-            if len(parts) == parts[0][1]:
-                return version, [name for name, _count in parts]
-        return None
-
     def _checkpoint_actions(self, name: str) -> Iterator[Action]:
-        path = self._folder / name
-        rows = _json_actions(path) if name.endswith(".json") else _parquet_actions(path)
+        if name.endswith(".json"):
+            rows = self._json_actions(name, self._files.read(name))
+        else:
+            rows = self._parquet_actions(name)
         for row in rows:
             if sidecar := row.get("sidecar"):
-                yield from _parquet_actions(self._folder / "_sidecars" / sidecar["path"])
+                yield from self._parquet_actions(f"_sidecars/{sidecar['path']}")
             else:
                 yield row
 
-    def _names(self) -> list[str]:
+    def _json_actions(self, name: str, content: bytes) -> list[Action]:
+        """The actions of a commit file. Raises BrokenLog, without quoting what stands there."""
         try:
-            return [item.name for item in self._folder.iterdir()]
-        except FileNotFoundError:
-            return []
+            # Lines of bytes: a text ends its lines at characters too that stand in JSON as they
+            # are.
+            actions = [json.loads(line) for line in content.splitlines() if line]
+        except ValueError:
+            raise BrokenLog(f"{self._folder}/{name} is damaged: it is not JSON") from None
+        if not all(isinstance(action, dict) for action in actions):
+            raise BrokenLog(
+                f"{self._folder}/{name} is damaged: it holds something that is no action"
+            )
+        return actions
+
+    def _parquet_actions(self, name: str) -> list[Action]:
+        try:
+            with self._files.open(name) as file:
+                return _parquet_actions(file)
+        except pa.ArrowException as error:
+            raise BrokenLog(
+                f"{self._folder}/{name} is damaged: it is no complete Parquet file"
+            ) from error
 
 
-def _exists(path: str) -> bool:
-    try:
-        os.stat(path)  # noqa: PTH116  (as `_commit` says)
-    except FileNotFoundError:
-        return False
-    return True
+def _commit(version: int) -> str:
+    return f"{version:020d}.json"
+
+
+def _versions(names: Iterable[str]) -> list[int]:
+    """The versions of the commits among some names, ascending."""
+    found = (_COMMIT.fullmatch(name) for name in names)
+    return sorted(int(match[1]) for match in found if match)
+
+
+def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]] | None:
+    """The version of the newest complete checkpoint, and the names of its parts."""
+    found: dict[int, list[tuple[str, int]]] = {}
+    for name in names:
+        if match := _CHECKPOINT.fullmatch(name):
+            found.setdefault(int(match[1]), []).append((name, int(match[3] or 1)))
+    for version in sorted(found, reverse=True):
+        parts = found[version]
+        single = [name for name, count in parts if count == 1]
+        if single:
+            return version, single[:1]
+        if len(parts) == parts[0][1]:
+            return version, [name for name, _count in parts]
+    return None
 
 
 def replay(
@@ -258,29 +293,13 @@ def _note(snapshot: Snapshot, action: Action, version: int) -> None:
         snapshot.recorded_in[txn["appId"]] = max(known, version)
 
 
-def _json_actions(path: Path) -> list[Action]:
-    """The actions of a commit file. Raises BrokenLog, without quoting what stands there."""
-    # Lines of bytes: a text ends its lines at characters too that stand in JSON as they are.
-    lines = path.read_bytes().splitlines()
-    try:
-        actions = [json.loads(line) for line in lines if line]
-    except ValueError:
-        raise BrokenLog(f"{path} is damaged: it is not JSON") from None
-    if not all(isinstance(action, dict) for action in actions):
-        raise BrokenLog(f"{path} is damaged: it holds something that is no action")
-    return actions
-
-
-def _parquet_actions(path: Path) -> list[Action]:
+def _parquet_actions(source: BinaryIO) -> list[Action]:
     """The rows of a checkpoint, with maps as dictionaries and absent members left out."""
-    try:
-        with pq.ParquetFile(path) as file:
-            leaves = [file.schema.column(place).path for place in range(len(file.schema.names))]
-            # What says in typed columns what `stats` says as JSON is no part of an action.
-            said = [leaf for leaf in leaves if not leaf.startswith(_TYPED)]
-            rows = file.read(columns=said).to_pylist(maps_as_pydicts="lossy")
-    except pa.ArrowException as error:
-        raise BrokenLog(f"{path} is damaged: it is no complete Parquet file") from error
+    with pq.ParquetFile(source) as file:
+        leaves = [file.schema.column(place).path for place in range(len(file.schema.names))]
+        # What says in typed columns what `stats` says as JSON is no part of an action.
+        said = [leaf for leaf in leaves if not leaf.startswith(_TYPED)]
+        rows = file.read(columns=said).to_pylist(maps_as_pydicts="lossy")
     return [_present(row) for row in rows]
 
 

@@ -33,6 +33,14 @@ Action = dict[str, Any]
 """Of Delta's log."""
 
 
+Fetch = Callable[[Sequence[Mapping[str, Any]]], None]
+"""Lets the files of add actions be in the folder of the table; see `place`."""
+
+
+def here(_files: Sequence[Mapping[str, Any]]) -> None:
+    """Of a table in a folder: its files are there."""
+
+
 class NoBaseRow(ValueError):
     """A value that did not change has no single row of the table to be taken from."""
 
@@ -55,20 +63,23 @@ def rewrite(
     net: NetChanges,
     threads: int = 1,
     joins: Sequence[Mapping[str, Any]] = (),
+    fetch: Fetch = here,
 ) -> Rewritten:
-    """Apply net changes to the live files of a table. Raises NoBaseRow.
+    """Apply net changes to the live files of a table. Raises NoBaseRow, and what `fetch` raises.
 
     joins: small ones of these files, whose rows are written into the new one when there is a change
     file that tells what has truly changed: without one the log is the feed.
     """
     keys = list(net.keys.column_names)
     if net.truncate:
+        fetch([add for add in files if _is_read(add)])
         return _emptied(table, files, schema, net.rows, keys)
     if net.is_append:
         return Rewritten(written(table, schema, net.rows, keys), net.rows.num_rows, 0, 0)
     wanted = np.flatnonzero(net.reset)
     sought = net.keys.take(pa.array(wanted))
     probed = candidates(files, schema, sought)
+    fetch(probed)
     found = probe(table, probed, schema, sought, threads)
     code = wanted[found.code]
     rows = completed(net, found.rows, code)
@@ -82,6 +93,7 @@ def rewrite(
     if len(code):
         images = _images(found.rows, replaced[code], rows, updated)
         work.append(lambda: [told(table, *images, schema)])
+        fetch(joins)
         joined = _joined(table, joins, schema, probed, found)
         new = pa.concat_tables([rows, *(rest.cast(rows.schema) for rest in joined)])
         actions = [{"remove": datafile.removed(add)} for add in joins]
@@ -163,6 +175,13 @@ def _records(table: Path, add: Mapping[str, Any]) -> int:
     if "numRecords" in stats:
         return int(stats["numRecords"])
     return int(pq.read_metadata(path_of(table, add)).num_rows)
+
+
+def _is_read(add: Mapping[str, Any]) -> bool:
+    """Whether a file is looked into when all of its table goes."""
+    return bool(add.get("deletionVector")) or "numRecords" not in json.loads(
+        add.get("stats") or "{}"
+    )
 
 
 def _already_gone(add: Mapping[str, Any]) -> int:

@@ -22,6 +22,8 @@ MERGING = f"{STATE}/merging"
 MONITORING = "Files/Monitoring"
 LANDED = (LANDING, LANDING_V1, f"{STATE}/leases/capture", f"{STATE}/leases/publisher")
 """What lies together wherever the landing zone lies: itself, and the right to write into it."""
+MIRRORED = (TABLES, DROPPED, f"{STATE}/leases/mirror")
+"""What lies together wherever the tables lie: themselves, and the right to write them."""
 
 SCHEMA_SUFFIX = ".schema"
 METADATA = "_metadata.json"

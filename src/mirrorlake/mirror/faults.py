@@ -4,7 +4,13 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mirrorlake.errors import BadFile, InternalError, TableError
+from mirrorlake.errors import (
+    BadFile,
+    ForeignTable,
+    InternalError,
+    StorageUnavailable,
+    TableError,
+)
 
 
 class TableFault(TableError):
@@ -15,3 +21,9 @@ class TableFault(TableError):
 
 class UnreadableFile(BadFile):
     """A landed file was there when it was planned for, and could not be opened by its task."""
+
+
+class UnreachableTable(ForeignTable):
+    """The storage of a table does not answer now, or does not let us in; nothing was written."""
+
+    code: ClassVar[str] = StorageUnavailable.code

@@ -13,9 +13,11 @@ from mirrorlake.lake.history import Batch, batch_of, batches, named_batches
 from mirrorlake.lake.log import Action, BrokenLog, Snapshot, TableLog
 from mirrorlake.landing.identity import Identity
 from mirrorlake.landing.metadata import SEQUENTIAL
+from mirrorlake.mirror.faults import UnreachableTable
 from mirrorlake.mirror.strategy import TableFacts
 from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.table import Schema
+from mirrorlake.storage.store import StorageFailed
 
 APPLICATION = "mirrorlake/"
 GENERATION = "mirrorlake.generation"
@@ -123,6 +125,12 @@ def table_at(path: str) -> str:
 
 
 def _unreadable(table: str, error: Exception) -> ForeignTable:
+    if isinstance(error, StorageFailed | PermissionError):
+        return UnreachableTable(
+            f"its log cannot be read: {error}",
+            table=table,
+            hint="Look whether the storage answers, and lets this mirror read; it is tried again.",
+        )
     return ForeignTable(
         f"its log cannot be read: {error}",
         table=table,

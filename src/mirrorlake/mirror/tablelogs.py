@@ -34,10 +34,10 @@ class _Followed:
 
 
 class TableLogs:
-    """The logs of the tables below one root. locate: where the table at a path lies."""
+    """The logs of the tables below one root. follow: the log of the table at a path."""
 
-    def __init__(self, locate: Callable[[str], str]) -> None:
-        self._locate = locate
+    def __init__(self, follow: Callable[[str], TableLog]) -> None:
+        self._follow = follow
         self._known: dict[str, _Followed] = {}
 
     def log(self, path: str) -> TableLog:
@@ -82,5 +82,5 @@ class TableLogs:
         found = self._known.get(path)
         if found is None:
             # Of two threads that come at once, both get the one that was first.
-            found = self._known.setdefault(path, _Followed(TableLog(self._locate(path))))
+            found = self._known.setdefault(path, _Followed(self._follow(path)))
         return found

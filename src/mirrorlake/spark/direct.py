@@ -116,6 +116,7 @@ class Direct:
                 demands=step.demands,
                 appends=parted is not None,
                 joins=taken_along(batch.files) if is_whole and self._joins else (),
+                options=batch.options,
             )
 
     def _commit(

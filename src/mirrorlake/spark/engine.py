@@ -5,7 +5,6 @@ Progress is read from the log of the table; a strategy applies what fits.
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from datetime import timedelta
@@ -15,7 +14,8 @@ import structlog
 
 from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.lake import schema as schemas
-from mirrorlake.lake.log import Snapshot
+from mirrorlake.lake.durable import settle
+from mirrorlake.lake.log import Snapshot, TableLog
 from mirrorlake.landing import layout
 from mirrorlake.mirror.compaction import choose, rows_of
 from mirrorlake.mirror.engine import (
@@ -51,8 +51,8 @@ from mirrorlake.spark.refusals import RAISED, fault, refusals
 from mirrorlake.spark.session import Spark
 from mirrorlake.spark.strategy import Begun, Strategy
 from mirrorlake.spark.vacuum import vacuum
-from mirrorlake.storage.local import flush_folder
 from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import is_url, options_of
 
 log = structlog.get_logger()
 
@@ -97,7 +97,7 @@ class SparkEngine:
         }
         self._wanted, self._platform = wanted, platform
         self._told: set[tuple[str, str]] = set()
-        self._logs = TableLogs(store.location)
+        self._logs = TableLogs(lambda path: TableLog.below(store, path))
 
     @property
     def slots(self) -> int:
@@ -131,7 +131,8 @@ class SparkEngine:
 
     def vacuum(self, path: str, retention: timedelta, before_commit: Callable[[], None]) -> None:
         with refusals(TableId.parse(table_at(path))):
-            vacuum(self._spark, self._store.location(path), retention, before_commit)
+            options = options_of(self._store, path)
+            vacuum(self._spark, self._store.location(path), options, retention, before_commit)
 
     def add_columns(self, step: AddColumns) -> None:
         known = self.progress(step.path).schema
@@ -181,13 +182,9 @@ class SparkEngine:
             checkpoint(self._spark, self._store.location(path))
 
     def settle(self, path: str, version: int) -> None:
-        location = Path(self._store.location(path))
-        commit = self._logs.log(path).commit_file(version)
-        with commit.open("rb") as file:
-            os.fsync(file.fileno())
-        for folder in (commit.parent, location / "_change_data", location):
-            if folder.exists():
-                flush_folder(folder)
+        location = self._store.location(path)
+        if not is_url(location):  # objects are durable as soon as they are there
+            settle(Path(location), version)
         self._probe(Point.COMMIT_DURABLE)
 
     def cancel(self) -> None:
@@ -250,6 +247,7 @@ class SparkEngine:
             progress,
             schemas.parse(snapshot.metadata),
             tuple(snapshot.files.values()),
+            options_of(self._store, step.path),
         )
 
     def _choice(self, step: ApplyFiles, progress: Progress) -> Choice:
@@ -275,7 +273,8 @@ class SparkEngine:
         except ForeignTable:
             return None  # its next batch says so
         location = self._store.location(step.path)
-        spec = task.CompactSpec(str(step.table), location, schema, step.key, files)
+        options = options_of(self._store, step.path)
+        spec = task.CompactSpec(str(step.table), location, schema, step.key, files, options)
         return _Chosen(location, version, [spec])
 
     def _rearranged(

@@ -18,7 +18,7 @@ def main() -> int:
         print(line, file=sys.stderr, flush=True)  # noqa: T201
 
     try:
-        if not jars.are_fetched() or not guard.is_remembered():
+        if jars.to_fetch() or not guard.is_remembered():
             with Spark.start(SparkSettings(master="local[1]", driver_memory="512m"), say) as spark:
                 guard.closed(spark)
     except MirrorlakeError as error:

@@ -10,7 +10,9 @@ from importlib import metadata
 from pathlib import Path
 
 from mirrorlake.errors import SparkUnavailable
+from mirrorlake.spark import s3a
 from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.storage.urls import Place
 
 JAVA = (17, 21)
 
@@ -25,7 +27,9 @@ _NEEDED = ("delta-storage", "delta-kernel-api", "delta-kernel-defaults")
 
 # Delta's dependencies that Spark brings itself: a second copy is at best slow to fetch.
 _WITH_SPARK = (
-    "org.apache.hadoop:*",
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.hadoop:hadoop-common",
     "org.apache.parquet:*",
     "com.fasterxml.jackson.core:*",
     "com.fasterxml.jackson.datatype:*",
@@ -107,32 +111,51 @@ def check_java() -> int:
     return version
 
 
-def configuration(settings: SparkSettings) -> dict[str, str]:
-    """The Spark settings that bring the jars. Raises SparkUnavailable for a missing one."""
+def configuration(settings: SparkSettings, tables: Place | None = None) -> dict[str, str]:
+    """The Spark settings that bring the jars, and the way to tables on objects.
+
+    Raises SparkUnavailable for a jar that is missing.
+    """
     wanted = coordinates()
     if settings.jars is None:
-        return {"spark.jars.packages": wanted, "spark.jars.excludes": ",".join(_WITH_SPARK)}
-    found = sorted(settings.jars.glob("*.jar"))
+        packages, without = [wanted], list(_WITH_SPARK)
+        if tables is not None:
+            packages += s3a.coordinates()
+            without += s3a.excluded()
+        brought = {
+            "spark.jars.packages": ",".join(packages),
+            "spark.jars.excludes": ",".join(without),
+        }
+    else:
+        brought = {"spark.jars": _in_folder(settings.jars, wanted, tables)}
+    return brought if tables is None else brought | s3a.configuration(tables)
+
+
+def _in_folder(folder: Path, wanted: str, tables: Place | None) -> str:
+    """The jars that were put into a folder. Raises SparkUnavailable for one that is missing."""
+    found = sorted(folder.glob("*.jar"))
     _group, artifact, version = wanted.split(":")
-    for name in (f"{artifact}-{version}", *_NEEDED):
+    for name in (f"{artifact}-{version}", *_NEEDED, *(["hadoop-aws"] if tables else [])):
         if not any(name in jar.name for jar in found):
             raise SparkUnavailable(
-                f"no jar of {name} is in {settings.jars}",
+                f"no jar of {name} is in {folder}",
                 hint=f"Put the jars of {wanted} and its dependencies there, or leave spark.jars "
                 "out and let Spark fetch them.",
             )
-    return {"spark.jars": ",".join(str(jar.absolute()) for jar in found)}
+    return ",".join(str(jar.absolute()) for jar in found)
 
 
-def are_fetched() -> bool:
-    """Whether an earlier start has fetched the jars already."""
-    version = coordinates().rpartition(":")[2]
-    return any(
-        jar.name.endswith(f"-{version}.jar")
-        for folder in _caches()
-        if folder.is_dir()
-        for jar in (folder / "jars").glob("io.delta_delta-spark*")
-    )
+def to_fetch(tables: Place | None = None) -> str:
+    """What a start has to fetch first, in words; empty when an earlier one has done it."""
+    wanted = {"Delta Lake (13 MB)": coordinates()}
+    if tables is not None:
+        wanted["S3A (13 MB)"] = s3a.coordinates()[0]
+    return " and ".join(said for said, one in wanted.items() if not _is_fetched(one))
+
+
+def _is_fetched(coordinates: str) -> bool:
+    name = "{}_{}-{}.jar".format(*coordinates.split(":"))
+    return any((folder / "jars" / name).exists() for folder in _caches())
 
 
 def cache() -> Path:

@@ -40,6 +40,7 @@ from mirrorlake.spark.statements import MovedOn, Source, append, look_up, merge
 from mirrorlake.spark.strategy import Begun
 from mirrorlake.spark.task import TaskSpec, landed_paths
 from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import is_url
 
 MERGES = 2
 """How many tables are merged at once. Each `MERGE` is several jobs, which fill the cores."""
@@ -160,12 +161,11 @@ class Merge:
     def _committed(
         self, session: SparkSession, batch: Begun, source: Source, said: str, counts: Counts
     ) -> Outcome:
-        log = TableLog(batch.location)
-        following = log.commit_file(batch.version + 1)
-        if following.exists():
+        log = TableLog(batch.location, batch.options)
+        if log.has(batch.version + 1):
             return Conflicted(f"the table has moved on from version {batch.version}")
         session.conf.unset(LAST_VERSION)
-        rows = source.rows(session, batch.schema.schema, str(following))
+        rows = source.rows(session, batch)
         is_append = source.does <= {Act.INSERT} and not batch.step.truncated
         if not is_append and (shut := _unmergeable(batch)):
             return Failed(shut)
@@ -178,7 +178,8 @@ class Merge:
         if newest is None:  # Delta has found our number, or a later one
             return Conflicted("the batch was recorded meanwhile")
         version = _version(log, batch, int(newest))
-        flush(Path(batch.location), log.actions(version))
+        if not is_url(batch.location):
+            flush(Path(batch.location), log.actions(version))
         return Applied(version, counts)
 
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import duckdb
@@ -19,6 +18,7 @@ import pyarrow as pa
 from pyroaring import BitMap
 
 from mirrorlake.lake import parts
+from mirrorlake.lake.place import at_hand
 from mirrorlake.lake.probe import candidates
 from mirrorlake.lake.rewrite import written
 from mirrorlake.landing.bounded import Share
@@ -113,7 +113,9 @@ class FoldSpec(task.Piece):
         files = [("", self._rows(place)) for place in self.dealt]
         net = fold(Batch(batch.table, batch.schema.schema, batch.key, files))
         left = parts.left(net)
-        new = written(Path(batch.location), batch.schema, net.rows, list(batch.key))
+        with at_hand(batch.location, batch.options) as table:
+            new = written(table.folder, batch.schema, net.rows, list(batch.key))
+            table.keep(new)
         actions = tuple(json.dumps(action) for action in new)
         rows = scratch.write(self.folder, [_with(net.rows, pa.array(left.place))])
         if not left.keys.num_rows:
@@ -160,14 +162,17 @@ class TakeSpec(task.Piece):
         batch = self.batch
         found = [_without(scratch.read(place)) for place in self.keys]
         ends = np.cumsum([keys.num_rows for keys, _alive in found])
-        done = parts.taken(
-            Path(batch.location),
-            self.group,
-            batch.schema,
-            pa.concat_tables([keys for keys, _alive in found]),
-            np.concatenate([alive.to_numpy(zero_copy_only=False) for _keys, alive in found]),
-            batch.threads,
-        )
+        with at_hand(batch.location, batch.options) as table:
+            table.fetch(self.group)
+            done = parts.taken(
+                table.folder,
+                self.group,
+                batch.schema,
+                pa.concat_tables([keys for keys, _alive in found]),
+                np.concatenate([alive.to_numpy(zero_copy_only=False) for _keys, alive in found]),
+                batch.threads,
+            )
+            table.keep(done.actions)
         return Taken(
             tuple(json.dumps(action) for action in done.actions),
             done.rows,
@@ -196,12 +201,16 @@ class TellSpec(task.Piece):
     once: tuple[bytes, ...]
 
     def work(self) -> Told:
-        rows, place = _without(scratch.read(self.rows))
+        batch = self.batch
+        rows, replaced = _without(scratch.read(self.rows))
         once = np.zeros(self.sought, bool)
         for bitmap in self.once:
             once[np.asarray(BitMap.deserialize(bitmap).to_array(), np.int64)] = True
-        location = Path(self.batch.location)
-        actions, updated = parts.told(location, self.batch.schema, rows, place.to_numpy(), once)
+        with at_hand(batch.location, batch.options) as table:
+            actions, updated = parts.told(
+                table.folder, batch.schema, rows, replaced.to_numpy(), once
+            )
+            table.keep(actions)
         return Told(tuple(json.dumps(action) for action in actions), updated)
 
 

@@ -17,9 +17,10 @@ from py4j.java_gateway import JavaClass
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
-from mirrorlake.errors import SparkUnavailable
-from mirrorlake.spark import jars, locallog, workers
+from mirrorlake.errors import MirrorlakeError, SparkUnavailable
+from mirrorlake.spark import jars, locallog, s3a, workers
 from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.storage.urls import Place
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -37,8 +38,12 @@ class Spark:
         self.session, self._is_ours, self.log = session, is_ours, log
 
     @classmethod
-    def given(cls, session: Any) -> Spark:
-        """Work in an existing session. Raises SparkUnavailable if it cannot write Delta."""
+    def given(cls, session: Any, tables: Place | None = None) -> Spark:
+        """Work in an existing session. tables: where they lie, if that is on objects.
+
+        Raises SparkUnavailable if it cannot write Delta, UsageError or StorageUnavailable if it
+        cannot write there.
+        """
         if not isinstance(session, SparkSession) or not hasattr(session, "_jsparkSession"):
             connect = type(session).__module__.startswith("pyspark.sql.connect")
             raise SparkUnavailable(
@@ -56,11 +61,21 @@ class Spark:
                 hint=f"Build it with spark.sql.extensions={EXTENSION} and "
                 f"spark.sql.catalog.spark_catalog={CATALOG}.",
             )
+        if tables is not None:
+            s3a.check(session, tables)
         return cls(session, is_ours=False)
 
     @classmethod
-    def start(cls, settings: SparkSettings, say: Say = lambda _line: None) -> Spark:
-        """Start a session of our own. Raises SparkUnavailable."""
+    def start(
+        cls,
+        settings: SparkSettings,
+        say: Say = lambda _line: None,
+        tables: Place | None = None,
+    ) -> Spark:
+        """Start a session of our own. tables: where they lie, if that is on objects.
+
+        Raises SparkUnavailable, StorageUnavailable.
+        """
         if settings.master is None:
             active = SparkSession.getActiveSession()
             if active is None:
@@ -68,11 +83,11 @@ class Spark:
                     "spark.master is left out, and there is no session",
                     hint="Set spark.master, for example local[*], or run inside a Spark job.",
                 )
-            return cls.given(active)
+            return cls.given(active, tables)
         jars.check_java()
-        found = jars.configuration(settings)
-        if settings.jars is None and not jars.are_fetched():
-            say("Fetching the jars of Delta Lake (first use, 13 MB) ...")
+        found = jars.configuration(settings, tables)
+        if settings.jars is None and (missing := jars.to_fetch(tables)):
+            say(f"Fetching the jars of {missing}, for the first use ...")
         # Workers must be this Python, or they lack what we need; where it has another place on
         # other machines, the project says so, in the one setting that only spark-submit reads.
         worker = settings.conf.get("spark.pyspark.python")
@@ -99,7 +114,9 @@ class Spark:
         started = cls(session, is_ours=True, log=log)
         try:
             workers.check(session)
-        except SparkUnavailable:
+            if tables is not None:
+                s3a.check(session, tables)
+        except MirrorlakeError:
             started.stop()
             raise
         return started

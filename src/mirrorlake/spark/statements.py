@@ -5,7 +5,6 @@ All of it by public interfaces. Names of a user's stand in quotes, and values ne
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
+from mirrorlake.lake.log import TableLog
 from mirrorlake.mirror.acts import Act
 from mirrorlake.model.table import Schema
 from mirrorlake.spark.commit import USER_METADATA
@@ -34,11 +34,13 @@ class Source:
     files: tuple[str, ...]
     does: frozenset[Act]
 
-    def rows(self, session: SparkSession, schema: Schema, following: str) -> DataFrame:
-        """The acts with the fence beside them, which falls when the file `following` is there."""
+    def rows(self, session: SparkSession, batch: Begun) -> DataFrame:
+        """The acts with the fence beside them, which falls when the table has another version than
+        that which the batch was begun on."""
+        schema = batch.schema.schema
         columns = [f"{column(place)} {one.type}" for place, one in enumerate(schema)]
         kinds = ", ".join([*columns, f"{ACT} byte"])
-        fence = session.range(1, numPartitions=1).mapInArrow(_fence(following), f"{ACT} byte")
+        fence = session.range(1, numPartitions=1).mapInArrow(_fence(batch), f"{ACT} byte")
         nothing = [
             functions.lit(None).cast(str(one.type)).alias(column(n)) for n, one in enumerate(schema)
         ]
@@ -48,16 +50,18 @@ class Source:
         return session.read.schema(kinds).parquet(*self.files).union(fence)
 
 
-def _fence(following: str) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """One row that does nothing, if there is no commit under this name.
+def _fence(batch: Begun) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """One row that does nothing, if there is no commit after the one that the batch was begun on.
 
     Spark computes it when Delta reads the source, which is inside the transaction: the version that
     the transaction stands on is not beyond what is seen here.
     """
 
+    location, options, following = batch.location, batch.options, batch.version + 1
+
     def fence(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _batch in batches:
-            if os.path.exists(following):  # noqa: PTH110  (nothing but a name is needed)
+            if TableLog(location, options).has(following):
                 raise MovedOn
             act = pa.array([int(Act.NOTHING)], pa.int8())
             yield pa.RecordBatch.from_arrays([act], [ACT])

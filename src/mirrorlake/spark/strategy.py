@@ -11,13 +11,15 @@ from mirrorlake.mirror.engine import Outcome
 from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.mirror.strategy import Choice
+from mirrorlake.storage.urls import ObjectOptions
 
 
 @dataclass(frozen=True, slots=True)
 class Begun:
     """A batch, and the one version of its table that all of it rests on.
 
-    choice: by which way it goes; location: of the table; files: the add actions of its live files.
+    choice: by which way it goes; location: of the table; files: the add actions of its live files;
+    options: how the location is reached when that is a URL.
     """
 
     choice: Choice
@@ -27,6 +29,7 @@ class Begun:
     progress: Progress
     schema: TableSchema
     files: Sequence[Mapping[str, Any]]
+    options: ObjectOptions | None = None
 
 
 class Strategy(Protocol):

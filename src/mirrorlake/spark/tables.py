@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
+from mirrorlake.lake import leaving
 from mirrorlake.landing.layout import DROPPED
 from mirrorlake.mirror.progress import (
     DETECTION,
@@ -22,6 +22,7 @@ from mirrorlake.mirror.schema import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
 from mirrorlake.model.table import Schema
 from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import is_url
 
 PROPERTIES = {
     "delta.enableChangeDataFeed": "true",  # in the CREATE, so that version 0 is covered (CF-142)
@@ -57,27 +58,29 @@ def create(spark: SparkSession, location: str, step: CreateTable) -> None:
 
 def drop(spark: SparkSession, store: Store, path: str) -> None:
     """Remove a table; there may be none. Delta replaces no table that has a path for its name."""
-    put_aside(spark, store, path)
-    store.delete_folder(f"{DROPPED}/{path}")
+    if is_url(store.location(path)):
+        leaving.remove(store, path)  # a copy of each object would be all that moving adds
+    else:
+        move_aside(store, path)
+        store.delete_folder(f"{DROPPED}/{path}")
+    _forget(spark, store.location(path))
 
 
 def put_aside(spark: SparkSession, store: Store, path: str) -> None:
     """Take a table away from where readers look, and from what the session remembers."""
     move_aside(store, path)
+    _forget(spark, store.location(path))
+
+
+def _forget(spark: SparkSession, place: str) -> None:
     jvm: Any = spark._jvm  # noqa: SLF001
-    location = jvm.org.apache.hadoop.fs.Path(store.location(path))
+    location = jvm.org.apache.hadoop.fs.Path(place)
     jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, location)  # noqa: SLF001
 
 
 def move_aside(store: Store, path: str) -> None:
-    """Move a table to where no reader looks, in the place of one that was put there before.
-
-    The folder leaves by a rename, so that after a crash there is the whole table or none.
-    """
-    aside = f"{DROPPED}/{path}"
-    store.delete_folder(aside)
-    if Path(store.location(path)).exists():
-        store.move(path, aside)
+    """Move a table to where no reader looks, in the place of one that was put there before."""
+    leaving.put_aside(store, path, f"{DROPPED}/{path}")
 
 
 def add_columns(spark: SparkSession, location: str, step: AddColumns, known: Schema) -> None:

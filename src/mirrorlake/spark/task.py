@@ -23,6 +23,7 @@ from mirrorlake.errors import ForeignTable, MirrorlakeError, MissingBaseRow
 from mirrorlake.lake import vectors
 from mirrorlake.lake.append import append
 from mirrorlake.lake.compact import compact
+from mirrorlake.lake.place import LostFile, Unreachable, at_hand
 from mirrorlake.lake.probe import path_of
 from mirrorlake.lake.rewrite import NoBaseRow, rewrite
 from mirrorlake.lake.schema import TableSchema
@@ -33,12 +34,12 @@ from mirrorlake.landing.scan import Landed
 from mirrorlake.landing.textformat import TextFormat
 from mirrorlake.mirror.demands import Demands, check_rows
 from mirrorlake.mirror.engine import Counts
-from mirrorlake.mirror.faults import TableFault, UnreadableFile
+from mirrorlake.mirror.faults import TableFault, UnreachableTable, UnreadableFile
 from mirrorlake.mirror.fold import Batch, fold
 from mirrorlake.mirror.receipt import Rows, by_marker
 from mirrorlake.model.change import Marker
 from mirrorlake.storage.store import StorageFailed, Store
-from mirrorlake.storage.urls import ObjectOptions, open_file, options_of
+from mirrorlake.storage.urls import ObjectOptions, is_url, open_file, options_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +60,14 @@ class LandedPath:
 
 def landed_paths(store: Store, files: Iterable[Landed]) -> list[LandedPath]:
     """Landed files of a batch as tasks reach them, wherever these run."""
-    options = options_of(store)
     return [
-        LandedPath(str(file.name), store.location(file.path), file.size, file.text, options)
+        LandedPath(
+            str(file.name),
+            store.location(file.path),
+            file.size,
+            file.text,
+            options_of(store, file.path),
+        )
         for file in files
     ]
 
@@ -73,7 +79,8 @@ class TaskSpec:
     files: the add actions of the table's live files; threads: how many the task may use; required:
     the columns that a file may lack only if all it does is delete; appends: texts whose rows are
     taken for inserts, and written as they are read; joins: small ones of the files, which are
-    written anew with the batch.
+    written anew with the batch; options: how the location of the table is reached when that is a
+    URL.
     """
 
     table: str
@@ -89,6 +96,7 @@ class TaskSpec:
     demands: Demands = field(default_factory=Demands)
     appends: bool = False
     joins: Sequence[Mapping[str, Any]] = ()
+    options: ObjectOptions | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,6 +126,7 @@ class CompactSpec:
     schema: TableSchema
     key: tuple[str, ...]
     files: Sequence[Mapping[str, Any]]
+    options: ObjectOptions | None = None
 
 
 def rows_of_files(results: Iterable[TaskResult]) -> list[Rows]:
@@ -162,7 +171,7 @@ def run(spec: Spec) -> TaskResult:
     except MirrorlakeError as error:
         return TaskResult(error=error)
     except Exception as error:  # noqa: BLE001  (it becomes the table's error)
-        return TaskResult(error=_damage(spec) or fault(spec.table, error))
+        return TaskResult(error=_foreign(spec, error) or fault(spec.table, error))
 
 
 def _piece(spec: Piece) -> TaskResult:
@@ -184,14 +193,29 @@ def fault(table: str, error: Exception) -> TableFault:
     )
 
 
-def _damage(spec: TaskSpec | CompactSpec) -> ForeignTable | None:
+def _foreign(spec: TaskSpec | CompactSpec, error: Exception) -> ForeignTable | None:
+    """What is wrong with the table or its storage, if that is why there was an error."""
+    if isinstance(error, LostFile):
+        return _lost(spec, f"{Path(str(error)).name} is missing")
+    if isinstance(error, Unreachable):
+        return UnreachableTable(
+            f"its storage failed: {error}",
+            table=spec.table,
+            hint="Look whether the storage answers, and lets this mirror write; it is tried again.",
+        )
+    with at_hand(spec.location, spec.options) as table:
+        return _damage(spec, table.folder)
+
+
+def _damage(spec: TaskSpec | CompactSpec, table: Path) -> ForeignTable | None:
     """The first file of the Delta table that is gone or no longer whole.
 
-    Looked for only after a fault: it opens every file.
+    Looked for only after a fault: it opens every file, of a table on objects those that are here.
     """
-    table = Path(spec.location)
     for add in spec.files:
         path = path_of(table, add)
+        if is_url(spec.location) and not path.exists():
+            continue
         try:
             pq.read_metadata(path)
             if vector := add.get("deletionVector"):
@@ -223,9 +247,9 @@ class _Touches(Exception):
 def _append(spec: TaskSpec) -> TaskResult:
     read: list[Rows] = []
     try:
-        actions = append(
-            Path(spec.location), spec.schema, _inserted(spec, read), keys=list(spec.key)
-        )
+        with at_hand(spec.location, spec.options) as table:
+            actions = append(table.folder, spec.schema, _inserted(spec, read), keys=list(spec.key))
+            table.keep(actions)
     except _Touches:
         return TaskResult(touches=True)
     part = spec.landed[0].part
@@ -271,7 +295,17 @@ def _apply(spec: TaskSpec) -> TaskResult:
     files = [(landed.name, rows(spec, landed)) for landed in spec.landed]
     net = fold(Batch(spec.table, spec.schema.schema, spec.key, files, spec.truncate))
     try:
-        done = rewrite(Path(spec.location), spec.files, spec.schema, net, spec.threads, spec.joins)
+        with at_hand(spec.location, spec.options) as table:
+            done = rewrite(
+                table.folder,
+                spec.files,
+                spec.schema,
+                net,
+                spec.threads,
+                spec.joins,
+                table.fetch,
+            )
+            table.keep(done.actions)
     except NoBaseRow:
         raise MissingBaseRow(
             "a value that did not change has no single row in the table to be taken from",
@@ -287,7 +321,10 @@ def _apply(spec: TaskSpec) -> TaskResult:
 
 
 def _compact(spec: CompactSpec) -> TaskResult:
-    actions = compact(Path(spec.location), spec.files, spec.schema, spec.key)
+    with at_hand(spec.location, spec.options) as table:
+        table.fetch(spec.files)
+        actions = compact(table.folder, spec.files, spec.schema, spec.key)
+        table.keep(actions)
     return TaskResult(tuple(json.dumps(action) for action in actions))
 
 

@@ -14,6 +14,8 @@ from pyspark.sql import SparkSession
 
 from mirrorlake.errors import ForeignTable
 from mirrorlake.lake import keyindex
+from mirrorlake.lake.place import inner_tables
+from mirrorlake.storage.urls import ObjectOptions, is_url
 
 CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 """Delta refuses less than 7 days while this is on. Who asks for less has said so at the door."""
@@ -23,14 +25,19 @@ LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
 
 
 def vacuum(
-    spark: SparkSession, location: str, retention: timedelta, before: Callable[[], None]
+    spark: SparkSession,
+    location: str,
+    options: ObjectOptions | None,
+    retention: timedelta,
+    before: Callable[[], None],
 ) -> None:
-    """Vacuum the table at a location. before: called first, and refuses it by raising.
+    """Vacuum the table at a location. options: how that is reached when it is a URL; before: called
+    first, and refuses it by raising.
 
     Raises ForeignTable when a table lies inside this one: VACUUM knows only the files of its own,
     and would delete those of the other.
     """
-    if inner := _table_inside(Path(location)):
+    if inner := _table_inside(location, options):
         raise ForeignTable(
             f"another table lies inside it, at {inner}, and VACUUM would delete its files",
             table=Path(location).name,
@@ -43,11 +50,15 @@ def vacuum(
     quoted = location.replace("`", "``")
     hours = retention.total_seconds() / 3600
     session.sql(f"vacuum delta.`{quoted}` retain {hours:.4f} hours").collect()
-    keyindex.sweep(Path(location))
+    if not is_url(location):  # of a table on objects they go with the files that were fetched
+        keyindex.sweep(Path(location))
 
 
-def _table_inside(table: Path) -> Path | None:
+def _table_inside(location: str, options: ObjectOptions | None) -> str | Path | None:
     """The first folder below a table's own that has a log."""
+    if is_url(location):
+        return next(iter(inner_tables(location, options)), None)
+    table = Path(location)
     for place, folders, _files in os.walk(table):
         if "_delta_log" in folders:
             if Path(place) != table:

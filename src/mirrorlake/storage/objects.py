@@ -16,8 +16,10 @@ import re
 import tempfile
 import threading
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, cast
 
 from obstore.exceptions import (
@@ -46,6 +48,8 @@ LARGEST = 5 << 30
 
 _SPOOL = 8 << 20  # bytes of a staged file that are kept in memory
 _PART = 16 << 20  # bytes of one part of an upload: 10,000 of them hold more than LARGEST
+_CHUNK = 4 << 20  # bytes of an object that are written into a file at once
+_COPIES = 16  # copies that a storage makes at the same time
 _WRITER = "mirrorlakewriter"  # one word: neither Azure nor a proxy takes every character here
 _PROBE = "_mirrorlake/probe-"
 _PUT, _COPY = "put", "copy"
@@ -135,7 +139,38 @@ class ObjectStore:
         """A reader of one version of the object: raises OSError once it was replaced."""
         return opened(self._client, _key(path), lambda: _translated(path))
 
+    def entry(self, path: str) -> Entry | None:
+        """What an object is now; None when there is none."""
+        key = _key(path)
+        try:
+            with _translated(path):
+                return _entry(self._client.head(key))
+        except FileNotFoundError:
+            return None
+
+    def fetch(self, path: str, target: BinaryIO) -> None:
+        """Write a whole object into a file, by one request. Raises FileNotFoundError."""
+        key = _key(path)
+        with _translated(path):
+            for some in self._client.get(key).stream(_CHUNK):
+                target.write(some)
+
     # -- writing --------------------------------------------------------------------------------
+
+    def upload(self, source: Path, path: str) -> None:
+        """Write a local file as an object, in the place of an older one; durable on return."""
+        key = _key(path)
+        with source.open("rb") as file, _in_bucket(path):
+            self._client.put(key, file, chunk_size=_PART)
+
+    def copy_folder(self, folder: str, target: str, last: str) -> None:
+        """Copy all objects below a folder, each by the storage itself; those in its folder `last`
+        after all others. Of files of up to `LARGEST` bytes."""
+        prefix, other = _key(folder), _key(target)
+        with _translated(folder), ThreadPoolExecutor(_COPIES, thread_name_prefix="copy") as pool:
+            for keys in self._phases(prefix, last):
+                copies = [f"{other}{key.removeprefix(prefix)}" for key in keys]
+                list(pool.map(self._client.copy, keys, copies))
 
     @contextmanager
     def stage(self, path: str) -> Iterator[BinaryIO]:
@@ -190,22 +225,34 @@ class ObjectStore:
         with _translated(path), suppress(FileNotFoundError):
             self._client.delete(key)
 
-    def delete_folder(self, folder: str) -> None:
+    def delete_folder(self, folder: str, last: str = "") -> None:
         """Remove all objects below a folder in the order of their names, so that what a publisher
-        remembers goes last; a reader may see a part meanwhile, and a crash may leave one.
+        remembers goes last; those in its folder `last`, if one is named, after all others. A reader
+        may see a part meanwhile, and a crash may leave one.
 
         Raises OSError when something is left: an object that marks the folder, as consoles make
         them and only they can remove, or what somebody wrote meanwhile.
         """
         prefix = _key(folder)
         with _translated(folder):
-            keys = sorted(meta["path"] for meta in self._client.list(prefix).collect())
-            keys = [key for key in keys if key != prefix]  # the mark of a folder, or a file beside
-            for start in range(0, len(keys), PAGE):
-                self._client.delete(keys[start : start + PAGE])
+            for keys in self._phases(
+                prefix, last
+            ):  # without the mark of a folder, or a file beside
+                for start in range(0, len(keys), PAGE):
+                    self._client.delete(keys[start : start + PAGE])
             left = [meta["path"] for meta in self._client.list(prefix).collect()]
         if left:
             raise OSError(errno.ENOTEMPTY, f"{len(left)} objects are left in it", folder)
+
+    def _phases(self, prefix: str, last: str) -> tuple[Sequence[str], Sequence[str]]:
+        """The keys below a prefix: those outside of a folder in it, and those inside."""
+        keys = [meta["path"] for meta in self._client.list(prefix).collect()]
+        keys = sorted(key for key in keys if key != prefix)
+        inside = f"{prefix}/{last}/"
+        return (
+            [key for key in keys if not key.startswith(inside)],
+            [key for key in keys if key.startswith(inside)],
+        )
 
     # -- conditional writes ---------------------------------------------------------------------
 

@@ -9,7 +9,6 @@ from typing import BinaryIO
 
 from mirrorlake.storage.store import Listing, Store, UnsafePath
 from mirrorlake.storage.tree import TreeStore
-from mirrorlake.storage.urls import ObjectOptions, options_of
 
 
 class PartedStore:
@@ -25,11 +24,6 @@ class PartedStore:
     def __repr__(self) -> str:
         return f"PartedStore({self._rest!r}, {self._parts!r}, {self._elsewhere!r})"
 
-    @property
-    def options(self) -> ObjectOptions | None:
-        """How the locations of the parts are reached."""
-        return options_of(self._elsewhere)
-
     def list(self, folder: str) -> Listing:
         if folder and self._is_part(folder):
             return self._elsewhere.list(folder)
@@ -41,59 +35,61 @@ class PartedStore:
         # What is a part is as it is elsewhere; what only leads to one is there when either has it.
         whole = {name for name in led if "/" not in name}
         ways = {name.partition("/")[0] for name in led}
-        there = set(self._elsewhere.list(folder).folders) & ways
-        folders = (set(listing.folders) - whole) | there
+        folders = set(listing.folders) - whole
+        if not ways <= folders:
+            folders |= set(self._elsewhere.list(folder).folders) & ways
         return Listing(
             tuple(file for file in listing.files if file.name not in whole), tuple(sorted(folders))
         )
 
     def tree(self, folder: str) -> Mapping[str, Listing]:
-        store = self._at(folder)
+        store = self.at(folder)
         if not isinstance(store, TreeStore):
             raise OSError(errno.ENOTSUP, "its folders are listed one by one", folder)
         return store.tree(folder)
 
     def read(self, path: str) -> bytes:
-        return self._at(path).read(path)
+        return self.at(path).read(path)
 
     def open(self, path: str) -> BinaryIO:
-        return self._at(path).open(path)
+        return self.at(path).open(path)
 
     def stage(self, path: str) -> AbstractContextManager[BinaryIO]:
-        return self._at(path).stage(path)
+        return self.at(path).stage(path)
 
     def publish(self, staged: str, final: str) -> None:
         self._both(staged, final).publish(staged, final)
 
     def make_folder(self, folder: str) -> None:
-        self._at(folder).make_folder(folder)
+        self.at(folder).make_folder(folder)
 
     def create(self, path: str, content: bytes) -> None:
-        self._at(path).create(path, content)
+        self.at(path).create(path, content)
 
     def replace(self, path: str, content: bytes) -> None:
-        self._at(path).replace(path, content)
+        self.at(path).replace(path, content)
 
     def move(self, path: str, target: str) -> None:
         self._both(path, target).move(path, target)
 
     def delete(self, path: str) -> None:
-        self._at(path).delete(path)
+        self.at(path).delete(path)
 
     def delete_folder(self, folder: str) -> None:
         if any(part.startswith(f"{folder}/") for part in self._parts):
             raise UnsafePath(f"a part of it lies elsewhere: {folder!r}")
-        self._at(folder).delete_folder(folder)
+        self.at(folder).delete_folder(folder)
 
     def location(self, path: str) -> str:
-        return self._at(path).location(path)
+        return self.at(path).location(path)
 
-    def _at(self, path: str) -> Store:
+    def at(self, path: str) -> Store:
+        """The one of the two that has a path."""
         return self._elsewhere if self._is_part(path) else self._rest
 
     def _both(self, path: str, other: str) -> Store:
-        store = self._at(path)
-        if store is not self._at(other):
+        store = self.at(path)
+        if store is not self.at(other):
             raise OSError(errno.EXDEV, "it would leave its storage", path, None, other)
         return store
 

@@ -17,11 +17,11 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO
+from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
 
 from mirrorlake.errors import UsageError
 from mirrorlake.storage.adls import url as adls
@@ -32,8 +32,11 @@ if TYPE_CHECKING:
     from obstore.store import ClientConfig, RetryConfig
     from obstore.store import ObjectStore as Client
 
+    from mirrorlake.storage.objects import ObjectStore
+
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
+_REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +69,15 @@ class Place:
 
     url: str
     options: ObjectOptions = field(default_factory=ObjectOptions)
+
+
+@runtime_checkable
+class Parted(Protocol):
+    """A store of several."""
+
+    def at(self, path: str) -> Store:
+        """The store that has a path."""
+        ...
 
 
 def is_url(place: str | Path) -> bool:
@@ -108,9 +120,16 @@ def open_store(place: str | Path, options: ObjectOptions | None = None) -> Store
     return _object_store(scheme, bucket, prefix, options or ObjectOptions())
 
 
-def options_of(store: Store) -> ObjectOptions | None:
-    """What `open_file` needs beside the locations of a store."""
-    return getattr(store, "options", None)
+def options_of(store: Store, path: str) -> ObjectOptions | None:
+    """What `open_file` needs beside the location of a path of a store."""
+    return getattr(store_at(store, path), "options", None)
+
+
+def store_at(store: Store, path: str) -> Store:
+    """The very store that has a path."""
+    while isinstance(store, Parted):
+        store = store.at(path)
+    return store
 
 
 def open_file(location: str, options: ObjectOptions | None = None) -> BinaryIO:
@@ -123,8 +142,15 @@ def open_file(location: str, options: ObjectOptions | None = None) -> BinaryIO:
     if adls.handles(location):
         container, path = split(location)
         return _container(container, os.getpid()).open(path)
+    store, key = addressed(location, options)
+    return store.open(key)
+
+
+def addressed(location: str, options: ObjectOptions | None = None) -> tuple[ObjectStore, str]:
+    """The objects of the bucket of a location, and the key that it names. One client for all of a
+    bucket in each process. Raises UsageError."""
     scheme, bucket, key = _parsed(location)
-    return _bucket(scheme, bucket, options or ObjectOptions(), os.getpid()).open(key)
+    return _bucket(scheme, bucket, options or ObjectOptions(), os.getpid()), key
 
 
 def _parsed(url: str) -> tuple[str, str, str]:
@@ -175,7 +201,7 @@ def _root(url: str) -> tuple[str, str, str]:
 
 
 @functools.lru_cache(maxsize=16)
-def _bucket(scheme: str, bucket: str, options: ObjectOptions, _process: int) -> Store:
+def _bucket(scheme: str, bucket: str, options: ObjectOptions, _process: int) -> ObjectStore:
     """One client for all files of a bucket; not that of a process that was forked."""
     return _object_store(scheme, bucket, "", options)
 
@@ -215,7 +241,7 @@ def _check_options(scheme: str, options: ObjectOptions) -> None:
             )
 
 
-def _object_store(scheme: str, bucket: str, prefix: str, options: ObjectOptions) -> Store:
+def _object_store(scheme: str, bucket: str, prefix: str, options: ObjectOptions) -> ObjectStore:
     _check_options(scheme, options)
     try:
         from mirrorlake.storage.objects import ObjectStore
@@ -265,10 +291,24 @@ def _azure(container: str, prefix: str | None, options: ObjectOptions) -> Client
     )
 
 
+def s3_endpoint(options: ObjectOptions) -> str:
+    """The address of S3 by options or environment; empty for Amazon's."""
+    return _first(options.endpoint, _ENDPOINTS)
+
+
+def s3_region(options: ObjectOptions) -> str:
+    """The region of S3 by options or environment; empty when neither tells."""
+    return _first(options.region, _REGIONS)
+
+
+def _first(option: str | None, variables: Sequence[str]) -> str:
+    known = (option, *(os.environ.get(name) for name in variables))
+    return next((value for value in known if value), "")
+
+
 def _client(options: ObjectOptions) -> ClientConfig:
     found: ClientConfig = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(minutes=2)}
-    known = (options.endpoint, *(os.environ.get(name) for name in _ENDPOINTS))
-    endpoint = next((address for address in known if address), "")
+    endpoint = s3_endpoint(options)
     if endpoint.lower().startswith("http://"):  # who writes it means it
         found["allow_http"] = True
     return found

@@ -1,0 +1,68 @@
+"""The engine keeps its contract where tables lie on objects: by its true tasks, without a JVM."""
+
+from __future__ import annotations
+
+import itertools
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mirrorlake.lake.cache import cache
+from mirrorlake.landing import layout
+from mirrorlake.mirror.engine import MirrorEngine
+from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.parts import PartedStore
+from mirrorlake.storage.urls import open_store
+from tests.conformance.apply import ApplyContract, play
+from tests.conformance.mirrored import Mirrored
+from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader
+from tests.histories import histories
+from tests.objects import S3Server
+
+_numbers = itertools.count(1)
+
+
+@pytest.fixture
+def store(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PartedStore:
+    """A root whose tables lie in a bucket, and a cache of its own."""
+    s3.described(monkeypatch)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    cache.cache_clear()
+    place = open_store(f"{s3.new_bucket()}/shop", s3.options)
+    return PartedStore(LocalStore(tmp_path / "root"), layout.MIRRORED, place)
+
+
+@pytest.fixture
+def reader(store: PartedStore) -> HandmadeReader:
+    return HandmadeReader(store)
+
+
+class TestEngineOnObjects(ApplyContract):
+    @pytest.fixture
+    def new_engine(self, store: PartedStore) -> Callable[[], MirrorEngine]:
+        return lambda: HandmadeEngine(store)
+
+    @settings(max_examples=6, suppress_health_check=list(HealthCheck))
+    @given(drawn=st.lists(histories(), min_size=1, max_size=3))
+    def test_rows_and_feed_of_random_histories_are_those_of_the_model(
+        self, make: Callable[..., Mirrored], drawn
+    ) -> None:
+        tables = [make(shape, f"Tables/t{next(_numbers)}") for shape, _landings in drawn]
+        play(tables, [landings for _shape, landings in drawn], compacting=True)
+
+
+@settings(max_examples=4, suppress_health_check=list(HealthCheck))
+@given(drawn=st.lists(histories(), min_size=1, max_size=1))
+def test_batches_that_are_spread_are_those_of_the_model(
+    store: PartedStore, reader: HandmadeReader, drawn
+) -> None:
+    engine = HandmadeEngine(store, spread=3)
+    tables = [
+        Mirrored(engine, store, reader, shape, f"Tables/t{next(_numbers)}").create()
+        for shape, _landings in drawn
+    ]
+    play(tables, [landings for _shape, landings in drawn])
