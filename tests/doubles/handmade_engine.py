@@ -107,6 +107,7 @@ class HandmadeEngine(SparkEngine):
         if new:
             described = table.log.snapshot().metadata
             table.commit([{"metaData": _widened(described, Schema.of([*known, *new]))}])
+        self._logs.changed(step.path)
         self._probe(Point.COLUMNS_ADDED)
 
     def set_key(self, step: SetKey) -> None:
@@ -116,6 +117,7 @@ class HandmadeEngine(SparkEngine):
         table.commit(
             [{"metaData": {**described, "configuration": described["configuration"] | key}}]
         )
+        self._logs.changed(step.path)
 
     def _table(self, path: str) -> HandmadeTable:
         return HandmadeTable(self._store.location(path))

@@ -18,6 +18,9 @@ from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.parts import PartedStore
 from mirrorlake.storage.urls import open_store
 from tests.conformance.apply import ApplyContract, play
+from tests.conformance.apply_commits import CommitContract
+from tests.conformance.apply_files import CompactionContract
+from tests.conformance.apply_tables import TableContract
 from tests.conformance.mirrored import Mirrored
 from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader
 from tests.histories import histories
@@ -41,10 +44,20 @@ def reader(store: PartedStore) -> HandmadeReader:
     return HandmadeReader(store)
 
 
-class TestEngineOnObjects(ApplyContract):
-    @pytest.fixture
-    def new_engine(self, store: PartedStore) -> Callable[[], MirrorEngine]:
-        return lambda: HandmadeEngine(store)
+@pytest.fixture
+def new_engine(store: PartedStore) -> Callable[[], MirrorEngine]:
+    return lambda: HandmadeEngine(store)
+
+
+@pytest.mark.long
+class TestAllOfTheContract(ApplyContract):
+    pass
+
+
+class TestWhatDependsOnThePlace(CommitContract, TableContract, CompactionContract):
+    engine = ApplyContract.engine
+    make = ApplyContract.make
+    orders = ApplyContract.orders
 
     @settings(max_examples=6, suppress_health_check=list(HealthCheck))
     @given(drawn=st.lists(histories(), min_size=1, max_size=3))

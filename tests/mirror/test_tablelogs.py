@@ -67,3 +67,33 @@ def test_what_is_forgotten_is_read_again(logs: TableLogs, table: HandmadeTable) 
     after = logs.progress(PATH)
     assert after == before
     assert after is not before
+
+
+def test_what_others_do_is_seen_when_patience_ends(tmp_path: Path) -> None:
+    table, now = HandmadeTable(tmp_path / PATH, SCHEMA), [100.0]
+    logs = TableLogs(lambda path: TableLog(tmp_path / path), lambda _path: 30.0, lambda: now[0])
+    recorded = {"txn": {"appId": "mirrorlake/", "version": 7}}
+    assert logs.progress(PATH).recorded == 0
+    table.commit([recorded])
+    now[0] += 29
+    assert logs.progress(PATH).recorded == 0
+    with logs.snapshot(PATH, "t") as (_snapshot, progress):
+        assert progress.recorded == 7  # a batch begins on what is there
+    now[0] += 2
+    assert logs.progress(PATH).recorded == 7
+
+
+def test_what_we_do_is_seen_at_once(tmp_path: Path) -> None:
+    table = HandmadeTable(tmp_path / PATH, SCHEMA)
+    logs = TableLogs(lambda path: TableLog(tmp_path / path), lambda _path: 30.0, lambda: 1.0)
+    assert logs.progress(PATH).recorded == 0
+    table.commit([{"txn": {"appId": "mirrorlake/", "version": 7}}])
+    logs.changed(PATH)
+    assert logs.progress(PATH).recorded == 7
+
+
+def test_a_table_that_is_not_there_yet_is_looked_for(tmp_path: Path) -> None:
+    logs = TableLogs(lambda path: TableLog(tmp_path / path), lambda _path: 30.0, lambda: 1.0)
+    assert not logs.progress(PATH).exists
+    HandmadeTable(tmp_path / PATH, SCHEMA)
+    assert logs.progress(PATH).exists

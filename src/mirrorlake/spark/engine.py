@@ -57,12 +57,16 @@ from mirrorlake.storage.urls import is_url, options_of
 log = structlog.get_logger()
 
 STRATEGY = "strategy_chosen"
+PATIENCE = 30.0
+"""Seconds for which what a table on objects says of itself is taken for granted: nobody else may
+write it, and a batch begins with a look."""
 
 
 @dataclass(slots=True)
 class _Chosen:
     """Files between their choice and the commit that rearranges them."""
 
+    path: str
     location: str
     version: int
     specs: list[task.CompactSpec]
@@ -97,7 +101,10 @@ class SparkEngine:
         }
         self._wanted, self._platform = wanted, platform
         self._told: set[tuple[str, str]] = set()
-        self._logs = TableLogs(lambda path: TableLog.below(store, path))
+        self._logs = TableLogs(
+            lambda path: TableLog.below(store, path),
+            lambda path: PATIENCE if is_url(store.location(path)) else 0.0,
+        )
 
     @property
     def slots(self) -> int:
@@ -116,6 +123,7 @@ class SparkEngine:
                 self._logs.forget(step.path)
                 tables.drop(self._spark, self._store, step.path)
             tables.create(self._spark, self._store.location(step.path), step)
+        self._logs.changed(step.path)
         self._probe(Point.TABLE_CREATED)
 
     def paths(self, known: Collection[str] = ()) -> Sequence[str]:
@@ -133,16 +141,19 @@ class SparkEngine:
         with refusals(TableId.parse(table_at(path))):
             options = options_of(self._store, path)
             vacuum(self._spark, self._store.location(path), options, retention, before_commit)
+        self._logs.changed(path)
 
     def add_columns(self, step: AddColumns) -> None:
         known = self.progress(step.path).schema
         with refusals(step.table):
             tables.add_columns(self._spark, self._store.location(step.path), step, known)
+        self._logs.changed(step.path)
         self._probe(Point.COLUMNS_ADDED)
 
     def set_key(self, step: SetKey) -> None:
         with refusals(step.table):
             tables.set_key(self._spark, self._store.location(step.path), step)
+        self._logs.changed(step.path)
 
     def apply(
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
@@ -150,6 +161,8 @@ class SparkEngine:
         found = [self._begun(step) for step in steps]
         for way in self._strategies:
             self._apply(way, found, before_commit)
+        for step in steps:
+            self._logs.changed(step.path)
         return [
             self._read_back(step, outcome) if isinstance(outcome, Unknown) else _outcome(outcome)
             for step, outcome in zip(steps, found, strict=True)
@@ -275,7 +288,7 @@ class SparkEngine:
         location = self._store.location(step.path)
         options = options_of(self._store, step.path)
         spec = task.CompactSpec(str(step.table), location, schema, step.key, files, options)
-        return _Chosen(location, version, [spec])
+        return _Chosen(step.path, location, version, [spec])
 
     def _rearranged(
         self, chosen: _Chosen, result: task.TaskResult, before_commit: Callable[[], None]
@@ -287,6 +300,7 @@ class SparkEngine:
             outcome = self._committer.rearrange(
                 Rearrangement(chosen.location, chosen.version, result.actions)
             )
+            self._logs.changed(chosen.path)
         except RAISED as error:
             return Failed(fault(error, chosen.specs[0].table, "rearranging"))
         self._probe(Point.COMPACTION_COMMITTED)
