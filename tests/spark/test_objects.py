@@ -64,7 +64,7 @@ def table_of(engine: MirrorEngine, store: Any, reader: SparkReader) -> Mirrored:
 def test_rows_and_feed_are_those_of_the_changes(
     spark: Spark, store: Store, reader: SparkReader, wanted: Wanted, monkeypatch: Any
 ) -> None:
-    monkeypatch.setattr(compaction, "FANOUT", 2)
+    monkeypatch.setattr(compaction, "SMALLEST", 2)
     orders = table_of(SparkEngine(spark, store, wanted=wanted), store, reader).create()
     orders.apply([(INSERT, (n, "old")) for n in range(6)])
     done = orders.apply([(UPDATE, (1, "new")), (DELETE, (2, None)), (UPSERT, (7, "x"))])

@@ -62,9 +62,11 @@ class Cache:
         """The folder of a table, of which nothing goes meanwhile. name: of any characters."""
         digest = hashlib.sha256(name.encode()).hexdigest()[:40]
         folder = self._folder("tables", digest)
-        with _locked(self._folder("locks") / digest, fcntl.LOCK_SH):
-            yield folder
-        self.trim()
+        try:
+            with _locked(self._folder("locks") / digest, fcntl.LOCK_SH):
+                yield folder
+        finally:
+            self.trim()
 
     def write(self, target: Path, fetch: Callable[[BinaryIO], None]) -> None:
         """Let `fetch` write a file, which has its name when it is whole."""

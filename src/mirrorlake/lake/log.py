@@ -272,7 +272,7 @@ def replay(
         del snapshot.commits[old]
 
 
-def file_id(action: Action) -> tuple[str, str]:
+def file_id(action: Mapping[str, Any]) -> tuple[str, str]:
     """What tells a live file from others: its path and its deletion vector."""
     vector = action.get("deletionVector")
     return action["path"], vector_id(vector) if vector else ""

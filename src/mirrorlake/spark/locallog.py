@@ -1,6 +1,6 @@
-"""How Delta writes the logs of tables on a local file system: by `jvm/LocalLog.scala`.
+"""How Delta writes the logs of tables on a local file system, and on S3: by the sources in `jvm/`.
 
-It is compiled once for each set of versions, by the Scala compiler that Spark brings, and kept
+They are compiled once for each set of versions, by the Scala compiler that Spark brings, and kept
 beside the cache of jars. Where that cannot be Delta writes as it always does: slower, and two
 processes that commit one version in the same moment are not kept apart.
 """
@@ -11,6 +11,7 @@ import hashlib
 import os
 import subprocess
 import uuid
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -29,7 +30,11 @@ PATIENCE = 120
 STORE, FILES = "mirrorlake.LocalLogStore", "mirrorlake.LocalFiles"
 _FILES_BY = "spark.sql.streaming.checkpointFileManagerClass"
 _SETTINGS = {"spark.delta.logStore.file.impl": STORE, _FILES_BY: FILES}
-_SOURCE = Path(__file__).parent / "jvm" / "LocalLog.scala"
+_SOURCE = "LocalLog.scala"
+S3_STORE = "mirrorlake.S3LogStore"
+_S3_SETTINGS = {f"spark.delta.logStore.{scheme}.impl": S3_STORE for scheme in ("s3", "s3a")}
+_S3_SOURCE = "S3Log.scala"
+_SOURCES = Path(__file__).parent / "jvm"
 _LOG_STORE = "io.delta.storage.LogStore"
 
 
@@ -42,44 +47,58 @@ def use(session: SparkSession) -> bool:
 
     To be called before Delta has looked at a table. Returns whether it can be.
     """
+    done = _brought(session, _SOURCE, (STORE, FILES), _SETTINGS)
+    if done:
+        session.conf.set(_FILES_BY, FILES)
+    return done
+
+
+def use_on_s3(session: SparkSession) -> bool:
+    """As `use`, for tables on S3."""
+    return _brought(session, _S3_SOURCE, (S3_STORE,), _S3_SETTINGS)
+
+
+def _brought(
+    session: SparkSession, source: str, classes: Sequence[str], settings: Mapping[str, str]
+) -> bool:
+    """Whether a session has the classes of a source now, and settings that name them."""
     jvm: Any = session._jvm  # noqa: SLF001
     try:
         loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        jar = _jar(jvm, loader)
+        jar = _jar(jvm, loader, _SOURCES / source)
         loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())  # as Spark adds those it fetches
-        for name in (STORE, FILES):
+        for name in classes:
             jvm.java.lang.Class.forName(name, True, loader)
     except (Py4JError, OSError, _NotMade) as error:
         reason = str(error) if isinstance(error, _NotMade) else type(error).__name__
         log.warning(NOT_MADE, reason=reason)
         return False
-    context = session.sparkContext._jsc.sc()  # type: ignore[union-attr]  # noqa: SLF001
-    for name, value in _SETTINGS.items():  # where Delta looks, and where new sessions begin
+    context = session.sparkContext._jsc.sc()  # noqa: SLF001
+    for name, value in settings.items():  # where Delta looks, and where new sessions begin
         context.conf().set(name, value)
-    session.conf.set(_FILES_BY, FILES)
     return True
 
 
-def _jar(jvm: Any, loader: Any) -> Path:
+def _jar(jvm: Any, loader: Any, source: Path) -> Path:
     """The compiled source; made by whoever needs it first."""
-    source = _SOURCE.read_bytes()
+    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
     storage = jvm.java.lang.Class.forName(_LOG_STORE, False, loader)
     delta = str(storage.getProtectionDomain().getCodeSource().getLocation().getPath())
     spark, version = jars.pair()
-    name = f"local-log-{spark}-{version}-{hashlib.sha256(source).hexdigest()[:16]}.jar"
+    name = f"local-log-{spark}-{version}-{digest}.jar"
     jar = jars.cache() / "mirrorlake" / name
     if not jar.exists():
         jar.parent.mkdir(parents=True, exist_ok=True)
         aside = jar.with_name(f"{uuid.uuid4().hex}.jar")
         try:
-            _compile(jvm.java.lang.System, delta, aside)
+            _compile(jvm.java.lang.System, delta, source, aside)
             aside.replace(jar)
         finally:
             aside.unlink(missing_ok=True)
     return jar
 
 
-def _compile(system: Any, delta: str, jar: Path) -> None:
+def _compile(system: Any, delta: str, source: Path, jar: Path) -> None:
     """In a process of its own: what the compiler leaves in memory is not for a session."""
     known = str(system.getProperty("java.class.path"))
     java = Path(str(system.getProperty("java.home")), "bin", "java")
@@ -87,7 +106,7 @@ def _compile(system: Any, delta: str, jar: Path) -> None:
     command = [str(java), "-XX:TieredStopAtLevel=1", "-cp", known, "scala.tools.nsc.Main"]
     try:
         done = subprocess.run(
-            [*command, "-cp", paths, "-d", str(jar), str(_SOURCE)],
+            [*command, "-cp", paths, "-d", str(jar), str(source)],
             capture_output=True,
             text=True,
             check=False,

@@ -111,6 +111,8 @@ class Spark:
             )
         if settings.master.startswith("local"):
             locallog.use(session)
+            if tables is not None:
+                locallog.use_on_s3(session)
         started = cls(session, is_ours=True, log=log)
         try:
             workers.check(session)
