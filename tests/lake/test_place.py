@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from mirrorlake.lake import keyindex, probe
 from mirrorlake.lake.cache import Cache
 from mirrorlake.lake.compact import compact
 from mirrorlake.lake.place import (
@@ -124,6 +125,36 @@ def test_somebody_who_has_nothing_here_goes_on_with_the_table(on_s3: Kept, tmp_p
     on_s3.cache = Cache(tmp_path / "another")
     on_s3.apply((UPDATE, (1, "new")))
     assert on_s3.rows() == [(0, "old"), (1, "new"), (3, "old"), (4, "old")]
+
+
+def test_small_files_that_a_batch_takes_along_are_fetched(on_s3: Kept, tmp_path: Path) -> None:
+    on_s3.apply(*[(INSERT, (n, "a")) for n in range(3)])
+    on_s3.apply(*[(INSERT, (n, "b")) for n in range(100, 103)])
+    on_s3.cache = Cache(tmp_path / "another")
+    net = net_of(SHAPE, Landing(((Change(UPDATE, (1, "new")),),)))
+    files = on_s3.table.files
+    with on_s3.at_hand() as place:
+        done = rewrite(place.folder, files, on_s3.schema, net, 1, files, place.fetch)
+        place.keep(done.actions)
+    on_s3.table.commit(done.actions)
+    assert on_s3.rows() == [(0, "a"), (1, "new"), (2, "a"), *((n, "b") for n in range(100, 103))]
+    assert len(on_s3.table.files) == 1
+
+
+def test_indexes_lie_beside_what_was_fetched_and_nowhere_else(
+    on_s3: Kept, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for module, name in ((keyindex, "LEAST_ROWS"), (probe, "SMALL"), (probe, "DENSE")):
+        monkeypatch.setattr(module, name, 0)
+    on_s3.apply(*[(INSERT, (n, "a")) for n in range(50)])
+    (add,) = on_s3.table.files
+    on_s3.apply((DELETE, (7, "a")))
+    with on_s3.at_hand() as place:
+        assert keyindex.opened(place.folder, add, on_s3.schema, ["id"]) is not None
+    store, key = addressed(on_s3.location, on_s3.options)
+    assert "_mirrorlake" not in store.list(key).folders
+    on_s3.apply((DELETE, (8, "a")))
+    assert len(on_s3.rows()) == 48
 
 
 class TestRequests:
