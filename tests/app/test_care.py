@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -18,7 +19,9 @@ from mirrorlake.errors import TableError
 from mirrorlake.mirror import compaction
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.compaction import FANOUT, dead_share
+from mirrorlake.mirror.engine import Applied, Conflicted, Failed, Outcome
 from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.mirror.steps import Compact
 from mirrorlake.storage.local import LocalStore
 from tests.app.operated import Operated
 from tests.app.zones import MARKER, Zone
@@ -114,6 +117,51 @@ class TestALongRearrangement:
         assert len(worked.files()) < many
         assert worked.engine.progress("Tables/s/t").recorded == worked.number
         assert worked.content() == Counter(worked.rows.items())
+
+
+@dataclass
+class Tried(ModelledEngine):
+    """There is always something to rearrange, and this is what becomes of it."""
+
+    outcome: Outcome | None = None
+    tried: int = 0
+
+    def rearrangeable(self, path: str) -> int | None:
+        return 1
+
+    def compact(
+        self, steps: Sequence[Compact], before_commit: Callable[[], None]
+    ) -> Sequence[Outcome | None]:
+        self.tried += 1
+        return [self.outcome for _step in steps]
+
+
+@pytest.mark.parametrize(
+    ("outcome", "is_left_alone"),
+    [
+        (Applied(1), False),
+        (Conflicted("another writer was faster"), False),
+        (Failed(TableError("a disk is full", table="s.t")), True),
+        (None, True),
+    ],
+)
+def test_what_came_to_nothing_is_not_tried_again_soon(
+    tmp_path: Path, outcome: Outcome | None, is_left_alone: bool
+) -> None:
+    mirror = Operated(tmp_path / "root")
+    mirror.table("t", "first")
+    mirror.kind = partial(Tried, outcome=outcome)  # type: ignore[assignment]
+    with mirror.running() as loop:
+        engine: Any = loop._engine
+        loop.once()
+        for number in (2, 3):
+            mirror.land("t", number)
+            loop.once()
+        assert engine.tried == (1 if is_left_alone else 3)
+        mirror.clock.advance(care.REST_SECONDS)
+        mirror.land("t", 4)
+        loop.once()
+        assert engine.tried == (2 if is_left_alone else 4)
 
 
 @dataclass

@@ -29,6 +29,8 @@ COMPACTION_DEFERRED = "compaction_deferred"
 COMPACTION_FAILED = "compaction_failed"
 CHECKPOINT_WRITTEN = "checkpoint_written"
 CHECKPOINT_FAILED = "checkpoint_failed"
+REST_SECONDS = 600.0
+"""After a rearrangement that failed, and may have cost an executor, or found nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +56,7 @@ class Care:
         self._engine, self._flights, self._before_commit = engine, flights, before_commit
         self._settings, self._clock = settings, clock
         self._kept: dict[str, int] = {}  # version up to which a checkpoint was begun, by path
+        self._rests: dict[str, float] = {}  # until when files are left as they are, by path
 
     def after(self, written: Sequence[Written]) -> None:
         """Do what tables need that were just written."""
@@ -65,15 +68,31 @@ class Care:
     def _rearrange(self, written: Sequence[Written]) -> None:
         short = []
         for one in written:
+            if self._clock.monotonic() < self._rests.get(one.step.path, 0.0):
+                continue
             rows = self._engine.rearrangeable(one.step.path)
             step = Compact(one.step.table, one.step.path, one.step.key)
             if is_long(rows or 0, self._settings.limits):
                 work = partial(self._engine.compact, [step], self._before_commit)
-                self._flights.rearrange(one.plan, work, partial(_told, [step]))
+                self._flights.rearrange(one.plan, work, partial(self._told, [step]))
             elif rows is not None:
                 short.append(step)
         if short:
-            _told(short, self._engine.compact(short, self._before_commit))
+            self._told(short, self._engine.compact(short, self._before_commit))
+
+    def _told(self, steps: Sequence[Compact], outcomes: Sequence[Outcome | None]) -> bool:
+        """Say what became of rearrangements. No table has got on by them."""
+        for step, outcome in zip(steps, outcomes, strict=True):
+            match outcome:
+                case Applied(version):
+                    log.info(FILES_COMPACTED, table=str(step.table), version=version)
+                case Conflicted(reason) | Unknown(reason):
+                    log.info(COMPACTION_DEFERRED, table=str(step.table), reason=reason)
+                case Failed(error):
+                    log.warning(COMPACTION_FAILED, table=str(step.table), code=error.code)
+            if outcome is None or isinstance(outcome, Failed):
+                self._rests[step.path] = self._clock.monotonic() + REST_SECONDS
+        return False
 
     def _checkpoint(self, path: str, version: int) -> None:
         begun = self._kept.setdefault(path, version - version % CHECKPOINT_EVERY)
@@ -90,18 +109,3 @@ class Care:
         else:
             seconds = round(self._clock.monotonic() - began, 3)
             log.info(CHECKPOINT_WRITTEN, path=path, version=version, seconds=seconds)
-
-
-def _told(steps: Sequence[Compact], outcomes: Sequence[Outcome | None]) -> bool:
-    """Say what became of rearrangements. No table has got on by them."""
-    for step, outcome in zip(steps, outcomes, strict=True):
-        match outcome:
-            case Applied(version):
-                log.info(FILES_COMPACTED, table=str(step.table), version=version)
-            case Conflicted(reason) | Unknown(reason):
-                log.info(COMPACTION_DEFERRED, table=str(step.table), reason=reason)
-            case Failed(error):
-                log.warning(COMPACTION_FAILED, table=str(step.table), code=error.code)
-            case _:
-                pass
-    return False

@@ -35,8 +35,8 @@ MOST_BYTES = 256 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class _File:
-    """A live file. size: the bytes of the rows that are left."""
+class File:
+    """A live file. bytes: of all of it; size: those of the rows that are left."""
 
     action: Mapping[str, Any]
     rows: int
@@ -44,8 +44,17 @@ class _File:
     size: int
 
     @property
+    def bytes(self) -> int:
+        return int(self.action["size"])
+
+    @property
     def left(self) -> int:
         return self.rows - self.gone
+
+    @property
+    def share(self) -> float:
+        """The part that is dead."""
+        return self.gone / self.rows if self.rows else 0.0
 
     @property
     def size_class(self) -> int:
@@ -79,7 +88,7 @@ def choose(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     dead = [file for file in known if file.is_dead_enough]
     if not dead:
         return ()
-    return (max(dead, key=lambda file: file.gone / max(file.rows, 1)).action,)
+    return (max(dead, key=lambda file: file.share).action,)
 
 
 def taken_along(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
@@ -103,17 +112,22 @@ def dead_share(files: Sequence[Mapping[str, Any]]) -> float:
     return sum(file.gone for file in known) / stored if stored else 0.0
 
 
-def _known(action: Mapping[str, Any]) -> _File | None:
+def _known(action: Mapping[str, Any]) -> File | None:
     rows = json.loads(action.get("stats") or "{}").get("numRecords")
     if rows is None:
         return None
     vector = action.get("deletionVector")
     gone = int(vector["cardinality"]) if vector else 0
     left = 1 - gone / rows if rows else 0
-    return _File(action, int(rows), gone, int(action["size"] * left))
+    return File(action, int(rows), gone, int(action["size"] * left))
 
 
-def _limited(files: Sequence[_File]) -> tuple[Mapping[str, Any], ...]:
+def counted(action: Mapping[str, Any]) -> File:
+    """A file by its add action; when nobody counted its rows, its bytes are known."""
+    return _known(action) or File(action, 0, 0, int(action["size"]))
+
+
+def _limited(files: Sequence[File]) -> tuple[Mapping[str, Any], ...]:
     chosen: list[Mapping[str, Any]] = []
     rows = size = 0
     for file in files:

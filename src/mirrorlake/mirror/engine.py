@@ -127,7 +127,7 @@ class MirrorEngine(Protocol):
         ...
 
     def rearrangeable(self, path: str) -> int | None:
-        """How many rows `compact` would write anew now; None when there is nothing to do."""
+        """How much work `compact` would be now, in rows written anew; None for nothing to do."""
         ...
 
     def checkpoint(self, path: str) -> None:

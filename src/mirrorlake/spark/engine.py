@@ -6,7 +6,7 @@ Progress is read from the log of the table; a strategy applies what fits.
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
@@ -17,7 +17,6 @@ from mirrorlake.lake import schema as schemas
 from mirrorlake.lake.durable import settle
 from mirrorlake.lake.log import Snapshot, TableLog
 from mirrorlake.landing import layout
-from mirrorlake.mirror.compaction import choose, rows_of
 from mirrorlake.mirror.engine import (
     AlreadyApplied,
     Conflicted,
@@ -41,13 +40,15 @@ from mirrorlake.mirror.tablelogs import TableLogs
 from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.seams import Point, Probe, no_probe
 from mirrorlake.model.table import TableId
-from mirrorlake.spark import tables, task
+from mirrorlake.spark import tables
 from mirrorlake.spark.checkpoint import checkpoint
-from mirrorlake.spark.commit import Committer, Rearrangement
+from mirrorlake.spark.commit import Committer
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.jobs import Jobs
 from mirrorlake.spark.merge import Merge
-from mirrorlake.spark.refusals import RAISED, fault, refusals
+from mirrorlake.spark.optimize import Optimizer
+from mirrorlake.spark.rearrange import Rearranger
+from mirrorlake.spark.refusals import refusals
 from mirrorlake.spark.session import Spark
 from mirrorlake.spark.strategy import Begun, Strategy
 from mirrorlake.spark.vacuum import vacuum
@@ -60,16 +61,6 @@ STRATEGY = "strategy_chosen"
 PATIENCE = 30.0
 """Seconds for which what a table on objects says of itself is taken for granted: nobody else may
 write it, and a batch begins with a look."""
-
-
-@dataclass(slots=True)
-class _Chosen:
-    """Files between their choice and the commit that rearranges them."""
-
-    path: str
-    location: str
-    version: int
-    specs: list[task.CompactSpec]
 
 
 class SparkEngine:
@@ -104,6 +95,15 @@ class SparkEngine:
         self._logs = TableLogs(
             lambda path: TableLog.below(store, path),
             lambda path: PATIENCE if is_url(store.location(path)) else 0.0,
+        )
+        self._rearranger = Rearranger(
+            Optimizer(spark.session, self._jobs),
+            self._jobs,
+            self._committer,
+            store,
+            self._logs,
+            lambda progress: way_of(Facts(wanted, platform, progress.delegated)),
+            probe,
         )
 
     @property
@@ -171,24 +171,10 @@ class SparkEngine:
     def compact(
         self, steps: Sequence[Compact], before_commit: Callable[[], None]
     ) -> Sequence[Outcome | None]:
-        chosen = [self._chosen(step) for step in steps]
-        work = [spec for one in chosen if one for spec in one.specs]
-        results = iter(self._jobs.run(work))
-        if work:
-            self._probe(Point.FILES_COMPACTED)
-        return [
-            self._rearranged(one, next(results), before_commit) if one else None for one in chosen
-        ]
+        return self._rearranger.rearrange(steps, before_commit)
 
     def rearrangeable(self, path: str) -> int | None:
-        try:
-            with self._logs.snapshot(path, table_at(path)) as (snapshot, progress):
-                if progress.delegated:
-                    return None
-                files = choose(list(snapshot.files.values()))
-        except ForeignTable:
-            return None  # its next batch says so
-        return rows_of(files) if files else None
+        return self._rearranger.cost(path)
 
     def checkpoint(self, path: str) -> None:
         with refusals(TableId.parse(table_at(path))):
@@ -274,37 +260,6 @@ class SparkEngine:
         if (str(table), choice.reason) not in self._told:
             self._told.add((str(table), choice.reason))
             log.info(STRATEGY, table=str(table), strategy=str(choice.way), reason=choice.reason)
-
-    def _chosen(self, step: Compact) -> _Chosen | None:
-        """The files to rearrange, on the newest version of the table."""
-        try:
-            with self._logs.snapshot(step.path, str(step.table)) as (snapshot, progress):
-                files = choose(list(snapshot.files.values()))
-                if not files or progress.unsupported or progress.delegated:
-                    return None
-                schema, version = schemas.parse(snapshot.metadata), snapshot.version
-        except ForeignTable:
-            return None  # its next batch says so
-        location = self._store.location(step.path)
-        options = options_of(self._store, step.path)
-        spec = task.CompactSpec(str(step.table), location, schema, step.key, files, options)
-        return _Chosen(step.path, location, version, [spec])
-
-    def _rearranged(
-        self, chosen: _Chosen, result: task.TaskResult, before_commit: Callable[[], None]
-    ) -> Outcome:
-        if result.error is not None:
-            return Failed(result.error)
-        before_commit()
-        try:
-            outcome = self._committer.rearrange(
-                Rearrangement(chosen.location, chosen.version, result.actions)
-            )
-            self._logs.changed(chosen.path)
-        except RAISED as error:
-            return Failed(fault(error, chosen.specs[0].table, "rearranging"))
-        self._probe(Point.COMPACTION_COMMITTED)
-        return outcome
 
     def _read_back(self, step: ApplyFiles, outcome: Unknown) -> Outcome:
         """A commit whose answer was lost: the table knows whether it happened."""
