@@ -9,6 +9,7 @@ import pytest
 from mirrorlake.errors import TableError
 from mirrorlake.lake.log import TableLog
 from mirrorlake.mirror.engine import Applied
+from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.change import Marker
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
@@ -47,6 +48,22 @@ def test_no_commit_writes_one_and_whoever_asks_does(orders: Mirrored) -> None:
     assert TableLog(orders.store.location(orders.path)).snapshot().version == DELTAS_OWN + 1
     orders.apply([(UPSERT, (9, "after", None))])
     assert sorted(orders.rows()) == sorted([*before, (9, "after", None)])
+
+
+def test_a_table_that_is_merged_gets_them_within_commits_and_not_through_insides_of_delta(
+    spark: Spark, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delattr("mirrorlake.spark.engine.checkpoint")
+    monkeypatch.setattr("mirrorlake.spark.engine.CHECKPOINT_EVERY", 3)
+    engine = SparkEngine(spark, store, wanted=Wanted.MERGE)
+    orders = Mirrored(engine, store, SparkReader(spark.session, store), ORDERS).create()
+    orders.engine.checkpoint(orders.path)
+    before = orders.engine.progress(orders.path)
+    orders.engine.checkpoint(orders.path)
+    assert orders.engine.progress(orders.path) == before
+    for number in (1, 2):
+        orders.apply([(Marker.INSERT, (number, "a", None))])
+    assert checkpoints(orders) == [f"{3:020d}"]
 
 
 def test_a_table_that_is_gone_is_an_error_of_that_table(orders: Mirrored) -> None:

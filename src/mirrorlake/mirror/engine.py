@@ -133,7 +133,9 @@ class MirrorEngine(Protocol):
     def checkpoint(self, path: str) -> None:
         """Let readers of the newest version begin there instead of with the first commit.
 
-        Between two batches or during one: it changes nothing. Raises TableError.
+        Between two batches or during one: it changes no row. An engine that has to leave them to
+        Delta changes a property of the table, once, so that Delta writes them from then on; a batch
+        that is under way is tried again then. Raises TableError.
         """
         ...
 

@@ -25,6 +25,7 @@ from mirrorlake.mirror.engine import (
     Unknown,
 )
 from mirrorlake.mirror.faults import TableFault
+from mirrorlake.mirror.pace import CHECKPOINT_EVERY
 from mirrorlake.mirror.progress import Progress, table_at
 from mirrorlake.mirror.refusals import closed
 from mirrorlake.mirror.steps import (
@@ -41,7 +42,7 @@ from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.seams import Point, Probe, no_probe
 from mirrorlake.model.table import TableId
 from mirrorlake.spark import tables
-from mirrorlake.spark.checkpoint import checkpoint
+from mirrorlake.spark.checkpoint import checkpoint, leave_to_delta
 from mirrorlake.spark.commit import Committer
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.jobs import Jobs
@@ -102,7 +103,7 @@ class SparkEngine:
             self._committer,
             store,
             self._logs,
-            lambda progress: way_of(Facts(wanted, platform, progress.delegated)),
+            self._way,
             probe,
         )
 
@@ -177,8 +178,12 @@ class SparkEngine:
         return self._rearranger.cost(path)
 
     def checkpoint(self, path: str) -> None:
+        progress, location = self.progress(path), self._store.location(path)
         with refusals(TableId.parse(table_at(path))):
-            checkpoint(self._spark, self._store.location(path))
+            if self._way(progress).way is Way.MERGE:
+                leave_to_delta(self._spark, location, progress.properties, CHECKPOINT_EVERY)
+            else:
+                checkpoint(self._spark, location)
 
     def settle(self, path: str, version: int) -> None:
         location = self._store.location(path)
@@ -251,10 +256,13 @@ class SparkEngine:
 
     def _choice(self, step: ApplyFiles, progress: Progress) -> Choice:
         """By which way a batch goes; told once when it is not the direct one."""
-        choice = way_of(Facts(self._wanted, self._platform, progress.delegated, step.appends))
+        choice = self._way(progress, appends=step.appends)
         if choice.way is not Way.DIRECT:
             self._tell(step.table, choice)
         return choice
+
+    def _way(self, progress: Progress, *, appends: bool = False) -> Choice:
+        return way_of(Facts(self._wanted, self._platform, progress.delegated, appends))
 
     def _tell(self, table: TableId, choice: Choice) -> None:
         if (str(table), choice.reason) not in self._told:
