@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from bench import history
 from bench.result import Result, show, write
 from bench.rounds import Plan, say
 from mirrorlake.cli import logs
@@ -42,6 +43,8 @@ def main() -> int:
     logs.configure(quiet=True)
     results = run([options.only] if options.only else list(SCENARIOS), options)
     write(results, options.output)
+    if options.keep:
+        history.keep(results, options.keep)
     show(results)
     print(f"\nWritten to {options.output}")
     differ = any(result.equal is False for result in results)
@@ -66,6 +69,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--scale", type=float, default=1.0, help="a factor on all sizes (1.0)")
     parser.add_argument("--strict", action="store_true", help="exit code 1 for a missed target")
     parser.add_argument("--output", type=Path, default=OUTPUT, help=f"where to write ({OUTPUT})")
+    parser.add_argument(
+        "--keep", metavar="MACHINE", help="append to bench/history.jsonl, as found on this machine"
+    )
     parser.add_argument("--list", action="store_true", help="say what there is, and stop")
     return parser.parse_args()
 
