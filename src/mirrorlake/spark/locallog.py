@@ -23,7 +23,7 @@ from mirrorlake.spark import jars
 
 log = structlog.get_logger()
 
-NOT_MADE = "local_log_not_made"
+NOT_MADE = "log_store_not_made"
 PATIENCE = 120
 """Seconds that the compiler may take; a few are usual."""
 
@@ -71,7 +71,7 @@ def _brought(
             jvm.java.lang.Class.forName(name, True, loader)
     except (Py4JError, OSError, _NotMade) as error:
         reason = str(error) if isinstance(error, _NotMade) else type(error).__name__
-        log.warning(NOT_MADE, reason=reason)
+        log.warning(NOT_MADE, source=source, reason=reason)
         return False
     context = session.sparkContext._jsc.sc()  # noqa: SLF001
     for name, value in settings.items():  # where Delta looks, and where new sessions begin
