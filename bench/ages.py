@@ -9,17 +9,18 @@ import json
 import math
 import multiprocessing
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 LOOK_SECONDS = 0.01
-COLUMN = "sent_at"
+COLUMN, CHANGE = "sent_at", "_change_type"
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +80,7 @@ def _watch(tables: Sequence[Path], pipe: Connection) -> None:
                 continue
             moment = time.time()
             following[table] += 1
-            for path in _new_files(commit):
-                sent = pq.read_table(table / path, columns=[COLUMN])[COLUMN]
+            for sent in _new(table, commit):
                 micros = sent.cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_numpy()
                 seen.append(moment)
                 ages.append(moment - micros / 1e6)
@@ -93,9 +93,14 @@ def newest(table: Path) -> int:
     return max(int(found.stem) for found in (table / "_delta_log").glob("*.json"))
 
 
-def _new_files(commit: Path) -> list[str]:
-    """The files of a commit with rows that are new: no files that lost rows, none rearranged."""
+def _new(table: Path, commit: Path) -> Iterator[pa.ChunkedArray]:
+    """The moments of the rows that a commit has changed: by its change files, or where it has none
+    by its data files, whose rows are all new then."""
     actions = [json.loads(line) for line in commit.read_bytes().splitlines()]
-    gone = {action["remove"]["path"] for action in actions if "remove" in action}
-    adds = [action["add"] for action in actions if "add" in action]
-    return [add["path"] for add in adds if add["dataChange"] and add["path"] not in gone]
+    changed = [action["cdc"]["path"] for action in actions if "cdc" in action]
+    added = [action["add"]["path"] for action in actions if action.get("add", {}).get("dataChange")]
+    for path in changed:
+        rows = pq.read_table(table / path, columns=[COLUMN, CHANGE])
+        yield rows.filter(pc.is_in(rows[CHANGE], pa.array(["insert", "update_postimage"])))[COLUMN]
+    for path in () if changed else added:
+        yield pq.read_table(table / path, columns=[COLUMN])[COLUMN]
