@@ -12,9 +12,7 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.app.mirror import Mirror
-from mirrorlake.app.report import ApplyReport
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
@@ -22,13 +20,13 @@ from mirrorlake.errors import LeaseHeld
 from mirrorlake.landing import Publisher, TextFormat, layout
 from mirrorlake.landing.lease import Lease
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import Clock, WallClock
+from mirrorlake.model.seams import WallClock
 from mirrorlake.storage import objects
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import StorageFailed, Store
 from mirrorlake.storage.urls import Place
+from tests.app.applying import Applying
 from tests.doubles.clock import SteppedClock
-from tests.doubles.handmade_engine import HandmadeEngine
 from tests.lake.handmade import HandmadeTable
 from tests.objects import S3Server
 
@@ -36,17 +34,12 @@ ROWS = [{"id": n, "v": f"v{n}"} for n in range(5)]
 FOLDER = "Files/LandingZone/s.schema/t"
 
 
-class Landed:
+class Landed(Applying):
     """A project with a bucket, filled by a publisher that knows the bucket alone."""
 
     def __init__(self, root: Path, s3: S3Server) -> None:
         url = f"{s3.new_bucket()}/shop"
-        self.project = Project("p", root / "lake", landing=Place(url, s3.options))
-        self.clock: Clock = WallClock()
-
-    @property
-    def store(self) -> Store:
-        return store_of(self.project)
+        super().__init__(Project("p", root / "lake", landing=Place(url, s3.options)))
 
     @property
     def bucket(self) -> Store:
@@ -66,20 +59,6 @@ class Landed:
 
         self.publish(fill)
         return self
-
-    def loop(self, **settings: Any) -> ApplyLoop:
-        store = self.store
-        return ApplyLoop(
-            store, HandmadeEngine(store), MirrorSettings(**settings), self.clock, holder="m"
-        )
-
-    def apply(self) -> ApplyReport:
-        loop = self.loop()
-        loop.open()
-        try:
-            return loop.once()
-        finally:
-            loop.close()
 
     def rows(self) -> list[tuple[Any, ...]]:
         return sorted(HandmadeTable(self.project.root / "Tables/s/t").rows())

@@ -11,9 +11,7 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.app.mirror import Mirror
-from mirrorlake.app.report import ApplyReport
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
@@ -23,13 +21,13 @@ from mirrorlake.landing import Publisher, layout
 from mirrorlake.landing.lease import Lease
 from mirrorlake.mirror.faults import UnreachableTable
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import Clock, WallClock
+from mirrorlake.model.seams import WallClock
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.objects import ObjectStore
-from mirrorlake.storage.store import StorageFailed, Store
+from mirrorlake.storage.store import StorageFailed
 from mirrorlake.storage.urls import Place
+from tests.app.applying import Applying
 from tests.doubles.clock import SteppedClock
-from tests.doubles.handmade_engine import HandmadeEngine
 from tests.lake.handmade import HandmadeTable
 from tests.objects import CREDENTIALS, S3Server
 
@@ -37,17 +35,12 @@ ROWS = [{"id": n, "v": f"v{n}"} for n in range(5)]
 APPLIED = [(0, "v0"), (1, "new"), (3, "v3"), (4, "v4"), (9, "x")]
 
 
-class Kept:
+class Kept(Applying):
     """A project with a bucket for its tables."""
 
     def __init__(self, root: Path, s3: S3Server) -> None:
         tables = Place(f"{s3.new_bucket()}/shop", s3.options)
-        self.project = Project("p", root / "lake", tables=tables)
-        self.clock: Clock = WallClock()
-
-    @property
-    def store(self) -> Store:
-        return store_of(self.project)
+        super().__init__(Project("p", root / "lake", tables=tables))
 
     def publish(self, act: Callable[[Publisher], Any]) -> None:
         with Publisher(LocalStore(self.project.root)) as publisher:
@@ -58,20 +51,6 @@ class Kept:
         self.apply()
         self.publish(_change)
         return self
-
-    def loop(self, **settings: Any) -> ApplyLoop:
-        store = self.store
-        return ApplyLoop(
-            store, HandmadeEngine(store), MirrorSettings(**settings), self.clock, holder="m"
-        )
-
-    def apply(self) -> ApplyReport:
-        loop = self.loop()
-        loop.open()
-        try:
-            return loop.once()
-        finally:
-            loop.close()
 
     def rows(self) -> list[tuple[Any, ...]]:
         return sorted(HandmadeTable(self.store.location("Tables/s/t")).rows())

@@ -1,0 +1,38 @@
+"""A project that is applied with the tasks of the engine, and without a JVM."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.app.report import ApplyReport
+from mirrorlake.app.stores import store_of
+from mirrorlake.config import Project
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.model.seams import Clock, WallClock
+from mirrorlake.storage.store import Store
+from tests.doubles.handmade_engine import HandmadeEngine
+
+
+class Applying:
+    def __init__(self, project: Project) -> None:
+        self.project = project
+        self.clock: Clock = WallClock()
+
+    @property
+    def store(self) -> Store:
+        return store_of(self.project)
+
+    def loop(self, **settings: Any) -> ApplyLoop:
+        store = self.store
+        return ApplyLoop(
+            store, HandmadeEngine(store), MirrorSettings(**settings), self.clock, holder="m"
+        )
+
+    def apply(self) -> ApplyReport:
+        loop = self.loop()
+        loop.open()
+        try:
+            return loop.once()
+        finally:
+            loop.close()
