@@ -49,7 +49,8 @@ def test_enough_files_of_one_class_are_joined() -> None:
 
 def test_a_batch_takes_the_smallest_files_along_when_they_are_many_and_have_few_rows() -> None:
     small, larger = [add(100) for _ in range(FANOUT)], [add(100_000) for _ in range(FANOUT)]
-    assert taken_along([*larger, *small]) == tuple(small)
+    dying = add(1_000_000, gone=999_900)
+    assert taken_along([*larger, dying, *small]) == tuple(small)
     assert taken_along([*larger, *small[1:]]) == ()
     assert taken_along([*small, add(JOINED_ROWS, size=CLASSES[0] - 1)]) == ()
 

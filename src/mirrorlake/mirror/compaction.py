@@ -93,9 +93,10 @@ def choose(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
 
 def taken_along(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     """Files that a batch can join on its way, which costs less than a commit of its own: the
-    smallest ones, if there are enough of them and all have few rows; none otherwise."""
+    smallest ones, if there are enough of them and all have few rows; none otherwise. Not a large
+    one of which little is left: to read it takes longer than a batch."""
     known = [file for action in files if (file := _known(action))]
-    small = [file for file in known if file.size_class == 0]
+    small = [file for file in known if file.size_class == 0 and file.bytes < CLASSES[0]]
     enough = len(small) >= FANOUT and sum(file.left for file in small) <= JOINED_ROWS
     return tuple(file.action for file in small) if enough else ()
 
