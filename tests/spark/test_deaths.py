@@ -45,7 +45,7 @@ class DeadlyJobs(Jobs):
         super().__init__(spark.session)
         self._sign = str(sign)
 
-    def map(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    def map(self, work: Callable[[Any], Any], items: Sequence[Any], *more: Any) -> list[Any]:
         sign = self._sign
 
         def deadly(item: Any) -> Any:
@@ -54,7 +54,7 @@ class DeadlyJobs(Jobs):
                 killing_probe(Point.BATCH_WRITTEN)(Point.BATCH_WRITTEN)
             return work(item)
 
-        return super().map(deadly, items)
+        return super().map(deadly, items, *more)
 
 
 @dataclass
@@ -147,7 +147,7 @@ class FakeJobs(Jobs):
     def slots(self) -> int:
         return 2
 
-    def map(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+    def map(self, work: Callable[[Any], Any], items: Sequence[Any], *_: Any) -> list[Any]:
         self.jobs.append([item.table for item in items])
         if self.deadly.intersection(self.jobs[-1]):
             raise self.error
@@ -210,7 +210,7 @@ def test_the_death_of_tasks_is_told_in_words_and_without_values(
 
 def test_a_text_that_kills_who_looks_where_to_cut_it_is_read_by_one_task() -> None:
     class Dying(FakeJobs):
-        def map(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        def map(self, work: Callable[[Any], Any], items: Sequence[Any], *_: Any) -> list[Any]:
             raise self.error
 
     size = 4 * parting.LEAST

@@ -7,12 +7,14 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
+from itertools import chain
 from typing import TypeVar
 
 import structlog
 from pyspark.sql import SparkSession
 
 from mirrorlake.spark import task, workers
+from mirrorlake.spark.bundles import bundled
 from mirrorlake.spark.refusals import RAISED, death, lost
 
 log = structlog.get_logger()
@@ -60,14 +62,14 @@ class Jobs:
             self._context.setLocalProperty(POOL, None)  # type: ignore[arg-type]
 
     def run(self, specs: Sequence[task.Spec]) -> list[task.TaskResult]:
-        """One job, a task per specification; results in their order.
+        """One job, a task per specification or for some small ones; results in their order.
 
         A task that dies with its process, and dies again whenever Spark tries it again, ends the
         job of all. Then each table has a job of its own, once and one after another, so that none
         dies of a neighbour; the results of a table that dies alone are errors of it.
         """
         try:
-            return self.map(task.run, specs)
+            return self.map(task.run, specs, bundled(specs, self.slots))
         except RAISED as error:
             reason = death(error)
             if reason is None:
@@ -86,14 +88,25 @@ class Jobs:
             found |= zip(some, self.run([specs[place] for place in some]), strict=True)
         return [found[place] for place in range(len(specs))]
 
-    def map(self, work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-        """One job, a task per item, for work of any kind that pickles; results in their order."""
+    def map(
+        self,
+        work: Callable[[T], R],
+        items: Sequence[T],
+        bundles: Sequence[Sequence[int]] | None = None,
+    ) -> list[R]:
+        """One job, for work of any kind that pickles; results in the order of the items.
+
+        bundles: the items of each task, as their places; a task for each by default.
+        """
         if not items:
             return []
+        places = bundles or [[place] for place in range(len(items))]
         with self.tagged():
-            rdd = self._context.parallelize(items, len(items))
-            results: list[R] = rdd.map(partial(workers.done, work)).collect()
-        return results
+            specified = [[items[place] for place in some] for some in places]
+            rdd = self._context.parallelize(specified, len(specified))
+            results: list[list[R]] = rdd.map(partial(workers.done, work)).collect()
+        found = dict(zip(chain(*places), chain(*results), strict=True))
+        return [found[place] for place in range(len(items))]
 
     def cancel(self) -> None:
         """End our own jobs, and no others of the session."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from typing import TypeVar
 
@@ -20,6 +20,9 @@ R = TypeVar("R")
 
 LIBRARIES = ("pyarrow", "numpy", "duckdb", "pyroaring")
 """What a task imports, by the names of the distributions."""
+
+_frozen = False
+"""Whether what this process keeps anyway is set apart already."""
 
 HINT = (
     "Install there what is installed here, and name that Python in spark.conf, "
@@ -61,18 +64,20 @@ def versions(_task: int) -> dict[str, str]:
     return found
 
 
-def done(work: Callable[[T], R], item: T) -> R:
-    """The work of one task, in its process.
+def done(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
+    """The work of one task, item by item, in its process.
 
     PySpark has each process look for garbage after each task, among all objects of all modules it
     has ever imported, which takes longer than a small batch. What is there when the first task has
     ended stays anyway, and is not looked at any more.
     """
-    result = work(item)
-    if not gc.get_freeze_count():
+    global _frozen  # noqa: PLW0603  (of the process, as what is set apart is)
+    results = [work(item) for item in items]
+    if not _frozen:
         gc.collect()
         gc.freeze()
-    return result
+        _frozen = True
+    return results
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
