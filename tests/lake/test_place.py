@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorlake.lake import keyindex, probe
+from mirrorlake.lake import keyindex, probe, small
 from mirrorlake.lake.cache import Cache
 from mirrorlake.lake.compact import compact
 from mirrorlake.lake.place import (
@@ -144,7 +144,7 @@ def test_small_files_that_a_batch_takes_along_are_fetched(on_s3: Kept, tmp_path:
 def test_indexes_lie_beside_what_was_fetched_and_nowhere_else(
     on_s3: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for module, name in ((keyindex, "LEAST_ROWS"), (probe, "SMALL"), (probe, "DENSE")):
+    for module, name in ((keyindex, "LEAST_ROWS"), (small, "SMALL"), (probe, "DENSE")):
         monkeypatch.setattr(module, name, 0)
     on_s3.apply(*[(INSERT, (n, "a")) for n in range(50)])
     (add,) = on_s3.table.files

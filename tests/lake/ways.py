@@ -10,10 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.lake import datafile, keyindex, pages, probe
+from mirrorlake.lake import datafile, keyindex, pages, probe, small
 
 
 class Way(StrEnum):
+    MEMORY = "whole files, kept in memory"
     WHOLE = "keys joined with whole files"
     KEYS_PAGES = "key columns, then pages"
     INDEX_PAGES = "indexes, then pages"
@@ -27,7 +28,7 @@ def forced(way: Way) -> Iterator[pytest.MonkeyPatch]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datafile, "PAGE_ROWS", 2)
         patch.setattr(probe, "DENSE", sys.maxsize if way is Way.WHOLE else 0)
-        patch.setattr(probe, "SMALL", 0)
+        patch.setattr(small, "SMALL", sys.maxsize if way is Way.MEMORY else 0)
         patch.setattr(probe, "MOST_PAGES", 0.5 if way is Way.INDEX_SOME else 1)
         indexed = way in {Way.INDEX_PAGES, Way.INDEX_SOME, Way.INDEX_WHOLE}
         patch.setattr(keyindex, "LEAST_ROWS", 0 if indexed else sys.maxsize)

@@ -21,14 +21,14 @@ from mirrorlake.lake.schema import TableSchema, parse
 from mirrorlake.landing import parquet
 from mirrorlake.landing.bounded import Share
 from mirrorlake.landing.textformat import TextFormat
-from mirrorlake.mirror import keys
 from mirrorlake.mirror.engine import Failed
 from mirrorlake.mirror.steps import ApplyFiles
+from mirrorlake.model import keys as codes
 from mirrorlake.model import types
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.seams import Point
 from mirrorlake.model.table import Column, Schema, TableId
-from mirrorlake.spark import task
+from mirrorlake.spark import dealing, task
 from mirrorlake.spark.refusals import lost
 from mirrorlake.spark.spread import SCRATCH, Spread, SpreadSettings, balanced, shares
 from mirrorlake.spark.waves import together
@@ -315,10 +315,10 @@ def test_equal_keys_are_dealt_to_one_part(shape: Shape, parts: int, data: st.Dat
     rows = [change.row for landing in landings for change in landing.changes]
     held = shape.arrow([tuple(None if v == UNCHANGED else v for v in row) for row in rows])
     chosen = held.select(list(shape.key))
-    part = keys.dealt(chosen, parts)
+    part = dealing.dealt(chosen, parts)
     assert part.dtype == np.uint16
-    code = keys.encode(chosen).code
+    code = codes.encode(chosen).code
     assert len(set(zip(code.tolist(), part.tolist(), strict=True))) == len(set(code.tolist()))
-    alone = [keys.dealt(chosen.slice(n, 1), parts)[0] for n in range(len(rows))]
+    alone = [dealing.dealt(chosen.slice(n, 1), parts)[0] for n in range(len(rows))]
     assert alone == part.tolist()
     assert not len(part) or part.max() < parts

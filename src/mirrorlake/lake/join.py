@@ -12,9 +12,11 @@ from contextlib import contextmanager
 import duckdb
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mirrorlake.lake.schema import TableSchema
+from mirrorlake.lake.small import stored_rows
+from mirrorlake.model.arrow import contiguous
+from mirrorlake.model.equality import same
 
 CODE, FILE, ROW = "__code", "__file", "__row"
 """Of a row that was found: the key it has, the file it is in, and its number there."""
@@ -40,23 +42,11 @@ def rows(paths: Sequence[str], schema: TableSchema, keys: pa.Table, threads: int
     return _joined(paths, schema, keys, threads, whole=True)
 
 
-def equal(found: pa.Table, code: np.ndarray, keys: pa.Table, schema: TableSchema) -> np.ndarray:
+def equal(found: pa.Table, code: np.ndarray, keys: pa.Table) -> np.ndarray:
     """Whether each found row has the key that `code` says: bool. found: the key columns."""
-    stored = found.rename_columns([f"c{i}" for i in range(found.num_columns)])
-    stored = stored.append_column(CODE, pa.array(code, pa.int64()))
-    stored = stored.append_column(ROW, pa.array(np.arange(len(code)), pa.int64()))
-    conditions = [
-        _condition(f"t.c{i}", i, schema, name) for i, name in enumerate(keys.column_names)
-    ]
-    with _connected(1) as connection:
-        connection.register("stored", stored)
-        connection.register("wanted", _coded(keys))
-        same = connection.execute(
-            f"select t.{ROW} from stored t join wanted on t.{CODE} = wanted.{CODE} "  # noqa: S608
-            f"and {' and '.join(conditions)}"
-        ).to_arrow_table()
-    result = np.zeros(len(code), bool)
-    result[same[ROW].to_numpy()] = True
+    wanted, result = keys.take(pa.array(code)), np.ones(len(code), bool)
+    for one, other in zip(found.columns, wanted.columns, strict=True):
+        result &= same(contiguous(one), contiguous(other))
     return result
 
 
@@ -92,15 +82,6 @@ def key_hashes(keys: pa.Table, schema: TableSchema) -> np.ndarray:
 def hash_name() -> str:
     """What the hashes depend on, beside the values: DuckDB promises none between versions."""
     return f"duckdb {duckdb.__version__}"
-
-
-def stored_rows(path: str, schema: TableSchema) -> pa.Table:
-    """A file whole: those columns of the table that it has, under its own names."""
-    target = schema.file_schema()
-    # Spark writes moments as INT96, in nanoseconds, which end in 2262.
-    found = pq.read_table(path, coerce_int96_timestamp_unit="us", partitioning=None)
-    found = found.select([name for name in target.names if name in found.column_names])
-    return found.cast(pa.schema([target.field(name) for name in found.column_names]))
 
 
 _databases: dict[int, duckdb.DuckDBPyConnection] = {}
@@ -158,9 +139,9 @@ def _scan(
 def _stored(paths: list[str], schema: TableSchema) -> pa.Table:
     tables = []
     for path in paths:
-        found = stored_rows(path, schema)
-        found = found.append_column(ROW, pa.array(np.arange(found.num_rows)))
-        tables.append(found.append_column(_PATH, pa.repeat(path, found.num_rows)))
+        found, rows = stored_rows(path, schema)
+        found = found.append_column(ROW, pa.array(np.arange(rows)))
+        tables.append(found.append_column(_PATH, pa.repeat(path, rows)))
     return pa.concat_tables(tables, promote_options="default")
 
 

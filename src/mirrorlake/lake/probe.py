@@ -2,9 +2,9 @@
 
 Files whose statistics exclude every key are not opened. In the others the keys are located first,
 by an index of the file (`keyindex`) or by its key columns, and then the pages they lie in are read
-(`pages`). Where most pages are wanted anyway, where a file is small, or does not say where its
-pages are, keys and rows are read in one go (`join`). Rows that a deletion vector has removed are
-left out.
+(`pages`). Where most pages are wanted anyway, or a file does not say where its pages are, keys and
+rows are read in one go (`join`); what small files hold is kept in memory (`small`). Rows that a
+deletion vector has removed are left out.
 """
 
 from __future__ import annotations
@@ -20,15 +20,12 @@ from urllib.parse import unquote, urlparse
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.lake import join, keyindex, pages, vectors
+from mirrorlake.lake import join, keyindex, pages, small, vectors
 from mirrorlake.lake.bounds import candidates
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.model.arrow import arrow_schema
 
 __all__ = ["Matches", "candidates", "live_rows", "path_of", "probe"]
-
-SMALL = 1 << 20
-"""Bytes of a file below which it is read whole at once: to ask where the keys are takes as long."""
 
 DENSE = 128
 """Rows for each key sought, below which it is not asked any more where the keys are: spread evenly,
@@ -98,19 +95,14 @@ def live_rows(
     table: Path, add: Mapping[str, Any], schema: TableSchema, but: np.ndarray = NONE
 ) -> pa.Table:
     """All rows of a file, `but` some, that no deletion vector has removed, with all columns."""
-    rows = join.stored_rows(str(path_of(table, add)), schema)
+    rows = small.table_rows(path_of(table, add), schema)
     vector = add.get("deletionVector")
     if vector or len(but):
         live = np.ones(rows.num_rows, bool)
         live[but] = False
         live[vectors.read(table, vector) if vector else NONE] = False
         rows = rows.filter(pa.array(live))
-    target = arrow_schema(schema.schema)
-    columns = [
-        rows[name] if name in rows.column_names else pa.nulls(rows.num_rows, field.type)
-        for name, field in zip(schema.physical, target, strict=True)
-    ]
-    return pa.table(columns, schema=target)
+    return rows
 
 
 def path_of(table: Path, add: Mapping[str, Any]) -> Path:
@@ -134,13 +126,18 @@ class _Search:
     threads: int
 
     def run(self) -> list[_Found]:
-        small = [place for place, add in enumerate(self.files) if int(add["size"]) < SMALL]
-        large = [place for place, add in enumerate(self.files) if int(add["size"]) >= SMALL]
+        few = [place for place, add in enumerate(self.files) if int(add["size"]) < small.SMALL]
+        large = [place for place, add in enumerate(self.files) if int(add["size"]) >= small.SMALL]
+        whole: list[int] = []
         if self.keys.num_rows * DENSE > sum(_records(self.files[place]) for place in large):
-            small, large = [*small, *large], []
+            whole, large = large, []
         found, rest = self._by_pages(large)
-        whole = sorted([*small, *rest])
-        return [*found, *([self._whole(whole)] if whole else [])]
+        whole = sorted([*whole, *rest])
+        return [
+            *found,
+            *([self._small(few)] if few else []),
+            *([self._whole(whole)] if whole else []),
+        ]
 
     def _by_pages(self, places: Sequence[int]) -> tuple[list[_Found], list[int]]:
         """What is found in some files, and which of them are to be read whole."""
@@ -232,10 +229,25 @@ class _Search:
             return []
         rows, code = pa.concat_tables([f.rows for f in found]), _joined([f.code for f in found])
         file, row = _joined([f.file for f in found]), _joined([f.row for f in found])
-        same = join.equal(rows.select(self.keys.column_names), code, self.keys, self.schema)
+        same = join.equal(rows.select(self.keys.column_names), code, self.keys)
         if not same.all():
             rows = rows.filter(pa.array(same))
         return [_Found(rows, code[same], file[same], row[same])]
+
+    def _small(self, places: Sequence[int]) -> _Found:
+        """Rows of small files, among all of theirs in memory."""
+        tables = [
+            small.table_rows(path_of(self.table, self.files[place]), self.schema)
+            for place in places
+        ]
+        stored = pa.concat_tables(tables)
+        code, at = small.matches(self.keys, stored)
+        ends = np.cumsum([table.num_rows for table in tables])
+        number = np.searchsorted(ends, at, side="right")
+        row = at - np.concatenate(([0], ends[:-1]))[number]
+        file = np.asarray(places, np.int64)[number]
+        live = ~_is_gone(file, row, self.gone)
+        return _Found(stored.take(pa.array(at[live])), code[live], file[live], row[live])
 
     def _whole(self, places: Sequence[int]) -> _Found:
         """Rows of some files, by a join with all of their rows."""

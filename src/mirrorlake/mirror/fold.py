@@ -20,7 +20,7 @@ import pyarrow as pa
 from mirrorlake.errors import KeyedChangeWithoutKey, MissingBaseRow
 from mirrorlake.landing.masks import unpacked
 from mirrorlake.landing.parquet import Rows, match_columns
-from mirrorlake.mirror import keys as codes
+from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import nullable_schema
 from mirrorlake.model.change import Marker
 from mirrorlake.model.net import NetChanges

@@ -23,11 +23,11 @@ from mirrorlake.lake.probe import candidates
 from mirrorlake.lake.rewrite import written
 from mirrorlake.landing.bounded import Share
 from mirrorlake.landing.parquet import Rows
-from mirrorlake.mirror import keys as codes
 from mirrorlake.mirror import receipt
 from mirrorlake.mirror.fold import Batch, fold
 from mirrorlake.model.arrow import contiguous
 from mirrorlake.spark import scratch, task
+from mirrorlake.spark.dealing import dealt
 
 # -- rows, dealt out by their keys ----------------------------------------------------------------
 
@@ -66,7 +66,7 @@ class DealSpec(task.Piece):
         found = [task.rows(batch, part.landed, part.share) for part in self.landed]
         data = pa.concat_tables([rows.data for rows in found])
         marker = np.concatenate([rows.marker.to_numpy(zero_copy_only=False) for rows in found])
-        part_of = codes.dealt(data.select(list(batch.key)), self.parts)
+        part_of = dealt(data.select(list(batch.key)), self.parts)
         order = np.argsort(part_of, kind="stable")
         ends = np.cumsum(np.bincount(part_of, minlength=self.parts))
         sorted_ = _with(data.take(pa.array(order)), pa.array(marker[order]))

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import struct
-
 import numpy as np
 import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorlake.mirror import keys
+from mirrorlake.model import keys
 from tests.histories import SHAPES, VALUES, Shape
 from tests.reference import identity
 
@@ -84,9 +82,3 @@ def test_many_rows_of_many_columns_do_not_run_together() -> None:
     numbers = np.arange(n)
     table = pa.table({f"k{i}": pa.array(numbers // 3**i) for i in range(6)})
     assert keys.encode(table).code.tolist() == numbers.tolist()
-
-
-def test_comparable_values_of_floats_are_their_bits() -> None:
-    column = pa.array([1.0, None, -0.0], pa.float64())
-    (one,) = struct.unpack("<q", struct.pack("<d", 1.0))
-    assert keys.comparable(column).to_pylist() == [one, None, -(2**63)]

@@ -1,19 +1,15 @@
-"""Keys as numbers: equal keys get equal codes.
-
-Equality is that of LZ-256 and LZ-257: exact typed values, text by bytes, floating point by bits
-with every NaN the same, NULL equal to NULL.
-"""
+"""Keys as numbers: equal keys get equal codes."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.model.arrow import contiguous
+from mirrorlake.model.equality import comparable
 
 _HALF, _ROW = np.uint64(32), np.uint64(0xFFFFFFFF)
 """No batch has 2^32 rows: they would not fit into memory."""
@@ -45,34 +41,6 @@ def in_order(code: np.ndarray) -> np.ndarray:
     both = code.astype(np.uint64) << _HALF | np.arange(len(code), dtype=np.uint64)
     both.sort()
     return (both & _ROW).astype(np.int64)
-
-
-def dealt(keys: pa.Table, parts: int) -> np.ndarray:
-    """Deal keys out to parts, uint16 per row, so that equal keys meet wherever this is done.
-
-    Only the same release of DuckDB deals alike.
-    """
-    columns = {f"k{i}": comparable(contiguous(column)) for i, column in enumerate(keys.columns)}
-    connection = duckdb.connect(config={"threads": 1})
-    try:
-        connection.execute("set TimeZone = 'UTC'")
-        connection.register("keys", pa.table(columns))
-        query = f"select (hash({', '.join(columns)}) % {parts})::usmallint as part from keys"  # noqa: S608
-        part: np.ndarray = connection.execute(query).fetchnumpy()["part"]
-    finally:
-        connection.close()
-    return part
-
-
-def comparable(column: pa.Array) -> pa.Array:
-    """The column with floating point as bits; whatever compares equal in it is the same key."""
-    if not pa.types.is_floating(column.type):
-        return column
-    width = column.type.bit_width // 8
-    canonical = pc.if_else(pc.is_nan(column), pa.scalar(float("nan"), column.type), column)
-    bits = {2: pa.int16(), 4: pa.int32(), 8: pa.int64()}[width]
-    values = canonical.fill_null(0).to_numpy(zero_copy_only=False).view(f"i{width}")
-    return pa.array(values, bits, mask=column.is_null().to_numpy(zero_copy_only=False))
 
 
 def _column(column: pa.Array) -> tuple[np.ndarray, int]:

@@ -1,0 +1,106 @@
+"""Small data files: read whole, and kept in memory.
+
+The newest rows of a table lie in small files, into which every batch looks. Data files never
+change, so what was read is good as long as the file is there; it is kept up to a bound, the newest
+looks first.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlake.lake.schema import TableSchema
+from mirrorlake.model import keys as codes
+from mirrorlake.model.arrow import arrow_schema
+
+SMALL = 1 << 20
+"""Bytes of a file below which it is read whole at once: to ask where the keys are takes as long."""
+
+KEPT = 64 << 20
+"""Bytes of rows that a process keeps in memory."""
+
+LARGEST = 8 << 20
+"""Bytes of rows of a file that is kept: a small one can hold much that repeats."""
+
+
+def stored_rows(path: str, schema: TableSchema) -> tuple[pa.Table, int]:
+    """A file whole: those columns of the table that it has, under its own names, and its rows,
+    which it has without any of them too."""
+    target = schema.file_schema()
+    # Spark writes moments as INT96, in nanoseconds, which end in 2262.
+    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us", pre_buffer=False) as file:
+        there = set(file.schema_arrow.names)
+        found = file.read([name for name in target.names if name in there])
+        rows = file.metadata.num_rows
+    found = found.select([name for name in target.names if name in found.column_names])
+    return found.cast(pa.schema([target.field(name) for name in found.column_names])), rows
+
+
+def table_rows(path: Path, schema: TableSchema) -> pa.Table:
+    """A file whole, gone rows included, with all columns of the table; NULL where it has none."""
+    facts = path.stat()
+    known = (str(path), facts.st_size, facts.st_mtime_ns, schema)
+    rows = _kept.get(known)
+    if rows is None:
+        rows = _of_table(*stored_rows(str(path), schema), schema)
+        if facts.st_size < SMALL and rows.nbytes <= LARGEST:
+            _kept.put(known, rows)
+    return rows
+
+
+def matches(keys: pa.Table, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
+    """Which rows have one of the keys (distinct): the numbers of the keys, and of the rows."""
+    stored = rows.select(keys.column_names).cast(keys.schema)
+    code = codes.encode(pa.concat_tables([keys, stored])).code[keys.num_rows :]
+    row = np.flatnonzero(code < keys.num_rows)
+    return code[row], row
+
+
+def _of_table(found: pa.Table, rows: int, schema: TableSchema) -> pa.Table:
+    target = arrow_schema(schema.schema)
+    columns = [
+        found[name] if name in found.column_names else pa.nulls(rows, column.type)
+        for name, column in zip(schema.physical, target, strict=True)
+    ]
+    return pa.table(columns, schema=target)
+
+
+_Known = tuple[str, int, int, TableSchema]
+"""A file that cannot be another one, and as which table it was read."""
+
+
+@dataclass(slots=True)
+class Kept:
+    """Rows of files, those that were looked at last."""
+
+    most: int
+    _rows: OrderedDict[_Known, pa.Table] = field(default_factory=OrderedDict)
+    size: int = 0
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def get(self, known: _Known) -> pa.Table | None:
+        with self._lock:
+            rows = self._rows.get(known)
+            if rows is not None:
+                self._rows.move_to_end(known)
+            return rows
+
+    def put(self, known: _Known, rows: pa.Table) -> None:
+        with self._lock:
+            if known in self._rows:
+                return
+            self._rows[known] = rows
+            self.size += rows.nbytes
+            while self.size > self.most:
+                _, oldest = self._rows.popitem(last=False)
+                self.size -= oldest.nbytes
+
+
+_kept = Kept(KEPT)

@@ -1,0 +1,27 @@
+"""Deals keys out to tasks."""
+
+from __future__ import annotations
+
+import duckdb
+import numpy as np
+import pyarrow as pa
+
+from mirrorlake.model.arrow import contiguous
+from mirrorlake.model.equality import comparable
+
+
+def dealt(keys: pa.Table, parts: int) -> np.ndarray:
+    """Deal keys out to parts, uint16 per row, so that equal keys meet wherever this is done.
+
+    Only the same release of DuckDB deals alike.
+    """
+    columns = {f"k{i}": comparable(contiguous(column)) for i, column in enumerate(keys.columns)}
+    connection = duckdb.connect(config={"threads": 1})
+    try:
+        connection.execute("set TimeZone = 'UTC'")
+        connection.register("keys", pa.table(columns))
+        query = f"select (hash({', '.join(columns)}) % {parts})::usmallint as part from keys"  # noqa: S608
+        part: np.ndarray = connection.execute(query).fetchnumpy()["part"]
+    finally:
+        connection.close()
+    return part

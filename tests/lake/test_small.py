@@ -1,0 +1,89 @@
+"""Small files in memory: the right rows, for as long as the file is this one, and not too many."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirrorlake.lake import small
+from mirrorlake.lake.schema import TableSchema
+from mirrorlake.model import types
+from mirrorlake.model.table import Column, Schema
+
+SCHEMA = Schema.of([Column("id", types.LONG), Column("a.b", types.STRING)])
+TABLE = TableSchema(SCHEMA, ("id", "a.b"), (None, None))
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch: pytest.MonkeyPatch) -> small.Kept:
+    kept = small.Kept(small.KEPT)
+    monkeypatch.setattr(small, "_kept", kept)
+    return kept
+
+
+def written(path: Path, **columns: list[object]) -> Path:
+    pq.write_table(
+        pa.table({name.replace("_", "."): values for name, values in columns.items()}), path
+    )
+    return path
+
+
+def test_columns_that_the_file_lacks_are_null_and_others_are_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", a=["x"], id=[1], c=[0])
+    assert small.table_rows(path, TABLE).to_pylist() == [{"id": 1, "a.b": None}]
+    assert small.table_rows(written(tmp_path / "2.parquet", c=[0, 1]), TABLE).num_rows == 2
+
+
+def test_a_file_is_read_once(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", id=[1, 2], a_b=["x", None])
+    rows = small.table_rows(path, TABLE)
+    assert rows.to_pylist() == [{"id": 1, "a.b": "x"}, {"id": 2, "a.b": None}]
+    assert small.table_rows(path, TABLE) is rows
+
+
+def test_a_file_that_is_gone_is_missed_though_its_rows_are_known(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", id=[1])
+    small.table_rows(path, TABLE)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        small.table_rows(path, TABLE)
+
+
+def test_another_file_of_the_same_name_is_read_anew(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", id=[1])
+    small.table_rows(path, TABLE)
+    written(path, id=[2])
+    os.utime(path, ns=(1, 1))
+    assert small.table_rows(path, TABLE)["id"].to_pylist() == [2]
+
+
+def test_a_table_with_other_columns_reads_the_file_anew(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", id=[1], a_b=["x"])
+    small.table_rows(path, TABLE)
+    narrow = TableSchema(Schema.of([Column("id", types.LONG)]), ("id",), (None,))
+    assert small.table_rows(path, narrow).column_names == ["id"]
+
+
+def test_the_rows_that_were_looked_at_longest_ago_go_first(tmp_path: Path) -> None:
+    paths = [written(tmp_path / f"{n}.parquet", id=list(range(1_000))) for n in range(4)]
+    kept = small.Kept(3 * small.table_rows(paths[0], TABLE).nbytes)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(small, "_kept", kept)
+        first = [small.table_rows(path, TABLE) for path in paths[:3]]
+        assert small.table_rows(paths[0], TABLE) is first[0]
+        small.table_rows(paths[3], TABLE)
+        assert small.table_rows(paths[0], TABLE) is first[0]
+        assert small.table_rows(paths[1], TABLE) is not first[1]
+        assert kept.size <= kept.most
+
+
+def test_a_small_file_that_holds_much_is_not_kept(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", id=[1] * 1_000_000, a_b=["x" * 10] * 1_000_000)
+    assert path.stat().st_size < small.SMALL
+    rows = small.table_rows(path, TABLE)
+    assert rows.nbytes > small.LARGEST
+    assert small.table_rows(path, TABLE) is not rows
