@@ -100,7 +100,9 @@ def pieces(
         said = parquet.metadata.num_rows
     taken = rows = 0
     size = _piece_rows(parquet.metadata, handle, most)
-    for piece in parquet.iter_batches(size, row_groups=list(groups)):
+    # To hand a few rows to a thread and wait for it takes longer than to decode them.
+    several = said > PIECE_ROWS
+    for piece in parquet.iter_batches(size, row_groups=list(groups), use_threads=several):
         taken += piece.nbytes
         if taken > most:
             raise TooLarge(f"its rows take more than {most:,} bytes in memory")

@@ -36,6 +36,10 @@ RESERVED = frozenset({MARKER_COLUMN, UNCHANGED_COLUMN})
 
 _SHOWN = 200
 """Bytes of a value that an error repeats."""
+
+_READ_AT_ONCE = 1 << 20
+"""Bytes of a file up to which it is fetched whole, and not column by column."""
+
 _RESEND = "Delete the file and upload a valid one under the same name."
 
 
@@ -149,7 +153,8 @@ def read(
     Raises BadFile, BadValue, UnknownMarker.
     """
     with _understood("cannot be read", table, file):
-        rows = bounded.read(_opened(handle, size), handle, most, share)
+        near = pa.BufferReader(handle.read()) if size <= _READ_AT_ONCE else handle
+        rows = bounded.read(_opened(near, size), near, most, share)
     return converted(rows, target, default, table=table, file=file)
 
 
@@ -380,7 +385,7 @@ def _opened(handle: BinaryIO, size: int) -> pq.ParquetFile:
     if size == 0:
         raise _Empty
     # INT96 holds years that nanoseconds do not.
-    return pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
+    return pq.ParquetFile(handle, coerce_int96_timestamp_unit="us", pre_buffer=size > _READ_AT_ONCE)
 
 
 def check_names(names: list[str], table: str, file: str) -> None:
