@@ -218,3 +218,22 @@ class TestCheckpoints:
         table = mirror.mirrored("t")
         assert table is not None
         assert table.recorded == 7
+
+    def test_of_tables_that_are_written_together_are_due_one_after_another(
+        self, tmp_path: Path, held: Held
+    ) -> None:
+        mirror = Operated(tmp_path / "many")
+        for number in range(30):
+            mirror.table(f"t{number}", "first")
+        with mirror.running(lanes=held.lanes) as loop:
+            loop.cycle(None)
+            due = []
+            for number in range(2, 12):
+                before = len(held.care.submitted)
+                for table in range(30):
+                    mirror.land(f"t{table}", number)
+                loop.cycle(None)
+                due.append(len(held.care.submitted) - before)
+        assert sum(due) == 60
+        assert max(due) <= 15
+        assert due[:5] == due[5:]
