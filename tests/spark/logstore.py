@@ -32,3 +32,14 @@ class LogStore:
                 raise
             return False
         return True
+
+    def names_from(self, name: str) -> list[tuple[str, int, bool]]:
+        """What is listed from a name on: path, size and whether it is a folder."""
+        jvm: Any = self._jvm
+        path = jvm.org.apache.hadoop.fs.Path(f"{self.folder}/{name}")
+        listed = self._store.listFrom(path, self._hadoop)
+        found = []
+        while listed.hasNext():
+            status = listed.next()
+            found.append((status.getPath().toString(), status.getLen(), status.isDirectory()))
+        return found

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from datetime import UTC, datetime
@@ -40,6 +41,7 @@ STATEMENTS = {
     "property": "alter table {t} set tblproperties ('a.b' = 'c')",
     "delete": "delete from {t} where id = 2",
 }
+KINDS = ("Inserted", "Updated", "Deleted")
 RESTORE = "restore table {t} to version as of 1"
 
 
@@ -116,6 +118,70 @@ def test_the_batch_is_right_after_a_conflict(
         table.run(step, lambda statement=statement: by_hand(STATEMENTS[statement]))
     assert isinstance(table.run(step), Applied)
     assert counted(table.rows()) == counted([row(1, "new"), row(2, "new"), row(3, "c")])
+
+
+# -- the end of the log as our last commit left it ------------------------------------------------
+
+
+@pytest.fixture
+def known(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Whether each transaction began on what was known, without a look at the log."""
+    begin, seen = commit._Delta.transaction, list[bool]()
+
+    def noted(self: Any, *args: Any, known: bool = False) -> Any:
+        seen.append(known)
+        return begin(self, *args, known=known)
+
+    monkeypatch.setattr(commit._Delta, "transaction", noted)
+    return seen
+
+
+def newest(store: LocalStore, table: Mirrored) -> Path:
+    return max(Path(store.location(table.path), "_delta_log").glob("*.json"))
+
+
+def test_a_batch_after_our_own_needs_no_look_at_the_log(table: Mirrored, known: list[bool]) -> None:
+    table.apply([(UPDATE, row(1, "new"))])
+    table.apply([(UPDATE, row(2, "new"))])
+    assert known == [True, True]
+    assert counted(table.rows()) == counted([row(1, "new"), row(2, "new"), row(3, "c")])
+
+
+def test_a_commit_of_another_process_is_never_overlooked(
+    store: LocalStore, table: Mirrored, known: list[bool]
+) -> None:
+    step, last = table.step([(UPDATE, row(1, "new"))]), newest(store, table)
+    theirs = last.with_name(f"{int(last.stem) + 1:020d}.json")
+    info = {"timestamp": 1, "inCommitTimestamp": 2**42, "operation": "x"}
+    said = json.dumps({"commitInfo": {**info, "operationParameters": {}}})
+    outcome = table.run(step, lambda: theirs.write_text(said))
+    assert isinstance(outcome, Conflicted)
+    assert known == [False]
+    assert isinstance(table.run(step), Applied)
+    assert counted(table.rows()) == counted([row(1, "new"), row(2, "b"), row(3, "c")])
+
+
+def test_a_newest_commit_that_is_another_file_is_looked_at(
+    store: LocalStore, table: Mirrored, known: list[bool]
+) -> None:
+    last = newest(store, table)
+    copy = shutil.copy(last, last.with_suffix(".copy"))
+    Path(copy).rename(last)
+    table.apply([(UPDATE, row(1, "new"))])
+    assert known == [False]
+
+
+def test_each_commit_has_its_own_metrics(spark: Spark, store: LocalStore, table: Mirrored) -> None:
+    changes = [(UPDATE, row(1, "new")), (UPDATE, row(2, "new")), (INSERT, row(4, "d"))]
+    for some in (changes, [(UPDATE, row(3, "new"))], [(Marker.DELETE, row(4, "d"))]):
+        table.apply(some)
+    name = reading.sql_name(store.location(table.path))
+    history = spark.session.sql(f"describe history {name} limit 3").collect()
+    told = [
+        tuple(int(entry.operationMetrics[f"numTargetRows{what}"]) for what in KINDS)
+        for entry in history
+    ]
+    assert told == [(0, 0, 1), (0, 1, 0), (1, 2, 0)]
 
 
 def test_a_restore_after_our_last_batch_is_noticed_and_nothing_is_applied(

@@ -6,6 +6,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError
 
 from mirrorlake.spark import jars, locallog
 from mirrorlake.spark.session import Spark
@@ -59,6 +60,26 @@ def test_what_may_be_overwritten_is(log: LogStore, folder: Path) -> None:
     assert log.write("_last_checkpoint", ["1"], overwrite=True)
     assert log.write("_last_checkpoint", ["2"], overwrite=True)
     assert (folder / "_last_checkpoint").read_text() == "2\n"
+
+
+def test_a_listing_begins_at_a_name_and_goes_by_name(log: LogStore, folder: Path) -> None:
+    for name in ("02.json", "01.json", "00.json", "01 ä%2.json", ".03.tmp"):
+        (folder / name).write_text(name)
+    (folder / "_staged").mkdir()
+    (folder / "gone").symlink_to(folder / "nowhere")
+    root = folder.as_uri().replace("file:///", "file:/")
+    assert log.names_from("01") == [
+        (f"{root}/01 ä%2.json", 12, False),
+        (f"{root}/01.json", 7, False),
+        (f"{root}/02.json", 7, False),
+        (f"{root}/_staged", 4096, True),
+    ]
+    assert log.names_from("a") == []
+
+
+def test_a_listing_of_no_folder_says_so(spark: Spark, tmp_path: Path) -> None:
+    with pytest.raises(Py4JJavaError, match="FileNotFoundException"):
+        LogStore(spark, tmp_path.as_uri(), "nowhere").names_from("0")
 
 
 def test_of_several_writers_of_a_version_one_wins(log: LogStore, folder: Path) -> None:

@@ -12,9 +12,11 @@ This is Scala API that Delta calls internal; it is used for the tested pairs onl
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -57,6 +59,7 @@ class Committer:
     def __init__(self, spark: SparkSession) -> None:
         self._sessions = Sessions(spark)
         self._delta = _Delta(spark._jvm)  # noqa: SLF001
+        self._tips: dict[str, tuple[int, ...] | None] = {}
 
     def commit(self, commit: Commit) -> Outcome:
         """Commit a batch, if the table is still at the version that was read."""
@@ -69,7 +72,7 @@ class Committer:
             return self._rearranged(session, commit)
 
     def _committed(self, session: SparkSession, commit: Commit) -> Outcome:
-        transaction = self._delta.transaction(session, commit.location)
+        transaction = self._transaction(session, commit.location, commit.version)
         found = transaction.snapshot().version()
         if found != commit.version:
             return Conflicted(f"the table is at version {found}, the batch read {commit.version}")
@@ -80,16 +83,54 @@ class Committer:
         recorded = self._delta.recorded(commit.application, commit.number)
         actions = self._delta.sequence([*self._delta.actions(commit.actions), recorded])
         session.conf.set(USER_METADATA, json.dumps(commit.metadata))
-        return _outcome(transaction, actions, self._delta.merge, commit.counts)
+        outcome = _outcome(transaction, actions, self._delta.merge, commit.counts)
+        return self._noted(commit.location, outcome)
 
     def _rearranged(self, session: SparkSession, commit: Rearrangement) -> Outcome:
-        transaction = self._delta.transaction(session, commit.location)
+        transaction = self._transaction(session, commit.location, commit.version)
         found = transaction.snapshot().version()
         if found != commit.version:
             return Conflicted(f"the table is at version {found}, {commit.version} was read")
         session.conf.unset(USER_METADATA)
         actions = self._delta.sequence(self._delta.actions(commit.actions))
-        return _outcome(transaction, actions, self._delta.optimize, Counts())
+        outcome = _outcome(transaction, actions, self._delta.optimize, Counts())
+        return self._noted(commit.location, outcome)
+
+    def _transaction(self, session: SparkSession, location: str, version: int) -> Any:
+        """On the newest version of the table. Delta lists the log for it, which takes a third of a
+        commit, unless the log still ends as our last commit has left it."""
+        tip = self._tips.pop(location, None)
+        if tip is not None and tip == _tip(location, version):
+            known = self._delta.transaction(session, location, known=True)
+            if known.snapshot().version() == version:
+                return known
+        return self._delta.transaction(session, location)
+
+    def _noted(self, location: str, outcome: Outcome) -> Outcome:
+        """Remember how the log ends now, if that is known."""
+        if isinstance(outcome, Applied):
+            self._tips[location] = _tip(location, outcome.version)
+        return outcome
+
+
+def _tip(location: str, version: int) -> tuple[int, ...] | None:
+    """The end of the log of a table in a local folder, if it is at a version: this and its file."""
+    log = Path(location, "_delta_log")
+    try:
+        facts = (log / f"{version:020d}.json").stat()
+        if (log / f"{version + 1:020d}.json").exists():
+            return None
+    except OSError:
+        return None
+    return version, facts.st_dev, facts.st_ino, facts.st_mtime_ns
+
+
+_METRICS = (
+    "operationNumSourceRows",
+    "numTargetRowsInserted",
+    "numTargetRowsUpdated",
+    "numTargetRowsDeleted",
+)
 
 
 class _Delta:
@@ -109,15 +150,18 @@ class _Delta:
         metric = jvm.org.apache.spark.sql.execution.metric
         self._metric = getattr(metric, "SQLMetrics$").__getattr__("MODULE$")
         self._map = jvm.java.util.HashMap
+        self._local = threading.local()
         none, nothing = self._none, self.sequence([])
         merge = getattr(delta, "DeltaOperations$Merge")
         optimize = getattr(delta, "DeltaOperations$Optimize")
         self.merge = merge(none, none, none, none, nothing, nothing, nothing)
         self.optimize = optimize(nothing, nothing, False, none, False)
 
-    def transaction(self, session: SparkSession, location: str) -> Any:
+    def transaction(self, session: SparkSession, location: str, *, known: bool = False) -> Any:
+        """On the newest version of a table; known: on the newest one that was looked at here."""
         log = self._log.forTable(session._jsparkSession, location)  # noqa: SLF001
-        return log.startTransaction(self._none, self._none)
+        seen = self._some(log.unsafeVolatileSnapshot()) if known else self._none
+        return log.startTransaction(self._none, seen)
 
     def actions(self, texts: Sequence[str]) -> list[Any]:
         return [self._action.fromJson(text) for text in texts]
@@ -129,19 +173,20 @@ class _Delta:
         return self._python.toSeq(items)
 
     def metrics(self, session: SparkSession, counts: Counts) -> Any:
-        values = {
-            "operationNumSourceRows": counts.insert + counts.update + counts.delete,
-            "numTargetRowsInserted": counts.insert,
-            "numTargetRowsUpdated": counts.update,
-            "numTargetRowsDeleted": counts.delete,
-        }
-        context = session.sparkContext._jsc.sc()  # noqa: SLF001
-        named = self._map()
-        for name, value in values.items():
-            metric = self._metric.createMetric(context, name)
-            metric.set(value)
-            named.put(name, metric)
-        return self._python.toScalaMap(named)
+        """Of the commit that this thread makes now; the next one gets the same objects."""
+        if not hasattr(self._local, "metrics"):
+            context = session.sparkContext._jsc.sc()  # noqa: SLF001
+            metrics = {name: self._metric.createMetric(context, name) for name in _METRICS}
+            named = self._map()
+            for name, metric in metrics.items():
+                named.put(name, metric)
+            self._local.metrics = metrics, self._python.toScalaMap(named)
+        metrics, named = self._local.metrics
+        changed = counts.insert + counts.update + counts.delete
+        values = (changed, counts.insert, counts.update, counts.delete)
+        for name, value in zip(_METRICS, values, strict=True):
+            metrics[name].set(value)
+        return named
 
 
 def _name(error: PySparkException | Py4JJavaError) -> str:
