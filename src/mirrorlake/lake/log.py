@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, BinaryIO
@@ -140,6 +140,21 @@ class TableLog:
         """The versions whose commits the log still has, ascending."""
         return _versions(self._files.names())
 
+    def basis(self) -> tuple[tuple[int, list[str]] | None, int]:
+        """The newest checkpoint, if any, as its version and the names of its parts, and the newest
+        version: -1 for none. Raises BrokenLog when a commit between them is missing."""
+        names = self._files.names()
+        checkpoint = _newest_checkpoint(names)
+        start = checkpoint[0] if checkpoint else -1
+        versions = [version for version in _versions(names) if version > start]
+        self._check_whole(versions, start)
+        return checkpoint, versions[-1] if versions else start
+
+    def _check_whole(self, versions: Sequence[int], after: int) -> None:
+        for expected, version in enumerate(versions, start=after + 1):
+            if version != expected:
+                raise BrokenLog(f"commit {expected} of {self.path} is missing")
+
     def _follow(self, snapshot: Snapshot) -> bool:
         """Replay the commits since. Returns whether there were any."""
         before = snapshot.version
@@ -160,9 +175,7 @@ class TableLog:
                 replay(snapshot, self._checkpoint_actions(part), version, from_checkpoint=True)
             snapshot.version = version
         versions = [v for v in _versions(names) if v > snapshot.version]
-        for expected, version in enumerate(versions, start=snapshot.version + 1):
-            if version != expected:
-                raise BrokenLog(f"commit {expected} of {self.path} is missing")
+        self._check_whole(versions, snapshot.version)
         commits = [_commit(version) for version in versions]
         for name, version, content in zip(
             commits, versions, self._files.reads(commits), strict=True

@@ -61,6 +61,10 @@ class Committer:
         self._delta = _Delta(spark._jvm)  # noqa: SLF001
         self._tips: dict[str, tuple[int, ...] | None] = {}
 
+    def look(self, location: str) -> None:
+        """Let the next commit to a table look at its log, and find what else has come."""
+        self._tips.pop(location, None)
+
     def commit(self, commit: Commit) -> Outcome:
         """Commit a batch, if the table is still at the version that was read."""
         with self._sessions.active() as session:

@@ -42,7 +42,7 @@ from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.seams import Point, Probe, no_probe
 from mirrorlake.model.table import TableId
 from mirrorlake.spark import tables
-from mirrorlake.spark.checkpoint import checkpoint, leave_to_delta
+from mirrorlake.spark.checkpoint import Checkpoints, leave_to_delta
 from mirrorlake.spark.commit import Committer
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.jobs import Jobs
@@ -86,6 +86,7 @@ class SparkEngine:
         self._spark, self._store, self._probe = spark.session, store, probe
         self._jobs = jobs or Jobs(spark.session)
         self._committer = committer or Committer(spark.session)
+        self._checkpoints = Checkpoints(spark.session)
         self._direct = Direct(self._jobs, self._committer, store, probe, joins=compaction)
         self._strategies: dict[Way, Strategy] = {
             Way.DIRECT: self._direct,
@@ -183,7 +184,8 @@ class SparkEngine:
             if self._way(progress).way is Way.MERGE:
                 leave_to_delta(self._spark, location, progress.properties, CHECKPOINT_EVERY)
             else:
-                checkpoint(self._spark, location)
+                self._checkpoints.write(location)
+                self._committer.look(location)
 
     def settle(self, path: str, version: int) -> None:
         location = self._store.location(path)
