@@ -88,8 +88,8 @@ class _Race:
             dealt = self._jobs.run(
                 [DealSpec(batch, here, some, slots) for some in shares(landed, slots)]
             )
-            places = tuple(one.handed.place for one in _good(dealt))
-            folded = self._jobs.run([FoldSpec(batch, here, places, n) for n in range(slots)])
+            changes = tuple(one.handed.dealt for one in _good(dealt))
+            folded = self._jobs.run([FoldSpec(batch, here, changes, n) for n in range(slots)])
         _good(folded)
         self._look("ours", number, target)
         shutil.rmtree(scratch)

@@ -28,7 +28,7 @@ from mirrorlake.model import types
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.seams import Point
 from mirrorlake.model.table import Column, Schema, TableId
-from mirrorlake.spark import dealing, task
+from mirrorlake.spark import dealing, pieces, task
 from mirrorlake.spark.refusals import lost
 from mirrorlake.spark.spread import SCRATCH, Spread, SpreadSettings, balanced, shares
 from mirrorlake.spark.waves import together
@@ -71,13 +71,16 @@ class TestRows(RowContract):
     """What the rows of a batch do, as of every engine."""
 
 
+@pytest.mark.parametrize("gathered", [pieces.GATHERED, 0], ids=["rows gathered", "rows sorted"])
 @settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(drawn=st.lists(histories(truncations=False), min_size=1, max_size=3))
 def test_rows_and_feed_of_random_histories_are_those_of_the_model(
-    make: Callable[..., Mirrored], drawn
+    make: Callable[..., Mirrored], gathered: int, drawn
 ) -> None:
     tables = [make(shape, f"Tables/t{next(_numbers)}") for shape, _landings in drawn]
-    play(tables, [landings for _shape, landings in drawn], compacting=True)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(pieces, "GATHERED", gathered)
+        play(tables, [landings for _shape, landings in drawn], compacting=True)
 
 
 def given_up(act: Callable[[], object]) -> list[str]:
@@ -101,6 +104,18 @@ def test_a_plain_batch_is_done_in_pieces(orders: Mirrored) -> None:
     for kind in ("add", "remove"):  # each file once, with one vector
         paths = [action[kind]["path"] for action in actions if kind in action]
         assert len(paths) == len(set(paths)) > 3
+
+
+@pytest.mark.parametrize("gathered", [pieces.GATHERED, 0], ids=["rows gathered", "rows sorted"])
+def test_rows_of_several_files_stay_in_their_order(
+    orders: Mirrored, monkeypatch: pytest.MonkeyPatch, gathered: int
+) -> None:
+    """Of each key the last change counts, whichever file and share it stands in."""
+    monkeypatch.setattr(pieces, "GATHERED", gathered)
+    files = [[(UPSERT, (n, f"{file}", None)) for n in range(file, 100)] for file in range(7)]
+    assert given_up(lambda: orders.apply(*files)) == []
+    rows = {key: name for key, name, _note in orders.rows()}
+    assert rows == {n: str(min(n, 6)) for n in range(100)}
 
 
 def test_the_answer_is_that_of_one_task(make: Callable[..., Mirrored]) -> None:

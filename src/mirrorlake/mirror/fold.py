@@ -55,19 +55,17 @@ def fold(batch: Batch) -> NetChanges:
     if not partial and not marker.any():
         return _inserts(batch, data, operations)
     coded = codes.encode(data.select(list(batch.key)))
-    order = codes.in_order(coded.code)
-    groups = _Groups(coded.code[order], marker[order])
-    kept = np.sort(order[groups.kept])
-    missing, base, source = _unchanged(batch, marker, coded.code, order)
+    groups = _Groups(coded, marker)
+    kept = groups.kept
+    missing, base, source = _unchanged(batch, marker, coded.code)
     rows = data.take(pa.array(kept)) if source is None else _filled(data, source[kept])
-    replaced = np.zeros(len(marker), bool)
-    replaced[order[groups.first]] = True
     return NetChanges(
         keys=data.select(list(batch.key)).take(pa.array(coded.first)),
         reset=groups.reset | batch.truncate,
         rows=rows,
+        kept=kept,
         code=coded.code[kept],
-        first=replaced[kept],
+        first=groups.first,
         missing=None if missing is None or not missing[kept].any() else missing[kept],
         base=base[kept],
         truncate=batch.truncate,
@@ -76,26 +74,25 @@ def fold(batch: Batch) -> NetChanges:
 
 
 class _Groups:
-    """Rows sorted by key, and within a key by their order.
+    """What is left of the rows of each key.
 
-    reset: per key, whether some row of it replaced or deleted; kept: the rows that the key is left
-    with; first: those among them that take the place of what was there.
+    reset: per key, whether some row of it replaced or deleted; kept: the rows that keys are left
+    with, ascending; first: bool, which of these take the place of what was there.
     """
 
-    def __init__(self, code: np.ndarray, marker: np.ndarray) -> None:
-        n = len(code)
-        starts = np.flatnonzero(np.r_[True, code[1:] != code[:-1]]) if n else np.zeros(0, int)
-        place = np.arange(n)
-        resets = np.where(marker == Marker.INSERT, -1, place)
-        last = np.maximum.reduceat(resets, starts) if n else np.zeros(0, int)
+    def __init__(self, coded: codes.Coded, marker: np.ndarray) -> None:
+        code, n, keys = coded.code, len(coded.code), len(coded.first)
+        # Where one place is given several values, numpy leaves the last of them in it: so the rows
+        # of a key need not be brought together to know the last one, or from behind the first.
+        resets = np.flatnonzero(marker != Marker.INSERT)
+        last = np.full(keys, -1)
+        last[code[resets]] = resets
         self.reset = last >= 0
-        last_of_row = np.repeat(last, np.diff(np.r_[starts, n]))
-        self.kept = (place >= last_of_row) & (marker != Marker.DELETE)
-        # The first kept row of each key that was reset.
-        first = np.where(self.kept & (last_of_row >= 0), place, n)
-        lowest = np.minimum.reduceat(first, starts) if n else np.zeros(0, int)
-        self.first = np.zeros(n, bool)
-        self.first[lowest[lowest < n]] = True
+        self.kept = np.flatnonzero((np.arange(n) >= last[code]) & (marker != Marker.DELETE))
+        backwards, lowest = self.kept[::-1], np.full(keys, -1)
+        lowest[code[backwards]] = backwards
+        of_kept = code[self.kept]
+        self.first = self.reset[of_kept] & (lowest[of_kept] == self.kept)
 
 
 def _check_keyless(batch: Batch) -> None:
@@ -120,6 +117,7 @@ def _inserts(batch: Batch, data: pa.Table, operations: dict[int, int]) -> NetCha
         keys=data.select(list(batch.key)).slice(0, 0),
         reset=np.zeros(0, bool),
         rows=data,
+        kept=np.arange(n),
         code=np.full(n, -1),
         first=np.zeros(n, bool),
         missing=None,
@@ -133,7 +131,7 @@ def _inserts(batch: Batch, data: pa.Table, operations: dict[int, int]) -> NetCha
 
 
 def _unchanged(
-    batch: Batch, marker: np.ndarray, code: np.ndarray, order: np.ndarray
+    batch: Batch, marker: np.ndarray, code: np.ndarray
 ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
     """Where each value comes from.
 
@@ -146,7 +144,7 @@ def _unchanged(
     mask = _mask(batch)
     if mask is None:
         return None, base, None
-    before = _before(batch, marker, code, order, np.asarray(mask.any(axis=1)))
+    before = _before(batch, marker, code, np.asarray(mask.any(axis=1)))
     # Nodes 0..n-1 are rows, nodes n.. are the rows that keys had before the batch.
     keys = int(code.max()) + 1
     source = np.repeat(np.arange(n)[:, None], mask.shape[1], axis=1)
@@ -182,11 +180,10 @@ def _mask(batch: Batch) -> np.ndarray | None:
     return np.concatenate(parts)
 
 
-def _before(
-    batch: Batch, marker: np.ndarray, code: np.ndarray, order: np.ndarray, masked: np.ndarray
-) -> np.ndarray:
+def _before(batch: Batch, marker: np.ndarray, code: np.ndarray, masked: np.ndarray) -> np.ndarray:
     """For each masked row the node that its row was before: a row, or n + a key."""
     n = len(marker)
+    order = codes.in_order(code)
     previous = np.full(n, -1)  # the row before, of the same key
     same = code[order][1:] == code[order][:-1]
     previous[order[1:][same]] = order[:-1][same]

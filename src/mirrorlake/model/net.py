@@ -17,6 +17,7 @@ class NetChanges:
         table that has no key.
     reset: bool, k: whether the rows that the key had before the batch go.
     rows: n rows with all columns of the table: what the batch leaves behind.
+    kept: int64, n, ascending: which of the rows of the batch each of them was.
     code: int64, n: the key of each row, as a row number of `keys`; -1 without a key.
     first: bool, n: the row that takes the place of what a reset key had; at most one per key, all
         others of it stand beside it (LZ-077).
@@ -29,6 +30,7 @@ class NetChanges:
     keys: pa.Table
     reset: np.ndarray
     rows: pa.Table
+    kept: np.ndarray
     code: np.ndarray
     first: np.ndarray
     missing: np.ndarray | None

@@ -8,8 +8,8 @@ did not send bind keys to each other and to the table: such a batch is not taken
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import duckdb
@@ -26,8 +26,14 @@ from mirrorlake.landing.parquet import Rows
 from mirrorlake.mirror import receipt
 from mirrorlake.mirror.fold import Batch, fold
 from mirrorlake.model.arrow import contiguous
+from mirrorlake.model.net import NetChanges
+from mirrorlake.model.table import Schema
 from mirrorlake.spark import scratch, task
 from mirrorlake.spark.dealing import dealt
+
+GATHERED = 4
+"""Parts up to which rows stay where they stand: each part gathers what it keeps of them, and none
+is copied twice. With more parts each would read too much of what is not its own."""
 
 # -- rows, dealt out by their keys ----------------------------------------------------------------
 
@@ -42,12 +48,29 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Dealt:
-    """place: the changes, a section for each part. rows, size: of each file that was read from, by
-    its number: its rows by marker, and their bytes. dealer: who dealt; others deal otherwise.
+class Changes:
+    """Changes that were dealt out. place: they, a section for each part; or, where `chosen` is
+    said, all in one as they stood, and there the numbers of the rows of each part, ascending.
     """
 
     place: str
+    chosen: str = ""
+
+    def of(self, part: int) -> tuple[pa.RecordBatch, np.ndarray]:
+        """Rows, the marker last, and which of them are those of a part."""
+        if not self.chosen:
+            rows = scratch.read(self.place, part)
+            return rows, np.arange(rows.num_rows)
+        return scratch.read(self.place), scratch.read(self.chosen, part).column(0).to_numpy()
+
+
+@dataclass(frozen=True, slots=True)
+class Dealt:
+    """dealt: the changes. rows, size: of each file that was read from, by its number: its rows by
+    marker, and their bytes. dealer: who dealt; others deal otherwise.
+    """
+
+    dealt: Changes
     rows: tuple[tuple[int, receipt.Rows], ...]
     size: tuple[tuple[int, int], ...]
     dealer: str
@@ -69,19 +92,27 @@ class DealSpec(task.Piece):
         part_of = dealt(data.select(list(batch.key)), self.parts)
         order = np.argsort(part_of, kind="stable")
         ends = np.cumsum(np.bincount(part_of, minlength=self.parts))
-        sorted_ = _with(data.take(pa.array(order)), pa.array(marker[order]))
-        sections = [
-            sorted_.slice(start, end - start)
-            for start, end in zip([0, *ends[:-1].tolist()], ends.tolist(), strict=True)
-        ]
         numbers = [part.number for part in self.landed]
         return Dealt(
-            scratch.write(self.folder, sections),
+            self._written(_with(data, pa.array(marker)), order, ends.tolist()),
             tuple(zip(numbers, (receipt.by_marker(rows.marker) for rows in found), strict=True)),
             tuple(zip(numbers, (rows.data.nbytes for rows in found), strict=True)),
             f"duckdb {duckdb.__version__}",
             any(rows.unchanged is not None for rows in found),
         )
+
+    def _written(self, rows: pa.RecordBatch, order: np.ndarray, ends: list[int]) -> Changes:
+        """order: the rows by their parts; ends: of each part in it."""
+        bounds = list(zip([0, *ends[:-1]], ends, strict=True))
+        if self.parts > GATHERED:
+            rows = rows.take(pa.array(order))
+            sections = [rows.slice(start, end - start) for start, end in bounds]
+            return Changes(scratch.write(self.folder, sections))
+        numbers = [
+            pa.RecordBatch.from_arrays([pa.array(order[start:end])], ["row"])
+            for start, end in bounds
+        ]
+        return Changes(scratch.write(self.folder, [rows]), scratch.write(self.folder, numbers))
 
 
 # -- the net changes of a part --------------------------------------------------------------------
@@ -105,19 +136,19 @@ class Folded:
 class FoldSpec(task.Piece):
     """Fold a part, write its data files, and say which keys are to be looked for."""
 
-    dealt: tuple[str, ...]
+    dealt: tuple[Changes, ...]
     part: int
 
     def work(self) -> Folded:
         batch = self.batch
-        files = [("", self._rows(place)) for place in self.dealt]
-        net = fold(Batch(batch.table, batch.schema.schema, batch.key, files))
+        shares = [changes.of(self.part) for changes in self.dealt]
+        net = self._net(shares)
         left = parts.left(net)
         with at_hand(batch.location, batch.options) as table:
             new = written(table.folder, batch.schema, net.rows, list(batch.key))
             table.keep(new)
         actions = tuple(json.dumps(action) for action in new)
-        rows = scratch.write(self.folder, [_with(net.rows, pa.array(left.place))])
+        rows = scratch.write(self.folder, [*_sections(net.rows, left.place)])
         if not left.keys.num_rows:
             return Folded(actions, rows, net.rows.num_rows)
         chosen = {id(add) for add in candidates(batch.files, batch.schema, left.keys)}
@@ -130,9 +161,27 @@ class FoldSpec(task.Piece):
             tuple(place for place, add in enumerate(batch.files) if id(add) in chosen),
         )
 
-    def _rows(self, place: str) -> Rows:
-        data, marker = _without(scratch.read(place, self.part))
-        return Rows(data, marker, None, tuple(data.column_names))
+    def _net(self, shares: Sequence[tuple[pa.RecordBatch, np.ndarray]]) -> NetChanges:
+        """The net changes by keys and markers alone, and then the rows that are left by them."""
+        batch = self.batch
+        names = list(batch.key)
+        schema = Schema.of([batch.schema.schema[name] for name in names])
+        files = []
+        for rows, numbers in shares:
+            chosen = pa.array(numbers)
+            keys = pa.Table.from_batches([rows.select(names)]).take(chosen)
+            marker = rows.column(rows.num_columns - 1).take(chosen)
+            files.append(("", Rows(keys, marker, None, tuple(names))))
+        net = fold(Batch(batch.table, schema, batch.key, files))
+        ends = np.cumsum([len(numbers) for _rows, numbers in shares])
+        kept, start = [], 0
+        for (rows, numbers), own, end in zip(
+            shares, np.split(net.kept, np.searchsorted(net.kept, ends[:-1])), ends, strict=True
+        ):
+            data, _marker = _without(rows)
+            kept.append(data.take(pa.array(numbers[own - start])))
+            start = int(end)
+        return replace(net, rows=pa.concat_tables(kept))
 
 
 # -- what the table has of them -------------------------------------------------------------------
@@ -202,7 +251,7 @@ class TellSpec(task.Piece):
 
     def work(self) -> Told:
         batch = self.batch
-        rows, replaced = _without(scratch.read(self.rows))
+        rows, replaced = _without(scratch.whole(self.rows))
         once = np.zeros(self.sought, bool)
         for bitmap in self.once:
             once[np.asarray(BitMap.deserialize(bitmap).to_array(), np.int64)] = True
@@ -224,7 +273,18 @@ def _with(table: pa.Table, last: pa.Array) -> pa.RecordBatch:
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _without(section: pa.RecordBatch) -> tuple[pa.Table, pa.Array]:
+def _sections(table: pa.Table, last: np.ndarray) -> Iterator[pa.RecordBatch]:
+    """The table with one more column, as it lies in memory."""
+    start = 0
+    for some in table.to_batches():
+        end = start + some.num_rows
+        yield _with(pa.Table.from_batches([some]), pa.array(last[start:end]))
+        start = end
+    if not start:
+        yield _with(table, pa.array(last))
+
+
+def _without(section: pa.RecordBatch | pa.Table) -> tuple[pa.Table, pa.Array]:
     """The table and the last column."""
     *columns, last = section.columns
     fields = list(section.schema)[:-1]

@@ -30,6 +30,11 @@ def read(place: str, section: int = 0) -> pa.RecordBatch:
     return pa.ipc.open_file(pa.memory_map(place)).get_batch(section)
 
 
+def whole(place: str) -> pa.Table:
+    """All sections, of which only what is looked at comes into memory."""
+    return pa.ipc.open_file(pa.memory_map(place)).read_all()
+
+
 def section(table: pa.Table) -> pa.RecordBatch:
     """A table as one section."""
     columns = [contiguous(column) for column in table.columns]

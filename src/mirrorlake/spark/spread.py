@@ -124,9 +124,9 @@ class _Work:
             ]
         )
         _check(dealt, self._batch.demands.file_bytes)
-        places = tuple(one.place for one in dealt)
+        changes = tuple(one.dealt for one in dealt)
         folded: list[Folded] = yield from self._wave(
-            [FoldSpec(self._batch, self._folder, places, part) for part in range(self._slots)]
+            [FoldSpec(self._batch, self._folder, changes, part) for part in range(self._slots)]
         )
         taken: list[Taken] = yield from self._wave(self._taking(folded))
         told: list[Told] = yield from self._wave(self._telling(folded, taken))
