@@ -11,7 +11,8 @@ from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.steps import ApplyFiles
 
 CHECKPOINT_EVERY = 100
-"""Commits. A checkpoint costs as much as ten small commits, and a start reads at most so many."""
+"""Commits, of which a start reads so many at most. A checkpoint costs no more than one of them, as
+long as not too many files were deleted in the last days: it tells of each."""
 
 
 def is_large(step: ApplyFiles, limits: BatchLimits) -> bool:
