@@ -176,8 +176,26 @@ def test_the_pointer_never_goes_back(table: HandmadeTable, tmp_path: Path) -> No
         {"rowIds": {"preservedRowIds": True}},
         {"add": {**of_file("a", None), "modificationTime": 1, "futureMember": 1}},
         {"txn": {"appId": "a", "version": 1, "more": 1}},
+        {"add": {**of_file("a", {**(VECTORS[1] or {}), "more": 1}), "modificationTime": 1}},
+        {"add": {**of_file("a", None), "modificationTime": 1, "size": "5"}},
+        {"add": {**of_file("a", None), "modificationTime": 1, "stats": {"numRecords": 1}}},
+        {"add": {**of_file("a", None), "modificationTime": 1, "deletionVector": 7}},
+        {"add": {"path": "a", "size": 1, "modificationTime": 1}},
+        {"txn": {"version": 1}},
+        {"metaData": {"id": "a", "format": {}, "schemaString": "{}", "partitionColumns": []}},
     ],
-    ids=["an action", "a member of a file", "a member of a transaction"],
+    ids=[
+        "an action",
+        "a member of a file",
+        "a member of a transaction",
+        "a member of a vector",
+        "a number as text",
+        "statistics that are no text",
+        "a vector that is none",
+        "a file without values of partitions",
+        "a transaction of nobody",
+        "a table without properties",
+    ],
 )
 def test_what_is_not_known_is_not_written(
     table: HandmadeTable, tmp_path: Path, action: Action
@@ -201,6 +219,25 @@ def test_a_table_that_wants_other_checkpoints_gets_none(tmp_path: Path, name: st
     with pytest.raises(Unfamiliar, match=name):
         write(tmp_path / "t")
     assert not checkpoint_of(table, 0).exists()
+
+
+def test_checksums_that_hadoop_wrote_of_other_files_go(
+    table: HandmadeTable, tmp_path: Path
+) -> None:
+    log = tmp_path / "t/_delta_log"
+    (log / LAST).write_text("{}")
+    for name in (LAST, checkpoint_of(table, 0).name):
+        (log / f".{name}.crc").write_bytes(b"of another")
+    write(tmp_path / "t")
+    assert not list(log.glob(".*"))
+
+
+def test_upon_a_damaged_one_nothing_is_written(table: HandmadeTable, tmp_path: Path) -> None:
+    write(tmp_path / "t")
+    table.commit([])
+    checkpoint_of(table, 0).write_bytes(b"PAR1")
+    with pytest.raises(Unfamiliar):
+        write(tmp_path / "t")
 
 
 def test_a_log_with_a_gap_has_none(table: HandmadeTable, tmp_path: Path) -> None:

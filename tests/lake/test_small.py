@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.lake import small
+from mirrorlake.lake.probe import probe
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
@@ -70,7 +71,7 @@ def test_a_table_with_other_columns_reads_the_file_anew(tmp_path: Path) -> None:
 
 def test_the_rows_that_were_looked_at_longest_ago_go_first(tmp_path: Path) -> None:
     paths = [written(tmp_path / f"{n}.parquet", id=list(range(1_000))) for n in range(4)]
-    kept = small.Kept(3 * small.table_rows(paths[0], TABLE).nbytes)
+    kept = small.Kept(3 * small._cost(small.table_rows(paths[0], TABLE)))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small, "_kept", kept)
         first = [small.table_rows(path, TABLE) for path in paths[:3]]
@@ -84,6 +85,26 @@ def test_the_rows_that_were_looked_at_longest_ago_go_first(tmp_path: Path) -> No
 def test_a_small_file_that_holds_much_is_not_kept(tmp_path: Path) -> None:
     path = written(tmp_path / "1.parquet", id=[1] * 1_000_000, a_b=["x" * 10] * 1_000_000)
     assert path.stat().st_size < small.SMALL
+    assert small.held(path, TABLE) is None
     rows = small.table_rows(path, TABLE)
     assert rows.nbytes > small.LARGEST
     assert small.table_rows(path, TABLE) is not rows
+
+
+def test_rows_are_found_in_small_files_that_hold_much(tmp_path: Path) -> None:
+    """Together they are more than one column of Arrow can hold."""
+    long, adds = "x" * 4_096, []
+    for number in range(24):
+        path = tmp_path / f"{number}.parquet"
+        ids = pa.array(range(number * 25_000, (number + 1) * 25_000), pa.int64())
+        texts = pa.DictionaryArray.from_arrays(pa.array([0] * 25_000, pa.int32()), [long])
+        pq.write_table(pa.table({"id": ids, "a.b": texts}), path)
+        adds.append({"path": path.name, "size": path.stat().st_size, "stats": "{}"})
+    keys = pa.table({"id": pa.array([3, 555_555], pa.int64())})
+    assert max(add["size"] for add in adds) < small.SMALL
+    found = probe(tmp_path, adds, TABLE, keys, 1)
+    assert sorted(zip(found.code, found.file, found.row, strict=True)) == [
+        (0, 0, 3),
+        (1, 22, 5_555),
+    ]
+    assert set(found.rows["a.b"].to_pylist()) == {long}

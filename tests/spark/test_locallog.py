@@ -63,7 +63,7 @@ def test_what_may_be_overwritten_is(log: LogStore, folder: Path) -> None:
 
 
 def test_a_listing_begins_at_a_name_and_goes_by_name(log: LogStore, folder: Path) -> None:
-    for name in ("02.json", "01.json", "00.json", "01 ä%2.json", ".03.tmp"):
+    for name in ("02.json", "01.json", "00.json", "01 ä%2.json", "02.json:Zone.Id", ".03.tmp"):
         (folder / name).write_text(name)
     (folder / "_staged").mkdir()
     (folder / "gone").symlink_to(folder / "nowhere")
@@ -72,6 +72,7 @@ def test_a_listing_begins_at_a_name_and_goes_by_name(log: LogStore, folder: Path
         (f"{root}/01 ä%2.json", 12, False),
         (f"{root}/01.json", 7, False),
         (f"{root}/02.json", 7, False),
+        (f"{root}/02.json:Zone.Id", 15, False),
         (f"{root}/_staged", 4096, True),
     ]
     assert log.names_from("a") == []

@@ -106,6 +106,14 @@ _SCHEMA = pa.schema(list(_KINDS.items()))
 _LEFT_OUT = {"remove": {"tags", "stats"}}
 """Members that stand in commits only."""
 
+_REQUIRED = {
+    "add": ("path", "partitionValues", "size", "modificationTime"),
+    "remove": ("path",),
+    "metaData": ("id", "format", "schemaString", "partitionColumns", "configuration"),
+    "protocol": ("minReaderVersion", "minWriterVersion"),
+}
+"""Members for which Delta puts in values where a commit lacks them."""
+
 _OF_COMMITS = frozenset({"commitInfo", "cdc"})
 _TYPED = frozenset({"stats_parsed", "partitionValues_parsed"})
 """Members of earlier checkpoints that say again what others say."""
@@ -127,12 +135,16 @@ def write(table: Path, now: float | None = None) -> int:
     if basis is not None and basis[0] == newest:
         return newest
     expired = int(((time.time() if now is None else now) - RETENTION.total_seconds()) * 1000)
-    since = _Since()
-    for version in range(basis[0] + 1 if basis else 0, newest + 1):
-        since.replay(log.actions(version))
-    before = _earlier(table, basis[1], since) if basis else _SCHEMA.empty_table()
-    rows = _living(pa.concat_tables([before, since.rows()]), expired)
-    _check(rows)
+    try:
+        since = _Since()
+        for version in range(basis[0] + 1 if basis else 0, newest + 1):
+            since.replay(log.actions(version))
+        before = _earlier(table, basis[1], since) if basis else _SCHEMA.empty_table()
+        rows = _living(pa.concat_tables([before, since.rows()]), expired)
+        _check(rows)
+    except (pa.ArrowException, AttributeError, KeyError, TypeError, UnicodeError) as error:
+        # A value of another type, a member that is missing: whoever wrote it knows what it means.
+        raise Unfamiliar(type(error).__name__) from error
     _publish(table / FOLDER, newest, rows)
     return newest
 
@@ -152,9 +164,11 @@ class _Since:
     def _take(self, kind: str, said: Action) -> None:
         if kind not in _KINDS or not isinstance(said, dict):
             raise Unfamiliar(f"action {kind}")
-        known = {member.name for member in _KINDS[kind]} | _LEFT_OUT.get(kind, set())
-        if unknown := said.keys() - known:
-            raise Unfamiliar(f"{kind}.{min(unknown)}")
+        left = {name: value for name, value in said.items() if name not in _LEFT_OUT.get(kind, ())}
+        if not _is_known(left, _KINDS[kind]):
+            raise Unfamiliar(f"{kind} with other members")
+        if any(said[name] is None for name in _REQUIRED.get(kind, ())):
+            raise Unfamiliar(f"{kind} without a member")
         if kind in {"add", "remove"}:
             other = "remove" if kind == "add" else "add"
             self.actions.pop((other, file_id(said)), None)
@@ -177,6 +191,16 @@ class _Since:
 
 
 _NAMED_BY = {"txn": "appId", "domainMetadata": "domain"}
+
+
+def _is_known(said: Any, target: pa.DataType) -> bool:
+    """Whether all members are among ours, those of members too."""
+    if not pa.types.is_struct(target) or said is None:
+        return True
+    members = {member.name: member.type for member in target}
+    return said.keys() <= members.keys() and all(
+        _is_known(value, members[name]) for name, value in said.items()
+    )
 
 
 def _name(kind: str, said: Mapping[str, Any]) -> Any:
@@ -284,6 +308,7 @@ def _publish(log: Path, version: int, rows: pa.Table) -> None:
     pq.write_table(rows, content, compression="snappy", store_schema=False)
     size, target = content.tell(), log / f"{version:020d}.checkpoint.parquet"
     staged = _staged(log, content.getbuffer())
+    _forget_checksum(target)
     try:
         os.link(staged, target)
     except FileExistsError:
@@ -296,8 +321,14 @@ def _publish(log: Path, version: int, rows: pa.Table) -> None:
     adds = rows.num_rows - rows["add"].null_count
     pointer = {"version": version, "size": rows.num_rows, "sizeInBytes": size}
     said = json.dumps({**pointer, "numOfAddFiles": adds}, separators=(",", ":"))
+    _forget_checksum(log / LAST)
     _staged(log, said.encode()).replace(log / LAST)
     flush_folder(log)
+
+
+def _forget_checksum(path: Path) -> None:
+    """Hadoop writes one beside each local file, by which ours in its place would be damaged."""
+    path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
 def _staged(log: Path, content: Any) -> Path:

@@ -128,14 +128,14 @@ class _Search:
     def run(self) -> list[_Found]:
         few = [place for place, add in enumerate(self.files) if int(add["size"]) < small.SMALL]
         large = [place for place, add in enumerate(self.files) if int(add["size"]) >= small.SMALL]
-        whole: list[int] = []
+        held, whole = self._held(few)
         if self.keys.num_rows * DENSE > sum(_records(self.files[place]) for place in large):
-            whole, large = large, []
+            whole, large = [*whole, *large], []
         found, rest = self._by_pages(large)
         whole = sorted([*whole, *rest])
         return [
             *found,
-            *([self._small(few)] if few else []),
+            *([self._small(held)] if held else []),
             *([self._whole(whole)] if whole else []),
         ]
 
@@ -234,20 +234,28 @@ class _Search:
             rows = rows.filter(pa.array(same))
         return [_Found(rows, code[same], file[same], row[same])]
 
-    def _small(self, places: Sequence[int]) -> _Found:
+    def _held(self, places: Sequence[int]) -> tuple[dict[int, pa.Table], list[int]]:
+        """The rows of small files, and those files whose rows are too much to be held."""
+        paths = {place: path_of(self.table, self.files[place]) for place in places}
+        found = {place: small.held(path, self.schema) for place, path in paths.items()}
+        held = {place: rows for place, rows in found.items() if rows is not None}
+        return held, [place for place, rows in found.items() if rows is None]
+
+    def _small(self, held: Mapping[int, pa.Table]) -> _Found:
         """Rows of small files, among all of theirs in memory."""
-        tables = [
-            small.table_rows(path_of(self.table, self.files[place]), self.schema)
-            for place in places
-        ]
-        stored = pa.concat_tables(tables)
-        code, at = small.matches(self.keys, stored)
-        ends = np.cumsum([table.num_rows for table in tables])
+        names = self.keys.column_names
+        code, at = small.matches(
+            self.keys, pa.concat_tables([rows.select(names) for rows in held.values()])
+        )
+        ends = np.cumsum([rows.num_rows for rows in held.values()])
         number = np.searchsorted(ends, at, side="right")
         row = at - np.concatenate(([0], ends[:-1]))[number]
-        file = np.asarray(places, np.int64)[number]
+        file = np.asarray(list(held), np.int64)[number]
         live = ~_is_gone(file, row, self.gone)
-        return _Found(stored.take(pa.array(at[live])), code[live], file[live], row[live])
+        code, file, row = code[live], file[live], row[live]
+        # File by file: what is taken from several tables at once is taken from a copy of them all.
+        rows = [held[place].take(pa.array(row[file == place])) for place in held]
+        return _Found(pa.concat_tables(rows), code, file, row)
 
     def _whole(self, places: Sequence[int]) -> _Found:
         """Rows of some files, by a join with all of their rows."""

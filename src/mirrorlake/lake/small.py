@@ -29,29 +29,55 @@ KEPT = 64 << 20
 LARGEST = 8 << 20
 """Bytes of rows of a file that is kept: a small one can hold much that repeats."""
 
+PIECE = 1_024
+"""Rows that are decoded before their size is looked at."""
+
 
 def stored_rows(path: str, schema: TableSchema) -> tuple[pa.Table, int]:
     """A file whole: those columns of the table that it has, under its own names, and its rows,
     which it has without any of them too."""
+    found = _stored(path, schema, None)
+    assert found is not None
+    return found
+
+
+def _stored(path: str, schema: TableSchema, most: int | None) -> tuple[pa.Table, int] | None:
+    """As `stored_rows`; None when the rows take more than `most` bytes."""
     target = schema.file_schema()
     # Spark writes moments as INT96, in nanoseconds, which end in 2262.
     with pq.ParquetFile(path, coerce_int96_timestamp_unit="us", pre_buffer=False) as file:
-        there = set(file.schema_arrow.names)
-        found = file.read([name for name in target.names if name in there])
-        rows = file.metadata.num_rows
+        there, rows = set(file.schema_arrow.names), file.metadata.num_rows
+        columns = [name for name in target.names if name in there]
+        if most is None or not rows or not columns:
+            found = file.read(columns)
+        else:
+            pieces, taken = [], 0
+            for piece in file.iter_batches(PIECE, columns=columns, use_threads=False):
+                taken += piece.nbytes
+                if taken > most:
+                    return None
+                pieces.append(piece)
+            found = pa.Table.from_batches(pieces).combine_chunks()
     found = found.select([name for name in target.names if name in found.column_names])
     return found.cast(pa.schema([target.field(name) for name in found.column_names])), rows
 
 
 def table_rows(path: Path, schema: TableSchema) -> pa.Table:
     """A file whole, gone rows included, with all columns of the table; NULL where it has none."""
+    rows = held(path, schema) if path.stat().st_size < SMALL else None
+    return _of_table(*stored_rows(str(path), schema), schema) if rows is None else rows
+
+
+def held(path: Path, schema: TableSchema) -> pa.Table | None:
+    """As `table_rows`, from memory if it was read before; None for a file whose rows take more than
+    LARGEST, which is found out without reading more than that."""
     facts = path.stat()
     known = (str(path), facts.st_size, facts.st_mtime_ns, schema)
-    rows = _kept.get(known)
-    if rows is None:
-        rows = _of_table(*stored_rows(str(path), schema), schema)
-        if facts.st_size < SMALL and rows.nbytes <= LARGEST:
-            _kept.put(known, rows)
+    if known in _kept:
+        return _kept.get(known)
+    found = _stored(str(path), schema, LARGEST)
+    rows = None if found is None else _of_table(*found, schema)
+    _kept.put(known, rows)
     return rows
 
 
@@ -78,29 +104,36 @@ _Known = tuple[str, int, int, TableSchema]
 
 @dataclass(slots=True)
 class Kept:
-    """Rows of files, those that were looked at last."""
+    """Rows of files, those that were looked at last; None for files that hold too much."""
 
     most: int
-    _rows: OrderedDict[_Known, pa.Table] = field(default_factory=OrderedDict)
+    _rows: OrderedDict[_Known, pa.Table | None] = field(default_factory=OrderedDict)
     size: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
+    def __contains__(self, known: _Known) -> bool:
+        return known in self._rows
+
     def get(self, known: _Known) -> pa.Table | None:
         with self._lock:
-            rows = self._rows.get(known)
-            if rows is not None:
+            if known in self._rows:
                 self._rows.move_to_end(known)
-            return rows
+            return self._rows.get(known)
 
-    def put(self, known: _Known, rows: pa.Table) -> None:
+    def put(self, known: _Known, rows: pa.Table | None) -> None:
         with self._lock:
             if known in self._rows:
                 return
             self._rows[known] = rows
-            self.size += rows.nbytes
-            while self.size > self.most:
+            self.size += _cost(rows)
+            while self.size > self.most and len(self._rows) > 1:
                 _, oldest = self._rows.popitem(last=False)
-                self.size -= oldest.nbytes
+                self.size -= _cost(oldest)
+
+
+def _cost(rows: pa.Table | None) -> int:
+    """With what it takes to remember that there are none."""
+    return 1_024 + (0 if rows is None else rows.nbytes)
 
 
 _kept = Kept(KEPT)

@@ -153,6 +153,7 @@ def read(
     Raises BadFile, BadValue, UnknownMarker.
     """
     with _understood("cannot be read", table, file):
+        handle.seek(0)
         near = pa.BufferReader(handle.read()) if size <= _READ_AT_ONCE else handle
         rows = bounded.read(_opened(near, size), near, most, share)
     return converted(rows, target, default, table=table, file=file)

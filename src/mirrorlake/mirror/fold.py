@@ -82,16 +82,14 @@ class _Groups:
 
     def __init__(self, coded: codes.Coded, marker: np.ndarray) -> None:
         code, n, keys = coded.code, len(coded.code), len(coded.first)
-        # Where one place is given several values, numpy leaves the last of them in it: so the rows
-        # of a key need not be brought together to know the last one, or from behind the first.
+        # The last and the first row of each key, without bringing its rows together.
         resets = np.flatnonzero(marker != Marker.INSERT)
         last = np.full(keys, -1)
-        last[code[resets]] = resets
+        np.maximum.at(last, code[resets], resets)
         self.reset = last >= 0
         self.kept = np.flatnonzero((np.arange(n) >= last[code]) & (marker != Marker.DELETE))
-        backwards, lowest = self.kept[::-1], np.full(keys, -1)
-        lowest[code[backwards]] = backwards
-        of_kept = code[self.kept]
+        of_kept, lowest = code[self.kept], np.full(keys, n)
+        np.minimum.at(lowest, of_kept, self.kept)
         self.first = self.reset[of_kept] & (lowest[of_kept] == self.kept)
 
 

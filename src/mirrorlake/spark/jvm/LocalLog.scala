@@ -1,6 +1,6 @@
 package mirrorlake
 
-import java.io.{File, FileNotFoundException}
+import java.io.{File, FileNotFoundException, IOException}
 import java.lang.{Boolean => JavaBoolean}
 import java.net.URI
 import java.nio.charset.StandardCharsets.UTF_8
@@ -42,7 +42,9 @@ class LocalLogStore(hadoop: Configuration) extends HDFSLogStore(hadoop) {
   /** The files of the folder of `path` from its name on, by name. */
   override def listFrom(path: Path, hadoop: Configuration): JavaIterator[FileStatus] = {
     val folder = path.getParent
-    val names = new File(folder.toUri.getPath).list()
+    val file = new File(folder.toUri.getPath)
+    val names = file.list()
+    if (names == null && file.exists()) throw new IOException(s"$folder cannot be listed")
     if (names == null) throw new FileNotFoundException(s"No such file or directory: $folder")
     val wanted = names.filter(_.compareTo(path.getName) >= 0)
     Arrays.sort(wanted.asInstanceOf[Array[Object]])
@@ -59,7 +61,7 @@ class LocalLogStore(hadoop: Configuration) extends HDFSLogStore(hadoop) {
       val found = Files.readAttributes(file, classOf[BasicFileAttributes])
       val path =
         if (name.forall(plain)) new Path(URI.create(s"${folder.toUri}/$name"))
-        else new Path(folder, name)
+        else new Path(folder, new Path(null, null, name))  // a colon is no scheme
       val modified = found.lastModifiedTime.toMillis
       Some(new FileStatus(found.size, found.isDirectory, 1, 0, modified, path))
     } catch {
