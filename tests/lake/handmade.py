@@ -123,7 +123,8 @@ class HandmadeTable:
 
     def _rows_of(self, table: Path, add: Mapping[str, Any]) -> list[Row]:
         """The live rows of a data file."""
-        found = self._read(table, add)
+        # Data files that Delta's MERGE writes have the kind of change as well, without a value.
+        found = self._read(table, add).select(self.schema.schema.names)
         live = np.ones(found.num_rows, bool)
         if add.get("deletionVector"):
             live[vectors.read(table, add["deletionVector"])] = False
