@@ -251,3 +251,11 @@ def test_cancelling_ends_our_own_jobs_only(
         theirs.write_text("undisturbed")
         assert other.result() == ["undisturbed"]
     assert engine.progress(table.path).recorded == 0
+
+
+def test_tasks_keep_memory_from_one_batch_to_the_next(spark: Spark) -> None:
+    context = spark.session.sparkContext
+    (kept,) = (
+        context.parallelize([0], 1).map(lambda _: os.environ["MIMALLOC_PURGE_DELAY"]).collect()
+    )
+    assert int(kept) == 10_000  # milliseconds
