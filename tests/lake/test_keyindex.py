@@ -12,15 +12,18 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
+from hypothesis import strategies as st
 
-from mirrorlake.lake import datafile, join, keyindex, probe
+from mirrorlake.lake import datafile, join, keyhash, keyindex, probe
 from mirrorlake.model import types
+from mirrorlake.model.types import DataType
 from tests.histories import Shape, counted, rows_of
 from tests.lake.handmade import HandmadeTable
 from tests.lake.test_probe import PLAIN, expected, filled, found, keys_of, probes
 from tests.lake.ways import Way, forced
 
 ROWS = [(n * 7 % 20, f"n{n}") for n in range(20)]
+NUMBERS = st.none() | st.integers(-(2**31), 2**31 - 1) | st.sampled_from([0, 1, -1])
 SOUGHT = keys_of(PLAIN, [(3, None), (14, None), (99, None)])
 
 
@@ -145,7 +148,7 @@ def test_an_index_by_another_hash_does_not_count(
     table: HandmadeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert_found(table)
-    monkeypatch.setattr(join, "hash_name", lambda: "another")
+    monkeypatch.setattr(keyhash, "name", lambda *_: "another")
     assert opened(table) is None
 
 
@@ -161,11 +164,29 @@ def test_a_table_that_takes_no_index_is_searched_without(table: HandmadeTable) -
     assert_found(table)
 
 
+@pytest.mark.parametrize("kind", [types.LONG, types.STRING], ids=str)
 def test_rows_whose_hash_is_equal_and_whose_key_is_not_are_left_out(
-    table: HandmadeTable, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: DataType
 ) -> None:
-    monkeypatch.setattr(join, "_hash", lambda *_: "(7::ubigint << 32)")
-    assert_found(table)
+    monkeypatch.setattr(keyhash, "_mix", lambda numbers: numbers * 0 + np.uint64(7 << 32))
+    monkeypatch.setattr(keyhash, "_hash", lambda *_: "(7::ubigint << 32)")
+    shape = Shape.of(["id"], id=kind, name=types.STRING)
+    rows = [(id_ if kind == types.LONG else str(id_), name) for id_, name in ROWS]
+    table = filled(HandmadeTable(tmp_path / "same", shape.schema), shape, [(rows, [5])])
+    sought = keys_of(shape, rows[3:9])
+    assert counted(rows_of(found(table, sought).rows)) == counted(expected(table, shape, sought))
+    index = opened(table)
+    assert index is not None
+    assert len(index.find(keyindex.Sought(sought, table.schema))[0]) == 6 * len(rows)
+
+
+@given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=30))
+def test_two_keys_of_numbers_have_one_hash_only_if_they_are_the_same(drawn) -> None:
+    shape = Shape.of(["a", "b"], a=types.LONG, b=types.INTEGER)
+    with tempfile.TemporaryDirectory() as folder:
+        schema = HandmadeTable(Path(folder, "t"), shape.schema).schema
+        hashes = keyhash.of_keys(shape.arrow(drawn), schema)
+    assert len(set(hashes.tolist())) == len(set(drawn))
 
 
 def test_files_of_others_have_no_index(table: HandmadeTable) -> None:
@@ -197,6 +218,6 @@ def test_a_key_of_any_width_has_one_hash() -> None:
         keys = pa.table({"id": pa.array([7], pa.int64())})
         path = str(table.path / table.files[0]["path"])
         schema = HandmadeTable(Path(folder, "w"), wide.schema).schema
-        stored = join.hashes(path, schema, ["id"])
+        stored = keyhash.of_file(path, schema, ["id"])
         assert stored is not None
-        assert np.array_equal(stored, join.key_hashes(keys, schema))
+        assert np.array_equal(stored, keyhash.of_keys(keys, schema))

@@ -50,45 +50,11 @@ def equal(found: pa.Table, code: np.ndarray, keys: pa.Table) -> np.ndarray:
     return result
 
 
-def hashes(path: str, schema: TableSchema, key: Sequence[str]) -> np.ndarray | None:
-    """The hash of the key of each row of a file, uint64; None when it lacks a key column."""
-    physical = [schema.physical_of(name) for name in key]
-    with _connected(1) as connection:
-        scan, present = _scan(connection, [path], schema)
-        if not present.issuperset(physical):
-            return None
-        hashed = _hash([f"t.{_quoted(name)}" for name in physical], schema, key)
-        query = f"select {ROW}, {hashed} as hash from {scan} t"  # noqa: S608  (names are quoted)
-        found = connection.execute(query, {"paths": [path]}).to_arrow_table()
-    result = np.zeros(found.num_rows, np.uint64)
-    result[found[ROW].to_numpy()] = found["hash"].to_numpy()
-    return result
-
-
-def key_hashes(keys: pa.Table, schema: TableSchema) -> np.ndarray:
-    """The hash of each key, as `hashes` gives it for a row that has it."""
-    with _connected(1) as connection:
-        connection.register("wanted", _coded(keys))
-        names = [f"k{i}" for i in range(keys.num_columns)]
-        hashed = _hash(names, schema, keys.column_names)
-        found = connection.execute(
-            f"select {CODE}, {hashed} as hash from wanted"  # noqa: S608
-        ).to_arrow_table()
-    result = np.zeros(keys.num_rows, np.uint64)
-    result[found[CODE].to_numpy()] = found["hash"].to_numpy()
-    return result
-
-
-def hash_name() -> str:
-    """What the hashes depend on, beside the values: DuckDB promises none between versions."""
-    return f"duckdb {duckdb.__version__}"
-
-
 _databases: dict[int, duckdb.DuckDBPyConnection] = {}
 
 
 @contextmanager
-def _connected(threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
+def connected(threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
     """To the database of this process that uses so many threads; it holds nothing.
 
     Making one takes longer than all else that a batch of a few rows needs.
@@ -109,20 +75,20 @@ def _joined(
     paths: Sequence[str], schema: TableSchema, keys: pa.Table, threads: int, *, whole: bool
 ) -> pa.Table:
     paths = list(paths)
-    with _connected(threads) as connection:
-        connection.register("wanted", _coded(keys))
-        scan, present = _scan(connection, paths, schema)
+    with connected(threads) as connection:
+        connection.register("wanted", coded(keys))
+        scan, present = scanned(connection, paths, schema)
         query = _query(schema, keys, present, scan, whole=whole)
         return connection.execute(query, {"paths": paths}).to_arrow_table()
 
 
-def _coded(keys: pa.Table) -> pa.Table:
+def coded(keys: pa.Table) -> pa.Table:
     """The keys under names of ours, with their numbers."""
     coded = keys.rename_columns([f"k{i}" for i in range(keys.num_columns)])
     return coded.append_column(CODE, pa.array(np.arange(keys.num_rows), pa.int64()))
 
 
-def _scan(
+def scanned(
     connection: duckdb.DuckDBPyConnection, paths: list[str], schema: TableSchema
 ) -> tuple[str, set[str]]:
     """The rows of the files, each with its number and the path of its file, and their columns."""
@@ -153,10 +119,10 @@ def _query(
     conditions = []
     for i, name in enumerate(keys.column_names):
         physical = schema.physical_of(name)
-        left = f"t.{_quoted(physical)}" if physical in present else "null"
+        left = f"t.{quoted(physical)}" if physical in present else "null"
         conditions.append(_condition(left, i, schema, name))
     columns = [
-        f"t.{_quoted(physical)} as {_quoted(name)}"
+        f"t.{quoted(physical)} as {quoted(name)}"
         for physical, name in zip(schema.physical, names, strict=True)
         if physical in present and whole
     ]
@@ -175,39 +141,14 @@ def _condition(left: str, place: int, schema: TableSchema, name: str) -> str:
     """That a stored value is that of the key column at a place."""
     right = f"wanted.k{place}"
     if schema.schema[name].type.name in {"float", "double"}:
-        left, right = _number_text(left), _number_text(right)
+        left, right = number_text(left), number_text(right)
     return f"{left} is not distinct from {right}"
 
 
-def _number_text(value: str) -> str:
+def number_text(value: str) -> str:
     # A NaN has a sign, and its text shows it.
     return f"case when isnan({value}) then 'nan' else {value}::varchar end"
 
 
-_HASHED_AS = {
-    "boolean": "boolean",
-    "byte": "bigint",
-    "short": "bigint",
-    "integer": "bigint",
-    "long": "bigint",
-    "string": "varchar",
-    "binary": "blob",
-    "date": "date",
-    "timestamp": "timestamptz",
-}
-
-
-def _hash(values: Sequence[str], schema: TableSchema, names: Sequence[str]) -> str:
-    """The hash of a key. What is equal by `_condition` has one hash, whatever file it is in."""
-    parts = []
-    for value, name in zip(values, names, strict=True):
-        kind = schema.schema[name].type
-        if kind.name in {"float", "double"}:
-            parts.append(_number_text(value))
-        else:
-            parts.append(f"{value}::{_HASHED_AS.get(kind.name, str(kind))}")
-    return f"hash({', '.join(parts)})"
-
-
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'

@@ -29,7 +29,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.lake import join
+from mirrorlake.lake import keyhash
 from mirrorlake.lake.schema import TableSchema
 
 FOLDER = "_mirrorlake/keys"
@@ -53,7 +53,7 @@ class Sought:
     """Keys to be found in many files. code: which key; least: the first entry it can have."""
 
     def __init__(self, keys: pa.Table, schema: TableSchema) -> None:
-        hashes = join.key_hashes(keys, schema) & ~_ROW
+        hashes = keyhash.of_keys(keys, schema) & ~_ROW
         self.code = np.argsort(hashes)
         self.least = hashes[self.code]
 
@@ -104,7 +104,7 @@ def build(
     if index is None or data is None:
         return None
     try:
-        hashes = join.hashes(str(data), schema, key)
+        hashes = keyhash.of_file(str(data), schema, key)
     except duckdb.Error:
         return None  # whoever reads the file for its rows says what is wrong with it
     if hashes is None or not len(hashes):
@@ -147,7 +147,7 @@ def _data(table: Path, add: Mapping[str, Any]) -> Path:
 def _about(schema: TableSchema, key: Sequence[str]) -> str:
     """What the entries are made of."""
     columns = [[schema.physical_of(name), str(schema.schema[name].type)] for name in key]
-    return json.dumps({"columns": columns, "hash": join.hash_name()})
+    return json.dumps({"columns": columns, "hash": keyhash.name(schema, key)})
 
 
 def _header(data: Path, rows: int, about: str) -> bytes:
