@@ -39,7 +39,7 @@ source:
   columns: {public.users: ["*", "!password_hash"]}
   rows: {public.orders: "total > 0"}
   extremes: {dates: error}
-capture: {roll_bytes: 1MiB, roll_seconds: 2}
+capture: {roll_bytes: 1MiB, roll_seconds: 2, settle_seconds: 0}
 landing: {strict: true}
 spark: {master: null, jars: ./jars, conf: {spark.executor.memory: 2g}}
 """

@@ -6,6 +6,7 @@ below this file reads the environment.
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -133,12 +134,13 @@ class _Source(_Part):
         )
 
 
-_CAPTURE = CaptureSettings()
+_CAPTURE, _MIRROR = CaptureSettings(), MirrorSettings()
 
 
 class _Capture(_Part):
     roll_bytes: ByteSize = ByteSize(_CAPTURE.roll_bytes)
     roll_seconds: float = Field(default=_CAPTURE.roll_seconds, gt=0, le=_LONGEST_SECONDS)
+    settle_seconds: float = Field(default=_CAPTURE.settle_seconds, ge=0, le=_LONGEST_SECONDS)
     heartbeat_seconds: float = Field(default=_CAPTURE.heartbeat_seconds, gt=0, le=_LONGEST_SECONDS)
 
 
@@ -250,6 +252,7 @@ class _File(_Part):
         capture = CaptureSettings(
             roll_bytes=int(self.capture.roll_bytes),
             roll_seconds=self.capture.roll_seconds,
+            settle_seconds=self.capture.settle_seconds,
             heartbeat_seconds=self.capture.heartbeat_seconds,
             strict=self.landing.strict,
         )
@@ -258,6 +261,8 @@ class _File(_Part):
             metadata_required=self.landing.metadata_required,
             strict_text=self.landing.strict_text,
             partitions=self.landing.partitions,
+            # Where a look is a request that is paid for, a pause is a pause.
+            look_seconds=math.inf if self.landing.url else _MIRROR.look_seconds,
             retention=timedelta(days=self.landing.retention_days),
             strategy=Wanted(self.mirror.strategy),
             compaction=self.mirror.compaction,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from mirrorlake.app import status
 from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.config import Project
+from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.landing.scan import BAD_PARTNER
 from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.settings import MirrorSettings
@@ -123,12 +125,30 @@ class TestPlaces:
         assert zone.rows("t1049") == [(1,)]
 
 
+class EventfulClock(SteppedClock):
+    """A clock on which something happens while somebody sleeps."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._events: list[tuple[float, Callable[[], object]]] = []
+
+    def then(self, moment: float, event: Callable[[], object]) -> None:
+        self._events.append((moment, event))
+
+    def advance(self, seconds: float) -> None:
+        super().advance(seconds)
+        due = [event for event in self._events if event[0] <= self.monotonic()]
+        for event in due:
+            self._events.remove(event)
+            event[1]()
+
+
 class Watched:
     """A mirror that runs in a time of its own. What happens at a moment is done before the round
     at that moment; the run ends at the last of them."""
 
     def __init__(self, zone: Zone, events: dict[float, Callable[[], object]]) -> None:
-        self.clock = SteppedClock()
+        self.clock = EventfulClock()
         self.loop: ApplyLoop = zone.loop(self.clock)
         self.rounds: list[float] = []
         self._events = dict(events)
@@ -164,6 +184,24 @@ class TestRunning:
         busy = next(place for place, moment in enumerate(rounds) if moment >= 10.0)
         assert pauses[:5] == [0.2, 0.4, 0.8, 1.0, 1.0]
         assert pauses[busy : busy + 4] == [0.0, 0.2, 0.4, 0.8]
+
+    def test_a_pause_ends_when_the_source_has_landed_more(self, zone: Zone) -> None:
+        zone.table("t", "id")
+        cuts, tables = Cuts(zone.store, "Files/LandingZone"), {"s.t": 1}
+        cut = Cut(1, "stream", "1", None, tables, full=True)
+        cuts.write(cut)
+
+        def land() -> None:
+            zone.land("t", 1, {"id": [1]})
+            cuts.write(replace(cut, number=2, position="2"))
+
+        watched = Watched(zone, {13.0: lambda: None})
+        watched.clock.then(10.33, land)
+        rounds = watched.run()
+        assert [moment for moment in rounds if 10.33 <= moment < 10.4] == pytest.approx(
+            [10.33, 10.33], abs=MirrorSettings().look_seconds
+        )
+        assert zone.rows("t") == [(1,)]
 
     @pytest.mark.clause("LZ-011", "LZ-012")
     def test_new_tables_and_new_files_are_found_while_it_runs(self, zone: Zone) -> None:

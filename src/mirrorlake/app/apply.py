@@ -180,7 +180,16 @@ class ApplyLoop:
             if self._flights:
                 self._flights.wait(pause)
             elif not busy:
-                self._clock.sleep(pause)
+                self._rest(pause)
+
+    def _rest(self, pause: float) -> None:
+        """Until the next look at the zone; less when the source has landed more."""
+        until = self._clock.monotonic() + pause
+        while not (self._stop.is_set() or self._cuts.is_behind()):
+            left = until - self._clock.monotonic()
+            if left <= 0:
+                break
+            self._clock.sleep(min(left, self._settings.look_seconds))
 
     def newest_cut(self) -> Cut | None:
         return self._cuts.newest()

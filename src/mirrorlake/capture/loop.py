@@ -50,7 +50,8 @@ class CaptureLoop:
     """Reads one stream into the outboxes of its tables, and publishes them.
 
     places: the tables that are loaded. landed: the position of the newest cut, else the start of
-    the stream; cuts only grow. `position`: up to where everything is landed and acknowledged.
+    the stream; cuts only grow. guard: raises when we may not write any more; asked before anything
+    is published. `position`: up to where everything is landed and acknowledged.
     `changes`: rows taken from the stream in this run.
     """
 
@@ -67,7 +68,9 @@ class CaptureLoop:
         clock: Clock,
         probe: Probe = no_probe,
         strict: Strict | None = None,
+        guard: Callable[[], None] = lambda: None,
     ) -> None:
+        self._guard = guard
         self._stream, self._record, self._records = stream, record, records
         self._cuts, self._settings, self._clock, self._probe = cuts, settings, clock, probe
         self._outboxes = {
@@ -93,6 +96,7 @@ class CaptureLoop:
         self._complete = landed  # everything that ends here or before was read
         self._commit_time: datetime | None = None
         self._last_cut = clock.monotonic()
+        self._rolled = float("-inf")
         self.position = landed
         self.changes = 0
         # A crash may have come between the cut and this.
@@ -106,6 +110,7 @@ class CaptureLoop:
         if self._roll_is_due():
             self.roll()
         elif self._heartbeat_is_due():
+            self._guard()
             self._write_cut([])
         return chunk is not None
 
@@ -115,6 +120,8 @@ class CaptureLoop:
 
     def roll(self) -> None:
         """Publish everything that is closed, in all tables, and acknowledge it."""
+        self._guard()
+        self._rolled = self._clock.monotonic()
         busy = [box for box in self._outboxes.values() if not box.is_empty()]
         for box in busy:
             self._guarded(box, box.seal)
@@ -206,21 +213,34 @@ class CaptureLoop:
     # -- publishing -----------------------------------------------------------------------------
 
     def _until_roll(self) -> float:
+        due = self._roll_at()
+        if due is None:
+            return self._settings.heartbeat_seconds
+        return max(due - self._clock.monotonic(), 0.0)
+
+    def _roll_at(self) -> float | None:
+        """When what waits is published, if no file gets full before.
+
+        Changes that keep coming are published together, at a distance: each batch costs the same
+        at the other end, however small. What comes after a pause is not kept waiting for others.
+        No change waits longer than `roll_seconds` either way.
+        """
         oldest = self._oldest()
         if oldest is None:
-            return self._settings.heartbeat_seconds
-        return max(oldest + self._settings.roll_seconds - self._clock.monotonic(), 0.0)
+            return None
+        settled = oldest + min(self._settings.settle_seconds, self._settings.roll_seconds)
+        return max(settled, self._rolled + self._settings.roll_seconds)
 
     def _oldest(self) -> float | None:
         ages = [box.oldest for box in self._outboxes.values() if box.oldest is not None]
         return min(ages, default=None)
 
     def _roll_is_due(self) -> bool:
-        oldest = self._oldest()
-        if oldest is None:
+        due = self._roll_at()
+        if due is None:
             return False
         full = sum(box.size for box in self._outboxes.values()) >= self._settings.roll_bytes
-        return full or self._clock.monotonic() - oldest >= self._settings.roll_seconds
+        return full or self._clock.monotonic() >= due
 
     def _heartbeat_is_due(self) -> bool:
         moved = self._complete != self.position

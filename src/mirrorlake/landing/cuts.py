@@ -97,6 +97,16 @@ class Cuts:
         self._newest = known
         return known
 
+    def is_behind(self) -> bool:
+        """Whether there is a cut after the newest that was read here; costs one look at a name."""
+        if self._newest is None:
+            return False
+        try:
+            self._read(self._newest.number + 1)
+        except FileNotFoundError:
+            return False
+        return True
+
     def write(self, cut: Cut) -> Cut:
         """Write the cut after the newest one. Returns it as readers see it, with every table.
 

@@ -24,6 +24,7 @@ class MirrorSettings:
     compaction: bool = True  # files are rearranged between batches (CF-156)
     poll_seconds: float = 0.1  # between two looks at the zone while changes come
     idle_seconds: float = 1.0  # the longest pause when nothing comes (LZ-027)
+    look_seconds: float = 0.02  # in a pause, between two looks for the next cut, which ends it
     cleanup_seconds: float = 10.0  # applied files are moved aside in groups: it costs less
     retention: timedelta = timedelta(days=7)  # of the cleanup folder (LZ-245, LZ-252)
     drop_tables: bool = True  # whose folders were deleted (LZ-231)

@@ -21,11 +21,13 @@ _KEEPALIVE = ord("k")
 _HEADER = 25  # type, start, end, time of a message of data
 _ANSWER_EVERY = 1.0  # seconds; each answer asks how far the server is
 
-GATHER_SECONDS = 0.1
-"""How long a chunk is gathered at most, from its first message on."""
+GATHER_SECONDS = 0.25
+"""How long a chunk is gathered at most, from its first message on: as long as the reader can wait,
+and not so long that decoding it would keep a publication waiting."""
 
-LINGER_SECONDS = 0.003
-"""How long the server may pause within what is gathered."""
+LINGER_SECONDS = 0.03
+"""How long the server may pause within what is gathered: transactions that follow each other
+closely are decoded together, and a single one is not kept waiting much."""
 
 
 class PostgresStream:
@@ -80,7 +82,7 @@ class PostgresStream:
                     self._keepalive(data)
                     continue
                 if not messages:
-                    deadline = time.monotonic() + GATHER_SECONDS
+                    deadline = min(deadline, time.monotonic() + GATHER_SECONDS)
                 # A copy: the collector follows every view, and there are hundred thousands.
                 messages.append(bytes(data[_HEADER:]))
                 size += count - _HEADER

@@ -1,0 +1,94 @@
+"""When what was read is published: at once after a pause, together while changes keep coming."""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import replace
+
+import pytest
+
+from mirrorlake.capture.loop import CaptureLoop
+from mirrorlake.capture.places import Place
+from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.landing import layout
+from mirrorlake.landing.cuts import Cuts
+from mirrorlake.model.position import LogPoint, Lsn
+from mirrorlake.sources.base import Chunk
+from tests.capture.landing import FOLDER, landed
+from tests.capture.streams import NARROW, chunks, inserts
+from tests.doubles.clock import SteppedClock
+from tests.doubles.memory_store import MemoryStore
+
+SETTINGS = CaptureSettings(roll_seconds=1.0, settle_seconds=0.25)
+
+
+class Due:
+    """A stream whose chunks come at their moments; whoever waits for one moves the clock."""
+
+    def __init__(self, clock: SteppedClock, moments: list[float]) -> None:
+        self._clock = clock
+        told = [inserts(10 * n, 10 * n + 5, n) for n, _moment in enumerate(moments, start=1)]
+        self._due = deque(
+            (moment, chunk)
+            for moment, transaction in zip(moments, told, strict=True)
+            for chunk in chunks([transaction])
+        )
+
+    def read(self, wait: float) -> Chunk | None:
+        begun = self._clock.monotonic()
+        if self._due and self._due[0][0] <= begun + wait:
+            moment, chunk = self._due.popleft()
+            self._clock.advance(max(moment - begun, 0.0))
+            return chunk
+        self._clock.advance(wait)
+        return None
+
+    def acknowledge(self, point: LogPoint) -> None: ...
+
+    def close(self) -> None: ...
+
+
+def published(moments: list[float], settings: CaptureSettings = SETTINGS) -> list[float]:
+    """When a file appeared, if a change comes at each of these moments."""
+    clock = SteppedClock()
+    store = MemoryStore(clock)
+    loop = CaptureLoop(
+        Due(clock, moments),
+        store,
+        StreamRecord("stream", {}, "0/0"),
+        Records(store, layout.LANDING),
+        Cuts(store, layout.LANDING),
+        [Place(NARROW, FOLDER)],
+        Lsn(0),
+        settings,
+        clock,
+    )
+    seen: list[float] = []
+    while clock.monotonic() < moments[-1] + 5:
+        loop.step(0.05)
+        seen += [clock.monotonic()] * (len(landed(store)) - len(seen))
+    assert loop.changes == len(moments)
+    return seen
+
+
+def test_a_change_after_a_pause_waits_for_no_others() -> None:
+    assert published([0.0, 7.0]) == pytest.approx([0.25, 7.25])
+
+
+def test_changes_that_keep_coming_are_published_at_a_distance() -> None:
+    assert published([n / 20 for n in range(60)]) == pytest.approx([0.25, 1.25, 2.25, 3.25])
+
+
+def test_what_comes_right_after_a_publication_waits_no_longer_than_the_distance() -> None:
+    assert published([0.0, 0.3]) == pytest.approx([0.25, 1.25])
+
+
+def test_no_change_waits_longer_than_it_was_told_even_alone() -> None:
+    hasty = replace(SETTINGS, roll_seconds=0.1)
+    assert published([0.0, 7.0], hasty) == pytest.approx([0.1, 7.1])
+
+
+def test_a_file_that_is_full_waits_for_nothing() -> None:
+    full = replace(SETTINGS, roll_bytes=1)
+    assert published([0.0, 0.1, 7.0], full) == pytest.approx([0.0, 0.1, 7.0])
