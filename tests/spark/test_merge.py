@@ -192,6 +192,12 @@ class TestMergeCore:
     test_markers = RowContract.test_a_marker_does_to_its_key_what_the_table_of_markers_says
     test_a_truncation = RowContract.test_a_truncation_and_the_rows_after_it_are_one_commit
 
+    def test_the_name_of_a_table_is_no_pattern(self, make: Callable[..., Mirrored]) -> None:
+        table = make(ORDERS, "Tables/[a-z]{x,y}*?")
+        table.apply([(INSERT, (1, "a", "x"))])
+        table.apply([(UPDATE, (1, "b", UNCHANGED))])
+        assert table.rows() == [(1, "b", "x")]
+
 
 @pytest.mark.long
 class TestMerge(ApplyContract):
@@ -203,6 +209,10 @@ class TestMerge(ApplyContract):
         assert isinstance(outcome, Failed)
         assert isinstance(outcome.error, UnsupportedColumn)
         assert table.rows() == [(1, "a")]
+
+    @pytest.mark.parametrize("name", ["file_row_number", "filename", "rowid", "a.b", "q\"'%"])
+    def test_a_key_may_have_any_name(self, make: Callable[..., Mirrored], name: str) -> None:
+        super().test_a_key_may_have_any_name(make, name)
 
     @FEW
     @given(drawn=st.lists(histories(), min_size=4, max_size=4))

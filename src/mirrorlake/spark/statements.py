@@ -5,6 +5,7 @@ All of it by public interfaces. Names of a user's stand in quotes, and values ne
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -47,7 +48,7 @@ class Source:
         fence = fence.select(*nothing, ACT)
         if not self.files:
             return fence
-        return session.read.schema(kinds).parquet(*self.files).union(fence)
+        return session.read.schema(kinds).parquet(*map(_literally, self.files)).union(fence)
 
 
 def _fence(batch: Begun) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -74,7 +75,8 @@ def look_up(session: SparkSession, batch: Begun, wanted: MergeResult, target: st
     themselves where they are needed."""
     schema, key = batch.schema.schema, batch.step.key
     kinds = [f"{column(place)} {schema[name].type}" for place, name in enumerate(key)]
-    keys = session.read.schema(", ".join([*kinds, f"{CODE} long"])).parquet(wanted.keys).alias("s")
+    reader = session.read.schema(", ".join([*kinds, f"{CODE} long"]))
+    keys = reader.parquet(_literally(wanted.keys)).alias("s")
     table = session.read.format("delta").load(batch.location).alias("t")
     same = [_same(name, place, schema) for place, name in enumerate(key)]
     found = table.join(keys, _all(same))
@@ -134,6 +136,11 @@ def append(
     }
     inserts = rows.where(functions.col(ACT) == int(Act.INSERT)).select(*columns)
     inserts.write.format("delta").mode("append").options(**told).save(batch.location)
+
+
+def _literally(path: str) -> str:
+    """A path to read, which Spark would take for a pattern if a folder is named like one."""
+    return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
 
 
 def _same(name: str, place: int, schema: Schema) -> Column:
