@@ -15,9 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrorlake.lake import datafile, join, keyhash, keyindex, probe
+from mirrorlake.lake.bounds import Ordered
 from mirrorlake.model import types
 from mirrorlake.model.types import DataType
-from tests.histories import Shape, counted, rows_of
+from tests.histories import VALUES, Shape, counted, rows_of
 from tests.lake.handmade import HandmadeTable
 from tests.lake.test_probe import PLAIN, expected, filled, found, keys_of, probes
 from tests.lake.ways import Way, forced
@@ -69,6 +70,24 @@ def test_every_way_finds_the_rows_of_a_plain_scan(drawn, way: Way) -> None:
             ):
                 stored = pq.read_table(table.path / probed[file]["path"])
                 assert counted([rows_of(stored)[row]]) == counted([values])
+
+
+@pytest.mark.parametrize("kind", ["long", "date", "timestamp", "string", "double"])
+def test_of_keys_in_order_only_those_between_its_bounds_are_sought_in_a_file(
+    tmp_path: Path, kind: str
+) -> None:
+    values = sorted(v for v in VALUES[kind] if v is not None and v == v)  # noqa: PLR0124  (NaN)
+    shape = Shape.of(["k"], k=types.DataType(kind), v=types.LONG)
+    stored = [(value, 1) for value in values[1:-1]]
+    table = filled(HandmadeTable(tmp_path / "t", shape.schema), shape, [(stored, [])])
+    keys = keys_of(shape, [*reversed([(v, 1) for v in values]), (None, 1)])
+    held = Ordered(table.schema, keys).held(table.files[0])
+    if kind in {"string", "double"}:
+        assert held is None
+        return
+    assert held is not None
+    found = [row[0] for row in rows_of(keys.take(pa.array(held)))]
+    assert {*values[1:-1], None} <= set(found) < {*values, None}
 
 
 def test_an_index_is_made_by_the_first_search_and_used_by_the_next(
@@ -177,7 +196,7 @@ def test_rows_whose_hash_is_equal_and_whose_key_is_not_are_left_out(
     assert counted(rows_of(found(table, sought).rows)) == counted(expected(table, shape, sought))
     index = opened(table)
     assert index is not None
-    assert len(index.find(keyindex.Sought(sought, table.schema))[0]) == 6 * len(rows)
+    assert len(index.find(keyindex.Sought.of(sought, table.schema))[0]) == 6 * len(rows)
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=30))

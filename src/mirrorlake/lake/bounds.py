@@ -40,6 +40,31 @@ def candidates(
     ]
 
 
+class Ordered:
+    """Keys in the order of their first column, and so which of them a file can hold."""
+
+    def __init__(self, schema: TableSchema, keys: pa.Table) -> None:
+        name = keys.column_names[0]
+        column = contiguous(keys[name])
+        self._physical = schema.physical_of(name)
+        self._bounds: _Bounds | None = None
+        if _is_number(column.type) and column.null_count < len(column):
+            self._bounds = _Bounds(column.drop_null())
+            order = pc.sort_indices(column).to_numpy()  # NULLs come last
+            present = len(column) - column.null_count
+            self._codes, self._nulls = order[:present], order[present:]
+
+    def held(self, add: Mapping[str, Any]) -> np.ndarray | None:
+        """The keys, by number, that this file can hold; None when nobody can tell."""
+        stats = json.loads(add.get("stats") or "{}", parse_float=Decimal)
+        low = (stats.get("minValues") or {}).get(self._physical)
+        high = (stats.get("maxValues") or {}).get(self._physical)
+        if self._bounds is None or low is None or high is None:
+            return None
+        span = self._bounds.between(low, high)
+        return None if span is None else np.concatenate((self._codes[span], self._nulls))
+
+
 class _Bounds:
     """Which ranges of values can hold one of the keys."""
 
@@ -62,13 +87,19 @@ class _Bounds:
             first, last = self._ends
             known = isinstance(low, str) and isinstance(high, str)
             return not known or bool(low <= last and first <= high)
+        span = self.between(low, high)
+        return span is None or span.start < span.stop
+
+    def between(self, low: Any, high: Any) -> slice | None:
+        """Which of the keys in order, of numbers, lie between these bounds; None when the bounds
+        cannot be read."""
         least, most = _as_number(low, self._type), _as_number(high, self._type)
         if least is None or most is None:
-            return True
+            return None
         if pa.types.is_timestamp(self._type):
             most += 1_000  # writers cut bounds to milliseconds, this one too
-        place = int(np.searchsorted(self._numbers, least))
-        return place < len(self._numbers) and bool(self._numbers[place] <= most)
+        first = int(np.searchsorted(self._numbers, least))
+        return slice(first, int(np.searchsorted(self._numbers, most, side="right")))
 
 
 def _may_hold(
@@ -95,10 +126,12 @@ def _may_hold(
 
 def _comparable(kind: pa.DataType) -> bool:
     """Types whose bounds in the log order like their values here."""
+    return pa.types.is_string(kind) or _is_number(kind)
+
+
+def _is_number(kind: pa.DataType) -> bool:
     is_ = pa.types
-    return any(
-        test(kind) for test in (is_.is_integer, is_.is_string, is_.is_date, is_.is_timestamp)
-    )
+    return any(test(kind) for test in (is_.is_integer, is_.is_date, is_.is_timestamp))
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

@@ -52,10 +52,23 @@ _ROW = np.uint64(0xFFFFFFFF)
 class Sought:
     """Keys to be found in many files. code: which key; least: the first entry it can have."""
 
-    def __init__(self, keys: pa.Table, schema: TableSchema) -> None:
+    def __init__(self, code: np.ndarray, least: np.ndarray) -> None:
+        self.code, self.least = code, least
+
+    @classmethod
+    def of(cls, keys: pa.Table, schema: TableSchema) -> Sought:
         hashes = keyhash.of_keys(keys, schema) & ~_ROW
-        self.code = np.argsort(hashes)
-        self.least = hashes[self.code]
+        code = np.argsort(hashes)
+        return cls(code, hashes[code])
+
+    def only(self, codes: np.ndarray | None) -> Sought:
+        """Some of these keys; all for None."""
+        if codes is None or len(codes) == len(self.code):
+            return self
+        wanted = np.zeros(len(self.code), bool)
+        wanted[codes] = True
+        kept = wanted[self.code]
+        return Sought(self.code[kept], self.least[kept])
 
 
 class KeyIndex:

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.lake import join, keyindex, pages, small, vectors
-from mirrorlake.lake.bounds import candidates
+from mirrorlake.lake.bounds import Ordered, candidates
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.model.arrow import arrow_schema
 
@@ -157,8 +157,12 @@ class _Search:
         indexes = self._indexes(places)
         located = {}
         if indexes:
-            sought = keyindex.Sought(self.keys, self.schema)
-            located = {place: index.find(sought) for place, index in indexes.items()}
+            sought = keyindex.Sought.of(self.keys, self.schema)
+            ordered = Ordered(self.schema, self.keys)
+            located = {
+                place: index.find(sought.only(ordered.held(self.files[place])))
+                for place, index in indexes.items()
+            }
         plain = [place for place in places if place not in located]
         if plain:
             found = join.places(self._paths(plain), self.schema, self.keys, self.threads)
