@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +14,10 @@ import yaml
 
 import mirrorlake
 from mirrorlake.spark.standalone import Standalone
+from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import open_store
 from tests.app.zones import Zone
+from tests.objects import CREDENTIALS, S3Server
 from tests.spark.large import TABLES, content, fill, written_by_last
 
 pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(1_800)]
@@ -60,11 +63,17 @@ class Project:
     folder: Path
     master: str
     conf: Mapping[str, str]
+    tables: Mapping[str, str] = field(default_factory=dict)
 
     def apply(self) -> str:
         """`apply --once`, which must be good. Returns what it logs."""
         spark = {"master": self.master, "driver_memory": "1g", "conf": dict(self.conf)}
-        settings = {"name": "shop", "root": str(self.zone.root), "spark": spark}
+        settings = {
+            "name": "shop",
+            "root": str(self.zone.root),
+            "spark": spark,
+            "tables": dict(self.tables),
+        }
         file = self.folder / "mirrorlake.yaml"
         file.write_text(yaml.safe_dump(settings))
         done = subprocess.run(
@@ -126,6 +135,35 @@ def test_tables_and_feeds_are_those_of_one_process(
     for table in TABLES:
         assert content(project.zone.root, table) == content(expected, table)
     assert len(written_by_last(project.zone.root)) == 2, "the changes were done on one task"
+
+
+@pytest.mark.long
+def test_tables_on_s3_are_those_in_a_folder(
+    cluster: Cluster, expected: Path, s3: S3Server, tmp_path: Path
+) -> None:
+    url = f"{s3.new_bucket()}/shop"
+    # Executors have the environment of the workers: who they are, they have to be told.
+    project = cluster.project(tmp_path / "project", **CREDENTIALS)
+    reached = {"url": url, "endpoint": s3.endpoint, "region": "us-east-1"}
+    fill(project.zone)
+    replace(project, tables=reached).apply()
+    assert not list(project.zone.root.glob("Tables/*"))
+    copied = copy_of(open_store(url, s3.options), tmp_path / "copy")
+    for table in TABLES:
+        assert content(copied, table) == content(expected, table)
+    assert len(written_by_last(copied)) == 2, "the changes were done on one task"
+
+
+def copy_of(store: Store, folder: Path, below: str = "Tables") -> Path:
+    """All that lies below a folder of a store, in a folder of this machine."""
+    found = store.list(below)
+    for file in found.files:
+        target = folder / below / file.name
+        target.parent.mkdir(parents=True, exist_ok=True)
+        target.write_bytes(store.read(f"{below}/{file.name}"))
+    for name in found.folders:
+        copy_of(store, folder, f"{below}/{name}")
+    return folder
 
 
 @pytest.mark.parametrize(
