@@ -3,22 +3,28 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import replace
+from random import Random
 
 import pytest
 
+from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.loop import CaptureLoop
 from mirrorlake.capture.places import Place
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
-from mirrorlake.landing import layout
+from mirrorlake.errors import LeaseLost
+from mirrorlake.landing import layout, publish
 from mirrorlake.landing.cuts import Cuts
+from mirrorlake.landing.lease import TERM
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.sources.base import Chunk
 from tests.capture.landing import FOLDER, landed
-from tests.capture.streams import NARROW, chunks, inserts
+from tests.capture.streams import ID, NARROW, chunks, inserts
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
+from tests.sim.source import Database, ModelledSource, Write
 
 SETTINGS = CaptureSettings(roll_seconds=1.0, settle_seconds=0.25)
 
@@ -27,7 +33,7 @@ class Due:
     """A stream whose chunks come at their moments; whoever waits for one moves the clock."""
 
     def __init__(self, clock: SteppedClock, moments: list[float]) -> None:
-        self._clock = clock
+        self._clock, self.acknowledged = clock, list[LogPoint]()
         told = [inserts(10 * n, 10 * n + 5, n) for n, _moment in enumerate(moments, start=1)]
         self._due = deque(
             (moment, chunk)
@@ -44,17 +50,21 @@ class Due:
         self._clock.advance(wait)
         return None
 
-    def acknowledge(self, point: LogPoint) -> None: ...
+    def acknowledge(self, point: LogPoint) -> None:
+        self.acknowledged.append(point)
 
     def close(self) -> None: ...
 
 
-def published(moments: list[float], settings: CaptureSettings = SETTINGS) -> list[float]:
-    """When a file appeared, if a change comes at each of these moments."""
-    clock = SteppedClock()
-    store = MemoryStore(clock)
-    loop = CaptureLoop(
-        Due(clock, moments),
+def loop_of(
+    stream: Due,
+    store: MemoryStore,
+    clock: SteppedClock,
+    settings: CaptureSettings = SETTINGS,
+    guard: Callable[[], None] = lambda: None,
+) -> CaptureLoop:
+    return CaptureLoop(
+        stream,
         store,
         StreamRecord("stream", {}, "0/0"),
         Records(store, layout.LANDING),
@@ -63,7 +73,15 @@ def published(moments: list[float], settings: CaptureSettings = SETTINGS) -> lis
         Lsn(0),
         settings,
         clock,
+        guard=guard,
     )
+
+
+def published(moments: list[float], settings: CaptureSettings = SETTINGS) -> list[float]:
+    """When a file appeared, if a change comes at each of these moments."""
+    clock = SteppedClock()
+    store = MemoryStore(clock)
+    loop = loop_of(Due(clock, moments), store, clock, settings)
     seen: list[float] = []
     while clock.monotonic() < moments[-1] + 5:
         loop.step(0.05)
@@ -92,3 +110,53 @@ def test_no_change_waits_longer_than_it_was_told_even_alone() -> None:
 def test_a_file_that_is_full_waits_for_nothing() -> None:
     full = replace(SETTINGS, roll_bytes=1)
     assert published([0.0, 0.1, 7.0], full) == pytest.approx([0.0, 0.1, 7.0])
+
+
+class Lost(Exception):
+    """The right to write is another's."""
+
+
+def go_on(stepping: CaptureLoop | Capture) -> None:
+    for _ in range(60):
+        stepping.step(0.05)
+
+
+@pytest.mark.parametrize("since", [0.0, 0.1, 0.3, 0.9])
+def test_nothing_is_published_or_acknowledged_once_the_right_to_write_is_lost(
+    since: float,
+) -> None:
+    clock = SteppedClock()
+    store, stream = MemoryStore(clock), Due(clock, [0.0, 0.5])
+
+    def guard() -> None:
+        if clock.monotonic() >= since:
+            raise Lost
+
+    loop = loop_of(stream, store, clock, guard=guard)
+    stream.acknowledged.clear()  # what it tells at its start is no news
+    with pytest.raises(Lost):
+        go_on(loop)
+    before = [moment for moment in (0.25, 1.25) if moment < since]
+    assert len(landed(store)) == len(stream.acknowledged) == len(before)
+    newest = Cuts(store, layout.LANDING).newest()
+    assert (newest.number if newest else 0) == len(before)
+
+
+def test_a_capture_whose_lease_was_taken_publishes_nothing_more() -> None:
+    clock = SteppedClock()
+    store = MemoryStore(clock)
+    database = Database(clock, Random(1), {ID: {}})
+    captures = [
+        Capture(ModelledSource(database, Random(1)), store, SETTINGS, clock, holder=holder)
+        for holder in ("first", "second")
+    ]
+    captures[0].open()
+    clock.advance(2 * TERM.total_seconds())  # it was suspended, and is taken for dead
+    captures[1].open()
+    database.commit([Write("insert", ID, (1, "a", "b"))])
+    before = publish.newest_file(store, FOLDER)
+    with pytest.raises(LeaseLost):
+        go_on(captures[0])
+    assert publish.newest_file(store, FOLDER) == before
+    captures[1].once()
+    assert publish.newest_file(store, FOLDER) != before

@@ -43,9 +43,6 @@ APPEND_ONLY = "append_only_table"
 RETRY_SECONDS = 1.0
 MOST_RETRY_SECONDS = 30.0
 
-CHECK_SECONDS = 1.0
-"""Between two looks at the lease while nothing is published."""
-
 
 class Capture:
     """Lands the changes of one source in one zone. Not for several threads."""
@@ -72,7 +69,6 @@ class Capture:
         self._tables: list[SourceTable] = []
         self._stream: ChangeStream | None = None
         self._found: set[Finding] = set()  # by the watch, and logged
-        self._checked = float("-inf")
         self.loop: CaptureLoop | None = None
 
     # -- life -----------------------------------------------------------------------------------
@@ -256,7 +252,7 @@ class Capture:
             self._clock,
             self._probe,
             strict,
-            self._check,
+            self._lease.check,
         )
 
     def _included(self, tables: Sequence[SourceTable]) -> bool:
@@ -304,17 +300,11 @@ class Capture:
     def step(self, wait: float) -> None:
         """Read once from the stream, and publish when it is time."""
         assert self.loop is not None
-        if self._clock.monotonic() - self._checked >= CHECK_SECONDS:
-            self._check()
         self.loop.step(wait)
-
-    def _check(self) -> None:
-        """Raise LeaseLost unless the right to write is ours still."""
-        self._lease.check()
-        self._checked = self._clock.monotonic()
 
     def _finish(self) -> None:
         if self.loop is not None:
+            self._lease.check()
             self.loop.roll()
 
     def _has_reached(self, target: LogPoint) -> bool:

@@ -50,9 +50,9 @@ class CaptureLoop:
     """Reads one stream into the outboxes of its tables, and publishes them.
 
     places: the tables that are loaded. landed: the position of the newest cut, else the start of
-    the stream; cuts only grow. guard: raises when we may not write any more; asked before anything
-    is published. `position`: up to where everything is landed and acknowledged.
-    `changes`: rows taken from the stream in this run.
+    the stream; cuts only grow. guard: raises when we may not write any more; asked after each read,
+    before anything is done about it. `position`: up to where everything is landed and
+    acknowledged. `changes`: rows taken from the stream in this run.
     """
 
     def __init__(
@@ -105,12 +105,12 @@ class CaptureLoop:
     def step(self, wait: float) -> bool:
         """Read once, and publish when it is time. Returns whether anything came."""
         chunk = self._stream.read(min(wait, self._until_roll()))
+        self._guard()
         if chunk is not None:
             self._take(chunk)
         if self._roll_is_due():
             self.roll()
         elif self._heartbeat_is_due():
-            self._guard()
             self._write_cut([])
         return chunk is not None
 
@@ -120,7 +120,6 @@ class CaptureLoop:
 
     def roll(self) -> None:
         """Publish everything that is closed, in all tables, and acknowledge it."""
-        self._guard()
         self._rolled = self._clock.monotonic()
         busy = [box for box in self._outboxes.values() if not box.is_empty()]
         for box in busy:
