@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 import tempfile
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 
 import numpy as np
@@ -15,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrorlake.lake import datafile, join, keyhash, keyindex, probe
-from mirrorlake.lake.bounds import Ordered
+from mirrorlake.lake.bounds import Ordered, candidates
 from mirrorlake.model import types
 from mirrorlake.model.types import DataType
 from tests.histories import VALUES, Shape, counted, rows_of
@@ -88,6 +90,26 @@ def test_of_keys_in_order_only_those_between_its_bounds_are_sought_in_a_file(
     assert held is not None
     found = [row[0] for row in rows_of(keys.take(pa.array(held)))]
     assert {*values[1:-1], None} <= set(found) < {*values, None}
+
+
+def test_a_bound_whose_offset_lost_its_seconds_hides_no_key() -> None:
+    """Java prints 1890-06-01T00:00:00Z in Paris, nine minutes and 21 seconds ahead, like this."""
+    shape = Shape.of(["k"], k=types.TIMESTAMP)
+    stats = {
+        "minValues": {"k": "1890-06-01T00:09:21.000+00:09"},
+        "maxValues": {"k": "1950-01-01T00:00:00.000-00:44"},
+    }
+    file = {"path": "x", "stats": json.dumps(stats)}
+    first = datetime(1890, 6, 1, tzinfo=UTC)
+    last = datetime(1950, 1, 1, 0, 44, 30, tzinfo=UTC)
+    with tempfile.TemporaryDirectory() as folder:
+        schema = HandmadeTable(Path(folder, "t"), shape.schema).schema
+    for moments in ([first], [last], [first, datetime(1920, 1, 1, tzinfo=UTC), last]):
+        keys = shape.arrow([(moment,) for moment in moments])
+        assert candidates([file], schema, keys) == [file]
+        held = Ordered(schema, keys).held(file)
+        assert held is not None
+        assert len(held) == len(moments)
 
 
 def test_an_index_is_made_by_the_first_search_and_used_by_the_next(

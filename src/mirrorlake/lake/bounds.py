@@ -97,7 +97,8 @@ class _Bounds:
         if least is None or most is None:
             return None
         if pa.types.is_timestamp(self._type):
-            most += 1_000  # writers cut bounds to milliseconds, this one too
+            least -= _vagueness(low)
+            most += _vagueness(high) + 1_000  # writers cut bounds to milliseconds, this one too
         first = int(np.searchsorted(self._numbers, least))
         return slice(first, int(np.searchsorted(self._numbers, most, side="right")))
 
@@ -132,6 +133,12 @@ def _comparable(kind: pa.DataType) -> bool:
 def _is_number(kind: pa.DataType) -> bool:
     is_ = pa.types
     return any(test(kind) for test in (is_.is_integer, is_.is_date, is_.is_timestamp))
+
+
+def _vagueness(moment: str) -> int:
+    """Microseconds by which the text of a bound may be wrong: Java leaves the seconds out of an
+    offset, which local times of before the zones had, some of them until 1972."""
+    return 0 if moment.endswith("Z") else 60_000_000
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

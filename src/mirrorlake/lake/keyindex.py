@@ -39,7 +39,8 @@ LEAST_ROWS = 65_536
 """Rows of a file for which an index is worth while: the keys of fewer are read at once."""
 
 MOST_ROWS = 16_000_000
-"""Rows of a file whose keys are sorted in memory, at 16 bytes each; larger ones have none."""
+"""Rows of a file whose keys are hashed and sorted in memory, at 60 to 90 bytes each; larger ones
+have no index."""
 
 REMEMBERED = 512
 """Indexes that stay mapped into memory after they were checked."""
