@@ -6,6 +6,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from itertools import pairwise
+from math import inf
 from pathlib import Path
 
 import pytest
@@ -202,6 +203,33 @@ class TestRunning:
             [10.33, 10.33], abs=MirrorSettings().look_seconds
         )
         assert zone.rows("t") == [(1,)]
+
+    @pytest.mark.parametrize("kind", ["link inside", "link outside", "folder"])
+    def test_what_only_has_the_name_of_the_next_cut_ends_no_pauses(
+        self, zone: Zone, kind: str
+    ) -> None:
+        zone.table("t", "id")
+        cuts = Cuts(zone.store, "Files/LandingZone")
+        cuts.write(Cut(1, "stream", "1", None, {"s.t": 1}, full=True))
+        (first,) = (zone.root / "Files/LandingZone/_mirrorlake/cuts").iterdir()
+        other = first.with_name(first.name.replace("1", "2"))
+        if kind == "folder":
+            other.mkdir()
+        else:
+            other.symlink_to(first if kind == "link inside" else zone.root.parent)
+        rounds = Watched(zone, {10.0: lambda: None}).run()
+        assert len(rounds) <= 15
+
+    def test_a_pause_is_a_pause_where_each_look_is_a_request(self, zone: Zone) -> None:
+        zone.table("t", "id")
+        cut = Cut(1, "stream", "1", None, {"s.t": 1}, full=True)
+        cuts = Cuts(zone.store, "Files/LandingZone")
+        cuts.write(cut)
+        zone.settings = replace(zone.settings, look_seconds=inf)
+        watched = Watched(zone, {13.0: lambda: None})
+        watched.clock.then(10.33, lambda: cuts.write(replace(cut, number=2, position="2")))
+        rounds = watched.run()
+        assert not [moment for moment in rounds if 10.33 <= moment < 10.4]
 
     @pytest.mark.clause("LZ-011", "LZ-012")
     def test_new_tables_and_new_files_are_found_while_it_runs(self, zone: Zone) -> None:

@@ -22,13 +22,14 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
+from math import inf, isfinite
 
 from mirrorlake.app.board import Board
 from mirrorlake.app.build import Builder
 from mirrorlake.app.care import Care, Written
 from mirrorlake.app.departures import Departures
 from mirrorlake.app.dropping import Dropping
-from mirrorlake.app.flights import Flights, Lanes
+from mirrorlake.app.flights import POLL_SECONDS, Flights, Lanes
 from mirrorlake.app.limits import Limits
 from mirrorlake.app.monitor import Monitor
 from mirrorlake.app.outcomes import Outcomes
@@ -177,19 +178,20 @@ class ApplyLoop:
             pause = (
                 self._settings.poll_seconds if busy else min(pause * 2, self._settings.idle_seconds)
             )
-            if self._flights:
-                self._flights.wait(pause)
-            elif not busy:
+            if self._flights or not busy:
                 self._rest(pause)
 
     def _rest(self, pause: float) -> None:
-        """Until the next look at the zone; less when the source has landed more."""
-        until = self._clock.monotonic() + pause
-        while not (self._stop.is_set() or self._cuts.is_behind()):
+        """Until the next look at the zone; less when some work is done, or the source has landed
+        more, where to look for that costs nothing."""
+        until, looks = self._clock.monotonic() + pause, self._settings.look_seconds
+        while not (self._stop.is_set() or self._flights.is_any_done):
+            if isfinite(looks) and self._cuts.is_behind():
+                break
             left = until - self._clock.monotonic()
             if left <= 0:
                 break
-            self._clock.sleep(min(left, self._settings.look_seconds))
+            self._clock.sleep(min(left, looks, POLL_SECONDS if self._flights else inf))
 
     def newest_cut(self) -> Cut | None:
         return self._cuts.newest()

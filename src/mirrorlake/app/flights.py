@@ -76,6 +76,11 @@ class Flights:
         """Whether a batch is under way."""
         return any(flight.applies for flight in self._flights)
 
+    @property
+    def is_any_done(self) -> bool:
+        """Whether something is to be noted."""
+        return any(flight.future.done() for flight in self._flights)
+
     def apply(
         self,
         plans: Sequence[TablePlan],
@@ -123,7 +128,7 @@ class Flights:
         """
         until = self._clock.monotonic() + seconds
         while self._flights and not self._stop.is_set():
-            if any(flight.future.done() for flight in self._flights):
+            if self.is_any_done:
                 return True
             if self._clock.monotonic() >= until:
                 break

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from mirrorlake.landing import layout
 from mirrorlake.model.landed import FORMAT, LaterFormat
-from mirrorlake.storage.store import Store
+from mirrorlake.storage.store import Store, UnsafePath
 
 FULL_EVERY = 64
 _NAME = re.compile(r"([0-9]{20})\.json")
@@ -83,6 +83,7 @@ class Cuts:
         self._store = store
         self._folder = f"{zone}/{layout.CUTS}"
         self._newest: Cut | None = None
+        self._told = 0  # the number of which `is_behind` has told
 
     def newest(self) -> Cut | None:
         """The newest cut, with every table in it; None when the zone has no cuts."""
@@ -98,13 +99,19 @@ class Cuts:
         return known
 
     def is_behind(self) -> bool:
-        """Whether there is a cut after the newest that was read here; costs one look at a name."""
-        if self._newest is None:
+        """Whether there is a cut after the newest that was read here; costs one look at a name.
+
+        It is told once: something else of that name, which `newest` passes over, is not told for
+        ever.
+        """
+        following = self._newest.number + 1 if self._newest else self._told
+        if following == self._told:
             return False
         try:
-            self._read(self._newest.number + 1)
-        except FileNotFoundError:
+            self._store.read(self._path(following))
+        except (OSError, UnsafePath):
             return False
+        self._told = following
         return True
 
     def write(self, cut: Cut) -> Cut:
