@@ -113,8 +113,10 @@ class MemoryStore:
             yield buffer
             with self._effect("staged", whole):
                 self.files.put(whole, buffer.getvalue())
+        except GeneratorExit:
+            raise  # collected, because its process died at a point of its own: it tidies nothing up
         except BaseException:
-            if self._death is None:  # the dead tidy nothing up
+            if self._death is None:  # nor do the dead of a store
                 with self.files.lock:
                     self.files.content.pop(whole, None)
             raise
