@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import pairwise
 from math import inf
 from pathlib import Path
+from threading import Event
 
 import pytest
 from structlog.testing import capture_logs
@@ -203,6 +204,18 @@ class TestRunning:
             [10.33, 10.33], abs=MirrorSettings().look_seconds
         )
         assert zone.rows("t") == [(1,)]
+
+    def test_a_pause_beside_work_under_way_ends_as_well(self, zone: Zone) -> None:
+        zone.table("t", "id")
+        cut = Cut(1, "stream", "1", None, {"s.t": 1}, full=True)
+        cuts, ended = Cuts(zone.store, "Files/LandingZone"), Event()
+        cuts.write(cut)
+        watched = Watched(zone, {13.0: ended.set})
+        watched.loop._flights.care(ended.wait)
+        watched.clock.then(10.33, lambda: cuts.write(replace(cut, number=2, position="2")))
+        rounds = watched.run()
+        within = MirrorSettings().look_seconds
+        assert [moment for moment in rounds if 10.33 <= moment <= 10.33 + within]
 
     @pytest.mark.parametrize("kind", ["link inside", "link outside", "folder"])
     def test_what_only_has_the_name_of_the_next_cut_ends_no_pauses(
