@@ -22,16 +22,14 @@ def candidates(
     """The files that can hold one of the keys, by the bounds of their first key column."""
     if keys.num_rows == 0:
         return []
-    name = keys.column_names[0]
-    physical = schema.physical_of(name)
-    column = contiguous(keys[name])
+    physical, column = _first(schema, keys)
     present = column.drop_null()
     bounds = _Bounds(present) if len(present) and _comparable(column.type) else None
     return [
         add
         for add in files
         if _may_hold(
-            json.loads(add.get("stats") or "{}", parse_float=Decimal),
+            _stats(add),
             physical,
             bounds,
             has_null=column.null_count > 0,
@@ -44,9 +42,7 @@ class Ordered:
     """Keys in the order of their first column, and so which of them a file can hold."""
 
     def __init__(self, schema: TableSchema, keys: pa.Table) -> None:
-        name = keys.column_names[0]
-        column = contiguous(keys[name])
-        self._physical = schema.physical_of(name)
+        self._physical, column = _first(schema, keys)
         self._bounds: _Bounds | None = None
         if _is_number(column.type) and column.null_count < len(column):
             self._bounds = _Bounds(column.drop_null())
@@ -56,13 +52,25 @@ class Ordered:
 
     def held(self, add: Mapping[str, Any]) -> np.ndarray | None:
         """The keys, by number, that this file can hold; None when nobody can tell."""
-        stats = json.loads(add.get("stats") or "{}", parse_float=Decimal)
+        stats = _stats(add)
         low = (stats.get("minValues") or {}).get(self._physical)
         high = (stats.get("maxValues") or {}).get(self._physical)
         if self._bounds is None or low is None or high is None:
             return None
         span = self._bounds.between(low, high)
         return None if span is None else np.concatenate((self._codes[span], self._nulls))
+
+
+def _first(schema: TableSchema, keys: pa.Table) -> tuple[str, pa.Array]:
+    """The first key column: its name in the files, and its values."""
+    name = keys.column_names[0]
+    return schema.physical_of(name), contiguous(keys[name])
+
+
+def _stats(add: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the log says of the values of a file; nothing where it says nothing."""
+    said: Mapping[str, Any] = json.loads(add.get("stats") or "{}", parse_float=Decimal)
+    return said
 
 
 class _Bounds:
