@@ -1,9 +1,9 @@
 """Fold of 2 million changes of 600,000 keys to the last row of each key, from files to files.
 
-Ours are the first two waves of a batch that is spread: deal and fold, with the keys to look for and
-the rows set aside for what comes after, and data files with statistics. The peer is Spark's own
-way, a window over the same files: `row_number() over (partition by key order by seq desc) = 1`,
-written as Parquet. Both use the same session and compress alike; a column says the order.
+Ours are the waves of a batch that is spread, but for what concerns the table: deal, fold, and write
+data files with statistics. The peer is Spark's own way, a window over the same files:
+`row_number() over (partition by key order by seq desc) = 1`, written as Parquet. Both use the same
+session and compress alike; a column says the order.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from mirrorlake.lake.schema import TableSchema
 from mirrorlake.landing import parquet
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.spark.jobs import Jobs
-from mirrorlake.spark.pieces import DealSpec, FoldSpec
-from mirrorlake.spark.spread import shares
+from mirrorlake.spark.pieces import DealSpec, FoldSpec, Found, WriteSpec
+from mirrorlake.spark.spread import ends, shares, stretches
 from mirrorlake.spark.task import LandedPath, TaskResult, TaskSpec
 
 CHANGES = 2_000_000
@@ -88,9 +88,18 @@ class _Race:
             dealt = self._jobs.run(
                 [DealSpec(batch, here, some, slots) for some in shares(landed, slots)]
             )
-            changes = tuple(one.handed.dealt for one in _good(dealt))
-            folded = self._jobs.run([FoldSpec(batch, here, changes, n) for n in range(slots)])
-        _good(folded)
+            runs = [one.handed for one in _good(dealt)]
+            keys = tuple((run.keys, ends(run)) for run in runs)
+            specs = [FoldSpec(batch, here, keys, part) for part in range(slots)]
+            folded = [one.handed for one in _good(self._jobs.run(specs))]
+            found = tuple(Found(one.left, one.sought, ()) for one in folded)
+            written = self._jobs.run(
+                [
+                    WriteSpec(batch, here, some, found, images=False)
+                    for some in stretches(runs, folded, slots)
+                ]
+            )
+        _good(written)
         self._look("ours", number, target)
         shutil.rmtree(scratch)
         return watch.seconds

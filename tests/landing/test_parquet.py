@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import numpy as np
 import pyarrow as pa
 import pytest
@@ -10,9 +12,9 @@ from hypothesis import strategies as st
 
 from mirrorlake.errors import BadFile, BadValue, FileTooLarge, UnsupportedColumn
 from mirrorlake.landing import masks
-from mirrorlake.landing.parquet import match_columns
+from mirrorlake.landing.parquet import Rows, match_columns, pieces
 from mirrorlake.model import types
-from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN
+from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Marker
 from mirrorlake.model.landed import FileKind, Footer
 from mirrorlake.model.table import Column, Schema
 from tests.landing.files import FILE, TABLE, encoded, inspected, read
@@ -165,3 +167,47 @@ class TestFiles:
         damaged = GOOD[:4] + b"\xff" * 60 + GOOD[64:]
         with pytest.raises(BadFile):
             read(damaged, inspected(GOOD).schema)
+
+
+NAMES = ["id", "note", "a", "a.b"]
+
+
+def pieces_of(content: bytes, target: Schema, only: list[str]) -> list[Rows]:
+    """The pieces of all columns, or of some."""
+    facts = {"table": TABLE, "file": FILE, "only": only}
+    return list(pieces(io.BytesIO(content), len(content), target, Marker.INSERT, **facts))
+
+
+@pytest.mark.parametrize(
+    ("wanted", "names"),
+    [
+        (["id"], ["id"]),
+        (["note", "id"], ["note", "id"]),
+        (["ID"], ["id"]),
+        (["a"], ["a"]),
+        (["a.b"], ["a.b"]),
+        (["absent", "id"], ["id"]),
+    ],
+)
+def test_of_some_columns_only_these_are_read(wanted: list[str], names: list[str]) -> None:
+    """With the marker, and the masks of a file that has some; a name with a dot is no path."""
+    columns = {name: pa.array([f"{name} {n}" for n in range(5)]) for name in NAMES}
+    marker = pa.array([0, 1, 2, 4, 4], pa.int8())
+    file = encoded(pa.table({**columns, MARKER_COLUMN: marker}), row_group_size=2)
+    target = Schema.of([Column(n, types.STRING) for n in dict.fromkeys([*wanted, *NAMES[1:]])])
+    found = pieces_of(file, target, wanted)
+    assert pa.chunked_array([rows.marker for rows in found]).to_pylist() == marker.to_pylist()
+    assert {rows.names for rows in found} == {tuple(names)}
+    data = pa.concat_tables([rows.data for rows in found])
+    assert data.column_names == wanted
+    whole = read(file, target).data
+    assert data.equals(whole.select(wanted))
+
+
+def test_masks_are_told_where_only_some_columns_are_read() -> None:
+    masked = pa.table(
+        {"id": [1], "note": ["x"], UNCHANGED_COLUMN: masks.packed(np.array([[False, True]]))}
+    )
+    target = Schema.of([Column("id", types.LONG), Column("note", types.STRING)])
+    (rows,) = pieces_of(encoded(masked), target, ["id"])
+    assert rows.unchanged is not None

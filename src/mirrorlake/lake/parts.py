@@ -1,12 +1,12 @@
 """What `rewrite` does, in parts that can be done in different places.
 
-The rows of a batch are dealt out by their keys, the files of the table by their size. Who has keys
-knows what they leave behind; who has files knows what was there, and alone writes the deletion
-vector of each. Kinds of images need both, and these exchange no rows for it, but numbers:
+The keys of a batch are dealt out, its rows and the files of the table are given out by their size.
+Who has keys knows what they leave behind; who has files knows what was there, and alone writes the
+deletion vector of each. Kinds of images need both, and these exchange no rows for it, but numbers:
 
     left     by keys    which keys replaced or deleted, and which of them are left with a row
     taken    by files   the images of what was there, and its deletion; which keys had one row
-    told     by keys    the images of what is there now
+    told     by rows    the images of what is there now
 
 A key whose rows lie in files of different places is known to neither: `taken` of both tells it, and
 such a batch is for `rewrite`. Like there, nothing here commits.

@@ -74,21 +74,26 @@ class Share:
 WHOLE = Share()
 
 
-def read(parquet: pq.ParquetFile, handle: BinaryIO, most: int, share: Share = WHOLE) -> pa.Table:
-    """The rows of an opened file, or of a share of it.
+def read(parquet: pq.ParquetFile, handle: BinaryIO, most: int) -> pa.Table:
+    """The rows of an opened file.
 
     Raises TooLarge beyond `most` bytes, ValueError when there are not as many rows as the footer
     says, and what Arrow raises.
     """
-    found = list(pieces(parquet, handle, most, share))
+    found = list(pieces(parquet, handle, most))
     return pa.Table.from_batches(found, found[0].schema if found else parquet.schema_arrow)
 
 
 def pieces(
-    parquet: pq.ParquetFile, handle: BinaryIO, most: int, share: Share = WHOLE
+    parquet: pq.ParquetFile,
+    handle: BinaryIO,
+    most: int,
+    share: Share = WHOLE,
+    columns: list[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a share of an opened file in pieces, each of bounded size.
 
+    columns: those that are wanted, None for all.
     Raises TooLarge when the pieces so far take more than `most` bytes, or a page would, ValueError
     when there are not as many rows as the footer says, and what Arrow raises.
     """
@@ -102,7 +107,9 @@ def pieces(
     size = _piece_rows(parquet.metadata, handle, most)
     # To hand a few rows to a thread and wait for it takes longer than to decode them.
     several = said > PIECE_ROWS
-    for piece in parquet.iter_batches(size, row_groups=list(groups), use_threads=several):
+    for piece in parquet.iter_batches(
+        size, row_groups=list(groups), columns=columns, use_threads=several
+    ):
         taken += piece.nbytes
         if taken > most:
             raise TooLarge(f"its rows take more than {most:,} bytes in memory")

@@ -6,7 +6,7 @@ section 8 of the specification on the way.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, BinaryIO
@@ -142,21 +142,55 @@ def read(
     table: str,
     file: str,
     most: int = bounded.NO_LIMIT,
-    share: bounded.Share = bounded.WHOLE,
 ) -> Rows:
-    """All rows of a file, or of a share of it, as rows of the table.
+    """All rows of a file as rows of the table.
 
     target: the table's columns; a column that the file lacks is NULL (LZ-214).
     default: what a row without a marker does (LZ-091, LZ-094).
-    most: bytes that the rows may take in memory, whatever the footer promised. A row in an error
-    of a share is counted from the beginning of that share.
+    most: bytes that the rows may take in memory, whatever the footer promised.
     Raises BadFile, BadValue, UnknownMarker.
     """
     with _understood("cannot be read", table, file):
-        handle.seek(0)
-        near = pa.BufferReader(handle.read()) if size <= _READ_AT_ONCE else handle
-        rows = bounded.read(_opened(near, size), near, most, share)
+        near = _near(handle, size)
+        rows = bounded.read(_opened(near, size), near, most)
     return converted(rows, target, default, table=table, file=file)
+
+
+def pieces(
+    handle: BinaryIO,
+    size: int,
+    target: Schema,
+    default: Marker,
+    *,
+    table: str,
+    file: str,
+    most: int = bounded.NO_LIMIT,
+    share: bounded.Share = bounded.WHOLE,
+    only: Sequence[str] | None = None,
+) -> Iterator[Rows]:
+    """The rows of a share of a file, a piece of bounded size at a time; see `read`.
+
+    A row in an error is counted from the beginning of its piece.
+    only: those of the table's columns that are wanted, None for all; `names` lists these too.
+    """
+    with _understood("cannot be read", table, file):
+        near = _near(handle, size)
+        parquet = _opened(near, size)
+        columns = None
+        if only is not None:
+            columns = _columns(parquet.schema_arrow.names, target.names, only)
+            target = Schema.of([target[name] for name in only])
+        for piece in bounded.pieces(parquet, near, most, share, columns):
+            rows = pa.Table.from_batches([piece])
+            yield converted(rows, target, default, table=table, file=file)
+
+
+def _columns(found: list[str], target: list[str], only: Sequence[str]) -> list[str]:
+    """Names in a file: of some columns of the table, and of those that are no data."""
+    data = match_columns(target, [name for name in found if name not in RESERVED])
+    return [name for name in found if name in RESERVED] + [
+        data[name] for name in only if name in data
+    ]
 
 
 def converted(rows: pa.Table, target: Schema, default: Marker, *, table: str, file: str) -> Rows:
@@ -380,6 +414,12 @@ def _understood(what: str, table: str, file: str) -> Iterator[None]:
 
 class _Empty(ValueError):
     """A file of no bytes at all."""
+
+
+def _near(handle: BinaryIO, size: int) -> BinaryIO:
+    """The file from its beginning, in memory if it is small."""
+    handle.seek(0)
+    return pa.BufferReader(handle.read()) if size <= _READ_AT_ONCE else handle
 
 
 def _opened(handle: BinaryIO, size: int) -> pq.ParquetFile:

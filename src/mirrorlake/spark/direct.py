@@ -126,9 +126,9 @@ class Direct:
         for result in results:
             if result.error is not None:
                 return Failed(result.error)
-        # Tasks that read parts of a file open it one after another: it may have been replaced.
-        parted = any(result.continues for result in results)
-        if (step.names or parted) and (file := altered(self._store, step.files)):
+        # A file that is opened by one task after another may have been replaced meanwhile.
+        again = any(result.continues or result.again for result in results)
+        if (step.names or again) and (file := altered(self._store, step.files)):
             return Conflicted(f"{printable(file.name)} changed while it was read")
         counts = _total(results)
         read = task.rows_of_files(results)

@@ -1,8 +1,9 @@
 """The pieces of a batch that is spread over many tasks; see `spread`.
 
 Each is a specification with its work, as `task.TaskSpec` is for a whole batch. What goes from one
-to the next is rows in a scratch folder, and numbers in what it hands back. Values that the source
-did not send bind keys to each other and to the table: such a batch is not taken apart.
+to the next is keys and numbers of rows, in a scratch folder: rows as a whole are read only where
+they are written. Values that the source did not send bind keys to each other and to the table: such
+a batch is not taken apart.
 """
 
 from __future__ import annotations
@@ -25,94 +26,88 @@ from mirrorlake.landing.bounded import Share
 from mirrorlake.landing.parquet import Rows
 from mirrorlake.mirror import receipt
 from mirrorlake.mirror.fold import Batch, fold
-from mirrorlake.model.arrow import contiguous
-from mirrorlake.model.net import NetChanges
+from mirrorlake.model.arrow import contiguous, nullable_schema
 from mirrorlake.model.table import Schema
 from mirrorlake.spark import scratch, task
 from mirrorlake.spark.dealing import dealt
 
-GATHERED = 4
-"""Parts up to which rows stay where they stand: each part gathers what it keeps of them, and none
-is copied twice. With more parts each would read too much of what is not its own."""
-
-# -- rows, dealt out by their keys ----------------------------------------------------------------
+# -- keys, dealt out ------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A landed file or a share of it. number: of the file in the batch."""
+    """A landed file or a share of it. number: of the file in the batch; rows: where the rows of a
+    text are, once it has been read."""
 
     number: int
     landed: task.LandedPath
     share: Share
-
-
-@dataclass(frozen=True, slots=True)
-class Changes:
-    """Changes that were dealt out. place: they, a section for each part; or, where `chosen` is
-    said, all in one as they stood, and there the numbers of the rows of each part, ascending.
-    """
-
-    place: str
-    chosen: str = ""
-
-    def of(self, part: int) -> tuple[pa.RecordBatch, np.ndarray]:
-        """Rows, the marker last, and which of them are those of a part."""
-        if not self.chosen:
-            rows = scratch.read(self.place, part)
-            return rows, np.arange(rows.num_rows)
-        return scratch.read(self.place), scratch.read(self.chosen, part).column(0).to_numpy()
+    rows: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Dealt:
-    """dealt: the changes. rows, size: of each file that was read from, by its number: its rows by
-    marker, and their bytes. dealer: who dealt; others deal otherwise.
+    """What is known of a run of landed rows, which are numbered from 0 in their order.
+
+    keys: where the keys are, the marker and the number of each row, a section for each part of the
+    keys; landed: what the rows are read from; rows: of each of these, by marker; dealer: who dealt,
+    others deal otherwise; partial: there are values that were not sent.
     """
 
-    dealt: Changes
-    rows: tuple[tuple[int, receipt.Rows], ...]
-    size: tuple[tuple[int, int], ...]
+    keys: str
+    landed: tuple[Part, ...]
+    rows: tuple[receipt.Rows, ...]
     dealer: str
     partial: bool
 
 
 @dataclass(frozen=True, slots=True)
 class DealSpec(task.Piece):
-    """Read landed files and deal their rows out to `parts`, in their order."""
+    """Read the keys of landed rows and deal them out to `parts`, in their order."""
 
     landed: tuple[Part, ...]
     parts: int
 
     def work(self) -> Dealt:
-        batch = self.batch
-        found = [task.rows(batch, part.landed, part.share) for part in self.landed]
-        data = pa.concat_tables([rows.data for rows in found])
-        marker = np.concatenate([rows.marker.to_numpy(zero_copy_only=False) for rows in found])
-        part_of = dealt(data.select(list(batch.key)), self.parts)
+        batch, found = self.batch, [self._read(part) for part in self.landed]
+        pieces = [piece for some in found for piece in some]
+        names = list(batch.key)
+        empty = nullable_schema(batch.schema.schema).empty_table()
+        keys = pa.concat_tables(
+            [empty.select(names), *(piece.data.select(names) for piece in pieces)]
+        )
+        markers = [_markers(some) for some in found]
+        marker = np.concatenate([some.to_numpy() for some in markers])
+        part_of = dealt(keys, self.parts)
         order = np.argsort(part_of, kind="stable")
-        ends = np.cumsum(np.bincount(part_of, minlength=self.parts))
-        numbers = [part.number for part in self.landed]
+        rows = _with(keys.take(pa.array(order)), pa.array(marker[order]), pa.array(order))
+        ends = np.cumsum(np.bincount(part_of, minlength=self.parts)).tolist()
+        sections = [
+            rows.slice(start, end - start) for start, end in zip([0, *ends[:-1]], ends, strict=True)
+        ]
         return Dealt(
-            self._written(_with(data, pa.array(marker)), order, ends.tolist()),
-            tuple(zip(numbers, (receipt.by_marker(rows.marker) for rows in found), strict=True)),
-            tuple(zip(numbers, (rows.data.nbytes for rows in found), strict=True)),
+            scratch.write(self.folder, sections),
+            tuple(self._kept(part, some) for part, some in zip(self.landed, found, strict=True)),
+            tuple(map(receipt.by_marker, markers)),
             f"duckdb {duckdb.__version__}",
-            any(rows.unchanged is not None for rows in found),
+            any(piece.unchanged is not None for piece in pieces),
         )
 
-    def _written(self, rows: pa.RecordBatch, order: np.ndarray, ends: list[int]) -> Changes:
-        """order: the rows by their parts; ends: of each part in it."""
-        bounds = list(zip([0, *ends[:-1]], ends, strict=True))
-        if self.parts > GATHERED:
-            rows = rows.take(pa.array(order))
-            sections = [rows.slice(start, end - start) for start, end in bounds]
-            return Changes(scratch.write(self.folder, sections))
-        numbers = [
-            pa.RecordBatch.from_arrays([pa.array(order[start:end])], ["row"])
-            for start, end in bounds
-        ]
-        return Changes(scratch.write(self.folder, [rows]), scratch.write(self.folder, numbers))
+    def _read(self, part: Part) -> list[Rows]:
+        """The keys at least. Of a text everything: it is read once."""
+        if part.landed.text is not None:
+            return [task.rows(self.batch, part.landed)]
+        return list(task.pieces(self.batch, part.landed, part.share, self.batch.key))
+
+    def _kept(self, part: Part, found: list[Rows]) -> Part:
+        if part.landed.text is None:
+            return part
+        (rows,) = found
+        return replace(part, rows=scratch.write(self.folder, [scratch.section(rows.data)]))
+
+
+def _markers(pieces: Sequence[Rows]) -> pa.ChunkedArray:
+    return pa.chunked_array([piece.marker for piece in pieces], pa.int8())
 
 
 # -- the net changes of a part --------------------------------------------------------------------
@@ -120,13 +115,14 @@ class DealSpec(task.Piece):
 
 @dataclass(frozen=True, slots=True)
 class Folded:
-    """actions: of the data files; rows, count: what is in them; keys, sought: what is to be looked
-    for, if anything; candidates: the places of the files that may hold some of it.
+    """left: where the numbers of the rows are that are left, ascending, and of the key in whose
+    place each of them is, or -1, a section for each run of landed rows; count: how many there are,
+    by run and by what the run is read from; keys, sought: what is to be looked for, if anything;
+    candidates: the places of the files that may hold some of it.
     """
 
-    actions: tuple[str, ...]
-    rows: str
-    count: int
+    left: str
+    count: tuple[tuple[int, ...], ...]
     keys: str = ""
     sought: int = 0
     candidates: tuple[int, ...] = ()
@@ -134,54 +130,47 @@ class Folded:
 
 @dataclass(frozen=True, slots=True)
 class FoldSpec(task.Piece):
-    """Fold a part, write its data files, and say which keys are to be looked for."""
+    """Fold a part, and say which of its rows are left and which keys are to be looked for.
 
-    dealt: tuple[Changes, ...]
+    dealt: of each run where its keys are, and the ends of what it is read from.
+    """
+
+    dealt: tuple[tuple[str, tuple[int, ...]], ...]
     part: int
 
     def work(self) -> Folded:
         batch = self.batch
-        shares = [changes.of(self.part) for changes in self.dealt]
-        net = self._net(shares)
+        names, files, numbers = list(batch.key), [], []
+        for place, _ends in self.dealt:
+            *keys, marker, number = scratch.read(place, self.part).columns
+            files.append(("", Rows(pa.table(keys, names), marker, None, batch.key)))
+            numbers.append(number.to_numpy())
+        schema = Schema.of([batch.schema.schema[name] for name in names])
+        net = fold(Batch(batch.table, schema, batch.key, files))
         left = parts.left(net)
-        with at_hand(batch.location, batch.options) as table:
-            new = written(table.folder, batch.schema, net.rows, list(batch.key))
-            table.keep(new)
-        actions = tuple(json.dumps(action) for action in new)
-        rows = scratch.write(self.folder, [*_sections(net.rows, left.place)])
+        sections, count, start = [], [], 0
+        for number, (_place, ends) in zip(numbers, self.dealt, strict=True):
+            end = start + len(number)
+            some = slice(*np.searchsorted(net.kept, [start, end]).tolist())
+            rows = number[net.kept[some] - start]
+            sections.append(_numbers(rows, left.place[some]))
+            count.append(tuple(np.diff(np.searchsorted(rows, ends), prepend=0).tolist()))
+            start = end
+        written = scratch.write(self.folder, sections)
         if not left.keys.num_rows:
-            return Folded(actions, rows, net.rows.num_rows)
+            return Folded(written, tuple(count))
         chosen = {id(add) for add in candidates(batch.files, batch.schema, left.keys)}
         return Folded(
-            actions,
-            rows,
-            net.rows.num_rows,
+            written,
+            tuple(count),
             scratch.write(self.folder, [_with(left.keys, pa.array(left.alive))]),
             left.keys.num_rows,
             tuple(place for place, add in enumerate(batch.files) if id(add) in chosen),
         )
 
-    def _net(self, shares: Sequence[tuple[pa.RecordBatch, np.ndarray]]) -> NetChanges:
-        """The net changes by keys and markers alone, and then the rows that are left by them."""
-        batch = self.batch
-        names = list(batch.key)
-        schema = Schema.of([batch.schema.schema[name] for name in names])
-        files = []
-        for rows, numbers in shares:
-            chosen = pa.array(numbers)
-            keys = pa.Table.from_batches([rows.select(names)]).take(chosen)
-            marker = rows.column(rows.num_columns - 1).take(chosen)
-            files.append(("", Rows(keys, marker, None, tuple(names))))
-        net = fold(Batch(batch.table, schema, batch.key, files))
-        ends = np.cumsum([len(numbers) for _rows, numbers in shares])
-        kept, start = [], 0
-        for (rows, numbers), own, end in zip(
-            shares, np.split(net.kept, np.searchsorted(net.kept, ends[:-1])), ends, strict=True
-        ):
-            data, _marker = _without(rows)
-            kept.append(data.take(pa.array(numbers[own - start])))
-            start = int(end)
-        return replace(net, rows=pa.concat_tables(kept))
+
+def _numbers(rows: np.ndarray, place: np.ndarray) -> pa.RecordBatch:
+    return pa.RecordBatch.from_arrays([pa.array(rows), pa.array(place)], ["row", "place"])
 
 
 # -- what the table has of them -------------------------------------------------------------------
@@ -235,53 +224,124 @@ class TakeSpec(task.Piece):
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    actions: tuple[str, ...]
-    updated: int
+class Found:
+    """What was found of the keys of a part. left, sought: as in `Folded`; once: bitmaps of the keys
+    that had one row in the table."""
 
-
-@dataclass(frozen=True, slots=True)
-class TellSpec(task.Piece):
-    """Write the images of a part's rows. once: bitmaps of its keys that had one row, `sought` of
-    them all in all."""
-
-    rows: str
+    left: str
     sought: int
     once: tuple[bytes, ...]
 
-    def work(self) -> Told:
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """rows: that are there now; updated: those of them that took the place of one row; size: of the
+    rows that were read of each file, by its number, in bytes.
+    """
+
+    actions: tuple[str, ...]
+    rows: int
+    updated: int
+    size: tuple[tuple[int, int], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Stretch:
+    """Rows of a run, from `begin` on to before `end`, and what they are read from."""
+
+    run: int
+    begin: int
+    end: int
+    part: Part
+
+
+@dataclass(frozen=True, slots=True)
+class WriteSpec(task.Piece):
+    """Read landed rows, and write those that are left, and their images.
+
+    found: for each part of the keys; images: whether they are needed: where nothing of the table
+    goes, data files say it all.
+    """
+
+    landed: tuple[Stretch, ...]
+    found: tuple[Found, ...]
+    images: bool
+
+    def work(self) -> Written:
         batch = self.batch
-        rows, replaced = _without(scratch.whole(self.rows))
-        once = np.zeros(self.sought, bool)
-        for bitmap in self.once:
-            once[np.asarray(BitMap.deserialize(bitmap).to_array(), np.int64)] = True
+        size: dict[int, int] = {}
+        rows, places = [nullable_schema(batch.schema.schema).empty_table()], [np.zeros(0, np.int64)]
+        for stretch in self.landed:
+            numbers, place = self._left(stretch)
+            rows += self._rows(stretch, numbers, size)
+            places.append(place)
+        now = pa.concat_tables(rows)
+        actions, updated = list[dict[str, Any]](), 0
         with at_hand(batch.location, batch.options) as table:
-            actions, updated = parts.told(
-                table.folder, batch.schema, rows, replaced.to_numpy(), once
-            )
+            actions += written(table.folder, batch.schema, now, list(batch.key))
+            if self.images:
+                place, once = np.concatenate(places), self._once()
+                images, updated = parts.told(table.folder, batch.schema, now, place, once)
+                actions += images
             table.keep(actions)
-        return Told(tuple(json.dumps(action) for action in actions), updated)
+        texts = tuple(json.dumps(action) for action in actions)
+        return Written(texts, now.num_rows, updated, tuple(size.items()))
+
+    def _left(self, stretch: Stretch) -> tuple[np.ndarray, np.ndarray]:
+        """The rows that are left of a stretch, ascending and counted from its beginning, and the
+        key in whose place each is, or -1, of all parts of the keys together."""
+        numbers, places, first = [], [], 0
+        for part in self.found:
+            section = scratch.read(part.left, stretch.run)
+            row, place = (column.to_numpy() for column in section.columns)
+            some = slice(*np.searchsorted(row, [stretch.begin, stretch.end]).tolist())
+            numbers.append(row[some] - stretch.begin)
+            places.append(np.where(place[some] >= 0, first + place[some], -1))
+            first += part.sought
+        number = np.concatenate(numbers)
+        order = np.argsort(number)
+        return number[order], np.concatenate(places)[order]
+
+    def _rows(
+        self, stretch: Stretch, numbers: np.ndarray, size: dict[int, int]
+    ) -> Iterator[pa.Table]:
+        """The rows with these numbers. size: gets the bytes of all of each file."""
+        file, start = stretch.part.number, 0
+        for piece in self._pieces(stretch.part):
+            end = start + piece.num_rows
+            low, high = np.searchsorted(numbers, [start, end]).tolist()
+            yield piece.take(pa.array(numbers[low:high] - start))
+            size[file] = size.get(file, 0) + piece.nbytes
+            start = end
+        assert start == stretch.end - stretch.begin, "a landed file is not what it was"
+
+    def _pieces(self, part: Part) -> Iterator[pa.Table]:
+        if part.rows:
+            yield scratch.whole(part.rows)
+        else:
+            for piece in task.pieces(self.batch, part.landed, part.share):
+                yield piece.data
+
+    def _once(self) -> np.ndarray:
+        """bool, of the keys of all parts together: whether there was one row."""
+        once = np.zeros(sum(part.sought for part in self.found), bool)
+        first = 0
+        for part in self.found:
+            for bitmap in part.once:
+                keys = BitMap.deserialize(bitmap).to_array()
+                once[first + np.asarray(keys, np.int64)] = True
+            first += part.sought
+        return once
 
 
 # -- together -------------------------------------------------------------------------------------
 
 
-def _with(table: pa.Table, last: pa.Array) -> pa.RecordBatch:
-    """The table with one more column, whatever the others are called."""
-    columns = [*map(contiguous, table.columns), last]
-    fields = [*table.schema, pa.field("", last.type)]
+def _with(table: pa.Table, *more: pa.Array) -> pa.RecordBatch:
+    """The table with more columns, whatever the others are called."""
+    columns = [*map(contiguous, table.columns), *more]
+    fields = [*table.schema, *(pa.field("", column.type) for column in more)]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
-
-
-def _sections(table: pa.Table, last: np.ndarray) -> Iterator[pa.RecordBatch]:
-    """The table with one more column, as it lies in memory."""
-    start = 0
-    for some in table.to_batches():
-        end = start + some.num_rows
-        yield _with(pa.Table.from_batches([some]), pa.array(last[start:end]))
-        start = end
-    if not start:
-        yield _with(table, pa.array(last))
 
 
 def _without(section: pa.RecordBatch | pa.Table) -> tuple[pa.Table, pa.Array]:

@@ -1,12 +1,13 @@
 """One large batch on many tasks, with the same effect as on one.
 
-    deal    by landed files   read the rows, deal them out by their keys
-    fold    by keys           net changes, data files; which keys to look for
-    take    by table files    find these keys; images of what was there, deletion vectors
-    tell    by keys           images of what is there now
+    deal     by landed files   read the keys, and deal them out
+    fold     by keys           net changes: which rows are left, which keys to look for
+    take     by table files    find these keys; images of what was there, deletion vectors
+    write    by landed files   read the rows; data files of those that are left, and their images
 
-The rows of a key meet in one part, in file and row order, and each file of the table is read by one
-task, which writes its deletion vector: nothing of the table is read twice. What a piece cannot do
+The changes of a key meet in one part, in file and row order, and each file of the table is read by
+one task, which writes its deletion vector: nothing of the table is read twice, and no row goes from
+task to task. What a piece cannot do
 alone (values that the source did not send; keys with rows in files of several tasks; every error)
 is left to the whole: the batch is given up here and done on one task, whose answer is then that of
 all. A task that runs twice writes other files; only those that it names in the end are used.
@@ -14,8 +15,9 @@ all. A task that runs twice writes other files; only those that it names in the 
 
 from __future__ import annotations
 
+import itertools
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
@@ -33,11 +35,13 @@ from mirrorlake.spark.pieces import (
     Dealt,
     Folded,
     FoldSpec,
+    Found,
     Part,
+    Stretch,
     Taken,
     TakeSpec,
-    TellSpec,
-    Told,
+    WriteSpec,
+    Written,
 )
 from mirrorlake.spark.task import LandedPath, Spec, TaskResult, TaskSpec
 from mirrorlake.spark.waves import Waves
@@ -47,6 +51,13 @@ log = structlog.get_logger()
 
 SCRATCH = f"{layout.STATE}/scratch"
 """What tasks hand to each other, in a folder for each batch."""
+
+FINE = 4
+"""Shares of landed rows per task: so that they can be given out evenly once it is known how many
+of them are left."""
+
+WRITING = 3
+"""What it takes to write a row and its image, where to read it takes one."""
 
 T = TypeVar("T")
 
@@ -123,14 +134,25 @@ class _Work:
                 for some in shares(self._batch.landed, self._slots)
             ]
         )
-        _check(dealt, self._batch.demands.file_bytes)
-        changes = tuple(one.dealt for one in dealt)
+        _check(dealt)
+        runs = tuple((one.keys, ends(one)) for one in dealt)
         folded: list[Folded] = yield from self._wave(
-            [FoldSpec(self._batch, self._folder, changes, part) for part in range(self._slots)]
+            [FoldSpec(self._batch, self._folder, runs, part) for part in range(self._slots)]
         )
         taken: list[Taken] = yield from self._wave(self._taking(folded))
-        told: list[Told] = yield from self._wave(self._telling(folded, taken))
-        return [_result(self._batch, dealt, folded, taken, told)]
+        found = tuple(
+            Found(one.left, one.sought, once)
+            for one, once in zip(folded, _once(folded, taken), strict=True)
+        )
+        images = any(one.rows for one in taken)
+        written: list[Written] = yield from self._wave(
+            [
+                WriteSpec(self._bare, self._folder, some, found, images)
+                for some in stretches(dealt, folded, self._slots)
+            ]
+        )
+        _check_sizes(written, self._batch.demands.file_bytes)
+        return [_result(self._batch, dealt, taken, written)]
 
     def _wave(self, specs: Sequence[Spec]) -> Waves[list[Any]]:
         """What the pieces of one wave hand on."""
@@ -152,18 +174,7 @@ class _Work:
         files = [self._batch.files[place] for place in wanted]
         return [
             TakeSpec(self._bare, self._folder, group, keys)
-            for group in balanced(files, self._slots)
-        ]
-
-    def _telling(self, folded: Sequence[Folded], taken: Sequence[Taken]) -> list[TellSpec]:
-        """The parts with rows, with what was found of their keys. Where nothing was, the data files
-        say it all."""
-        once = iter(_once(taken))
-        found = [next(once, ()) if one.keys else () for one in folded]
-        return [
-            TellSpec(self._bare, self._folder, one.rows, one.sought, bitmaps)
-            for one, bitmaps in zip(folded, found, strict=True)
-            if one.count and any(some.rows for some in taken)
+            for group in balanced(files, [int(add["size"]) for add in files], self._slots)
         ]
 
 
@@ -174,7 +185,7 @@ def shares(landed: Sequence[LandedPath], count: int) -> list[tuple[Part, ...]]:
     runs: list[list[Part]] = [[]]
     taken = 0.0
     for number, file in enumerate(landed):
-        pieces = 1 if file.text else max(1, round(file.size / target))
+        pieces = 1 if file.text else max(1, round(FINE * file.size / target))
         for place in range(pieces):
             size = file.size / pieces
             if taken + size / 2 > target * len(runs) and runs[-1] and len(runs) < count:
@@ -184,56 +195,90 @@ def shares(landed: Sequence[LandedPath], count: int) -> list[tuple[Part, ...]]:
     return [tuple(run) for run in runs]
 
 
-def balanced(files: Sequence[Mapping[str, Any]], count: int) -> list[tuple[Mapping[str, Any], ...]]:
-    """Files in at most `count` groups, none empty: the largest first, each to the lightest."""
-    groups: list[list[Mapping[str, Any]]] = [[] for _ in range(min(count, len(files)))]
+def stretches(
+    dealt: Sequence[Dealt], folded: Sequence[Folded], count: int
+) -> list[tuple[Stretch, ...]]:
+    """All that was dealt out, in groups that take about as long to read and to write: of the rows
+    of a batch the last ones are left more often."""
+    found, weights = [], []
+    for run, one in enumerate(dealt):
+        begin = 0
+        for place, (part, end) in enumerate(zip(one.landed, ends(one), strict=True)):
+            left = sum(some.count[run][place] for some in folded)
+            found.append(Stretch(run, begin, end, part))
+            weights.append(end - begin + WRITING * left)
+            begin = end
+    groups = balanced(found, weights, count)
+    return [tuple(sorted(group, key=_place)) for group in groups]
+
+
+def _place(one: Stretch) -> tuple[int, int, int]:
+    return one.run, one.begin, one.end
+
+
+def ends(run: Dealt) -> tuple[int, ...]:
+    """The numbers in a run before which what it is read from ends."""
+    return tuple(itertools.accumulate(sum(rows) for rows in run.rows))
+
+
+def balanced(items: Sequence[T], weights: Sequence[int], count: int) -> list[tuple[T, ...]]:
+    """Items in at most `count` groups, none empty: the heaviest first, each to the lightest."""
+    groups: list[list[T]] = [[] for _ in range(min(count, len(items)))]
     weight = [0] * len(groups)
-    for file in sorted(files, key=lambda add: -int(add["size"])):
+    for place in sorted(range(len(items)), key=lambda place: -weights[place]):
         lightest = weight.index(min(weight))
-        groups[lightest].append(file)
-        weight[lightest] += int(file["size"])
+        groups[lightest].append(items[place])
+        weight[lightest] += weights[place] + 1
     return [tuple(group) for group in groups]
 
 
-def _check(dealt: Sequence[Dealt], most: int) -> None:
-    """Give up on what pieces cannot do, or would do otherwise than the whole."""
+def _check(dealt: Sequence[Dealt]) -> None:
+    """Give up on what pieces cannot do."""
     if any(one.partial for one in dealt):
         raise _GivenUp("values that the source did not send")
     if len({one.dealer for one in dealt}) > 1:
         raise _GivenUp("executors with different releases of DuckDB")
+
+
+def _check_sizes(written: Sequence[Written], most: int) -> None:
+    """Give up on a file that the whole might refuse: its shares are smaller than it."""
     sizes: dict[int, int] = {}
-    for number, size in (each for one in dealt for each in one.size):
+    for number, size in (each for one in written for each in one.size):
         sizes[number] = sizes.get(number, 0) + size
-    if max(sizes.values()) > most // 2:  # the limit is for what is read, and this is what came out
+    if max(sizes.values(), default=0) > most // 2:  # the limit is for what is read
         raise _GivenUp("a file near the limit of its size")
 
 
-def _once(taken: Sequence[Taken]) -> list[tuple[bytes, ...]]:
-    """For each part that looked for keys the bitmaps of those that had one row in the table."""
-    parts = range(len(taken[0].once) if taken else 0)
-    for part in parts:
-        found = [one.once[part] for one in taken] + [one.several[part] for one in taken]
-        bitmaps = [BitMap.deserialize(one) for one in found]
+def _once(folded: Sequence[Folded], taken: Sequence[Taken]) -> list[tuple[bytes, ...]]:
+    """For each part of the keys the bitmaps of those that had one row in the table."""
+    once: list[tuple[bytes, ...]] = []
+    looked = itertools.count()  # what was taken tells only of parts that looked for something
+    for one in folded:
+        if not one.keys or not taken:
+            once.append(())
+            continue
+        part = next(looked)
+        found = [some.once[part] for some in taken] + [some.several[part] for some in taken]
+        bitmaps = [BitMap.deserialize(some) for some in found]
         if len(BitMap.union(*bitmaps)) != sum(map(len, bitmaps)):
             raise _GivenUp("a key with rows in files of several tasks")
-    return [tuple(one.once[part] for one in taken) for part in parts]
+        once.append(tuple(some.once[part] for some in taken))
+    return once
 
 
 def _result(
-    batch: TaskSpec,
-    dealt: Sequence[Dealt],
-    folded: Sequence[Folded],
-    taken: Sequence[Taken],
-    told: Sequence[Told],
+    batch: TaskSpec, dealt: Sequence[Dealt], taken: Sequence[Taken], written: Sequence[Written]
 ) -> TaskResult:
-    count, found = sum(one.count for one in folded), sum(one.rows for one in taken)
-    updated = sum(one.updated for one in told)
+    count, found = sum(one.rows for one in written), sum(one.rows for one in taken)
+    updated = sum(one.updated for one in written)
     read = [(0, 0, 0, 0) for _ in batch.landed]
-    for number, rows in (each for one in dealt for each in one.rows):
-        a, b, c, d = read[number]
-        read[number] = (a + rows[0], b + rows[1], c + rows[2], d + rows[3])
+    for one in dealt:
+        for part, rows in zip(one.landed, one.rows, strict=True):
+            a, b, c, d = read[part.number]
+            read[part.number] = (a + rows[0], b + rows[1], c + rows[2], d + rows[3])
     return TaskResult(
-        tuple(action for some in (folded, taken, told) for one in some for action in one.actions),
+        tuple(action for some in (taken, written) for one in some for action in one.actions),
         Counts(count - updated, updated, found - updated, sum(one.beyond for one in taken)),
         read=tuple(read),
+        again=True,
     )

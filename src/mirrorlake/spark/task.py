@@ -28,7 +28,7 @@ from mirrorlake.lake.probe import path_of
 from mirrorlake.lake.rewrite import NoBaseRow, rewrite
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.landing import delimited, parquet
-from mirrorlake.landing.bounded import WHOLE, Share
+from mirrorlake.landing.bounded import Share
 from mirrorlake.landing.delimited.parts import Part
 from mirrorlake.landing.scan import Landed
 from mirrorlake.landing.textformat import TextFormat
@@ -104,8 +104,8 @@ class TaskResult:
     """The actions to commit as JSON texts, or why there are none.
 
     read: rows of each file; continues: the first of these files is the last one of the task before;
-    touches: a row was met that is no insert, so that one task has to read the whole batch; handed:
-    what a piece hands to those who go on.
+    touches: a row was met that is no insert, so that one task has to read the whole batch; again:
+    landed files were opened more than once; handed: what a piece hands to those who go on.
     """
 
     actions: tuple[str, ...] = ()
@@ -114,6 +114,7 @@ class TaskResult:
     read: tuple[Rows, ...] = ()
     continues: bool = False
     touches: bool = False
+    again: bool = False
     handed: Any = None
 
 
@@ -328,12 +329,37 @@ def _compact(spec: CompactSpec) -> TaskResult:
     return TaskResult(tuple(json.dumps(action) for action in actions))
 
 
-def rows(spec: TaskSpec, landed: LandedPath, share: Share = WHOLE) -> parquet.Rows:
-    """The rows of a landed file, or of a share of it if it is Parquet, as they must be."""
+def rows(spec: TaskSpec, landed: LandedPath) -> parquet.Rows:
+    """The rows of a landed file, as they must be."""
     with _opened(spec, landed) as handle:
-        found = _read(spec, landed, handle, share)
+        found = _read(spec, landed, handle)
     _check(spec, landed, found)
     return found
+
+
+def pieces(
+    spec: TaskSpec, landed: LandedPath, share: Share, only: Sequence[str] | None = None
+) -> Iterator[parquet.Rows]:
+    """The rows of a share of a Parquet file, a piece of bounded size at a time.
+
+    They are as they must be, unless `only` some columns are wanted: then nobody looks at the
+    others. An error says only that there is one: it counts the rows of its piece.
+    """
+    with _opened(spec, landed) as handle:
+        for found in parquet.pieces(
+            handle,
+            landed.size,
+            spec.schema.schema,
+            spec.default,
+            table=spec.table,
+            file=landed.name,
+            most=spec.demands.file_bytes,
+            share=share,
+            only=only,
+        ):
+            if only is None:
+                _check(spec, landed, found)
+            yield found
 
 
 def _check(spec: TaskSpec, landed: LandedPath, found: parquet.Rows, before: int = 0) -> None:
@@ -348,7 +374,7 @@ def _check(spec: TaskSpec, landed: LandedPath, found: parquet.Rows, before: int 
     )
 
 
-def _read(spec: TaskSpec, landed: LandedPath, handle: BinaryIO, share: Share) -> parquet.Rows:
+def _read(spec: TaskSpec, landed: LandedPath, handle: BinaryIO) -> parquet.Rows:
     schema, most = spec.schema.schema, spec.demands.file_bytes
     if landed.text is not None:
         return delimited.read(
@@ -371,7 +397,6 @@ def _read(spec: TaskSpec, landed: LandedPath, handle: BinaryIO, share: Share) ->
         table=spec.table,
         file=landed.name,
         most=most,
-        share=share,
     )
 
 
