@@ -23,6 +23,7 @@ TABLE = TableSchema(SCHEMA, ("id", "a.b"), (None, None))
 def kept(monkeypatch: pytest.MonkeyPatch) -> small.Kept:
     kept = small.Kept(small.KEPT)
     monkeypatch.setattr(small, "_kept", kept)
+    monkeypatch.setattr(small, "_read_so_far", small.ReadSoFar(small.REMEMBERED))
     return kept
 
 
@@ -80,6 +81,42 @@ def test_the_rows_that_were_looked_at_longest_ago_go_first(tmp_path: Path) -> No
         assert small.table_rows(paths[0], TABLE) is first[0]
         assert small.table_rows(paths[1], TABLE) is not first[1]
         assert kept.size <= kept.most
+
+
+def test_a_file_is_kept_once_its_parts_make_more_than_all_of_it(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", id=[1, 2], a_b=["x", "y"])
+    other = written(tmp_path / "2.parquet", id=[3])
+    assert [small.again(path, TABLE, 0.4) for _ in range(2)] == [None, None]
+    assert small.again(other, TABLE, 1.0) is None
+    rows = small.again(path, TABLE, 0.4)
+    assert rows is not None
+    assert rows["id"].to_pylist() == [1, 2]
+    assert small.again(path, TABLE, 0.0) is rows is small.held(path, TABLE)
+    os.utime(path, ns=(1, 1))
+    assert small.again(path, TABLE, 0.9) is None, "it may be another file"
+
+
+def test_a_file_that_holds_much_is_tried_once_and_a_large_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "1.parquet", id=list(range(1_000)))
+    tries = []
+    stored = small._stored
+    monkeypatch.setattr(small, "_stored", lambda *facts: tries.append(1) or stored(*facts))
+    monkeypatch.setattr(small, "LARGEST", path.stat().st_size)
+    for part in (1.0, 0.5, 1.0):
+        assert small.again(path, TABLE, part) is None
+    assert len(tries) == 1
+    other = written(tmp_path / "2.parquet", id=list(range(2_000)))
+    assert [small.again(other, TABLE, 1.0) for _ in range(3)] == [None] * 3
+    assert len(tries) == 1
+
+
+def test_what_was_read_longest_ago_is_forgotten_first() -> None:
+    parts = small.ReadSoFar(2)
+    a, b, c = (("a", 1, 1, TABLE), ("b", 1, 1, TABLE), ("c", 1, 1, TABLE))
+    assert [parts.add(a, 0.5), parts.add(b, 0.5), parts.add(a, 0.5)] == [0.5, 0.5, 1.0]
+    assert [parts.add(c, 0.5), parts.add(a, 0.5), parts.add(b, 0.5)] == [0.5, 1.5, 0.5]
 
 
 def test_a_small_file_that_holds_much_is_not_kept(tmp_path: Path) -> None:

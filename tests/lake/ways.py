@@ -8,9 +8,11 @@ from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from mirrorlake.lake import datafile, keyindex, pages, probe, small
+from mirrorlake.lake.schema import TableSchema
 
 
 class Way(StrEnum):
@@ -20,6 +22,8 @@ class Way(StrEnum):
     INDEX_PAGES = "indexes, then pages"
     INDEX_SOME = "indexes, then pages, or files of which most pages are wanted"
     INDEX_WHOLE = "indexes, then files without a page index"
+    INDEX_HELD = "indexes, then files that were read often"
+    HELD = "many keys, and files that were read often"
 
 
 @contextmanager
@@ -27,14 +31,24 @@ def forced(way: Way) -> Iterator[pytest.MonkeyPatch]:
     """Search in one way, whatever would be fastest; pages that are written have two rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(datafile, "PAGE_ROWS", 2)
-        patch.setattr(probe, "DENSE", sys.maxsize if way is Way.WHOLE else 0)
+        patch.setattr(probe, "DENSE", sys.maxsize if way in {Way.WHOLE, Way.HELD} else 0)
         patch.setattr(small, "SMALL", sys.maxsize if way is Way.MEMORY else 0)
         patch.setattr(probe, "MOST_PAGES", 0.5 if way is Way.INDEX_SOME else 1)
-        indexed = way in {Way.INDEX_PAGES, Way.INDEX_SOME, Way.INDEX_WHOLE}
+        held = way in {Way.INDEX_HELD, Way.HELD}
+        patch.setattr(small, "again", _held if held else _forgotten)
+        indexed = way.name.startswith("INDEX")
         patch.setattr(keyindex, "LEAST_ROWS", 0 if indexed else sys.maxsize)
         if way is Way.INDEX_WHOLE:
             patch.setattr(pages, "layout", _none)
         yield patch
+
+
+def _held(path: Path, schema: TableSchema, _part: float) -> pa.Table | None:
+    return small.held(path, schema)
+
+
+def _forgotten(_path: Path, _schema: TableSchema, _part: float) -> None:
+    return None
 
 
 def _none(path: Path) -> pages.Layout:

@@ -3,8 +3,8 @@
 Files whose statistics exclude every key are not opened. In the others the keys are located first,
 by an index of the file (`keyindex`) or by its key columns, and then the pages they lie in are read
 (`pages`). Where most pages are wanted anyway, or a file does not say where its pages are, keys and
-rows are read in one go (`join`); what small files hold is kept in memory (`small`). Rows that a
-deletion vector has removed are left out.
+rows are read in one go (`join`). What small files hold is kept in memory (`small`), and what those
+hold that are read again and again. Rows that a deletion vector has removed are left out.
 """
 
 from __future__ import annotations
@@ -130,7 +130,13 @@ class _Search:
         large = [place for place, add in enumerate(self.files) if int(add["size"]) >= small.SMALL]
         held, whole = self._held(few)
         if self.keys.num_rows * DENSE > sum(_records(self.files[place]) for place in large):
-            whole, large = [*whole, *large], []
+            for place in large:
+                rows = self._again(place, 1.0)
+                if rows is None:
+                    whole.append(place)
+                else:
+                    held[place] = rows
+            large = []
         found, rest = self._by_pages(large)
         whole = sorted([*whole, *rest])
         return [
@@ -212,16 +218,19 @@ class _Search:
         target = arrow_schema(self.schema.schema)
         if not len(row):
             return _Found(target.empty_table(), code, file, row)
-        path = path_of(self.table, self.files[place])
+        path, share = path_of(self.table, self.files[place]), 1.0
+        own, of = np.unique(row, return_inverse=True)
         try:
             layout = pages.layout(path)
         except pages.NoPageIndex:
-            return None
-        own, of = np.unique(row, return_inverse=True)
-        if own[-1] >= layout.rows:
-            return None
+            layout = None
         key = self.schema.physical_of(self.keys.column_names[0])
-        if key in layout.columns and layout.share(own, key) > MOST_PAGES:
+        if layout and own[-1] < layout.rows and key in layout.columns:
+            share = layout.share(own, key)
+        held = self._again(place, share)
+        if held is not None and own[-1] < held.num_rows:
+            return _Found(held.take(pa.array(row)), code, file, row)
+        if layout is None or share > MOST_PAGES:
             return None
         present = [name for name in self.schema.physical if name in layout.columns]
         stored = pages.read(path, layout, own, present).take(pa.array(of))
@@ -237,6 +246,10 @@ class _Search:
         if not same.all():
             rows = rows.filter(pa.array(same))
         return [_Found(rows, code[same], file[same], row[same])]
+
+    def _again(self, place: int, part: float) -> pa.Table | None:
+        """A file whole, once so much of it was read that it is worth while."""
+        return small.again(path_of(self.table, self.files[place]), self.schema, part)
 
     def _held(self, places: Sequence[int]) -> tuple[dict[int, pa.Table], list[int]]:
         """The rows of small files, and those files whose rows are too much to be held."""

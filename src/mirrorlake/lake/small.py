@@ -1,6 +1,7 @@
-"""Small data files: read whole, and kept in memory.
+"""Data files that are read whole, and kept in memory.
 
-The newest rows of a table lie in small files, into which every batch looks. Data files never
+The newest rows of a table lie in small files, into which every batch looks; a table of some hundred
+thousand rows lies in a file of which few keys want most pages, batch for batch. Data files never
 change, so what was read is good as long as the file is there; it is kept up to a bound, the newest
 looks first.
 """
@@ -23,11 +24,14 @@ from mirrorlake.model.arrow import arrow_schema
 SMALL = 1 << 20
 """Bytes of a file below which it is read whole at once: to ask where the keys are takes as long."""
 
-KEPT = 64 << 20
+KEPT = 128 << 20
 """Bytes of rows that a process keeps in memory."""
 
-LARGEST = 8 << 20
+LARGEST = 16 << 20
 """Bytes of rows of a file that is kept: a small one can hold much that repeats."""
+
+REMEMBERED = 1_024
+"""Files of which is known how much of them was read."""
 
 PIECE = 1_024
 """Rows that are decoded before their size is looked at."""
@@ -71,14 +75,34 @@ def table_rows(path: Path, schema: TableSchema) -> pa.Table:
 def held(path: Path, schema: TableSchema) -> pa.Table | None:
     """As `table_rows`, from memory if it was read before; None for a file whose rows take more than
     LARGEST, which is found out without reading more than that."""
-    facts = path.stat()
-    known = (str(path), facts.st_size, facts.st_mtime_ns, schema)
+    return _held(path, _known(path, schema))
+
+
+def again(path: Path, schema: TableSchema, part: float) -> pa.Table | None:
+    """As `held`, of a file of any size; None, too, for one of which not enough was read so far.
+
+    part: what is about to be read of it, 1 for all. Once the parts make a whole file, to hold it is
+    sure to have cost at most twice what would have been best.
+    """
+    known = _known(path, schema)
+    if known in _kept or (known[1] <= LARGEST and _read_so_far.add(known, part) > 1):
+        return _held(path, known)
+    return None
+
+
+def _held(path: Path, known: _Known) -> pa.Table | None:
     if known in _kept:
         return _kept.get(known)
+    schema = known[-1]
     found = _stored(str(path), schema, LARGEST)
     rows = None if found is None else _of_table(*found, schema)
     _kept.put(known, rows)
     return rows
+
+
+def _known(path: Path, schema: TableSchema) -> _Known:
+    facts = path.stat()
+    return str(path), facts.st_size, facts.st_mtime_ns, schema
 
 
 def matches(keys: pa.Table, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +123,7 @@ def _of_table(found: pa.Table, rows: int, schema: TableSchema) -> pa.Table:
 
 
 _Known = tuple[str, int, int, TableSchema]
-"""A file that cannot be another one, and as which table it was read."""
+"""A file that cannot be another one, with its size and time, and as which table it was read."""
 
 
 @dataclass(slots=True)
@@ -136,4 +160,23 @@ def _cost(rows: pa.Table | None) -> int:
     return 1_024 + (0 if rows is None else rows.nbytes)
 
 
+@dataclass(slots=True)
+class ReadSoFar:
+    """What was read of files in parts, those that were looked at last."""
+
+    most: int
+    _parts: OrderedDict[_Known, float] = field(default_factory=OrderedDict)
+    _lock: threading.Lock = field(default_factory=threading.Lock)
+
+    def add(self, known: _Known, part: float) -> float:
+        """The sum with this part."""
+        with self._lock:
+            total = self._parts.pop(known, 0.0) + part
+            self._parts[known] = total
+            if len(self._parts) > self.most:
+                self._parts.popitem(last=False)
+            return total
+
+
 _kept = Kept(KEPT)
+_read_so_far = ReadSoFar(REMEMBERED)
