@@ -99,7 +99,11 @@ def _costs(pace: Pace, seconds: int, peak: dict[str, int]) -> dict[str, object]:
     """CPU and memory, and what part of the first measurement that is; the aim was half."""
     costs: dict[str, object] = {CPU: seconds, MEMORY: peak}
     if before := history.first(pace.name):
-        parts = {role: peak[role] / size for role, size in before[MEMORY].items() if role in peak}
+        first = before[MEMORY]
+        parts = {role: peak[role] / size for role, size in first.items() if role in peak}
+        # Of PySpark the driver is a Python and a JVM.
+        both = [sum(some[role] for role in ("driver", "jvm")) for some in (peak, first)]
+        parts["driver and jvm"] = both[0] / both[1]
         costs["of_the_first_cpu"] = round(seconds / before[CPU], 2)
         costs["of_the_first_memory"] = {role: round(part, 2) for role, part in parts.items()}
     return costs

@@ -1,0 +1,33 @@
+"""What a process that is all our own does without."""
+
+from __future__ import annotations
+
+import sys
+
+import pyarrow as pa
+
+
+def leave_out_pandas() -> None:
+    """Let Arrow make arrays without pandas in this process.
+
+    Where pandas is installed Arrow imports it for the first array that it makes of Python's values,
+    to see whether they are one of its frames: 45 MiB and a third of a second. It looks once. Ours
+    never are; and whoever asks Arrow for a frame still gets one. A driver has it all the same:
+    PySpark imports it when a session begins.
+    """
+    if "pandas" in sys.modules:
+        return
+    sys.meta_path.insert(0, _Absent)
+    try:
+        pa.array([1])
+    finally:
+        sys.meta_path.remove(_Absent)
+
+
+class _Absent:
+    """Finds no pandas, wherever it is."""
+
+    @classmethod
+    def find_spec(cls, name: str, _path: object, _target: object = None) -> None:
+        if name == "pandas":
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)

@@ -1,0 +1,30 @@
+"""A process of our own takes no more than it needs."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+SCRIPT = """
+import sys
+import pyarrow as pa
+from mirrorlake.app.process import leave_out_pandas
+{before}
+leave_out_pandas()
+assert pa.array([1, None]).null_count == 1
+assert ("pandas" in sys.modules) == {there}
+import pandas as pd
+frame = pa.table({{"id": [1, 2]}}).to_pandas()
+assert frame.equals(pd.DataFrame({{"id": [1, 2]}}))
+assert pa.Table.from_pandas(frame, preserve_index=False).num_rows == 2
+"""
+
+
+def test_arrow_does_without_pandas_and_makes_frames_when_they_are_asked_for() -> None:
+    script = SCRIPT.format(before="", there=False)
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
+def test_pandas_that_is_there_already_stays() -> None:
+    script = SCRIPT.format(before="import pandas", there=True)
+    subprocess.run([sys.executable, "-c", script], check=True)
