@@ -258,12 +258,14 @@ def taken_out(
     new = vectors.VectorFile()
     actions: list[dict[str, Any]] = []
     others = {file_id(add) for add in but}
-    for place in np.unique(found.file):
+    for place in np.flatnonzero(np.bincount(found.file)):
         add = files[int(place)]
         if file_id(add) in others:
             continue
         earlier = found.gone.get(int(place), np.zeros(0, np.int64))
-        rows = np.union1d(earlier, found.row[found.file == place])
+        # What was found was not gone, and is found once: a union would look for doubles.
+        rows = np.concatenate((earlier, found.row[found.file == place]))
+        rows.sort(kind="stable")  # which is a merge where both are in order
         actions.append({"remove": datafile.removed(add)})
         records = _records(table, add)
         if len(rows) < records:
