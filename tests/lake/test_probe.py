@@ -6,6 +6,7 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -15,12 +16,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorlake.lake import datafile, vectors
+from mirrorlake.lake import datafile, join, pages, small, vectors
+from mirrorlake.lake import probe as probing
 from mirrorlake.lake.probe import Matches, candidates, probe
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
 from tests.histories import SHAPES, VALUES, Shape, counted, rows_of
 from tests.lake.handmade import HandmadeTable, metadata
+from tests.lake.ways import Way, forced
 from tests.reference import Row, identity
 
 PLAIN = Shape.of(["id"], id=types.LONG, name=types.STRING)
@@ -229,3 +232,40 @@ def test_days_beyond_the_years_1_to_9999_are_found(tmp_path: Path, kind, numbers
     data = pa.table({"at": pa.array(numbers, physical).cast(shape.arrow([]).schema.types[0])})
     table.commit([{"add": datafile.write_data(table.path, data, ["at"])}])
     assert found(table, data).row.tolist() == list(range(len(numbers)))
+
+
+def test_what_is_read_of_a_file_counts_until_it_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages as their part of the file, all of it as one; then its rows come from memory."""
+    table = HandmadeTable(tmp_path / "t", PLAIN.schema)
+    parts: list[float] = []
+    monkeypatch.setattr(small, "_read_so_far", small.ReadSoFar(9))
+    add = small.ReadSoFar.add
+
+    def counted(so_far: small.ReadSoFar, known: Any, part: float, look: int) -> tuple[float, int]:
+        parts.append(part)
+        return add(so_far, known, part, look)
+
+    monkeypatch.setattr(small.ReadSoFar, "add", counted)
+    with forced(Way.INDEX_PAGES) as patch:  # of two rows each
+        patch.setattr(small, "again", AGAIN)
+        patch.setattr(small, "_often", small.Kept(small.OFTEN))
+        filled(table, PLAIN, [([(n, "a") for n in range(8)], [1])])
+        sought = PLAIN.arrow([(0, "a"), (1, "a"), (5, "a")]).select(["id"])
+        for _ in range(4):
+            assert sorted(row[0] for row in rows_of(found(table, sought).rows)) == [0, 5]
+        assert parts == [0.5, 0.5, 0.5]
+        parts.clear()
+        patch.setattr(small, "_often", small.Kept(small.OFTEN))
+        patch.setattr(probing, "DENSE", 1_000)
+        for _ in range(4):
+            assert sorted(row[0] for row in rows_of(found(table, sought).rows)) == [0, 5]
+        assert parts == [1.0, 1.0]
+        patch.setattr(pages, "layout", None)
+        patch.setattr(join, "rows", None)
+        assert sorted(row[0] for row in rows_of(found(table, sought).rows)) == [0, 5]
+
+
+AGAIN = small.again
+"""As it is when no way is forced."""

@@ -23,6 +23,7 @@ TABLE = TableSchema(SCHEMA, ("id", "a.b"), (None, None))
 def kept(monkeypatch: pytest.MonkeyPatch) -> small.Kept:
     kept = small.Kept(small.KEPT)
     monkeypatch.setattr(small, "_kept", kept)
+    monkeypatch.setattr(small, "_often", small.Kept(small.OFTEN))
     monkeypatch.setattr(small, "_read_so_far", small.ReadSoFar(small.REMEMBERED))
     return kept
 
@@ -91,7 +92,7 @@ def test_a_file_is_kept_once_its_parts_make_more_than_all_of_it(tmp_path: Path) 
     rows = small.again(path, TABLE, 0.4)
     assert rows is not None
     assert rows["id"].to_pylist() == [1, 2]
-    assert small.again(path, TABLE, 0.0) is rows is small.held(path, TABLE)
+    assert small.again(path, TABLE, 0.0) is rows
     os.utime(path, ns=(1, 1))
     assert small.again(path, TABLE, 0.9) is None, "it may be another file"
 
@@ -104,7 +105,7 @@ def test_a_file_that_holds_much_is_tried_once_and_a_large_one_is_not(
     stored = small._stored
     monkeypatch.setattr(small, "_stored", lambda *facts: tries.append(1) or stored(*facts))
     monkeypatch.setattr(small, "LARGEST", path.stat().st_size)
-    for part in (1.0, 0.5, 1.0):
+    for part in (1.0, 0.5, 1.0, 1.0):
         assert small.again(path, TABLE, part) is None
     assert len(tries) == 1
     other = written(tmp_path / "2.parquet", id=list(range(2_000)))
@@ -112,11 +113,64 @@ def test_a_file_that_holds_much_is_tried_once_and_a_large_one_is_not(
     assert len(tries) == 1
 
 
+def test_of_more_files_than_there_is_room_for_some_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If each went for the next one, all would be read anew each time."""
+    paths = [written(tmp_path / f"{n}.parquet", id=list(range(1_000))) for n in range(5)]
+    size = max(path.stat().st_size for path in paths)
+    monkeypatch.setattr(small, "UNPACKED", 1 + small.table_rows(paths[0], TABLE).nbytes // size)
+    often = small.Kept(3 * small.UNPACKED * size)
+    monkeypatch.setattr(small, "_often", often)
+    rounds = [[small.again(path, TABLE, 0.6) for path in paths] for _ in range(8)]
+    kept = [rows is not None for rows in rounds[-1]]
+    assert sum(kept) == 3
+    for rows in rounds[2:]:
+        assert [one is not None for one in rows] == kept
+        assert all(one is first for one, first in zip(rows, rounds[-1], strict=True))
+    assert often.size <= often.most
+    left = next(path for path, held in zip(paths, kept, strict=True) if not held)
+    assert small.again(left, TABLE, 0.6) is not None, "nobody has looked at the others since"
+    assert often.size <= often.most
+
+
+def test_a_file_that_went_has_to_be_read_as_often_again(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", id=[1])
+    assert [small.again(path, TABLE, 0.7) is None for _ in range(2)] == [True, False]
+    small._often._rows.clear()
+    assert [small.again(path, TABLE, 0.7) is None for _ in range(2)] == [True, False]
+
+
 def test_what_was_read_longest_ago_is_forgotten_first() -> None:
     parts = small.ReadSoFar(2)
     a, b, c = (("a", 1, 1, TABLE), ("b", 1, 1, TABLE), ("c", 1, 1, TABLE))
-    assert [parts.add(a, 0.5), parts.add(b, 0.5), parts.add(a, 0.5)] == [0.5, 0.5, 1.0]
-    assert [parts.add(c, 0.5), parts.add(a, 0.5), parts.add(b, 0.5)] == [0.5, 1.5, 0.5]
+    assert [parts.add(a, 0.5, 1), parts.add(b, 0.5, 2), parts.add(a, 0.5, 3)] == [
+        (0.5, 1),
+        (0.5, 2),
+        (1.0, 1),
+    ]
+    assert [parts.add(c, 0.5, 4), parts.add(a, 0.5, 5), parts.add(b, 0.5, 6)] == [
+        (0.5, 4),
+        (1.5, 3),
+        (0.5, 6),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["columns that came later", "a dictionary"])
+def test_rows_are_measured_as_they_are_kept(tmp_path: Path, kind: str) -> None:
+    path, table = tmp_path / "1.parquet", TABLE
+    if kind == "a dictionary":
+        texts = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), ["x" * 4_096])
+        pq.write_table(pa.table({"id": range(100_000), "a.b": texts}), path)
+    else:
+        columns = [Column("id", types.LONG), *(Column(f"c{n}", types.LONG) for n in range(60))]
+        names = tuple(column.name for column in columns)
+        table = TableSchema(Schema.of(columns), names, (None,) * len(names))
+        pq.write_table(pa.table({"id": pa.array([1] * 100_000)}), path)
+    assert path.stat().st_size < small.SMALL
+    before = pa.total_allocated_bytes()
+    assert small.held(path, table) is None
+    assert pa.total_allocated_bytes() - before < small.LARGEST
 
 
 def test_a_small_file_that_holds_much_is_not_kept(tmp_path: Path) -> None:

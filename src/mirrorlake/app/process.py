@@ -12,8 +12,9 @@ def leave_out_pandas() -> None:
 
     Where pandas is installed Arrow imports it for the first array that it makes of Python's values,
     to see whether they are one of its frames: 45 MiB and a third of a second. It looks once. Ours
-    never are; and whoever asks Arrow for a frame still gets one. A driver has it all the same:
-    PySpark imports it when a session begins.
+    never are. What asks for frames still gets them (`to_pandas`, `from_pandas`), but `pa.array`
+    takes a series for any other sequence from then on. A driver has pandas all the same: PySpark
+    imports it when a session begins.
     """
     if "pandas" in sys.modules:
         return

@@ -130,13 +130,8 @@ class _Search:
         large = [place for place, add in enumerate(self.files) if int(add["size"]) >= small.SMALL]
         held, whole = self._held(few)
         if self.keys.num_rows * DENSE > sum(_records(self.files[place]) for place in large):
-            for place in large:
-                rows = self._again(place, 1.0)
-                if rows is None:
-                    whole.append(place)
-                else:
-                    held[place] = rows
-            large = []
+            whole = [*whole, *(place for place in large if not self._is_at_hand(place))]
+            large = [place for place in large if place not in whole]
         found, rest = self._by_pages(large)
         whole = sorted([*whole, *rest])
         return [
@@ -218,23 +213,31 @@ class _Search:
         target = arrow_schema(self.schema.schema)
         if not len(row):
             return _Found(target.empty_table(), code, file, row)
-        path, share = path_of(self.table, self.files[place]), 1.0
-        own, of = np.unique(row, return_inverse=True)
+        path = path_of(self.table, self.files[place])
+        rows = small.often(path, self.schema)
+        if rows is None:
+            own, of = np.unique(row, return_inverse=True)
+            layout, share = self._layout(path, own)
+            rows = small.again(path, self.schema, share)
+            if rows is None and layout is not None and share <= MOST_PAGES:
+                present = [name for name in self.schema.physical if name in layout.columns]
+                stored = pages.read(path, layout, own, present).take(pa.array(of))
+                return _Found(self._of_table(stored, self.schema.physical), code, file, row)
+        if rows is None or row.max() >= rows.num_rows:
+            return None
+        return _Found(rows.take(pa.array(row)), code, file, row)
+
+    def _layout(self, path: Path, rows: np.ndarray) -> tuple[pages.Layout | None, float]:
+        """Where the pages of a file are, if it says so and has these rows (ascending), and the part
+        of them that have some of these: 1 for a file that is to be read whole."""
+        key = self.schema.physical_of(self.keys.column_names[0])
         try:
             layout = pages.layout(path)
         except pages.NoPageIndex:
-            layout = None
-        key = self.schema.physical_of(self.keys.column_names[0])
-        if layout and own[-1] < layout.rows and key in layout.columns:
-            share = layout.share(own, key)
-        held = self._again(place, share)
-        if held is not None and own[-1] < held.num_rows:
-            return _Found(held.take(pa.array(row)), code, file, row)
-        if layout is None or share > MOST_PAGES:
-            return None
-        present = [name for name in self.schema.physical if name in layout.columns]
-        stored = pages.read(path, layout, own, present).take(pa.array(of))
-        return _Found(self._of_table(stored, self.schema.physical), code, file, row)
+            return None, 1.0
+        if rows[-1] >= layout.rows or key not in layout.columns:
+            return None, 1.0
+        return layout, layout.share(rows, key)
 
     def _verified(self, found: Sequence[_Found]) -> list[_Found]:
         """Those rows that have the key: a hash is only a hint."""
@@ -247,9 +250,11 @@ class _Search:
             rows = rows.filter(pa.array(same))
         return [_Found(rows, code[same], file[same], row[same])]
 
-    def _again(self, place: int, part: float) -> pa.Table | None:
-        """A file whole, once so much of it was read that it is worth while."""
-        return small.again(path_of(self.table, self.files[place]), self.schema, part)
+    def _is_at_hand(self, place: int) -> bool:
+        """Whether a file has an index, and its rows are in memory or come there now."""
+        if _records(self.files[place]) < keyindex.LEAST_ROWS:
+            return False
+        return small.again(path_of(self.table, self.files[place]), self.schema, 1.0) is not None
 
     def _held(self, places: Sequence[int]) -> tuple[dict[int, pa.Table], list[int]]:
         """The rows of small files, and those files whose rows are too much to be held."""

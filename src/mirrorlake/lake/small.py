@@ -24,8 +24,14 @@ from mirrorlake.model.arrow import arrow_schema
 SMALL = 1 << 20
 """Bytes of a file below which it is read whole at once: to ask where the keys are takes as long."""
 
-KEPT = 128 << 20
-"""Bytes of rows that a process keeps in memory."""
+KEPT = 64 << 20
+"""Bytes of rows of small files that a process keeps in memory."""
+
+OFTEN = 96 << 20
+"""Bytes of rows of files that are read again and again."""
+
+UNPACKED = 4
+"""How much larger than its file the rows are taken for before they are read."""
 
 LARGEST = 16 << 20
 """Bytes of rows of a file that is kept: a small one can hold much that repeats."""
@@ -52,18 +58,19 @@ def _stored(path: str, schema: TableSchema, most: int | None) -> tuple[pa.Table,
     with pq.ParquetFile(path, coerce_int96_timestamp_unit="us", pre_buffer=False) as file:
         there, rows = set(file.schema_arrow.names), file.metadata.num_rows
         columns = [name for name in target.names if name in there]
+        named = pa.schema([target.field(name) for name in columns])
         if most is None or not rows or not columns:
-            found = file.read(columns)
-        else:
-            pieces, taken = [], 0
-            for piece in file.iter_batches(PIECE, columns=columns, use_threads=False):
-                taken += piece.nbytes
-                if taken > most:
-                    return None
-                pieces.append(piece)
-            found = pa.Table.from_batches(pieces).combine_chunks()
-    found = found.select([name for name in target.names if name in found.column_names])
-    return found.cast(pa.schema([target.field(name) for name in found.column_names])), rows
+            return file.read(columns).select(columns).cast(named), rows
+        if _least(schema, rows) > most:
+            return None
+        pieces, taken = [], 0
+        for piece in file.iter_batches(PIECE, columns=columns, use_threads=False):
+            # As it is kept: a dictionary, for example, takes much less than what it stands for.
+            pieces.append(pa.Table.from_batches([piece]).select(columns).cast(named))
+            taken += pieces[-1].nbytes
+            if taken > most:
+                return None
+        return pa.concat_tables(pieces).combine_chunks(), rows
 
 
 def table_rows(path: Path, schema: TableSchema) -> pa.Table:
@@ -75,29 +82,49 @@ def table_rows(path: Path, schema: TableSchema) -> pa.Table:
 def held(path: Path, schema: TableSchema) -> pa.Table | None:
     """As `table_rows`, from memory if it was read before; None for a file whose rows take more than
     LARGEST, which is found out without reading more than that."""
-    return _held(path, _known(path, schema))
+    known = _known(path, schema)
+    if known in _kept:
+        return _kept.get(known)
+    return _kept.put(known, _bounded(path, schema))
+
+
+def often(path: Path, schema: TableSchema) -> pa.Table | None:
+    """The rows of a file that was read so often that they are kept."""
+    return _often.get(_known(path, schema))
 
 
 def again(path: Path, schema: TableSchema, part: float) -> pa.Table | None:
-    """As `held`, of a file of any size; None, too, for one of which not enough was read so far.
+    """As `held`, for a file of which `part` is about to be read, 1 for all of it.
 
-    part: what is about to be read of it, 1 for all. Once the parts make a whole file, to hold it is
-    sure to have cost at most twice what would have been best.
+    None until the parts make more than the file. Then it is kept, unless that were at the cost of
+    one that was looked at since the last look at this one: of more files than there is room for
+    some are kept, and not each in turn.
     """
     known = _known(path, schema)
-    if known in _kept or (known[1] <= LARGEST and _read_so_far.add(known, part) > 1):
-        return _held(path, known)
-    return None
+    if known in _often:
+        return _often.get(known)
+    size = known[1]
+    if size > LARGEST:
+        return None
+    parts, last = _read_so_far.add(known, part, _often.looks)
+    if parts <= 1 or not _often.has_room(UNPACKED * size, last):
+        return None
+    _read_so_far.forget(known)
+    return _often.put(known, _bounded(path, schema))
 
 
-def _held(path: Path, known: _Known) -> pa.Table | None:
-    if known in _kept:
-        return _kept.get(known)
-    schema = known[-1]
+def _bounded(path: Path, schema: TableSchema) -> pa.Table | None:
+    """The rows of a file in all columns of the table, if they take no more than LARGEST."""
     found = _stored(str(path), schema, LARGEST)
     rows = None if found is None else _of_table(*found, schema)
-    _kept.put(known, rows)
-    return rows
+    return None if rows is None or rows.nbytes > LARGEST else rows
+
+
+def _least(schema: TableSchema, rows: int) -> int:
+    """What rows take in memory at least, also of columns that their file has not."""
+    kinds = [field.type for field in arrow_schema(schema.schema)]
+    bits = sum(32 if pa.types.is_binary(k) or pa.types.is_string(k) else k.bit_width for k in kinds)
+    return rows * bits // 8
 
 
 def _known(path: Path, schema: TableSchema) -> _Known:
@@ -131,8 +158,9 @@ class Kept:
     """Rows of files, those that were looked at last; None for files that hold too much."""
 
     most: int
-    _rows: OrderedDict[_Known, pa.Table | None] = field(default_factory=OrderedDict)
+    looks: int = 0
     size: int = 0
+    _rows: OrderedDict[_Known, tuple[pa.Table | None, int]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
     def __contains__(self, known: _Known) -> bool:
@@ -140,19 +168,33 @@ class Kept:
 
     def get(self, known: _Known) -> pa.Table | None:
         with self._lock:
-            if known in self._rows:
-                self._rows.move_to_end(known)
-            return self._rows.get(known)
+            rows, look = self._rows.pop(known, (None, 0))
+            if look:  # else it has just gone
+                self.looks += 1
+                self._rows[known] = rows, self.looks
+            return rows
 
-    def put(self, known: _Known, rows: pa.Table | None) -> None:
+    def put(self, known: _Known, rows: pa.Table | None) -> pa.Table | None:
+        """Returns the rows."""
         with self._lock:
-            if known in self._rows:
-                return
-            self._rows[known] = rows
-            self.size += _cost(rows)
-            while self.size > self.most and len(self._rows) > 1:
-                _, oldest = self._rows.popitem(last=False)
+            if known not in self._rows:
+                self.looks += 1
+                self._rows[known] = rows, self.looks
+                self.size += _cost(rows)
+            while self.size > self.most and self._rows:
+                _name, (oldest, _look) = self._rows.popitem(last=False)
                 self.size -= _cost(oldest)
+        return rows
+
+    def has_room(self, size: int, since: int) -> bool:
+        """Whether so many bytes are free, or are with files not looked at since a look."""
+        with self._lock:
+            free = self.most - self.size
+            for rows, look in self._rows.values():
+                if free >= size or look >= since:
+                    break
+                free += _cost(rows)
+            return free >= size
 
 
 def _cost(rows: pa.Table | None) -> int:
@@ -165,18 +207,22 @@ class ReadSoFar:
     """What was read of files in parts, those that were looked at last."""
 
     most: int
-    _parts: OrderedDict[_Known, float] = field(default_factory=OrderedDict)
+    _parts: OrderedDict[_Known, tuple[float, int]] = field(default_factory=OrderedDict)
     _lock: threading.Lock = field(default_factory=threading.Lock)
 
-    def add(self, known: _Known, part: float) -> float:
-        """The sum with this part."""
+    def add(self, known: _Known, part: float, look: int) -> tuple[float, int]:
+        """The sum with this part, and the look at which the part before was added."""
         with self._lock:
-            total = self._parts.pop(known, 0.0) + part
-            self._parts[known] = total
+            parts, last = self._parts.pop(known, (0.0, look))
+            self._parts[known] = parts + part, look
             if len(self._parts) > self.most:
                 self._parts.popitem(last=False)
-            return total
+            return parts + part, last
+
+    def forget(self, known: _Known) -> None:
+        with self._lock:
+            self._parts.pop(known, None)
 
 
-_kept = Kept(KEPT)
+_kept, _often = Kept(KEPT), Kept(OFTEN)
 _read_so_far = ReadSoFar(REMEMBERED)
