@@ -80,6 +80,12 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+def piece_rows(content: bytes) -> int:
+    """The rows of a piece of a file that may hold much."""
+    wanted = bounded._Wanted.of(pq.read_metadata(io.BytesIO(content)))
+    return bounded._piece_rows(wanted, io.BytesIO(content), 1)
+
+
 class TestDictionaries:
     """Values are looked at only where the size of their dictionary does not say enough."""
 
@@ -89,14 +95,12 @@ class TestDictionaries:
 
     def test_small_dictionaries_are_not_looked_at(self, decoded: list[str]) -> None:
         content = self.content(a=["x" * 1_000, "y"], b=["z", "zz"])
-        metadata = pq.read_metadata(io.BytesIO(content))
-        assert bounded._piece_rows(metadata, io.BytesIO(content), 1) == bounded.PIECE_ROWS
+        assert piece_rows(content) == bounded.PIECE_ROWS
         assert decoded == []
 
     def test_of_large_ones_the_longest_value_counts(self, decoded: list[str]) -> None:
         content = self.content(a=["x" * 10_000, *map(str, range(99))], b=["z", "zz"])
-        metadata = pq.read_metadata(io.BytesIO(content))
-        found = bounded._piece_rows(metadata, io.BytesIO(content), 1)
+        found = piece_rows(content)
         assert decoded == ["a"]
         small = 2 * 4 + len("z" + "zz")  # of the other the whole dictionary, with its lengths
         assert found == bounded.PIECE_BYTES // (10_000 + small)
@@ -105,8 +109,7 @@ class TestDictionaries:
         self, decoded: list[str]
     ) -> None:
         content = self.content(a=[f"{n:05}" for n in range(1_000)])
-        metadata = pq.read_metadata(io.BytesIO(content))
-        assert bounded._piece_rows(metadata, io.BytesIO(content), 1) == bounded.PIECE_ROWS
+        assert piece_rows(content) == bounded.PIECE_ROWS
         assert decoded == ["a"]
 
     def test_a_dictionary_without_a_head_is_looked_at(
@@ -114,8 +117,7 @@ class TestDictionaries:
     ) -> None:
         content = self.content(a=["x", "y"])
         monkeypatch.setattr(bounded, "_begin", lambda _chunk: len(content) - 1)
-        metadata = pq.read_metadata(io.BytesIO(content))
-        assert bounded._piece_rows(metadata, io.BytesIO(content), 1) == bounded.PIECE_ROWS
+        assert piece_rows(content) == bounded.PIECE_ROWS
         assert decoded == ["a"]
 
 
@@ -163,3 +165,25 @@ def varint(number: int, length: int = 0) -> bytes:
         groups.append(rest & 0x7F | 0x80)
         rest >>= 7
     return bytes([*groups[:-1], groups[-1] & 0x7F])
+
+
+def test_of_a_share_only_its_own_columns_and_groups_are_looked_at(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Else many shares of a file would take as often as long as all of it."""
+    file = encoded(pa.table({"id": range(40), "a": ["x"] * 40, "b": ["y"] * 40}), row_group_size=10)
+    looked: list[str] = []
+
+    def largest(_handle: object, _begin: int, _packed: int) -> int:
+        looked.append("page")
+        return 0
+
+    monkeypatch.setattr(bounded, "_largest_page", largest)
+    monkeypatch.setattr(bounded, "_RATIOS", {})
+    parquet = pq.ParquetFile(io.BytesIO(file))
+    share = bounded.Share(1, 4)
+    (piece,) = bounded.pieces(parquet, io.BytesIO(file), bounded.NO_LIMIT, share, ["id", "b"])
+    assert piece.to_pydict() == {"id": list(range(10, 20)), "b": ["y"] * 10}
+    assert len(looked) == 2
+    assert list(bounded.pieces(parquet, io.BytesIO(file), 1 << 40, bounded.Share(0, 9))) == []
+    assert len(looked) == 2

@@ -6,6 +6,7 @@ import io
 import itertools
 from collections import Counter
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from mirrorlake.lake.schema import TableSchema, parse
 from mirrorlake.landing import parquet
 from mirrorlake.landing.bounded import Share
 from mirrorlake.landing.textformat import TextFormat
+from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.engine import Conflicted, Failed
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model import keys as codes
@@ -29,7 +31,7 @@ from mirrorlake.model import types
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.seams import Point
 from mirrorlake.model.table import Column, Schema, TableId
-from mirrorlake.spark import dealing, pieces, task
+from mirrorlake.spark import dealing, pieces, spread, task
 from mirrorlake.spark.refusals import lost
 from mirrorlake.spark.spread import SCRATCH, Spread, SpreadSettings, balanced, shares, stretches
 from mirrorlake.spark.waves import together
@@ -38,8 +40,8 @@ from tests.conformance.apply import play
 from tests.conformance.apply_rows import RowContract
 from tests.conformance.mirrored import Mirrored
 from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader, HereJobs
-from tests.histories import SHAPES, Shape, histories
-from tests.reference import UNCHANGED
+from tests.histories import SHAPES, Shape, as_file, histories
+from tests.reference import UNCHANGED, Change
 
 INSERT, UPDATE, DELETE, UPSERT = Marker.INSERT, Marker.UPDATE, Marker.DELETE, Marker.UPSERT
 ORDERS = Shape.of(["id"], id=types.LONG, name=types.STRING, note=types.STRING)
@@ -143,6 +145,59 @@ def test_values_that_were_not_sent_are_left_to_one_task(orders: Mirrored) -> Non
     assert orders.rows() == [(1, "b", "long")]
 
 
+def test_rows_of_a_file_are_counted_together_whoever_read_them(
+    make: Callable[..., Mirrored],
+) -> None:
+    """Row groups of one file are read by several tasks, and its commit says what it held."""
+    rows = [(Marker(n % 2 * UPSERT), (n, "a", None)) for n in range(30)]
+    file = as_file(ORDERS, [Change(marker, row) for marker, row in rows])
+    target = io.BytesIO()
+    pq.write_table(file, target, row_group_size=3)
+    tables = [make(path="Tables/many"), make(path="Tables/one", spread=0)]
+    for table in tables:
+        table.apply([(INSERT, (7, "b", None))])
+        reasons = given_up(lambda table=table: table.apply(target.getvalue()))
+        assert reasons == []
+        assert len(table.rows()) == 30
+    said = [table.reader.commit(table.path, 2)["userMetadata"] for table in tables]
+    assert said[0] == said[1]
+
+
+def test_texts_are_spread_beside_other_files(orders: Mirrored) -> None:
+    """A text is read once, and its rows wait in their order."""
+    orders.apply([(INSERT, (n, "old", None)) for n in range(9)])
+    lines = [f"{n % 12},text {n},x" for n in range(40)]
+    text = "\n".join(["id,name,note", *lines, ""]).encode()
+    step = orders.step([(UPSERT, (3, "before", None))], text, [(UPSERT, (4, "after", None))])
+    first, written, last = step.files
+    step = replace(step, files=(first, replace(written, text=TEXT), last), default=UPSERT)
+    assert given_up(lambda: orders.run(step)) == []
+    expected = {n: f"text {max(m for m in range(40) if m % 12 == n)}" for n in range(12)}
+    found = {key: name for key, name, _note in orders.rows()}
+    assert found == {**expected, 4: "after"}
+
+
+def test_the_tasks_deal_alike_or_not_at_all() -> None:
+    one, other = (pieces.Dealt("", (), (), dealer, partial=False) for dealer in ("a", "b"))
+    spread._check([one, one])
+    with pytest.raises(spread._GivenUp):
+        spread._check([one, other])
+
+
+def failed(
+    make: Callable[..., Mirrored], *files: Any, required: tuple[str, ...] = (), **more: Any
+) -> str:
+    """What is said of files that are wrong, by a batch in pieces as by one task."""
+    said = []
+    for path, tasks in (("Tables/many", 3), ("Tables/single", 0)):
+        table = make(path=path, spread=tasks).create(replace=True, required=required)
+        outcome = table.run(table.step(*files, **more))
+        assert isinstance(outcome, Failed)
+        said.append(str(outcome.error).replace(path.removeprefix("Tables/"), "t"))
+    assert said[0] == said[1]
+    return said[0]
+
+
 def test_an_error_is_the_one_of_the_whole(make: Callable[..., Mirrored]) -> None:
     """The first in file and row order, in the same words."""
 
@@ -150,18 +205,26 @@ def test_an_error_is_the_one_of_the_whole(make: Callable[..., Mirrored]) -> None
         columns = {"id": pa.array(range(len(markers)), pa.int64()), "name": ["a"] * len(markers)}
         return pa.table({**columns, MARKER_COLUMN: pa.array(markers, pa.int8())})
 
-    said = []
-    for path, spread in (("Tables/many", 3), ("Tables/single", 0)):
-        table = make(path=path, spread=spread)
-        outcome = table.run(table.step(bad([0] * 50 + [7]), bad([9])))
-        assert isinstance(outcome, Failed)
-        said.append(str(outcome.error).replace(path.removeprefix("Tables/"), "t"))
-    assert said[0] == said[1]
-    assert "row 51" in said[0]
+    assert "row 51" in failed(make, bad([0] * 50 + [7]), bad([9]))
 
 
+def test_what_files_must_have_is_looked_at_in_pieces_too(make: Callable[..., Mirrored]) -> None:
+    good = [(INSERT, (n, "a", None)) for n in range(9)]
+    no_rows = pa.table({"id": pa.array([], pa.int64()), MARKER_COLUMN: pa.array([], pa.float64())})
+    assert MARKER_COLUMN in failed(make, no_rows, good)
+    null = [(INSERT, (None, "a", None))]
+    assert "NULL" in failed(make, good, null, demands=Demands(strict_keys=True))
+    keyless = pa.table({"name": ["a"], MARKER_COLUMN: pa.array([4], pa.int8())})
+    assert "id" in failed(make, good, keyless)
+    nameless = pa.table({"id": pa.array([1]), MARKER_COLUMN: pa.array([4], pa.int8())})
+    assert "name" in failed(make, good, nameless, required=("name",))
+    long = [(INSERT, (n, "a" * 1_000, None)) for n in range(100)]
+    assert "memory" in failed(make, good, long, demands=Demands(file_bytes=50_000))
+
+
+@pytest.mark.parametrize("rows", [4, 3], ids=["as many rows", "fewer rows"])
 def test_a_file_that_is_replaced_between_two_looks_at_it_is_not_applied(
-    store: LocalStore, reader: HandmadeReader
+    store: LocalStore, reader: HandmadeReader, rows: int
 ) -> None:
     """Keys of one and rows of the other would be a batch that nobody has landed."""
     orders = Mirrored(HandmadeEngine(store, spread=2), store, reader, ORDERS).create()
@@ -173,7 +236,7 @@ def test_a_file_that_is_replaced_between_two_looks_at_it_is_not_applied(
         if point is Point.PIECES_WRITTEN and left[0] == 0:
             place = Path(store.location(f"{orders.folder}/{step.files[0].name}"))
             place.unlink()
-            orders.land(step.first, [(UPSERT, (n, "c", None)) for n in (3, 2, 1, 0)])
+            orders.land(step.first, [(UPSERT, (n, "c", None)) for n in (3, 2, 1, 0)[:rows]])
 
     orders.engine = HandmadeEngine(store, probe, spread=2)
     step = orders.step([(UPSERT, (n, "b", None)) for n in range(4)])

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, BinaryIO
 
@@ -74,6 +74,39 @@ class Share:
 WHOLE = Share()
 
 
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is read of a file: row groups, and columns by their names, None for all."""
+
+    metadata: pq.FileMetaData
+    groups: Sequence[int]
+    columns: Sequence[str] | None = None
+
+    @classmethod
+    def of(cls, metadata: pq.FileMetaData) -> _Wanted:
+        """All of it."""
+        return cls(metadata, range(metadata.num_row_groups))
+
+    def chunks(self) -> Iterator[Any]:
+        """What the footer tells of each column in each row group."""
+        for group in map(self.metadata.row_group, self.groups):
+            chunks = (group.column(j) for j in range(group.num_columns))
+            yield from (
+                chunk
+                for chunk in chunks
+                if self.columns is None or chunk.path_in_schema in self.columns
+            )
+
+    def rows(self) -> int:
+        return sum(self.metadata.row_group(group).num_rows for group in self.groups)
+
+    def size(self) -> int:
+        """Bytes before compression, as the footer tells."""
+        if self.columns is None:
+            return sum(self.metadata.row_group(group).total_byte_size for group in self.groups)
+        return sum(chunk.total_uncompressed_size for chunk in self.chunks())
+
+
 def read(parquet: pq.ParquetFile, handle: BinaryIO, most: int) -> pa.Table:
     """The rows of an opened file.
 
@@ -97,14 +130,18 @@ def pieces(
     Raises TooLarge when the pieces so far take more than `most` bytes, or a page would, ValueError
     when there are not as many rows as the footer says, and what Arrow raises.
     """
-    check_columns(parquet.metadata, handle)
-    check_pages(parquet.metadata, handle)
-    groups = share.of(parquet.metadata.num_row_groups)
-    said = sum(parquet.metadata.row_group(group).num_rows for group in groups)
+    metadata = parquet.metadata
+    groups = share.of(metadata.num_row_groups)
+    wanted = _Wanted(metadata, groups, columns)
+    said = wanted.rows()
     if share == WHOLE:
-        said = parquet.metadata.num_rows
+        said = metadata.num_rows
+    elif (total := _Wanted.of(metadata).rows()) != metadata.num_rows:
+        raise ValueError(f"{total} rows, and its footer says {metadata.num_rows}")
+    check_columns(metadata, handle, groups)
+    check_pages(wanted, handle)
     taken = rows = 0
-    size = _piece_rows(parquet.metadata, handle, most)
+    size = _piece_rows(wanted, handle, most)
     # To hand a few rows to a thread and wait for it takes longer than to decode them.
     several = said > PIECE_ROWS
     for piece in parquet.iter_batches(
@@ -122,15 +159,19 @@ def pieces(
 def stream(parquet: pq.ParquetFile, handle: BinaryIO) -> Iterator[pa.RecordBatch]:
     """The rows of an opened file in pieces of bounded size. Raises what Arrow raises."""
     check_columns(parquet.metadata, handle)
-    yield from parquet.iter_batches(_piece_rows(parquet.metadata, handle, PIECE_BYTES))
+    wanted = _Wanted.of(parquet.metadata)
+    yield from parquet.iter_batches(_piece_rows(wanted, handle, PIECE_BYTES))
 
 
-def check_columns(metadata: pq.FileMetaData, handle: BinaryIO) -> None:
+def check_columns(
+    metadata: pq.FileMetaData, handle: BinaryIO, asked_of: Sequence[int] | None = None
+) -> None:
     """Be sure that what the footer tells of columns can be asked for.
 
     What Arrow raises there passes through pyarrow unseen and ends the process, for example where
     the columns of a file are encrypted. Arrow's reader asks the same, before it reads a page, and
-    it raises. Raises ValueError and what Arrow raises.
+    it raises.
+    asked_of: the row groups that are read, None for all. Raises ValueError and what Arrow raises.
     """
     groups = range(metadata.num_row_groups)
     if any(metadata.row_group(group).num_columns != metadata.num_columns for group in groups):
@@ -138,19 +179,19 @@ def check_columns(metadata: pq.FileMetaData, handle: BinaryIO) -> None:
     if not metadata.num_columns:
         return  # of which Arrow's reader makes batches in another way
     asked = pq.ParquetFile(handle, metadata=metadata, buffer_size=1, pre_buffer=False)
-    for group in groups:
+    for group in groups if asked_of is None else asked_of:
         for _batch in asked.reader.iter_batches(0, row_groups=[group], use_threads=False):
             raise AssertionError("no rows were asked for")
 
 
-def check_pages(metadata: pq.FileMetaData, handle: BinaryIO) -> None:
+def check_pages(wanted: _Wanted, handle: BinaryIO) -> None:
     """Refuse a file with a page that takes more than PAGE_BYTES: Arrow unpacks it at once.
 
     A value lies in one page, so that none is longer. Pages are looked at wherever so much can be
     packed into the bytes of their column, which are all that Arrow reads of it, whatever the footer
     says of their size in memory. Raises TooLarge.
     """
-    for chunk in _chunks(metadata):
+    for chunk in wanted.chunks():
         packed = chunk.total_compressed_size
         if packed * _RATIOS.get(chunk.compression, PAGE_BYTES) <= PAGE_BYTES:
             continue
@@ -172,46 +213,38 @@ def _largest_page(handle: BinaryIO, begin: int, packed: int) -> int:
     return largest
 
 
-def _chunks(metadata: pq.FileMetaData) -> Iterator[Any]:
-    """What the footer tells of each column in each row group."""
-    for i in range(metadata.num_row_groups):
-        group = metadata.row_group(i)
-        yield from (group.column(j) for j in range(group.num_columns))
-
-
 def _begin(chunk: Any) -> int:
     """Where the pages of a column begin: with the dictionary, if it has one."""
     begin = chunk.dictionary_page_offset
     return int(begin if begin and begin > 0 else chunk.data_page_offset)
 
 
-def _piece_rows(metadata: pq.FileMetaData, handle: BinaryIO, most: int) -> int:
-    groups = [metadata.row_group(i) for i in range(metadata.num_row_groups)]
-    if metadata.num_rows * sum(group.total_byte_size for group in groups) <= most:
+def _piece_rows(wanted: _Wanted, handle: BinaryIO, most: int) -> int:
+    if wanted.rows() * wanted.size() <= most:
         return PIECE_ROWS  # no value is longer than all of them
-    return max(1, min(PIECE_ROWS, PIECE_BYTES // max(1, _longest(metadata, handle))))
+    return max(1, min(PIECE_ROWS, PIECE_BYTES // max(1, _longest(wanted, handle))))
 
 
-def _longest(metadata: pq.FileMetaData, handle: BinaryIO) -> int:
+def _longest(wanted: _Wanted, handle: BinaryIO) -> int:
     """Bytes of a row whose every value is the longest of its dictionary, or more.
 
     No value is longer than its whole dictionary. Only where that is too much to be said, values are
     looked at.
     """
     small, large = 0, []
-    sizes = _dictionaries(metadata, handle)
+    sizes = _dictionaries(wanted, handle)
     for name, size in sorted(sizes.items(), key=lambda item: item[1]):
         if small + size <= PIECE_BYTES // PIECE_ROWS:
             small += size
         else:
             large.append(name)
-    return small + (_longest_of(metadata, handle, large) if large else 0)
+    return small + (_longest_of(wanted, handle, large) if large else 0)
 
 
-def _dictionaries(metadata: pq.FileMetaData, handle: BinaryIO) -> dict[str, int]:
+def _dictionaries(wanted: _Wanted, handle: BinaryIO) -> dict[str, int]:
     """The bytes of the largest dictionary of each text column; sys.maxsize where nobody knows."""
     sizes: dict[str, int] = {}
-    for chunk in _chunks(metadata):
+    for chunk in wanted.chunks():
         if chunk.physical_type != "BYTE_ARRAY" or not chunk.has_dictionary_page:
             continue
         try:
@@ -225,13 +258,17 @@ def _dictionaries(metadata: pq.FileMetaData, handle: BinaryIO) -> dict[str, int]
     return sizes
 
 
-def _longest_of(metadata: pq.FileMetaData, handle: BinaryIO, names: list[str]) -> int:
+def _longest_of(wanted: _Wanted, handle: BinaryIO, names: list[str]) -> int:
     # To read one row is to read the dictionary, and to leave the other pages alone.
     coded = pq.ParquetFile(
-        handle, metadata=metadata, read_dictionary=names, buffer_size=1 << 16, pre_buffer=False
+        handle,
+        metadata=wanted.metadata,
+        read_dictionary=names,
+        buffer_size=1 << 16,
+        pre_buffer=False,
     )
     longest = 0
-    for group in range(metadata.num_row_groups):
+    for group in wanted.groups:
         for row in coded.iter_batches(1, row_groups=[group], columns=names):
             longest = max(longest, sum(map(_longest_value, row.columns)))
             break

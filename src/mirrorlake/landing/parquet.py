@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -69,13 +69,15 @@ class Rows:
     """The rows of one landed file, in its order.
 
     data: the table's columns in the table's types; marker: int8; unchanged: the packed masks of
-    `__mirrorlake_unchanged__` over the columns of *this file*, which `names` lists; None without.
+    `__mirrorlake_unchanged__` over the columns of *this file*, which `names` lists; None without;
+    size: what they took in memory as they stood in the file, in bytes, where somebody has counted.
     """
 
     data: pa.Table
     marker: pa.Array
     unchanged: pa.Array | None
     names: tuple[str, ...]
+    size: int = 0
 
 
 def inspect(handle: BinaryIO, size: int, *, table: str, file: str) -> Inspected:
@@ -170,7 +172,8 @@ def pieces(
 ) -> Iterator[Rows]:
     """The rows of a share of a file, a piece of bounded size at a time; see `read`.
 
-    A row in an error is counted from the beginning of its piece.
+    One piece at least, without rows where there are none. A row in an error is counted from the
+    beginning of its piece.
     only: those of the table's columns that are wanted, None for all; `names` lists these too.
     """
     with _understood("cannot be read", table, file):
@@ -180,8 +183,14 @@ def pieces(
         if only is not None:
             columns = _columns(parquet.schema_arrow.names, target.names, only)
             target = Schema.of([target[name] for name in only])
+        empty = parquet.schema_arrow.empty_table()
+        piece = None
         for piece in bounded.pieces(parquet, near, most, share, columns):
             rows = pa.Table.from_batches([piece])
+            found = converted(rows, target, default, table=table, file=file)
+            yield replace(found, size=piece.nbytes)
+        if piece is None:  # its types may be wrong all the same
+            rows = empty if columns is None else empty.select(columns)
             yield converted(rows, target, default, table=table, file=file)
 
 

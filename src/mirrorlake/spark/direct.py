@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 
 from mirrorlake.errors import MirrorlakeError, printable
 from mirrorlake.landing.identity import Identity, altered
@@ -74,7 +75,8 @@ class Direct:
         (spec,) = self._specs(batch, 1, whole=True)
         results = yield from self._spread.waves(spec, slots)
         if results is None:
-            results = yield from self._alone(batch, 1)
+            alone = yield from self._alone(batch, 1)
+            results = [replace(result, again=True) for result in alone]
         return results
 
     def _alone(self, batch: Begun, batches: int) -> Waves[list[task.TaskResult]]:

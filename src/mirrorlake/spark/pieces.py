@@ -307,20 +307,22 @@ class WriteSpec(task.Piece):
     ) -> Iterator[pa.Table]:
         """The rows with these numbers. size: gets the bytes of all of each file."""
         file, start = stretch.part.number, 0
-        for piece in self._pieces(stretch.part):
+        for piece, taken in self._pieces(stretch.part):
             end = start + piece.num_rows
             low, high = np.searchsorted(numbers, [start, end]).tolist()
             yield piece.take(pa.array(numbers[low:high] - start))
-            size[file] = size.get(file, 0) + piece.nbytes
+            size[file] = size.get(file, 0) + taken
             start = end
         assert start == stretch.end - stretch.begin, "a landed file is not what it was"
 
-    def _pieces(self, part: Part) -> Iterator[pa.Table]:
+    def _pieces(self, part: Part) -> Iterator[tuple[pa.Table, int]]:
+        """Rows, and what they took in memory as they were read. Of a text nothing: its limit was
+        kept when all of it was read."""
         if part.rows:
-            yield scratch.whole(part.rows)
+            yield scratch.whole(part.rows), 0
         else:
             for piece in task.pieces(self.batch, part.landed, part.share):
-                yield piece.data
+                yield piece.data, piece.size
 
     def _once(self) -> np.ndarray:
         """bool, of the keys of all parts together: whether there was one row."""

@@ -56,6 +56,10 @@ FINE = 4
 """Shares of landed rows per task: so that they can be given out evenly once it is known how many
 of them are left."""
 
+LEAST_SHARE = 4 << 20
+"""Bytes of a landed file, about a row group, below which shares do not become finer: to open one
+takes as long as to read some."""
+
 WRITING = 3
 """What it takes to write a row and its image, where to read it takes one."""
 
@@ -185,7 +189,8 @@ def shares(landed: Sequence[LandedPath], count: int) -> list[tuple[Part, ...]]:
     runs: list[list[Part]] = [[]]
     taken = 0.0
     for number, file in enumerate(landed):
-        pieces = 1 if file.text else max(1, round(FINE * file.size / target))
+        even, fine = round(file.size / target), round(FINE * file.size / target)
+        pieces = 1 if file.text else max(1, even, min(fine, file.size // LEAST_SHARE))
         for place in range(pieces):
             size = file.size / pieces
             if taken + size / 2 > target * len(runs) and runs[-1] and len(runs) < count:
@@ -245,7 +250,7 @@ def _check_sizes(written: Sequence[Written], most: int) -> None:
     sizes: dict[int, int] = {}
     for number, size in (each for one in written for each in one.size):
         sizes[number] = sizes.get(number, 0) + size
-    if max(sizes.values(), default=0) > most // 2:  # the limit is for what is read
+    if max(sizes.values(), default=0) > most // 2:
         raise _GivenUp("a file near the limit of its size")
 
 
