@@ -74,7 +74,7 @@ class TestRows(RowContract):
     """What the rows of a batch do, as of every engine."""
 
 
-@settings(max_examples=80, suppress_health_check=list(HealthCheck))
+@settings(max_examples=40, suppress_health_check=list(HealthCheck))
 @given(drawn=st.lists(histories(truncations=False), min_size=1, max_size=3))
 def test_rows_and_feed_of_random_histories_are_those_of_the_model(
     make: Callable[..., Mirrored], drawn

@@ -251,7 +251,7 @@ class _Search:
         return [_Found(rows, code[same], file[same], row[same])]
 
     def _is_at_hand(self, place: int) -> bool:
-        """Whether a file has an index, and its rows are in memory or come there now."""
+        """Whether a file is one to have an index, and its rows are in memory or come there now."""
         if _records(self.files[place]) < keyindex.LEAST_ROWS:
             return False
         return small.again(path_of(self.table, self.files[place]), self.schema, 1.0) is not None
