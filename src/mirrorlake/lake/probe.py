@@ -130,8 +130,8 @@ class _Search:
         large = [place for place, add in enumerate(self.files) if int(add["size"]) >= small.SMALL]
         held, whole = self._held(few)
         if self.keys.num_rows * DENSE > sum(_records(self.files[place]) for place in large):
-            whole = [*whole, *(place for place in large if not self._is_at_hand(place))]
-            large = [place for place in large if place not in whole]
+            at_hand = [place for place in large if self._is_at_hand(place)]
+            whole, large = [*whole, *sorted(set(large) - set(at_hand))], at_hand
         found, rest = self._by_pages(large)
         whole = sorted([*whole, *rest])
         return [

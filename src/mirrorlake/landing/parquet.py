@@ -183,14 +183,14 @@ def pieces(
         if only is not None:
             columns = _columns(parquet.schema_arrow.names, target.names, only)
             target = Schema.of([target[name] for name in only])
-        empty = parquet.schema_arrow.empty_table()
         piece = None
         for piece in bounded.pieces(parquet, near, most, share, columns):
             rows = pa.Table.from_batches([piece])
             found = converted(rows, target, default, table=table, file=file)
             yield replace(found, size=piece.nbytes)
         if piece is None:  # its types may be wrong all the same
-            rows = empty if columns is None else empty.select(columns)
+            rows = parquet.schema_arrow.empty_table()
+            rows = rows if columns is None else rows.select(columns)
             yield converted(rows, target, default, table=table, file=file)
 
 

@@ -7,10 +7,10 @@
 
 The changes of a key meet in one part, in file and row order, and each file of the table is read by
 one task, which writes its deletion vector: nothing of the table is read twice, and no row goes from
-task to task. What a piece cannot do
-alone (values that the source did not send; keys with rows in files of several tasks; every error)
-is left to the whole: the batch is given up here and done on one task, whose answer is then that of
-all. A task that runs twice writes other files; only those that it names in the end are used.
+task to task. What a piece cannot do alone (values that the source did not send; keys with rows in
+files of several tasks; every error) is left to the whole: the batch is given up here and done on
+one task, whose answer is then that of all. A task that runs twice writes other files; only those
+that it names in the end are used.
 """
 
 from __future__ import annotations
