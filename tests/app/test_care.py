@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from random import Random
@@ -162,6 +162,69 @@ def test_what_came_to_nothing_is_not_tried_again_soon(
         mirror.land("t", 4)
         loop.once()
         assert engine.tried == (2 if is_left_alone else 4)
+
+
+@dataclass
+class Due(ModelledEngine):
+    """Each table has so many rows to rearrange, once."""
+
+    rows: int = 1
+    rearranged: list[str] = field(default_factory=list)
+
+    def rearrangeable(self, path: str) -> int | None:
+        return None if path in self.rearranged else self.rows
+
+    def compact(
+        self, steps: Sequence[Compact], before_commit: Callable[[], None]
+    ) -> Sequence[Outcome | None]:
+        self.rearranged += [step.path for step in steps]
+        return [Applied(1) for _step in steps]
+
+
+class TestTablesThatAreDueTogether:
+    TABLES, LARGE = 5, 100
+
+    def mirror(self, root: Path, rows: int) -> Operated:
+        mirror = Operated(root, limits=BatchLimits(large_rows=self.LARGE))
+        for number in range(self.TABLES):
+            mirror.table(f"t{number}", "first")
+        mirror.kind = partial(Due, rows=rows)  # type: ignore[assignment]
+        return mirror
+
+    def written(self, mirror: Operated, loop: ApplyLoop, number: int) -> None:
+        """A batch of each table, and a cycle."""
+        for table in range(self.TABLES):
+            mirror.land(f"t{table}", number)
+        loop.cycle(None)
+
+    def recorded(self, mirror: Operated) -> list[int]:
+        tables = [mirror.mirrored(f"t{number}") for number in range(self.TABLES)]
+        return [table.recorded for table in tables if table is not None]
+
+    def test_take_no_more_of_a_cycle_than_one_of_them_may(self, tmp_path: Path) -> None:
+        mirror = self.mirror(tmp_path / "root", rows=40)
+        with mirror.running() as loop:
+            engine: Any = loop._engine
+            done = []
+            loop.cycle(None)
+            for number in (2, 3, 4):
+                done.append(len(engine.rearranged))
+                self.written(mirror, loop, number)
+        assert done == [2, 4, 5]
+
+    def test_do_not_wait_for_each_other_s_long_ones(self, tmp_path: Path) -> None:
+        mirror, held = self.mirror(tmp_path / "root", rows=self.LARGE + 1), Held()
+        with mirror.running(lanes=held.lanes) as loop:
+            engine: Any = loop._engine
+            loop.cycle(None)  # the first one begins with its rearrangement
+            self.written(mirror, loop, 2)
+            assert self.recorded(mirror) == [1, 2, 2, 2, 2]
+            held.is_open = True
+            for number in range(3, 3 + 2 * self.TABLES):
+                self.written(mirror, loop, number)
+            assert len(engine.rearranged) == self.TABLES
+            loop.once()
+        assert set(self.recorded(mirror)) == {number}
 
 
 @dataclass

@@ -3,7 +3,9 @@
 Nothing depends on it: rows are right without it, and what does not succeed is left to the next
 batch. What is short is done within the cycle, what is long beside it. A table whose files are
 rearranged waits with its batches, for as long as one step of that takes, which is no larger than a
-batch (`mirror/compaction.py`). For a checkpoint it does not wait.
+batch (`mirror/compaction.py`). Tables that are written together become due together: what is not
+begun at once waits for the next batch of its table, and no batch for the turn of its table. For a
+checkpoint none waits.
 """
 
 from __future__ import annotations
@@ -67,17 +69,20 @@ class Care:
             self._rearrange(written)
 
     def _rearrange(self, written: Sequence[Written]) -> None:
-        short = []
+        short, together = [], 0
         for one in written:
             if self._clock.monotonic() < self._rests.get(one.step.path, 0.0):
                 continue
             rows = self._engine.rearrangeable(one.step.path)
+            if rows is None:
+                continue
             step = Compact(one.step.table, one.step.path, one.step.key)
-            if is_long(rows or 0, self._settings.limits):
+            if not is_long(together + rows, self._settings.limits):
+                short.append(step)
+                together += rows
+            elif is_long(rows, self._settings.limits) and self._flights.may_rearrange:
                 work = partial(self._engine.compact, [step], self._before_commit)
                 self._flights.rearrange(one.plan, work, partial(self._told, [step]))
-            elif rows is not None:
-                short.append(step)
         if short:
             self._told(short, self._engine.compact(short, self._before_commit))
 

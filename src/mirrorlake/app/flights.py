@@ -24,19 +24,22 @@ class Lanes:
     """Where work goes on beside the cycles. Only `submit` and `shutdown` are used, and of what is
     submitted only `done` and `result`.
 
-    large: for batches and rearrangements, as many at once as leave room for a cycle; care: for what
-    is never in a hurry.
+    large: for batches and rearrangements, as many at once as leave room for a cycle, which is its
+    width; care: for what is never in a hurry.
     """
 
     large: Executor
     care: Executor
+    width: int = 1
 
     @classmethod
     def threads(cls, cores: int) -> Lanes:
         """For an engine that runs so many tasks at once: one stays free for the quiet tables."""
+        width = max(cores - 1, 1)
         return cls(
-            ThreadPoolExecutor(max(cores - 1, 1), thread_name_prefix="large"),
+            ThreadPoolExecutor(width, thread_name_prefix="large"),
             ThreadPoolExecutor(1, thread_name_prefix="care"),
+            width,
         )
 
     def close(self) -> None:
@@ -48,12 +51,14 @@ class Lanes:
 @dataclass(frozen=True, slots=True)
 class Flight:
     """plans: of the tables that are held meanwhile; land: called with the result once it is there,
-    and says whether a table got on; applies: whether these are batches."""
+    and says whether a table got on; applies: whether these are batches; rearranges: or files of a
+    table that are written anew."""
 
     plans: Sequence[TablePlan]
     future: Future[Any]
     land: Callable[[Any], bool]
     applies: bool = False
+    rearranges: bool = False
 
 
 class Flights:
@@ -77,6 +82,11 @@ class Flights:
         return any(flight.applies for flight in self._flights)
 
     @property
+    def may_rearrange(self) -> bool:
+        """Whether a rearrangement would not wait for others, with all batches of its table."""
+        return sum(flight.rearranges for flight in self._flights) < self._lanes.width
+
+    @property
     def is_any_done(self) -> bool:
         """Whether something is to be noted."""
         return any(flight.future.done() for flight in self._flights)
@@ -94,7 +104,7 @@ class Flights:
         self, plan: TablePlan, work: Callable[[], Any], land: Callable[[Any], bool]
     ) -> None:
         """Begin other work of that size on a table that has nothing under way."""
-        self._begin(self._lanes.large, [plan], work, land)
+        self._begin(self._lanes.large, [plan], work, land, rearranges=True)
 
     def apart(self, plan: TablePlan, work: Callable[[], Any], land: Callable[[Any], bool]) -> None:
         """Begin a batch that may not end well, and for which no round of large batches waits."""
@@ -112,9 +122,10 @@ class Flights:
         land: Callable[[Any], bool],
         *,
         applies: bool = False,
+        rearranges: bool = False,
     ) -> None:
         assert not self.held.keys() & {plan.table for plan in plans}
-        self._flights.append(Flight(plans, lane.submit(work), land, applies))
+        self._flights.append(Flight(plans, lane.submit(work), land, applies, rearranges))
 
     def land(self) -> bool:
         """Note what is done. Returns whether a table got on; raises what ended a work."""
