@@ -12,7 +12,7 @@ class CaptureSettings:
     """When files close, and how often we look at the source."""
 
     roll_bytes: int = 64 * MIB  # one Spark task reads a file whole
-    roll_seconds: float = 0.8  # between publications while changes keep coming: bounds freshness
+    roll_seconds: float = 1.0  # between publications while changes keep coming: bounds freshness
     settle_seconds: float = 0.2  # until changes that come after a pause are published
     load_bytes: int = 256 * MIB  # of rows in memory per file of a load
     heartbeat_seconds: float = 10.0  # an idle database is acknowledged this often
