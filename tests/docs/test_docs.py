@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import re
+from functools import reduce
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
 
 from mirrorlake import config
 from tests.docs.generate import DOCS, FINDINGS, pages
@@ -27,6 +31,23 @@ def test_every_setting_is_documented() -> None:
     page = (DOCS / "reference" / "configuration.md").read_text()
     for field in _fields(config._File, ""):
         assert f"`{field}`" in page, field
+
+
+def test_every_default_is_what_its_page_says() -> None:
+    page = (DOCS / "reference" / "configuration.md").read_text()
+    needed: dict[str, Any] = {
+        "name": "a",
+        "root": "b",
+        "source": {"type": "postgresql", "url": "postgresql://c"},
+    }
+    said = copy.deepcopy(needed)
+    rows = re.findall(r"^\| `([\w.]+)` \| `([^`<]+)` \|", page, re.MULTILINE)
+    assert len(rows) > 20
+    for name, default in rows:
+        *parts, last = name.split(".")
+        place = reduce(lambda some, part: some.setdefault(part, {}), parts, said)
+        place[last] = yaml.safe_load(default)
+    assert config._File.model_validate(said) == config._File.model_validate(needed)
 
 
 def _fields(model: type, prefix: str) -> list[str]:
