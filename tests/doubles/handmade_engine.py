@@ -28,7 +28,7 @@ from mirrorlake.mirror.progress import (
 )
 from mirrorlake.mirror.schema import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CreateTable, DropTable, SetKey
-from mirrorlake.mirror.strategy import Way
+from mirrorlake.mirror.strategy import PLAIN, Way
 from mirrorlake.model.seams import Point, Probe, no_probe
 from mirrorlake.model.table import Schema
 from mirrorlake.spark import tables, task
@@ -47,10 +47,18 @@ PHYSICAL = "delta.columnMapping.physicalName"
 class HandmadeEngine(SparkEngine):
     """A `SparkEngine` that needs neither Spark nor Delta.
 
-    spread: every batch goes to so many tasks that can.
+    spread: every batch goes to so many tasks that can; partitions: the columns by which a table
+    that it makes is partitioned.
     """
 
-    def __init__(self, store: Store, probe: Probe = no_probe, *, spread: int = 0) -> None:
+    def __init__(
+        self,
+        store: Store,
+        probe: Probe = no_probe,
+        *,
+        spread: int = 0,
+        partitions: Callable[[Schema], Sequence[str]] = lambda _schema: (),
+    ) -> None:
         jobs: Any = HereJobs(spread or 1)
         committer: Any = HandmadeCommitter()
         super().__init__(
@@ -64,6 +72,7 @@ class HandmadeEngine(SparkEngine):
             self._direct = Direct(jobs, committer, store, probe, AlwaysSpread(store, probe))
             self._strategies[Way.DIRECT] = self._direct
         del self._strategies[Way.MERGE]  # which is Spark's own, and here is none
+        self._partitions = partitions
         self.vacuumed: list[tuple[str, timedelta]] = []
         self.checkpoints: list[str] = []
 
@@ -82,7 +91,13 @@ class HandmadeEngine(SparkEngine):
             }
             if step.replace:
                 ours[RESEEDED] = "true"
-            HandmadeTable(location, step.schema, mapped=needs_mapping(step.schema), properties=ours)
+            HandmadeTable(
+                location,
+                step.schema,
+                mapped=needs_mapping(step.schema),
+                partitions=self._partitions(step.schema),
+                properties=ours,
+            )
         self._probe(Point.TABLE_CREATED)
 
     def drop(self, step: DropTable) -> None:
@@ -121,6 +136,13 @@ class HandmadeEngine(SparkEngine):
 
     def _table(self, path: str) -> HandmadeTable:
         return HandmadeTable(self._store.location(path))
+
+
+def by_plain_columns(schema: Schema) -> list[str]:
+    """Every other column, from the last on, of those by which a table can be partitioned whatever
+    they hold: an empty text has no place there."""
+    plain = [one.name for one in schema if one.type.name in {*PLAIN, "decimal"} - {"string"}]
+    return plain[::-2][: len(schema) - 1]
 
 
 class AlwaysSpread(Spread):

@@ -41,7 +41,7 @@ class HandmadeTable:
     """The table at `location`, which is made when there is a schema for it.
 
     A URL is reached as the environment says. mapped: its columns have other names in files (column
-    mapping).
+    mapping). partitions: the columns that it is partitioned by.
     """
 
     def __init__(
@@ -50,13 +50,14 @@ class HandmadeTable:
         schema: Schema | None = None,
         *,
         mapped: bool = False,
+        partitions: Sequence[str] = (),
         properties: Mapping[str, str] = MappingProxyType({}),
     ) -> None:
         self.location, self.log = location, TableLog(location)
         if schema is not None:
             if not is_url(location):
                 Path(location, "_delta_log").mkdir(parents=True)
-            described = metadata(schema, mapped=mapped)
+            described = metadata(schema, mapped=mapped, partitions=partitions)
             described["configuration"] |= properties
             self.commit([{"protocol": PROTOCOL}, {"metaData": described}])
 
@@ -136,8 +137,11 @@ class HandmadeTable:
         # Spark writes moments as INT96, in nanoseconds, which end in 2262.
         found = pq.read_table(path, coerce_int96_timestamp_unit="us", partitioning=None)
         schema = self.schema
+        values = action.get("partitionValues") or {}
         columns = [
-            found[name].cast(field.type)
+            pa.array([values[name]] * found.num_rows, pa.string()).cast(field.type)
+            if name in values
+            else found[name].cast(field.type)
             if name in found.column_names
             else pa.nulls(found.num_rows, field.type)
             for name, field in zip(schema.physical, arrow_schema(schema.schema), strict=True)
@@ -149,7 +153,9 @@ class HandmadeTable:
         return pa.table(columns, names=names)
 
 
-def metadata(schema: Schema, *, mapped: bool = False) -> dict[str, Any]:
+def metadata(
+    schema: Schema, *, mapped: bool = False, partitions: Sequence[str] = ()
+) -> dict[str, Any]:
     """The metaData action of a table with this schema."""
     fields = [
         {
@@ -173,7 +179,7 @@ def metadata(schema: Schema, *, mapped: bool = False) -> dict[str, Any]:
         "id": str(uuid.uuid4()),
         "format": {"provider": "parquet", "options": {}},
         "schemaString": json.dumps({"type": "struct", "fields": fields}),
-        "partitionColumns": [],
+        "partitionColumns": list(partitions),
         "configuration": {
             "delta.enableDeletionVectors": "true",
             "delta.enableChangeDataFeed": "true",

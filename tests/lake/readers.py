@@ -37,8 +37,9 @@ def _duckdb() -> duckdb.DuckDBPyConnection:
 
 def feed_by_delta_rs(path: Path | str) -> dict[int, Counter[tuple[str, Row]]]:
     """The change feed by version: how often each (change type, plain row)."""
-    table = pa.table(deltalake.DeltaTable(str(path)).load_cdf(starting_version=0).read_all())
-    names = [name for name in table.column_names if not name.startswith("_c")]
+    source = deltalake.DeltaTable(str(path))
+    names = [field.name for field in source.schema().fields]  # partition columns come last there
+    table = pa.table(source.load_cdf(starting_version=0).read_all())
     table = table.select([*names, "_change_type", "_commit_version"])
     found: dict[int, Counter[tuple[str, Row]]] = {}
     for *row, kind, version in rows_of(table):

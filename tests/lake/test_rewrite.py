@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -49,11 +49,14 @@ def apply(table: HandmadeTable, *changes: tuple[int, Row], truncate: bool = Fals
     return table.apply(net_of(SHAPE, Landing((file,), truncate)))
 
 
-def played(history: tuple[Shape, list[Landing]], *, mapped: bool) -> Iterator[None]:
+def played(
+    history: tuple[Shape, list[Landing]], *, mapped: bool, partitions: Sequence[str] = ()
+) -> Iterator[HandmadeTable]:
     """Apply a history both ways; what there is to compare is compared after each batch."""
     shape, landings = history
     with tempfile.TemporaryDirectory() as folder:
-        table = HandmadeTable(Path(folder, "table"), shape.schema, mapped=mapped)
+        path = Path(folder, "table")
+        table = HandmadeTable(path, shape.schema, mapped=mapped, partitions=partitions)
         model = shape.table()
         for landing in landings:
             done = table.apply(net_of(shape, landing))
@@ -64,7 +67,7 @@ def played(history: tuple[Shape, list[Landing]], *, mapped: bool) -> Iterator[No
             assert table.feed(version) == feed
             assert replayed(table, version) == counted(model.rows)
             assert counts(done) == {kind: n for kind, n in Counter(kinds(feed)).items() if n}
-            yield
+            yield table
 
 
 def kinds(feed: Counter[tuple[str, Row]]) -> list[str]:

@@ -10,12 +10,22 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from mirrorlake.errors import BadValue
 from mirrorlake.mirror import compaction
-from mirrorlake.mirror.engine import MirrorEngine
+from mirrorlake.mirror.engine import Failed, MirrorEngine
+from mirrorlake.model import types
+from mirrorlake.model.change import Marker
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import ApplyContract, play
+from tests.conformance.apply_by_time import ByTimeContract
+from tests.conformance.apply_columns import ColumnContract
+from tests.conformance.apply_commits import CommitContract
+from tests.conformance.apply_demands import DemandContract
+from tests.conformance.apply_examples import ExampleContract
+from tests.conformance.apply_rows import RowContract
+from tests.conformance.apply_tables import TableContract
 from tests.conformance.mirrored import Mirrored
-from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader
+from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader, by_plain_columns
 from tests.evolving import Life, live
 from tests.histories import Shape, histories
 
@@ -41,6 +51,29 @@ class TestHandmadeEngine(ApplyContract):
     ) -> None:
         tables = [make(shape, f"Tables/t{next(_numbers)}") for shape, _landings in drawn]
         play(tables, [landings for _shape, landings in drawn], compacting=True)
+
+
+class TestPartitionedTables(
+    RowContract,
+    ColumnContract,
+    CommitContract,
+    TableContract,
+    DemandContract,
+    ExampleContract,
+    ByTimeContract,
+):
+    """The same where tables are partitioned, by columns of the key and others. What is said of
+    compaction there is said of files of one partition."""
+
+    engine = ApplyContract.engine
+    make = ApplyContract.make
+    orders = ApplyContract.orders
+    histories = TestHandmadeEngine.test_rows_and_feed_of_random_histories_are_those_of_the_model
+    test_rows_and_feed_of_random_histories_are_those_of_the_model = histories
+
+    @pytest.fixture
+    def new_engine(self, store: LocalStore) -> Callable[[], MirrorEngine]:
+        return lambda: HandmadeEngine(store, partitions=by_plain_columns)
 
 
 @pytest.fixture
@@ -95,3 +128,23 @@ def test_twenty_thousand_random_batches_are_those_of_the_model(
 
     while applied < BATCHES:
         lives()
+
+
+@pytest.mark.parametrize("spread", [0, 3], ids=["alone", "spread"])
+def test_an_empty_text_in_a_partition_column_is_told(
+    store: LocalStore, reader: HandmadeReader, spread: int
+) -> None:
+    """Delta would make it NULL, and the table would not be equal to its source."""
+    shape = Shape.of(["id"], id=types.LONG, region=types.STRING)
+    engine = HandmadeEngine(store, spread=spread, partitions=lambda _schema: ["region"])
+    table = Mirrored(engine, store, reader, shape).create()
+    table.apply([(Marker.INSERT, (1, "a"))])
+    outcome = table.run(table.step([(Marker.UPSERT, (2, "b")), (Marker.UPSERT, (1, ""))]))
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, BadValue)
+    assert (outcome.error.table, outcome.error.column, outcome.error.value) == (
+        "orders",
+        "region",
+        "",
+    )
+    assert table.rows() == [(1, "a")]

@@ -31,12 +31,20 @@ class TestTable:
     def test_a_table_as_we_make_it_is_ours_to_write(self) -> None:
         assert (table().refused, table().delegated, table().computed) == ("", "", ())
 
+    @pytest.mark.parametrize("kind", ["long", "string", "date", "boolean", "decimal(12,2)"])
+    def test_so_is_one_with_partitions_whose_values_have_one_text(self, kind: str) -> None:
+        assert table(partitions=("id",), fields=(column() | {"type": kind},)).delegated == ""
+
     @pytest.mark.parametrize(
         ("found", "told"),
         [
             (table(writers=frozenset({"rowTracking"})), "rowTracking"),
             (table(writers=frozenset({"aFeatureOfTomorrow"})), "aFeatureOfTomorrow"),
-            (table(partitions=("id",)), "partitioned"),
+            (table(partitions=("ID",)), "it is partitioned by ID, a column of no name"),
+            (
+                table(partitions=("at",), fields=(column() | {"name": "at", "type": "timestamp"},)),
+                "it is partitioned by at, a timestamp",
+            ),
             (table(properties={"delta.constraints.positive": "id > 0"}), "constraint positive"),
             (table(properties={"delta.appendOnly": "TRUE"}), "append-only"),
             (table(properties={"delta.enableDeletionVectors": "false"}), "no deletion vectors"),

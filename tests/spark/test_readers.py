@@ -5,13 +5,16 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
+from delta.tables import DeltaTable
 from hypothesis import HealthCheck, Phase, given, settings
+from structlog.testing import capture_logs
 
 from mirrorlake.mirror import compaction
 from mirrorlake.model import types
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.engine import STRATEGY, SparkEngine
 from mirrorlake.spark.session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import play
@@ -26,6 +29,12 @@ pytestmark = pytest.mark.spark
 MAPPED = Shape.of(
     ["the key"],
     **{"the key": types.STRING, "a=b;c": DECIMAL, "d e": types.TIMESTAMP, "f": types.DOUBLE},
+)
+PARTITIONED = Shape.of(
+    ["id", "day"], id=types.LONG, day=types.DATE, amount=DECIMAL, name=types.STRING
+)
+PARTITIONED_AND_MAPPED = Shape.of(
+    ["day"], **{"a key": types.LONG, "amount": DECIMAL, "day": types.DATE}
 )
 FEW = settings(
     max_examples=3,
@@ -80,6 +89,39 @@ def test_all_readers_see_the_same_rows_and_the_same_feed(soon: None, make: Make,
     path, feed = table.store.location(table.path), table.reader.feed(table.path)
     assert feed_by_delta_rs(path) == feed
     assert replayed(feed) == counted(table.rows())
+
+
+@FEW
+@given(history=histories([PARTITIONED, PARTITIONED_AND_MAPPED], batches=4))
+def test_all_readers_see_the_same_of_a_partitioned_table(
+    soon: None, spark: Spark, make: Make, history
+) -> None:
+    shape, landings = history
+    table = partitioned(spark, make(shape), ["day", "amount"])
+    assert table.engine.progress(table.path).delegated == ""
+    with capture_logs() as logs:
+        play([table], [landings], compacting=True)
+    assert not [log for log in logs if log["event"] == STRATEGY]  # all of it by `direct`
+    path, feed = table.store.location(table.path), table.reader.feed(table.path)
+    if shape is PARTITIONED:
+        agree(table)
+        assert feed_by_delta_rs(path) == feed
+    else:  # where DuckDB reads NULL for partition columns, also of what Delta itself has written
+        assert counted(rows_by_delta_rs(path)) == counted(table.rows())
+    assert replayed(feed) == counted(table.rows())
+
+
+def partitioned(spark: Spark, made: Mirrored, columns: list[str]) -> Mirrored:
+    """A table beside one that an engine has made: the same, with partitions."""
+    table = replace(made, path=f"{made.path}-parts")
+    like = DeltaTable.forPath(spark.session, made.store.location(made.path))
+    builder = DeltaTable.create(spark.session).location(table.store.location(table.path))
+    builder = builder.addColumns(like.toDF().schema).partitionedBy(*columns)
+    for name, value in like.detail().collect()[0]["properties"].items():
+        if name != "delta.columnMapping.maxColumnId":  # which Delta counts itself
+            builder = builder.property(name, value)
+    builder.execute()
+    return table
 
 
 @pytest.mark.clause("LZ-261")

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from datetime import date, datetime, timedelta
 from decimal import Decimal
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 from urllib.parse import quote
 
@@ -40,19 +41,27 @@ but small pages take it twice as long to write and to read, and a batch does lit
 
 CHANGE_TYPE = "_change_type"
 
+NO_VALUES: Mapping[str, str | None] = MappingProxyType({})
+"""Of a table without partition columns."""
+
 
 def write_data(
-    table: Path, rows: pa.Table, keys: list[str], *, data_change: bool = True
+    table: Path,
+    rows: pa.Table,
+    keys: list[str],
+    values: Mapping[str, str | None] = NO_VALUES,
+    *,
+    data_change: bool = True,
 ) -> dict[str, Any]:
     """Write a data file, durable; returns its add action. rows: in the file's names and types.
 
-    data_change: False when its rows stood in another file before.
+    values: of the partition columns; data_change: False when its rows stood in another file before.
     """
     name = f"part-00000-{uuid.uuid4()}.c000.{CODEC}.parquet"
     size = _write(table / name, rows, page_rows=PAGE_ROWS)
     return {
         "path": quote(name),
-        "partitionValues": {},
+        "partitionValues": dict(values),
         "size": size,
         "modificationTime": int(time.time() * 1000),
         "dataChange": data_change,
@@ -60,11 +69,18 @@ def write_data(
     }
 
 
-def write_changes(table: Path, rows: pa.Table) -> dict[str, Any]:
+def write_changes(
+    table: Path, rows: pa.Table, values: Mapping[str, str | None] = NO_VALUES
+) -> dict[str, Any]:
     """Write a change file, durable; returns its cdc action. rows: `_change_type` is the last."""
     name = f"_change_data/cdc-00000-{uuid.uuid4()}.c000.{CODEC}.parquet"
     size = _write(table / name, rows, page_rows=None)
-    return {"path": quote(name), "partitionValues": {}, "size": size, "dataChange": False}
+    return {
+        "path": quote(name),
+        "partitionValues": dict(values),
+        "size": size,
+        "dataChange": False,
+    }
 
 
 def write_bytes(path: Path, content: bytes) -> None:

@@ -124,7 +124,7 @@ def _query(
     columns = [
         f"t.{quoted(physical)} as {quoted(name)}"
         for physical, name in zip(schema.physical, names, strict=True)
-        if physical in present and whole
+        if physical in present and whole and name not in schema.partitions
     ]
     at = [
         f"t.{ROW} as {ROW}",

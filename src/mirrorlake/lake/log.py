@@ -318,5 +318,10 @@ def _parquet_actions(source: BinaryIO) -> list[Action]:
 
 def _present(value: Any) -> Any:
     if isinstance(value, dict):
-        return {name: _present(member) for name, member in value.items() if member is not None}
+        return {
+            # A value that is NULL is one, of which the log has an entry.
+            name: member if name == "partitionValues" else _present(member)
+            for name, member in value.items()
+            if member is not None
+        }
     return value

@@ -81,7 +81,7 @@ def taken(
     if len(found.code):
         replaced = (alive & (before == 1))[found.code]
         kinds = rewrite.kinds(replaced, "update_preimage", "delete")
-        actions.append(rewrite.told(table, found.rows, kinds, schema))
+        actions += rewrite.told(table, found.rows, kinds, schema)
         actions += rewrite.taken_out(table, files, found)
     return Taken(actions, len(found.code), np.flatnonzero(before == 1), np.flatnonzero(before > 1))
 
@@ -99,4 +99,4 @@ def told(
     if not rows.num_rows:
         return [], 0
     kinds = rewrite.kinds(updated, "update_postimage", "insert")
-    return [rewrite.told(table, rows, kinds, schema)], int(updated.sum())
+    return rewrite.told(table, rows, kinds, schema), int(updated.sum())

@@ -20,8 +20,9 @@ from urllib.parse import unquote, urlparse
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.lake import join, keyindex, pages, small, vectors
-from mirrorlake.lake.bounds import Ordered, candidates
+from mirrorlake.lake import join, keyindex, pages, partitions, small, vectors
+from mirrorlake.lake.bounds import Ordered
+from mirrorlake.lake.partitions import candidates
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.model.arrow import arrow_schema
 
@@ -80,8 +81,14 @@ def probe(
         for place, add in enumerate(files)
         if add.get("deletionVector")
     }
-    search = _Search(table, files, schema, keys, gone, threads)
-    found = search.run()
+    if schema.partitions:
+        found = [
+            one
+            for part in partitions.parts(files, schema, keys)
+            for one in _in_partition(table, files, part, gone, threads)
+        ]
+    else:
+        found = _Search(table, files, schema, keys, gone, threads).run()
     return Matches(
         pa.concat_tables([arrow_schema(schema.schema).empty_table(), *(f.rows for f in found)]),
         _joined([f.code for f in found]),
@@ -91,11 +98,26 @@ def probe(
     )
 
 
+def _in_partition(
+    table: Path,
+    files: Sequence[Mapping[str, Any]],
+    part: partitions.Part,
+    gone: Mapping[int, np.ndarray],
+    threads: int,
+) -> list[_Found]:
+    """What is found in the files of a partition; all of them, where it is all of the key."""
+    own = [files[place] for place in part.places]
+    left = {n: gone[place] for n, place in enumerate(part.places.tolist()) if place in gone}
+    search = _Search(table, own, part.schema, part.keys, left, threads)
+    found = search.run() if part.keys.num_columns else search.every()
+    return [_Found(f.rows, part.code[f.code], part.places[f.file], f.row) for f in found]
+
+
 def live_rows(
     table: Path, add: Mapping[str, Any], schema: TableSchema, but: np.ndarray = NONE
 ) -> pa.Table:
     """All rows of a file, `but` some, that no deletion vector has removed, with all columns."""
-    rows = small.table_rows(path_of(table, add), schema)
+    rows = small.table_rows(path_of(table, add), partitions.of_file(add, schema))
     vector = add.get("deletionVector")
     if vector or len(but):
         live = np.ones(rows.num_rows, bool)
@@ -139,6 +161,16 @@ class _Search:
             *([self._small(held)] if held else []),
             *([self._whole(whole)] if whole else []),
         ]
+
+    def every(self) -> list[_Found]:
+        """All rows that are there, which have the one key."""
+        found = []
+        for place, add in enumerate(self.files):
+            rows = small.table_rows(path_of(self.table, add), self.schema)
+            row = np.setdiff1d(np.arange(rows.num_rows), self.gone.get(place, NONE))
+            file, code = np.full(len(row), place), np.zeros(len(row), np.int64)
+            found.append(_Found(rows.take(pa.array(row)), code, file, row))
+        return found
 
     def _by_pages(self, places: Sequence[int]) -> tuple[list[_Found], list[int]]:
         """What is found in some files, and which of them are to be read whole."""
@@ -220,7 +252,8 @@ class _Search:
             layout, share = self._layout(path, own)
             rows = small.again(path, self.schema, share)
             if rows is None and layout is not None and share <= MOST_PAGES:
-                present = [name for name in self.schema.physical if name in layout.columns]
+                own_names = self.schema.file_schema().names
+                present = [name for name in own_names if name in layout.columns]
                 stored = pages.read(path, layout, own, present).take(pa.array(of))
                 return _Found(self._of_table(stored, self.schema.physical), code, file, row)
         if rows is None or row.max() >= rows.num_rows:
@@ -293,11 +326,10 @@ class _Search:
     def _of_table(self, found: pa.Table, names: Sequence[str]) -> pa.Table:
         """The columns of the table, of which `found` has some, under these names."""
         target = arrow_schema(self.schema.schema)
-        # Columns that were added later stand in none of these files.
         columns = [
             found[name].cast(field.type)
             if name in found.column_names
-            else pa.nulls(found.num_rows, field.type)
+            else self.schema.absent(field.name, found.num_rows)
             for name, field in zip(names, target, strict=True)
         ]
         return pa.table(columns, schema=target)

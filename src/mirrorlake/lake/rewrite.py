@@ -22,9 +22,9 @@ import pyarrow.parquet as pq
 
 from mirrorlake.lake import datafile, vectors
 from mirrorlake.lake.log import file_id
+from mirrorlake.lake.partitions import split
 from mirrorlake.lake.probe import Matches, candidates, live_rows, path_of, probe
 from mirrorlake.lake.schema import TableSchema
-from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.net import NetChanges
 
 ROWS_PER_FILE = 2_000_000
@@ -92,7 +92,7 @@ def rewrite(
     work: list[Callable[[], list[Action]]] = [lambda: written(table, schema, new, keys)]
     if len(code):
         images = _images(found.rows, replaced[code], rows, updated)
-        work.append(lambda: [told(table, *images, schema)])
+        work.append(lambda: told(table, *images, schema))
         fetch(joins)
         joined = _joined(table, joins, schema, probed, found)
         new = pa.concat_tables([rows, *(rest.cast(rows.schema) for rest in joined)])
@@ -147,16 +147,20 @@ def _emptied(
         # rows of such a file those that were gone before.
         for add in files:
             gone = live_rows(table, add, schema)
-            actions.append(told(table, gone, _all("delete", gone), schema))
-        actions += [told(table, rows, _all("insert", rows), schema)] if rows.num_rows else []
+            actions += told(table, gone, _all("delete", gone), schema)
+        actions += told(table, rows, _all("insert", rows), schema) if rows.num_rows else []
     live = sum(_records(table, add) - _already_gone(add) for add in files)
     return Rewritten(actions, rows.num_rows, 0, live)
 
 
-def told(table: Path, rows: pa.Table, kind: pa.Array, schema: TableSchema) -> dict[str, Any]:
-    """Rows and the kind of change of each, as a change file: its action."""
+def told(table: Path, rows: pa.Table, kind: pa.Array, schema: TableSchema) -> list[Action]:
+    """Rows and the kind of change of each, as change files, one for each partition: their
+    actions."""
     images = rows.append_column(datafile.CHANGE_TYPE, kind)
-    return {"cdc": datafile.write_changes(table, _as_file(images, schema))}
+    return [
+        {"cdc": datafile.write_changes(table, _as_file(some, schema), values)}
+        for values, some in split(images, schema)
+    ]
 
 
 def kinds(which: np.ndarray, one: str, other: str) -> pa.Array:
@@ -197,17 +201,21 @@ def written(
     *,
     data_change: bool = True,
 ) -> list[dict[str, Any]]:
-    """The rows as data files: their add actions."""
-    named = _as_file(rows, schema)
+    """The rows as data files, of one partition each: their add actions."""
     names = dict(zip(schema.schema.names, schema.physical, strict=True))
-    physical = [names[key] for key in keys]
+    physical = [names[key] for key in keys if key not in schema.partitions]
     return [
         {
             "add": datafile.write_data(
-                table, named.slice(start, ROWS_PER_FILE), physical, data_change=data_change
+                table,
+                _as_file(some.slice(start, ROWS_PER_FILE), schema),
+                physical,
+                values,
+                data_change=data_change,
             )
         }
-        for start in range(0, named.num_rows, ROWS_PER_FILE)
+        for values, some in split(rows, schema)
+        for start in range(0, some.num_rows, ROWS_PER_FILE)
     ]
 
 
@@ -276,9 +284,8 @@ def taken_out(
 
 
 def _as_file(rows: pa.Table, schema: TableSchema) -> pa.Table:
-    """The rows under the names and ids of data files."""
+    """The rows, in the columns of data files, under the names and ids of these."""
     fields = list(schema.file_schema())
     extra = [rows.schema.field(i) for i in range(len(fields), rows.num_columns)]
-    names = arrow_schema(schema.schema)
-    assert rows.column_names[: len(fields)] == names.names
+    assert tuple(rows.column_names[: len(fields)]) == schema.stored
     return pa.table(rows.columns, schema=pa.schema([*fields, *extra]))

@@ -22,15 +22,36 @@ class UnknownColumnType(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """Columns, and their names and ids in data files (column mapping)."""
+    """Columns, and their names and ids in data files (column mapping).
+
+    partitions: the columns that stand in no data file, but in the log, once for each. values: of
+    these, in the files of one partition, as the log writes them.
+    """
 
     schema: Schema
     physical: tuple[str, ...]
     ids: tuple[int | None, ...]
+    partitions: tuple[str, ...] = ()
+    values: tuple[str | None, ...] = ()
 
     def physical_of(self, name: str) -> str:
         """The name of a column in data files."""
         return self.physical[self.schema.names.index(name)]
+
+    @property
+    def stored(self) -> tuple[str, ...]:
+        """The columns that data files have."""
+        return tuple(name for name in self.schema.names if name not in self.partitions)
+
+    def absent(self, name: str, rows: int) -> pa.Array:
+        """A column that files do not have: its value in their partition, or NULL, because it was
+        added later."""
+        kind = arrow_type(self.schema[name].type)
+        if name not in self.partitions:
+            return pa.nulls(rows, kind)
+        value = self.values[self.partitions.index(name)]
+        # The protocol writes NULL as an empty text too.
+        return pa.repeat(pa.scalar(value or None, pa.string()).cast(kind), rows)
 
     def file_schema(self) -> pa.Schema:
         """The columns as data files hold them."""
@@ -42,6 +63,7 @@ class TableSchema:
                     metadata={} if number is None else {"PARQUET:field_id": str(number)},
                 )
                 for column, name, number in zip(self.schema, self.physical, self.ids, strict=True)
+                if column.name not in self.partitions
             ]
         )
 
@@ -60,4 +82,5 @@ def parse(metadata: Mapping[str, Any]) -> TableSchema:
         facts = field.get("metadata") or {}
         physical.append(str(facts[_PHYSICAL]) if mapped else field["name"])
         ids.append(int(facts[_ID]) if mapped else None)
-    return TableSchema(Schema.of(columns), tuple(physical), tuple(ids))
+    partitions = tuple(metadata.get("partitionColumns") or ())
+    return TableSchema(Schema.of(columns), tuple(physical), tuple(ids), partitions)

@@ -143,7 +143,7 @@ def matches(keys: pa.Table, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
 def _of_table(found: pa.Table, rows: int, schema: TableSchema) -> pa.Table:
     target = arrow_schema(schema.schema)
     columns = [
-        found[name] if name in found.column_names else pa.nulls(rows, column.type)
+        found[name] if name in found.column_names else schema.absent(column.name, rows)
         for name, column in zip(schema.physical, target, strict=True)
     ]
     return pa.table(columns, schema=target)

@@ -1,16 +1,17 @@
 """Which files of a table to rearrange: few files, and few rows in them that are gone.
 
-Invariant: after any number of batches a table has at most `FANOUT` files of each size class,
-`SMALLEST` of the first, and its larger files are at most `DEAD` part dead, as long as compaction
-keeps up. The work follows the batches: a row is rewritten once per class that it passes through,
-and once more for every `DEAD` part of its file that was deleted. One step never takes more than
-`MOST_ROWS` and `MOST_BYTES`, so that no batch waits longer for it than for another batch.
+Invariant: after any number of batches a table, or each partition of it, has at most `FANOUT` files
+of each size class, `SMALLEST` of the first, and its larger files are at most `DEAD` part dead, as
+long as compaction keeps up. The work follows the batches: a row is rewritten once per class that it
+passes through, and once more for every `DEAD` part of its file that was deleted. One step never
+takes more than `MOST_ROWS` and `MOST_BYTES`, so that no batch waits longer for it than for another
+batch.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -75,12 +76,19 @@ class File:
 
 
 def choose(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """The files to write anew together, by their add actions; none when all is well.
+    """The files to write anew together, by their add actions, all of one partition; none when all
+    is well.
 
     The smallest come first, because a batch is slowed by the number of files more than by anything
     else. Files without statistics are left to whoever wrote them.
     """
-    known = [file for action in files if (file := _known(action))]
+    for some in _by_partition(files):
+        if chosen := _choose(some):
+            return chosen
+    return ()
+
+
+def _choose(known: Sequence[File]) -> tuple[Mapping[str, Any], ...]:
     for size_class in range(len(CLASSES)):
         alike = [file for file in known if file.size_class == size_class]
         if len(alike) >= (FANOUT if size_class else SMALLEST):
@@ -93,12 +101,27 @@ def choose(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
 
 def taken_along(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
     """Files that a batch can join on its way, which costs less than a commit of its own: the
-    smallest ones, if there are enough of them and all have few rows; none otherwise. Not a large
-    one of which little is left: to read it takes longer than a batch."""
-    known = [file for action in files if (file := _known(action))]
-    small = [file for file in known if file.size_class == 0 and file.bytes < CLASSES[0]]
-    enough = len(small) >= FANOUT and sum(file.left for file in small) <= JOINED_ROWS
-    return tuple(file.action for file in small) if enough else ()
+    smallest ones of a partition, if there are enough of them and all have few rows; none otherwise.
+    Not a large one of which little is left: to read it takes longer than a batch."""
+    chosen: list[Mapping[str, Any]] = []
+    left = JOINED_ROWS
+    for some in _by_partition(files):
+        small = [file for file in some if file.size_class == 0 and file.bytes < CLASSES[0]]
+        rows = sum(file.left for file in small)
+        if len(small) >= FANOUT and rows <= left:
+            left -= rows
+            chosen += [file.action for file in small]
+    return tuple(chosen)
+
+
+def _by_partition(files: Sequence[Mapping[str, Any]]) -> Iterable[list[File]]:
+    """The files whose rows are known, those of each partition together."""
+    found: dict[frozenset[tuple[str, str | None]], list[File]] = {}
+    for action in files:
+        if file := _known(action):
+            values = action.get("partitionValues") or {}
+            found.setdefault(frozenset(values.items()), []).append(file)
+    return found.values()
 
 
 def rows_of(files: Sequence[Mapping[str, Any]]) -> int:

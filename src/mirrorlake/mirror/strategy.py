@@ -54,6 +54,10 @@ CHECKED = {
 }
 """What Delta checks or fills in when it writes a column, by the member of the column's metadata."""
 
+PLAIN = frozenset({"boolean", "byte", "short", "integer", "long", "string", "date"})
+"""Types, besides decimals, whose values have one text each. That of a timestamp may depend on the
+time zone of a session, that of a floating point number on who prints it."""
+
 COMPUTED = frozenset({"delta.generationExpression", "delta.identity.start"})
 
 
@@ -99,9 +103,16 @@ class TableFacts:
         """Why only Delta itself may write it, in words; empty when we may."""
         if unknown := sorted((self.readers | self.writers) - KEPT):
             return f"it uses the table feature {unknown[0]}"
-        if self.partitions:
-            return "it is partitioned"
-        return self._checked() or self._kept_differently()
+        return self._partitioned() or self._checked() or self._kept_differently()
+
+    def _partitioned(self) -> str:
+        """Whether values of partitions have texts that not every writer makes alike."""
+        kinds = {one["name"]: one["type"] for one in self.fields}
+        for name in self.partitions:
+            kind = str(kinds.get(name, "column of no name in its schema"))
+            if kind not in PLAIN and not kind.startswith("decimal"):
+                return f"it is partitioned by {name}, a {kind}"
+        return ""
 
     def _checked(self) -> str:
         """What Delta would check on a write."""

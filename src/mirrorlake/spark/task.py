@@ -19,10 +19,11 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlake.errors import ForeignTable, MirrorlakeError, MissingBaseRow
+from mirrorlake.errors import BadValue, ForeignTable, MirrorlakeError, MissingBaseRow
 from mirrorlake.lake import vectors
 from mirrorlake.lake.append import append
 from mirrorlake.lake.compact import compact
+from mirrorlake.lake.partitions import EmptyText
 from mirrorlake.lake.place import LostFile, Unreachable, at_hand
 from mirrorlake.lake.probe import path_of
 from mirrorlake.lake.rewrite import NoBaseRow, rewrite
@@ -171,6 +172,8 @@ def run(spec: Spec) -> TaskResult:
         return _run(spec) if isinstance(spec, TaskSpec) else _compact(spec)
     except MirrorlakeError as error:
         return TaskResult(error=error)
+    except EmptyText as error:
+        return TaskResult(error=_empty(spec, str(error)))
     except Exception as error:  # noqa: BLE001  (it becomes the table's error)
         return TaskResult(error=_foreign(spec, error) or fault(spec.table, error))
 
@@ -226,6 +229,16 @@ def _damage(spec: TaskSpec | CompactSpec, table: Path) -> ForeignTable | None:
         except (pa.ArrowException, OSError, ValueError) as error:
             return _lost(spec, f"{path.name} cannot be read ({type(error).__name__})")
     return None
+
+
+def _empty(spec: Spec, column: str) -> BadValue:
+    return BadValue(
+        "a text is empty, and the table is partitioned by it: Delta would make it NULL",
+        table=spec.table,
+        column=column,
+        value="",
+        hint="Send another value or NULL, or begin the table anew without partitions.",
+    )
 
 
 def _lost(spec: TaskSpec | CompactSpec, what: str) -> ForeignTable:
