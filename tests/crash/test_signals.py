@@ -53,7 +53,7 @@ def test_a_run_ends_on_a_signal_to_itself_or_to_its_group(
     project.database.execute(MORE)
     project.run("capture", "--once")
     apply_again(project, spark)
-    assert_mirrored(project, spark)
+    assert_mirrored(project)
 
 
 MOMENTS = [

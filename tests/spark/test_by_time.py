@@ -25,6 +25,7 @@ from mirrorlake.model.seams import Point
 from mirrorlake.spark.session import Spark
 from tests.app.test_faults import before_the_tasks
 from tests.app.zones import MARKER, Zone
+from tests.doubles.handmade_engine import HandmadeReader
 from tests.lake.test_log_spark import delta_log
 from tests.mirror.planning import applied
 from tests.spark import reading
@@ -178,5 +179,5 @@ def test_a_process_that_is_killed_applies_no_file_twice(zone: Zone, point: Point
     rows = [(number, f"{number}.parquet") for number in range(3)]
     assert zone.rows("t") == [*rows, (9, "late.parquet")]
     assert here(zone) == {"late.parquet"}
-    feed = reading.feed(zone.spark.session, zone.root / "Tables/s/t")
+    feed = HandmadeReader(zone.store).feed("Tables/s/t")
     assert sum(map(Counter.total, feed.values())) == 4
