@@ -226,6 +226,16 @@ class TestTablesThatAreDueTogether:
             loop.once()
         assert set(self.recorded(mirror)) == {number}
 
+    @pytest.mark.parametrize("rows", [40, LARGE + 1], ids=["short", "long"])
+    def test_have_all_had_their_turn_when_there_are_no_more_batches(
+        self, tmp_path: Path, rows: int
+    ) -> None:
+        mirror = self.mirror(tmp_path / "root", rows)
+        with mirror.running() as loop:
+            loop.once()
+            engine: Any = loop._engine
+            assert len(engine.rearranged) == len(set(engine.rearranged)) == self.TABLES
+
 
 @dataclass
 class Unkept(ModelledEngine):

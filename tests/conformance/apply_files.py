@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import pytest
 
@@ -51,6 +52,12 @@ class CompactionContract:
     def test_a_table_with_nothing_to_do_is_left_alone(self, orders: Mirrored) -> None:
         orders.apply([(INSERT, (1, "a", "x"))])
         assert orders.compact() is None
+
+    def test_so_is_one_that_is_gone(self, orders: Mirrored) -> None:
+        """Between its last batch and its turn a table may be dropped."""
+        gone = replace(orders, path="Tables/gone")
+        assert gone.engine.rearrangeable(gone.path) is None
+        assert gone.compact() is None
 
     def test_a_table_without_a_key_is_compacted_too(self, make: Callable[..., Mirrored]) -> None:
         log = make(Shape.of([], line=types.STRING))

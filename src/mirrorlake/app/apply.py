@@ -164,6 +164,8 @@ class ApplyLoop:
             if pause is None:
                 break
             self._clock.sleep(pause)
+        if not self._stop.is_set():
+            self._care.finish()
         self._tidying.do(self._planning.plans(target, self._flights.held), force=True)
         self._vacuums.all(self._ours(), self._lease.check)
         return self.report

@@ -4,8 +4,8 @@ Nothing depends on it: rows are right without it, and what does not succeed is l
 batch. What is short is done within the cycle, what is long beside it. A table whose files are
 rearranged waits with its batches, for as long as one step of that takes, which is no larger than a
 batch (`mirror/compaction.py`). Tables that are written together become due together: what is not
-begun at once waits for the next batch of its table, and no batch for the turn of its table. For a
-checkpoint none waits.
+begun at once waits for the next batch of its table, or for the end of the batches, and no batch for
+the turn of its table. For a checkpoint none waits.
 """
 
 from __future__ import annotations
@@ -60,6 +60,7 @@ class Care:
         self._settings, self._clock = settings, clock
         self._kept: dict[str, int] = {}  # version up to which a checkpoint was begun, by path
         self._rests: dict[str, float] = {}  # until when files are left as they are, by path
+        self._due: dict[str, Compact] = {}  # whose turn has not come, by path
 
     def after(self, written: Sequence[Written]) -> None:
         """Do what tables need that were just written."""
@@ -68,12 +69,20 @@ class Care:
         if self._settings.compaction:
             self._rearrange(written)
 
+    def finish(self) -> None:
+        """Rearrange what is still due, when there are no more batches that would wait for it."""
+        while self._due:
+            _path, step = self._due.popitem()
+            if self._engine.rearrangeable(step.path) is not None:
+                self._told([step], self._engine.compact([step], self._before_commit))
+
     def _rearrange(self, written: Sequence[Written]) -> None:
         short, together = [], 0
         for one in written:
             if self._clock.monotonic() < self._rests.get(one.step.path, 0.0):
                 continue
             rows = self._engine.rearrangeable(one.step.path)
+            self._due.pop(one.step.path, None)
             if rows is None:
                 continue
             step = Compact(one.step.table, one.step.path, one.step.key)
@@ -83,6 +92,8 @@ class Care:
             elif is_long(rows, self._settings.limits) and self._flights.may_rearrange:
                 work = partial(self._engine.compact, [step], self._before_commit)
                 self._flights.rearrange(one.plan, work, partial(self._told, [step]))
+            else:
+                self._due[one.step.path] = step
         if short:
             self._told(short, self._engine.compact(short, self._before_commit))
 

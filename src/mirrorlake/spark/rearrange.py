@@ -91,7 +91,7 @@ class Rearranger:
         """What to do, on the newest version of the table."""
         try:
             with self._logs.snapshot(step.path, str(step.table)) as (snapshot, progress):
-                if progress.unsupported:
+                if progress.unsupported or not progress.exists:
                     return None
                 schema, version = schemas.parse(snapshot.metadata), snapshot.version
                 location = self._store.location(step.path)
