@@ -226,6 +226,21 @@ class TestTablesThatAreDueTogether:
             loop.once()
         assert set(self.recorded(mirror)) == {number}
 
+    @pytest.mark.parametrize("rows", [60, LARGE + 1], ids=["short", "long"])
+    def test_have_their_turn_beside_one_that_is_always_due(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
+    ) -> None:
+        mirror = self.mirror(tmp_path / "root", rows)
+        monkeypatch.setattr(Due, "rearrangeable", lambda engine, _path: engine.rows)
+        held = Held()
+        held.is_open = True
+        with mirror.running(lanes=held.lanes) as loop:
+            engine: Any = loop._engine
+            loop.cycle(None)
+            for number in range(2, 2 + 4 * self.TABLES):
+                self.written(mirror, loop, number)
+            assert len(set(engine.rearranged)) == self.TABLES
+
     @pytest.mark.parametrize("rows", [40, LARGE + 1], ids=["short", "long"])
     def test_have_all_had_their_turn_when_there_are_no_more_batches(
         self, tmp_path: Path, rows: int

@@ -15,12 +15,13 @@ from mirrorlake.lake import checkpoint, datafile
 from mirrorlake.lake.compact import compact
 from mirrorlake.lake.log import TableLog
 from mirrorlake.lake.partitions import EmptyText, candidates, split
+from mirrorlake.lake.schema import parse
 from mirrorlake.mirror import compaction
 from mirrorlake.mirror.strategy import PLAIN
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from tests.histories import Landing, Shape, counted, histories
-from tests.lake.handmade import HandmadeTable
+from tests.lake.handmade import HandmadeTable, metadata
 from tests.lake.readers import feed_by_delta_rs, rows_by_delta_rs, rows_by_duckdb
 from tests.lake.test_rewrite import net_of, played
 from tests.lake.ways import Way, forced
@@ -132,13 +133,20 @@ def test_files_are_joined_within_their_partition(table: HandmadeTable) -> None:
     for number in range(compaction.SMALLEST):
         applied(table, *((INSERT, row(number, region)) for region in ("a", None)))
     before = counted(table.rows())
-    for left in (compaction.SMALLEST + 1, 2):
-        chosen = compaction.choose(table.files)
-        assert len({add["partitionValues"]["region"] for add in chosen}) == 1
-        table.commit(compact(table.path, chosen, table.schema, SHAPE.key))
-        assert len(table.files) == left
+    table.commit(compact(table.path, compaction.choose(table.files), table.schema, SHAPE.key))
+    assert {add["partitionValues"]["region"] for add in table.files} == {"a", None}
+    assert len(table.files) == 2
     assert compaction.choose(table.files) == ()
     assert counted(table.rows()) == before
+
+
+def test_files_stay_few_in_many_partitions_that_are_written_together(table: HandmadeTable) -> None:
+    for number in range(3 * compaction.SMALLEST):
+        applied(table, *((INSERT, row(number, f"{region}")) for region in range(10)))
+        if chosen := compaction.choose(table.files):
+            table.commit(compact(table.path, chosen, table.schema, SHAPE.key))
+        most = Counter(add["partitionValues"]["region"] for add in table.files).most_common(1)
+        assert most[0][1] <= compaction.SMALLEST
 
 
 def test_a_batch_takes_along_the_small_files_of_each_partition(table: HandmadeTable) -> None:
@@ -147,6 +155,36 @@ def test_a_batch_takes_along_the_small_files_of_each_partition(table: HandmadeTa
         applied(table, *((INSERT, row(number, region)) for region in regions))
     taken = Counter(add["partitionValues"]["region"] for add in compaction.taken_along(table.files))
     assert taken == {"a": compaction.FANOUT, "b": compaction.FANOUT}
+
+
+def test_it_takes_no_more_of_many_partitions_than_of_one() -> None:
+    one = {"size": 1_000, "stats": '{"numRecords": 10}'}
+    files = [
+        {**one, "path": f"{region}-{n}", "partitionValues": {"region": f"{region}"}}
+        for region in range(100)
+        for n in range(compaction.FANOUT + region % 3)
+    ]
+    taken = compaction.taken_along(files)
+    assert len(taken) <= compaction.JOINED_FILES
+    counts = Counter(add["partitionValues"]["region"] for add in files)
+    assert {counts[add["partitionValues"]["region"]] for add in taken} == {compaction.FANOUT + 2}
+
+
+def test_rows_in_chunks_are_split_as_they_stand() -> None:
+    rows = SHAPE.arrow([row(n, f"{n % 3}") for n in range(9)])
+    chunked = pa.concat_tables([rows.slice(n, 2) for n in range(0, 9, 2)])
+    schema = parse(metadata(SHAPE.schema, partitions=["region"]))
+    found = {values["region"]: some["id"].to_pylist() for values, some in split(chunked, schema)}
+    assert found == {"0": [0, 3, 6], "1": [1, 4, 7], "2": [2, 5, 8]}
+
+
+def test_a_day_that_the_calendar_does_not_know_is_not_written() -> None:
+    schema = parse(metadata(SHAPE.schema, partitions=["day"]))
+    for days in (2_932_897, -719_529):
+        day = pa.array([days], pa.int32()).cast(pa.date32())
+        rows = SHAPE.arrow([row(1, "a")]).set_column(2, "day", day)
+        with pytest.raises((ValueError, OverflowError)):
+            list(split(rows, schema))
 
 
 def test_a_checkpoint_keeps_the_values_and_those_that_are_null(table: HandmadeTable) -> None:

@@ -39,7 +39,7 @@ from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import play
 from tests.conformance.apply_rows import RowContract
 from tests.conformance.mirrored import Mirrored
-from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader, HereJobs, by_plain_columns
+from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader, HereJobs
 from tests.histories import SHAPES, Shape, as_file, histories
 from tests.reference import UNCHANGED, Change
 
@@ -83,17 +83,15 @@ def test_rows_and_feed_of_random_histories_are_those_of_the_model(
     play(tables, [landings for _shape, landings in drawn], compacting=True)
 
 
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
-@given(drawn=st.lists(histories(truncations=False), min_size=1, max_size=3))
-def test_and_those_of_tables_with_partitions(
-    store: LocalStore, reader: HandmadeReader, drawn
+def test_a_table_with_partitions_is_left_to_one_task(
+    store: LocalStore, reader: HandmadeReader, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = HandmadeEngine(store, spread=3, partitions=by_plain_columns)
-    tables = [
-        Mirrored(engine, store, reader, shape, f"Tables/t{next(_numbers)}").create()
-        for shape, _landings in drawn
-    ]
-    play(tables, [landings for _shape, landings in drawn], compacting=True)
+    """Each of many would write a file for each partition that it meets."""
+    monkeypatch.setattr(Spread, "waves", None)
+    engine = HandmadeEngine(store, spread=3, partitions=lambda _schema: ["name"])
+    orders = Mirrored(engine, store, reader, ORDERS).create()
+    orders.apply([(INSERT, (n, f"{n % 5}", "x")) for n in range(20)])
+    assert len(orders.rows()) == 20
 
 
 def given_up(act: Callable[[], object]) -> list[str]:

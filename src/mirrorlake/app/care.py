@@ -10,6 +10,7 @@ the turn of its table. For a checkpoint none waits.
 
 from __future__ import annotations
 
+import itertools
 import zlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -61,6 +62,8 @@ class Care:
         self._kept: dict[str, int] = {}  # version up to which a checkpoint was begun, by path
         self._rests: dict[str, float] = {}  # until when files are left as they are, by path
         self._due: dict[str, Compact] = {}  # whose turn has not come, by path
+        self._turns: dict[str, int] = {}  # when each had its last one, by path
+        self._turn = itertools.count(1)
 
     def after(self, written: Sequence[Written]) -> None:
         """Do what tables need that were just written."""
@@ -78,7 +81,8 @@ class Care:
 
     def _rearrange(self, written: Sequence[Written]) -> None:
         short, together = [], 0
-        for one in written:
+        # Whose turn is longest ago comes first: one that is always due keeps none waiting for ever.
+        for one in sorted(written, key=lambda one: self._turns.get(one.step.path, 0)):
             if self._clock.monotonic() < self._rests.get(one.step.path, 0.0):
                 continue
             rows = self._engine.rearrangeable(one.step.path)
@@ -94,6 +98,8 @@ class Care:
                 self._flights.rearrange(one.plan, work, partial(self._told, [step]))
             else:
                 self._due[one.step.path] = step
+                continue
+            self._turns[one.step.path] = next(self._turn)
         if short:
             self._told(short, self._engine.compact(short, self._before_commit))
 

@@ -27,53 +27,61 @@ class EmptyText(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """The files of one partition, and the keys that they may hold.
+    """Files of which the key's own partition columns have one value, and the keys of that value.
 
-    places: of the files, among all; schema: with the values of the partition; keys: by those of
-    their columns that the files have; code: int64, which of all keys these are.
+    places: of the files, among all; keys: by those of their columns that the files have; code:
+    int64, which of all keys these are.
     """
 
     places: np.ndarray
-    schema: TableSchema
     keys: pa.Table
     code: np.ndarray
 
 
+def in_key(schema: TableSchema, keys: pa.Table) -> list[str]:
+    """The partition columns that belong to the key."""
+    return [name for name in schema.partitions if name in keys.column_names]
+
+
 def parts(files: Sequence[Add], schema: TableSchema, keys: pa.Table) -> Iterator[Part]:
-    """The partitions of some files that may hold one of some keys (distinct)."""
-    found: dict[tuple[str | None, ...], list[int]] = {}
+    """The files that may hold one of some keys (distinct), by what their partition has of the key.
+
+    Every key belongs to one part, so that all parts together take as long as one would.
+    """
+    names = in_key(schema, keys)
+    rest = keys.select([name for name in keys.column_names if name not in names])
+    wanted = _by_value(keys.select(names))
+    places: dict[tuple[Any, ...], list[int]] = {}
     for place, add in enumerate(files):
-        found.setdefault(values_of(add, schema), []).append(place)
-    rest = [name for name in keys.column_names if name not in schema.partitions]
-    for values, places in found.items():
-        within = replace(schema, values=values)
-        code = _within(keys, within)
-        if len(code):
-            some = keys if len(code) == keys.num_rows else keys.take(pa.array(code))
-            yield Part(np.asarray(places), within, some.select(rest), code)
-
-
-def values_of(add: Add, schema: TableSchema) -> tuple[str | None, ...]:
-    """The values of the partition that a file belongs to, as the log writes them."""
-    values = add.get("partitionValues") or {}
-    return tuple(values.get(schema.physical_of(name)) or None for name in schema.partitions)
+        within = of_file(add, schema)
+        places.setdefault(tuple(within.absent(name, 1)[0].as_py() for name in names), []).append(
+            place
+        )
+    for value, own in places.items():
+        code = wanted.get(value)
+        if code is not None:
+            yield Part(np.asarray(own), rest.take(pa.array(code)), code)
 
 
 def of_file(add: Add, schema: TableSchema) -> TableSchema:
     """The schema of a table in one of its files."""
-    return replace(schema, values=values_of(add, schema)) if schema.partitions else schema
+    if not schema.partitions:
+        return schema
+    values = add.get("partitionValues") or {}
+    said = tuple(values.get(schema.physical_of(name)) or None for name in schema.partitions)
+    return replace(schema, values=said)
 
 
 def candidates(files: Sequence[Add], schema: TableSchema, keys: pa.Table) -> list[Add]:
     """The files that can hold one of the keys, by their partitions and their bounds."""
-    if not schema.partitions:
+    if not in_key(schema, keys):
         return bounds.candidates(files, schema, keys)
     chosen: set[int] = set()
     for part in parts(files, schema, keys):
         own = {id(files[place]): int(place) for place in part.places}
         some: Sequence[Add] = [files[place] for place in part.places]
         if part.keys.num_columns:
-            some = bounds.candidates(some, part.schema, part.keys)
+            some = bounds.candidates(some, schema, part.keys)
         chosen.update(own[id(add)] for add in some)
     return [files[place] for place in sorted(chosen)]
 
@@ -81,40 +89,51 @@ def candidates(files: Sequence[Add], schema: TableSchema, keys: pa.Table) -> lis
 def split(rows: pa.Table, schema: TableSchema) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
     """Rows by partition, without its columns, and the values of each as the log writes them.
 
-    rows: in the table's columns, with further ones behind them. Raises EmptyText.
+    rows: in the table's columns, with further ones behind them. Raises EmptyText; ValueError for a
+    day that Python's calendar does not know.
     """
     if not schema.partitions:
         yield {}, rows
-        return
-    if not rows.num_rows:
         return
     names = list(schema.partitions)
     for name in names:
         if pa.types.is_string(rows[name].type) and pc.any(pc.equal(rows[name], "")).as_py():
             raise EmptyText(name)
-    code = codes.encode(rows.select(names)).code
+    coded = codes.encode(rows.select(names))
+    stored = rows.drop_columns(names)
+    found: list[list[pa.RecordBatch]] = [[] for _ in coded.first]
+    begin = 0
+    for batch in stored.to_batches():  # chunk by chunk: all of a column may not fit into one
+        code = coded.code[begin : begin + batch.num_rows]
+        begin += batch.num_rows
+        for number, places in _runs(code):
+            found[number].append(batch.take(pa.array(places)))
+    for first, batches in zip(coded.first.tolist(), found, strict=True):
+        values = {schema.physical_of(name): _as_text(rows[name][first]) for name in names}
+        yield values, pa.Table.from_batches(batches, stored.schema)
+
+
+def _runs(code: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
+    """Each number that occurs, and its places in their order."""
     order = codes.in_order(code)
     ends = np.flatnonzero(np.diff(code[order], append=-1)) + 1
-    stored = rows.drop_columns(names)
-    for begin, end in zip([0, *ends[:-1]], ends, strict=True):
-        first = int(order[begin])
-        values = {schema.physical_of(name): _as_text(rows[name][first]) for name in names}
-        yield values, stored.take(pa.array(order[begin:end]))
+    for begin, end in zip([0, *ends[:-1]], ends, strict=False):
+        yield int(code[order[begin]]), order[begin:end]
 
 
-def _within(keys: pa.Table, schema: TableSchema) -> np.ndarray:
-    """Which keys can be in a partition, by number."""
-    there = np.ones(keys.num_rows, bool)
-    for name in schema.partitions:
-        if name in keys.column_names:
-            value = schema.absent(name, 1).cast(keys[name].type)[0]
-            same = pc.equal(keys[name], value) if value.is_valid else keys[name].is_null()
-            there &= same.fill_null(False).to_numpy()
-    return np.flatnonzero(there)
+def _by_value(columns: pa.Table) -> dict[tuple[Any, ...], np.ndarray]:
+    """The numbers of the rows by what they hold."""
+    coded = codes.encode(columns)
+    held = columns.take(pa.array(coded.first))
+    values = list(zip(*(column.to_pylist() for column in held.columns), strict=True))
+    return {values[number]: places for number, places in _runs(coded.code)}
 
 
 def _as_text(value: pa.Scalar) -> str | None:
-    if pa.types.is_decimal(value.type) and value.is_valid:
+    if not value.is_valid:
+        return None
+    if pa.types.is_decimal(value.type):
         return format(value.as_py(), "f")  # Arrow would write 0E-18
-    text: str | None = value.cast(pa.string()).as_py()
-    return text
+    if pa.types.is_date(value.type):
+        return str(value.as_py().isoformat())
+    return str(value.cast(pa.string()).as_py())

@@ -12,7 +12,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -81,14 +81,15 @@ def probe(
         for place, add in enumerate(files)
         if add.get("deletionVector")
     }
-    if schema.partitions:
+    search = _Search(table, files, schema, keys, gone, threads, _Allowance(INDEXED_ROWS))
+    if partitions.in_key(schema, keys):
         found = [
             one
             for part in partitions.parts(files, schema, keys)
-            for one in _in_partition(table, files, part, gone, threads)
+            for one in _in_partition(search, part)
         ]
     else:
-        found = _Search(table, files, schema, keys, gone, threads).run()
+        found = search.run()
     return Matches(
         pa.concat_tables([arrow_schema(schema.schema).empty_table(), *(f.rows for f in found)]),
         _joined([f.code for f in found]),
@@ -98,17 +99,12 @@ def probe(
     )
 
 
-def _in_partition(
-    table: Path,
-    files: Sequence[Mapping[str, Any]],
-    part: partitions.Part,
-    gone: Mapping[int, np.ndarray],
-    threads: int,
-) -> list[_Found]:
-    """What is found in the files of a partition; all of them, where it is all of the key."""
-    own = [files[place] for place in part.places]
+def _in_partition(whole: _Search, part: partitions.Part) -> list[_Found]:
+    """What is found in some of the files; all of them, where their partition is all of the key."""
+    own = [whole.files[place] for place in part.places]
+    gone = whole.gone
     left = {n: gone[place] for n, place in enumerate(part.places.tolist()) if place in gone}
-    search = _Search(table, own, part.schema, part.keys, left, threads)
+    search = replace(whole, files=own, keys=part.keys, gone=left)
     found = search.run() if part.keys.num_columns else search.every()
     return [_Found(f.rows, part.code[f.code], part.places[f.file], f.row) for f in found]
 
@@ -136,6 +132,13 @@ def path_of(table: Path, add: Mapping[str, Any]) -> Path:
     return table / unquote(path)
 
 
+@dataclass(slots=True)
+class _Allowance:
+    """How many rows may still be indexed in a search."""
+
+    rows: int
+
+
 @dataclass(frozen=True, slots=True)
 class _Search:
     """The search for some keys in some files."""
@@ -146,6 +149,7 @@ class _Search:
     keys: pa.Table
     gone: Mapping[int, np.ndarray]
     threads: int
+    allowance: _Allowance
 
     def run(self) -> list[_Found]:
         few = [place for place, add in enumerate(self.files) if int(add["size"]) < small.SMALL]
@@ -166,7 +170,7 @@ class _Search:
         """All rows that are there, which have the one key."""
         found = []
         for place, add in enumerate(self.files):
-            rows = small.table_rows(path_of(self.table, add), self.schema)
+            rows = small.table_rows(path_of(self.table, add), self._within(place))
             row = np.setdiff1d(np.arange(rows.num_rows), self.gone.get(place, NONE))
             file, code = np.full(len(row), place), np.zeros(len(row), np.int64)
             found.append(_Found(rows.take(pa.array(row)), code, file, row))
@@ -207,7 +211,7 @@ class _Search:
 
     def _indexes(self, places: Sequence[int]) -> dict[int, keyindex.KeyIndex]:
         """The indexes that there are, and some that are made now."""
-        key, indexes, left = self.keys.column_names, {}, INDEXED_ROWS
+        key, indexes = self.keys.column_names, {}
         missing = []
         for place in places:
             add = self.files[place]
@@ -216,9 +220,9 @@ class _Search:
             index = keyindex.opened(self.table, add, self.schema, key)
             if index is not None:
                 indexes[place] = index
-            elif _records(add) <= keyindex.MOST_ROWS and left > 0:
+            elif _records(add) <= keyindex.MOST_ROWS and self.allowance.rows > 0:
                 missing.append(place)
-                left -= _records(add)
+                self.allowance.rows -= _records(add)
         with ThreadPoolExecutor(self.threads, thread_name_prefix="index") as pool:
             made = pool.map(
                 lambda place: keyindex.build(self.table, self.files[place], self.schema, key),
@@ -245,17 +249,17 @@ class _Search:
         target = arrow_schema(self.schema.schema)
         if not len(row):
             return _Found(target.empty_table(), code, file, row)
-        path = path_of(self.table, self.files[place])
-        rows = small.often(path, self.schema)
+        path, within = path_of(self.table, self.files[place]), self._within(place)
+        rows = small.often(path, within)
         if rows is None:
             own, of = np.unique(row, return_inverse=True)
             layout, share = self._layout(path, own)
-            rows = small.again(path, self.schema, share)
+            rows = small.again(path, within, share)
             if rows is None and layout is not None and share <= MOST_PAGES:
                 own_names = self.schema.file_schema().names
                 present = [name for name in own_names if name in layout.columns]
                 stored = pages.read(path, layout, own, present).take(pa.array(of))
-                return _Found(self._of_table(stored, self.schema.physical), code, file, row)
+                return _Found(self._of_table(stored, self.schema.physical, file), code, file, row)
         if rows is None or row.max() >= rows.num_rows:
             return None
         return _Found(rows.take(pa.array(row)), code, file, row)
@@ -287,12 +291,13 @@ class _Search:
         """Whether a file is one to have an index, and its rows are in memory or come there now."""
         if _records(self.files[place]) < keyindex.LEAST_ROWS:
             return False
-        return small.again(path_of(self.table, self.files[place]), self.schema, 1.0) is not None
+        path = path_of(self.table, self.files[place])
+        return small.again(path, self._within(place), 1.0) is not None
 
     def _held(self, places: Sequence[int]) -> tuple[dict[int, pa.Table], list[int]]:
         """The rows of small files, and those files whose rows are too much to be held."""
         paths = {place: path_of(self.table, self.files[place]) for place in places}
-        found = {place: small.held(path, self.schema) for place, path in paths.items()}
+        found = {place: small.held(path, self._within(place)) for place, path in paths.items()}
         held = {place: rows for place, rows in found.items() if rows is not None}
         return held, [place for place, rows in found.items() if rows is None]
 
@@ -317,22 +322,34 @@ class _Search:
         found = join.rows(self._paths(places), self.schema, self.keys, self.threads)
         code, row = _numbers(found, join.CODE), _numbers(found, join.ROW)
         file = np.asarray(places, np.int64)[_numbers(found, join.FILE)]
-        rows = self._of_table(found, self.schema.schema.names)
+        rows = self._of_table(found, self.schema.schema.names, file)
         live = ~_is_gone(file, row, self.gone)
         if not live.all():
             rows = rows.filter(pa.array(live))
         return _Found(rows, code[live], file[live], row[live])
 
-    def _of_table(self, found: pa.Table, names: Sequence[str]) -> pa.Table:
-        """The columns of the table, of which `found` has some, under these names."""
+    def _within(self, place: int) -> TableSchema:
+        return partitions.of_file(self.files[place], self.schema)
+
+    def _of_table(self, found: pa.Table, names: Sequence[str], file: np.ndarray) -> pa.Table:
+        """The columns of the table, of which `found` has some, under these names. file: which of
+        the files each row is in."""
         target = arrow_schema(self.schema.schema)
         columns = [
             found[name].cast(field.type)
             if name in found.column_names
-            else self.schema.absent(field.name, found.num_rows)
+            else self._absent(field.name, file)
             for name, field in zip(names, target, strict=True)
         ]
         return pa.table(columns, schema=target)
+
+    def _absent(self, name: str, file: np.ndarray) -> pa.Array:
+        """A column that the files of some rows do not have."""
+        if name not in self.schema.partitions or not len(file):
+            return pa.nulls(len(file), arrow_schema(self.schema.schema).field(name).type)
+        places, of = np.unique(file, return_inverse=True)
+        values = [self._within(place).absent(name, 1) for place in places.tolist()]
+        return pa.concat_arrays(values).take(pa.array(of))
 
     def _paths(self, places: Sequence[int]) -> list[str]:
         return [str(path_of(self.table, self.files[place])) for place in places]

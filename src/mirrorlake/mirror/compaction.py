@@ -4,14 +4,14 @@ Invariant: after any number of batches a table, or each partition of it, has at 
 of each size class, `SMALLEST` of the first, and its larger files are at most `DEAD` part dead, as
 long as compaction keeps up. The work follows the batches: a row is rewritten once per class that it
 passes through, and once more for every `DEAD` part of its file that was deleted. One step never
-takes more than `MOST_ROWS` and `MOST_BYTES`, so that no batch waits longer for it than for another
-batch.
+takes more than `MOST_ROWS`, `MOST_BYTES` and `MOST_FILES`, so that no batch waits longer for it
+than for another batch.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,8 +31,12 @@ DEAD = 0.3
 JOINED_ROWS = 65_536
 """Rows that a batch takes along at most when it joins small files itself."""
 
+JOINED_FILES = 32
+"""And how many files."""
+
 MOST_ROWS = 2_000_000
 MOST_BYTES = 256 << 20
+MOST_FILES = 2_048
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,24 +80,20 @@ class File:
 
 
 def choose(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """The files to write anew together, by their add actions, all of one partition; none when all
-    is well.
+    """The files to write anew together, by their add actions; none when all is well. Those of a
+    partition are joined with each other, and partitions are taken together, the most files first.
 
     The smallest come first, because a batch is slowed by the number of files more than by anything
     else. Files without statistics are left to whoever wrote them.
     """
-    for some in _by_partition(files):
-        if chosen := _choose(some):
-            return chosen
-    return ()
-
-
-def _choose(known: Sequence[File]) -> tuple[Mapping[str, Any], ...]:
+    parts = _by_partition(files)
     for size_class in range(len(CLASSES)):
-        alike = [file for file in known if file.size_class == size_class]
-        if len(alike) >= (FANOUT if size_class else SMALLEST):
-            return _limited(sorted(alike, key=lambda file: file.size))
-    dead = [file for file in known if file.is_dead_enough]
+        alike = [[file for file in some if file.size_class == size_class] for some in parts]
+        due = [some for some in alike if len(some) >= (FANOUT if size_class else SMALLEST)]
+        if due:
+            due.sort(key=len, reverse=True)
+            return _limited([file for some in due for file in sorted(some, key=_size)])
+    dead = [file for some in parts for file in some if file.is_dead_enough]
     if not dead:
         return ()
     return (max(dead, key=lambda file: file.share).action,)
@@ -103,25 +103,32 @@ def taken_along(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], 
     """Files that a batch can join on its way, which costs less than a commit of its own: the
     smallest ones of a partition, if there are enough of them and all have few rows; none otherwise.
     Not a large one of which little is left: to read it takes longer than a batch."""
-    chosen: list[Mapping[str, Any]] = []
-    left = JOINED_ROWS
-    for some in _by_partition(files):
-        small = [file for file in some if file.size_class == 0 and file.bytes < CLASSES[0]]
-        rows = sum(file.left for file in small)
-        if len(small) >= FANOUT and rows <= left:
-            left -= rows
-            chosen += [file.action for file in small]
-    return tuple(chosen)
+    parts = [
+        [file for file in some if file.size_class == 0 and file.bytes < CLASSES[0]]
+        for some in _by_partition(files)
+    ]
+    chosen: list[File] = []
+    for some in sorted(parts, key=len, reverse=True):
+        small = sorted(some, key=_size)[: JOINED_FILES - len(chosen)]
+        if len(small) < FANOUT:
+            break
+        if sum(file.left for file in [*chosen, *small]) <= JOINED_ROWS:
+            chosen += small
+    return tuple(file.action for file in chosen)
 
 
-def _by_partition(files: Sequence[Mapping[str, Any]]) -> Iterable[list[File]]:
+def _size(file: File) -> int:
+    return file.size
+
+
+def _by_partition(files: Sequence[Mapping[str, Any]]) -> list[list[File]]:
     """The files whose rows are known, those of each partition together."""
     found: dict[frozenset[tuple[str, str | None]], list[File]] = {}
     for action in files:
         if file := _known(action):
             values = action.get("partitionValues") or {}
             found.setdefault(frozenset(values.items()), []).append(file)
-    return found.values()
+    return list(found.values())
 
 
 def rows_of(files: Sequence[Mapping[str, Any]]) -> int:
@@ -156,7 +163,8 @@ def _limited(files: Sequence[File]) -> tuple[Mapping[str, Any], ...]:
     rows = size = 0
     for file in files:
         rows, size = rows + file.left, size + file.size
-        if len(chosen) > 1 and (rows > MOST_ROWS or size > MOST_BYTES):
+        too_much = rows > MOST_ROWS or size > MOST_BYTES or len(chosen) == MOST_FILES
+        if len(chosen) > 1 and too_much:
             break
         chosen.append(file.action)
     return tuple(chosen)

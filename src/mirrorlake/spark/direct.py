@@ -57,7 +57,8 @@ class Direct:
         found = together(
             [
                 self._spreading(batch, slots)
-                if self._spread.suits(batch.step, steps, slots)
+                # Each task would write a file for each partition that it meets.
+                if not batch.schema.partitions and self._spread.suits(batch.step, steps, slots)
                 else self._alone(batch, len(batches))
                 for batch in batches
             ],
