@@ -50,7 +50,7 @@ def partitioned(draw: st.DrawFn) -> tuple[tuple[Shape, list[Landing]], list[str]
     return (shape, landings), chosen
 
 
-@settings(max_examples=200)
+@settings(max_examples=100)
 @given(drawn=partitioned(), way=st.sampled_from(Way), mapped=st.booleans())
 def test_rows_and_feed_of_a_history_are_those_of_its_changes(drawn, way, mapped) -> None:
     history, columns = drawn
@@ -59,7 +59,7 @@ def test_rows_and_feed_of_a_history_are_those_of_its_changes(drawn, way, mapped)
             pass
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(drawn=partitioned())
 def test_other_readers_see_the_same(drawn) -> None:
     history, columns = drawn

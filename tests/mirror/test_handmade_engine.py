@@ -68,12 +68,18 @@ class TestPartitionedTables(
     engine = ApplyContract.engine
     make = ApplyContract.make
     orders = ApplyContract.orders
-    histories = TestHandmadeEngine.test_rows_and_feed_of_random_histories_are_those_of_the_model
-    test_rows_and_feed_of_random_histories_are_those_of_the_model = histories
 
     @pytest.fixture
     def new_engine(self, store: LocalStore) -> Callable[[], MirrorEngine]:
         return lambda: HandmadeEngine(store, partitions=by_plain_columns)
+
+    @settings(max_examples=40, suppress_health_check=list(HealthCheck))
+    @given(drawn=st.lists(histories(), min_size=1, max_size=3))
+    def test_rows_and_feed_of_random_histories_are_those_of_the_model(
+        self, make: Callable[..., Mirrored], drawn
+    ) -> None:
+        tables = [make(shape, f"Tables/t{next(_numbers)}") for shape, _landings in drawn]
+        play(tables, [landings for _shape, landings in drawn], compacting=True)
 
 
 @pytest.fixture
