@@ -38,11 +38,7 @@ def reader(store: LocalStore) -> HandmadeReader:
     return HandmadeReader(store)
 
 
-class TestHandmadeEngine(ApplyContract):
-    @pytest.fixture
-    def new_engine(self, store: LocalStore) -> Callable[[], MirrorEngine]:
-        return lambda: HandmadeEngine(store)
-
+class RandomHistories:
     @pytest.mark.clause("LZ-096", "LZ-097", "LZ-110", "LZ-129", "LZ-130", "LZ-255")
     @settings(suppress_health_check=list(HealthCheck))
     @given(drawn=st.lists(histories(), min_size=1, max_size=3))
@@ -53,7 +49,14 @@ class TestHandmadeEngine(ApplyContract):
         play(tables, [landings for _shape, landings in drawn], compacting=True)
 
 
+class TestHandmadeEngine(RandomHistories, ApplyContract):
+    @pytest.fixture
+    def new_engine(self, store: LocalStore) -> Callable[[], MirrorEngine]:
+        return lambda: HandmadeEngine(store)
+
+
 class TestPartitionedTables(
+    RandomHistories,
     RowContract,
     ColumnContract,
     CommitContract,
@@ -73,14 +76,6 @@ class TestPartitionedTables(
     def new_engine(self, store: LocalStore) -> Callable[[], MirrorEngine]:
         return lambda: HandmadeEngine(store, partitions=by_plain_columns)
 
-    @settings(max_examples=40, suppress_health_check=list(HealthCheck))
-    @given(drawn=st.lists(histories(), min_size=1, max_size=3))
-    def test_rows_and_feed_of_random_histories_are_those_of_the_model(
-        self, make: Callable[..., Mirrored], drawn
-    ) -> None:
-        tables = [make(shape, f"Tables/t{next(_numbers)}") for shape, _landings in drawn]
-        play(tables, [landings for _shape, landings in drawn], compacting=True)
-
 
 @pytest.fixture
 def joining(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -88,9 +83,11 @@ def joining(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "FANOUT", 2)
 
 
-def life_of(store: LocalStore, reader: HandmadeReader, shape: Shape) -> Life:
+def life_of(
+    store: LocalStore, reader: HandmadeReader, shape: Shape, *, partitioned: bool = False
+) -> Life:
     def new_engine() -> MirrorEngine:
-        return HandmadeEngine(store)
+        return HandmadeEngine(store, **{"partitions": by_plain_columns} if partitioned else {})
 
     table = Mirrored(new_engine(), store, reader, shape, f"Tables/t{next(_numbers)}").create()
     return Life(table, shape.table(), new_engine)
@@ -105,11 +102,15 @@ def test_every_step_of_a_life_is_that_of_the_model(
 
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
-@given(data=st.data())
+@given(data=st.data(), partitioned=st.booleans())
 def test_batches_that_join_small_files_are_those_of_the_model(
-    store: LocalStore, reader: HandmadeReader, joining: None, data: st.DataObject
+    store: LocalStore,
+    reader: HandmadeReader,
+    joining: None,
+    data: st.DataObject,
+    partitioned: bool,
 ) -> None:
-    live(data, lambda shape: life_of(store, reader, shape), batches=6)
+    live(data, lambda shape: life_of(store, reader, shape, partitioned=partitioned), batches=6)
 
 
 @pytest.mark.long
