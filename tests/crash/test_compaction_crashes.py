@@ -19,7 +19,7 @@ from tests.spark import reading
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
-ROWS = 120_000
+ROWS = 60_000
 CHANGED = ROWS // 2
 
 
