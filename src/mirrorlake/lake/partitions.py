@@ -1,7 +1,8 @@
 """Tables with partition columns: the files of each partition are those of a table without them.
 
-Their values stand in the log, for each file once. So keys are sought partition by partition, by
-what is left of them, and rows are written partition by partition, without these columns.
+Their values stand in the log, for each file once. So a key that has such columns is sought only in
+the files of its own partition, by what is left of it, any other in all files at once; and rows are
+written partition by partition, without these columns.
 """
 
 from __future__ import annotations

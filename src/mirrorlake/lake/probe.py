@@ -256,8 +256,8 @@ class _Search:
             layout, share = self._layout(path, own)
             rows = small.again(path, within, share)
             if rows is None and layout is not None and share <= MOST_PAGES:
-                own_names = self.schema.file_schema().names
-                present = [name for name in own_names if name in layout.columns]
+                stored_names = self.schema.file_schema().names
+                present = [name for name in stored_names if name in layout.columns]
                 stored = pages.read(path, layout, own, present).take(pa.array(of))
                 return _Found(self._of_table(stored, self.schema.physical, file), code, file, row)
         if rows is None or row.max() >= rows.num_rows:
