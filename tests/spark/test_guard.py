@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import structlog
 
-from mirrorlake.spark import guard, jars, trial
+from mirrorlake.spark import guard, jars, trial, workers
 from mirrorlake.spark.session import Spark
 
 pytestmark = pytest.mark.spark
@@ -39,10 +40,9 @@ def started() -> Spark:
     return spark_on("local[2]")
 
 
-def spark_on(master: str) -> Spark:
-    session = SimpleNamespace(
-        sparkContext=SimpleNamespace(master=master), version="4.2.0", _jvm=Jvm()
-    )
+def spark_on(master: str, found: str = "") -> Spark:
+    context = SimpleNamespace(master=master, getConf=lambda: {"spark.jars": found})
+    session = SimpleNamespace(sparkContext=context, version="4.2.0", _jvm=Jvm())
     return Spark(session, is_ours=False)  # type: ignore[arg-type]
 
 
@@ -122,9 +122,31 @@ def test_on_a_cluster_the_trial_has_a_process_of_its_own(
     monkeypatch: pytest.MonkeyPatch, code: int, said: str
 ) -> None:
     def run(command: list[str], **_options: Any) -> SimpleNamespace:
-        assert command[1:] == ["-m", "mirrorlake.spark.trial"]
+        assert command[1:] == ["-m", "mirrorlake.spark.trial", "a.jar,b.jar"]
         return SimpleNamespace(returncode=code, stdout=f"{said}\n")
 
     monkeypatch.setattr(subprocess, "run", run)
-    assert guard.closed(spark_on("spark://somewhere:7077")) == said
+    assert guard.closed(spark_on("spark://somewhere:7077", "a.jar,b.jar")) == said
     assert guard.is_remembered() is not bool(said)
+
+
+def test_there_it_runs_with_the_jars_of_the_session_and_fetches_none(
+    spark: Spark, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = spark.session.sparkContext.getConf().get("spark.jars")
+    elsewhere = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Duser.home={home}"
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", elsewhere)  # where no jar is, and where it would go
+    assert guard.closed(spark_on("spark://somewhere:7077", found)) == ""
+    assert not list(home.glob(".ivy2*/jars"))
+
+
+def test_a_library_of_another_release_is_tried_anew(
+    started: Spark, trials: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trials += ["", ""]
+    guard.closed(started)
+    here = workers.versions(0)
+    monkeypatch.setattr(workers, "versions", lambda _task: here | {"pyarrow": "0.1"})
+    assert not guard.is_remembered()
+    assert guard.closed(started) == ""
+    assert trials == []

@@ -1,12 +1,14 @@
 """Whether the direct way is open with a Spark: tested versions, the right jars, and a trial.
 
-The trial is ten rows through everything the direct way rests on, once for each set of versions.
-That it went well is remembered beside the cache of jars; what is lost there is tried again.
+The trial is ten rows through everything the direct way rests on, once for each set of versions: of
+Spark, Delta, our own and the libraries of a task. That it went well is remembered beside the cache
+of jars; what is lost there is tried again.
 """
 
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import subprocess
 import sys
 from pathlib import Path
@@ -15,9 +17,8 @@ import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from mirrorlake.spark import jars, trial
+from mirrorlake.spark import jars, trial, workers
 from mirrorlake.spark.session import Spark
-from mirrorlake.version import VERSION
 
 log = structlog.get_logger()
 
@@ -61,17 +62,19 @@ def _trial(spark: Spark) -> str:
     if str(spark.session.sparkContext.master).startswith("local"):
         reason = trial.fails(spark)
     else:
-        reason = _apart()
+        reason = _apart(spark.session)
     if not reason:
         _remember()
     return reason
 
 
-def _apart() -> str:
-    """The trial in a local Spark: the workers of this one do not see our temporary files."""
+def _apart(session: SparkSession) -> str:
+    """The trial in a local Spark with the same jars: the workers of this one do not see our
+    temporary files."""
+    found = session.sparkContext.getConf().get("spark.jars") or ""
     try:
         done = subprocess.run(
-            [sys.executable, "-m", "mirrorlake.spark.trial"],
+            [sys.executable, "-m", "mirrorlake.spark.trial", found],
             capture_output=True,
             text=True,
             check=False,
@@ -84,7 +87,9 @@ def _apart() -> str:
 
 def _note() -> Path:
     spark, delta = jars.pair()
-    return jars.cache() / "mirrorlake" / f"direct-{VERSION}-{spark}-{delta}"
+    libraries = repr(sorted(workers.versions(0).items())).encode()
+    own = hashlib.sha256(libraries).hexdigest()[:16]
+    return jars.cache() / "mirrorlake" / f"direct-{spark}-{delta}-{own}"
 
 
 def _remember() -> None:

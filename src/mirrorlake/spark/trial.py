@@ -1,4 +1,5 @@
-"""A trial of the direct way: `python -m mirrorlake.spark.trial`, or in a session that is there.
+"""A trial of the direct way: `python -m mirrorlake.spark.trial [JARS]`, or in a session that is
+there. JARS: what `spark.jars` of that says, with commas; Delta's are fetched if it is empty.
 
 Ten rows are inserted, some of them changed, and everything that the direct way takes from inside
 Delta is looked at through Spark: rows, change feed, deletion vectors, and that a number that was
@@ -106,9 +107,12 @@ def _step(store: LocalStore, number: int, changes: Sequence[Change]) -> ApplyFil
     return ApplyFiles(*step, key=("id",), default=Marker.INSERT)
 
 
-def main() -> int:
+def main(found: str = "") -> int:
+    # A session whose jars were fetched names them too, where they lie now.
+    conf = {"spark.jars": found, "spark.jars.packages": ""} if found else {}
+    settings = SparkSettings(master="local[1]", driver_memory="512m", conf=conf)
     try:
-        with Spark.start(SparkSettings(master="local[1]", driver_memory="512m")) as spark:
+        with Spark.start(settings) as spark:
             reason = fails(spark)
     except MirrorlakeError as error:
         reason = str(error)
@@ -118,4 +122,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(*sys.argv[1:]))
