@@ -125,15 +125,22 @@ def test_a_given_session_without_delta_is_refused_and_left_alone() -> None:
 
 
 def test_what_is_no_session_is_refused() -> None:
-    with pytest.raises(SparkUnavailable, match=r"this is no Spark session.*pass a classic session"):
+    with pytest.raises(SparkUnavailable, match=r"this is no Spark session.*a classic session"):
         Spark.given(object())
 
 
 def test_a_session_of_spark_connect_is_refused_by_its_name() -> None:
     # Its own class needs a package that nothing else here does.
     remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
-    with pytest.raises(SparkUnavailable, match=r"this is a Spark Connect session.*pass a classic"):
+    with pytest.raises(SparkUnavailable, match=r"this is a Spark Connect session.*a classic"):
         Spark.given(remote())
+
+
+def test_a_master_of_spark_connect_is_refused_without_its_token() -> None:
+    settings = SparkSettings(master="sc://there:15002/;token=hidden")
+    with pytest.raises(SparkUnavailable, match="leads to Spark Connect") as refused:
+        Spark.start(settings)
+    assert "hidden" not in str(refused.value)
 
 
 def test_without_a_master_the_active_session_is_taken(spark: Spark) -> None:

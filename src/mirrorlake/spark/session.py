@@ -41,16 +41,12 @@ class Spark:
     def given(cls, session: Any, tables: Place | None = None) -> Spark:
         """Work in an existing session. tables: where they lie, if that is on objects.
 
-        Raises SparkUnavailable if it cannot write Delta, UsageError or StorageUnavailable if it
-        cannot write there.
+        Raises SparkUnavailable if it cannot write Delta, or its executors are not what tasks need;
+        UsageError or StorageUnavailable if it cannot write there.
         """
         if not isinstance(session, SparkSession) or not hasattr(session, "_jsparkSession"):
             connect = type(session).__module__.startswith("pyspark.sql.connect")
-            raise SparkUnavailable(
-                "this is a Spark Connect session" if connect else "this is no Spark session",
-                hint="Spark Connect has no way to the transaction of a Delta table; pass a classic "
-                "session, of `SparkSession.builder` with a master.",
-            )
+            raise _not_classic("this is a Spark Connect session" if connect else "")
         jars.coordinates()
         conf = session.sparkContext.getConf()
         extensions = conf.get("spark.sql.extensions") or ""
@@ -61,6 +57,7 @@ class Spark:
                 hint=f"Build it with spark.sql.extensions={EXTENSION} and "
                 f"spark.sql.catalog.spark_catalog={CATALOG}.",
             )
+        workers.check(session)
         if tables is not None:
             s3a.check(session, tables)
         return cls(session, is_ours=False)
@@ -84,6 +81,8 @@ class Spark:
                     hint="Set spark.master, for example local[*], or run inside a Spark job.",
                 )
             return cls.given(active, tables)
+        if settings.master.startswith("sc://"):
+            raise _not_classic("spark.master leads to Spark Connect")
         jars.check_java()
         found = jars.configuration(settings, tables)
         if settings.jars is None and (missing := jars.to_fetch(tables)):
@@ -183,6 +182,14 @@ def _ours(settings: SparkSettings) -> dict[str, str]:
     if local:
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
     return conf
+
+
+def _not_classic(what: str) -> SparkUnavailable:
+    return SparkUnavailable(
+        what or "this is no Spark session",
+        hint="Spark Connect has no way to the transaction of a Delta table; what is needed is a "
+        "classic session, of `SparkSession.builder` with a master such as local[*].",
+    )
 
 
 def _start_failure(error: Exception, log: Path, settings: SparkSettings) -> SparkUnavailable:
