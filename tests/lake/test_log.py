@@ -234,6 +234,14 @@ def test_features_of_readers_and_writers_are_told(table: HandmadeTable) -> None:
     }
 
 
+def test_actions_that_the_protocol_does_not_name_are_told(table: HandmadeTable) -> None:
+    put(table, 1)
+    assert table.log.snapshot().unknown == set()
+    table.commit([{"domainMetadata": {"domain": "d", "configuration": "{}", "removed": False}}])
+    table.commit([{"ofTomorrow": {"a": 1}}])
+    assert table.log.snapshot().unknown == anew(table).unknown == {"ofTomorrow"}
+
+
 def test_versions_are_those_of_the_commits_that_are_left(table: HandmadeTable) -> None:
     put(table, 1)
     checkpoint(table)

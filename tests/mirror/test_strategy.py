@@ -40,6 +40,7 @@ class TestTable:
         [
             (table(writers=frozenset({"rowTracking"})), "rowTracking"),
             (table(writers=frozenset({"aFeatureOfTomorrow"})), "aFeatureOfTomorrow"),
+            (table(unknown=frozenset({"b", "a"})), "its log has an action a, which"),
             (table(partitions=("ID",)), "it is partitioned by ID, a column of no name"),
             (
                 table(partitions=("at",), fields=(column() | {"name": "at", "type": "timestamp"},)),

@@ -27,6 +27,22 @@ _CHECKPOINT = re.compile(
 )
 _TYPED = ("add.stats_parsed.", "add.partitionValues_parsed.")
 
+_KINDS = frozenset(
+    {
+        "add",
+        "cdc",
+        "checkpointMetadata",
+        "commitInfo",
+        "domainMetadata",
+        "metaData",
+        "protocol",
+        "remove",
+        "sidecar",
+        "txn",
+    }
+)
+"""Of actions, as the protocol names them."""
+
 LOOK_BACK = 1_000
 """How many commits are read at most in search of the last batch."""
 
@@ -44,7 +60,8 @@ class Snapshot:
     files: the add actions of the live files by (path, id of the deletion vector), in no order;
     transactions: application id to recorded version; recorded_in: application id to the version of
     the table that recorded it last, where a commit that was read says so; commits: what was done,
-    by version, since the earliest of these.
+    by version, since the earliest of these; unknown: kinds of actions that the protocol does not
+    name.
     """
 
     version: int = -1
@@ -54,6 +71,7 @@ class Snapshot:
     files: dict[tuple[str, str], Action] = field(default_factory=dict)
     recorded_in: dict[str, int] = field(default_factory=dict)
     commits: dict[int, Action] = field(default_factory=dict)
+    unknown: set[str] = field(default_factory=set)
 
     @property
     def exists(self) -> bool:
@@ -277,6 +295,8 @@ def replay(
             snapshot.protocol = action["protocol"]
         elif txn := action.get("txn"):
             snapshot.transactions[txn["appId"]] = txn["version"]
+        else:
+            snapshot.unknown |= action.keys() - _KINDS
         if not from_checkpoint:
             _note(snapshot, action, version)
     snapshot.version = version

@@ -214,4 +214,5 @@ def table_facts(snapshot: Snapshot) -> TableFacts:
         properties=snapshot.properties,
         fields=json.loads(metadata["schemaString"])["fields"],
         partitions=tuple(metadata.get("partitionColumns") or ()),
+        unknown=frozenset(snapshot.unknown),
     )

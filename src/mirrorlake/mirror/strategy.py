@@ -80,7 +80,8 @@ class Wanted(StrEnum):
 class TableFacts:
     """What the log of a table says of how it wants to be written.
 
-    readers, writers: features; fields: of the schema, as the log has them.
+    readers, writers: features; fields: of the schema, as the log has them; unknown: kinds of
+    actions that the protocol does not name.
     """
 
     readers: frozenset[str] = frozenset()
@@ -88,6 +89,7 @@ class TableFacts:
     properties: Mapping[str, str] = field(default_factory=dict)
     fields: Sequence[Mapping[str, Any]] = ()
     partitions: Sequence[str] = ()
+    unknown: frozenset[str] = frozenset()
 
     @property
     def refused(self) -> str:
@@ -103,6 +105,8 @@ class TableFacts:
         """Why only Delta itself may write it, in words; empty when we may."""
         if unknown := sorted((self.readers | self.writers) - KEPT):
             return f"it uses the table feature {unknown[0]}"
+        if self.unknown:
+            return f"its log has an action {min(self.unknown)}, which the protocol does not know"
         return self._partitioned() or self._checked() or self._kept_differently()
 
     def _partitioned(self) -> str:
