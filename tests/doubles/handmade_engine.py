@@ -37,7 +37,9 @@ from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.spread import Spread, has_pieces
 from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import options_of
 from tests.lake.handmade import HandmadeTable, metadata
+from tests.lake.readers import feed_of
 from tests.reference import Row
 
 MAPPING = "delta.columnMapping.mode"
@@ -228,7 +230,10 @@ class HandmadeReader:
         return self._table(path).rows()
 
     def feed(self, path: str) -> dict[int, Counter[tuple[str, Row]]]:
-        return dict(self._feeds(self._table(path)))
+        """By the tests themselves, and the same by our own reader."""
+        feed = dict(self._feeds(self._table(path)))
+        assert feed_of(self._store.location(path), 1, options_of(self._store, path)) == feed
+        return feed
 
     def commit(self, path: str, version: int) -> dict[str, Any]:
         actions = self._table(path).log.actions(version)

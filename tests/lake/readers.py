@@ -10,7 +10,9 @@ import deltalake
 import duckdb
 import pyarrow as pa
 
+from mirrorlake.lake import feed
 from mirrorlake.lake.sql import load_delta
+from mirrorlake.storage.urls import ObjectOptions
 from tests.histories import rows_of
 from tests.reference import Row, plain
 
@@ -33,6 +35,17 @@ def _duckdb() -> duckdb.DuckDBPyConnection:
     load_delta(connection)
     connection.execute("set TimeZone = 'UTC'")
     return connection
+
+
+def feed_of(
+    path: Path | str, first: int = 0, options: ObjectOptions | None = None
+) -> dict[int, Counter[tuple[str, Row]]]:
+    """The change feed as we read it: how often each (change type, plain row), by version."""
+    found: dict[int, Counter[tuple[str, Row]]] = {}
+    for piece in feed.read(path, first, options=options):
+        for *row, kind, version, _time in rows_of(piece):
+            found.setdefault(version, Counter())[kind, plain(tuple(row))] += 1
+    return found
 
 
 def feed_by_delta_rs(path: Path | str) -> dict[int, Counter[tuple[str, Row]]]:

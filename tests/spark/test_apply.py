@@ -23,6 +23,7 @@ from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import ApplyContract, play
 from tests.conformance.mirrored import Mirrored
 from tests.histories import Shape, histories
+from tests.lake.readers import feed_of
 from tests.reference import Row
 from tests.spark import reading
 
@@ -41,7 +42,10 @@ class SparkReader:
         return reading.rows(self._session, self._store.location(path))
 
     def feed(self, path: str) -> dict[int, Counter[tuple[str, Row]]]:
-        return reading.feed(self._session, self._store.location(path))
+        """By Spark, and the same by our own reader."""
+        feed = reading.feed(self._session, self._store.location(path))
+        assert feed_of(self._store.location(path)) == feed
+        return feed
 
     def commit(self, path: str, version: int) -> dict[str, Any]:
         actions = TableLog(self._store.location(path)).actions(version)

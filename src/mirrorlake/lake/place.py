@@ -111,7 +111,8 @@ class _Objects:
     def fetch(self, files: Iterable[Action]) -> None:
         wanted: dict[str, int | None] = {}
         for add in files:
-            wanted[_data(add)] = int(add["size"])
+            size = add.get("size")  # which a remove action need not have
+            wanted[_data(add)] = None if size is None else int(size)
             if name := _vector(self.folder, add):
                 wanted[name] = None
         missing = [name for name, size in wanted.items() if not touch(self.folder / name, size)]
