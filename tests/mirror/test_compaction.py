@@ -66,6 +66,16 @@ def test_a_larger_file_that_is_dead_enough_is_written_anew() -> None:
     assert choose(files[:1]) == ()
 
 
+def test_a_large_file_of_which_little_is_left_is_not_small() -> None:
+    assert choose([shrunk := add(1_000_000, gone=999_900), add(100)]) == (shrunk,)
+    assert choose([add(30_000, gone=15_000, size=CLASSES[0]), add(100)]) != ()
+    assert choose([add(30_000, gone=29_000, size=CLASSES[0] - 1), add(100)]) == ()
+
+
+def test_what_is_too_large_for_one_step_stays_as_it_is() -> None:
+    assert choose([add(1_900_000, gone=900_000, size=MOST_BYTES * 4)]) == ()
+
+
 def test_a_file_whose_rows_are_all_gone_is_removed() -> None:
     assert choose([add(10), gone := add(10, gone=10)]) == (gone,)
 

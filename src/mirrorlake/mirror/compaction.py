@@ -73,10 +73,12 @@ class File:
         """Whether it is worth being written anew by itself.
 
         A small file has its turn when there are enough of its class, unless nothing is left of it.
+        A large one of which little is left is not small: it is read like what it was.
         """
         if self.left == 0:
             return True
-        return self.size_class > 0 and self.gone > DEAD * self.rows and self.left <= MOST_ROWS
+        fits = self.left <= MOST_ROWS and self.size <= MOST_BYTES
+        return fits and self.bytes >= CLASSES[0] and self.gone > DEAD * self.rows
 
 
 def choose(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
