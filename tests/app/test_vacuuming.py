@@ -69,6 +69,22 @@ class TestOnceADay:
             loop.once()
         assert mirror.rows("a") == mirror.rows("b") != []
 
+    def test_no_table_waits_for_the_vacuum_of_another(self, mirror: Operated) -> None:
+        mirror.clock.advance(2 * DAY)
+        held = Held()
+        with mirror.running(lanes=held.lanes) as loop:
+            for _ in range(5):
+                loop.cycle(None)
+                loop._vacuum()
+                mirror.clock.advance(61)
+            assert len(loop._flights.held) == 1
+            held.is_open = True
+            for _ in range(3):
+                loop.cycle(None)
+                loop._vacuum()
+                mirror.clock.advance(61)
+            assert vacuumed(mirror) == {"a": 1, "b": 1}
+
     def test_the_retention_is_that_of_the_settings(self, tmp_path: Path) -> None:
         mirror = Operated(tmp_path, vacuum=timedelta(days=30))
         mirror.table("a", "x")

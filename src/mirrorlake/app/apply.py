@@ -321,8 +321,11 @@ class ApplyLoop:
     def _vacuum(self) -> None:
         """Remove old data files of a table that is due, beside the cycles.
 
-        It waits meanwhile, because files that are not committed yet look like old ones.
+        It waits meanwhile, because files that are not committed yet look like old ones; for the
+        vacuum of no other table.
         """
+        if not self._flights.may_care:
+            return
         path = self._vacuums.next(self._ours())
         for table in self._planned:
             if table.path == path:

@@ -52,13 +52,14 @@ class Lanes:
 class Flight:
     """plans: of the tables that are held meanwhile; land: called with the result once it is there,
     and says whether a table got on; applies: whether these are batches; rearranges: or files of a
-    table that are written anew."""
+    table that are written anew; cares: or it is in no hurry."""
 
     plans: Sequence[TablePlan]
     future: Future[Any]
     land: Callable[[Any], bool]
     applies: bool = False
     rearranges: bool = False
+    cares: bool = False
 
 
 class Flights:
@@ -87,6 +88,12 @@ class Flights:
         return sum(flight.rearranges for flight in self._flights) < self._lanes.width
 
     @property
+    def may_care(self) -> bool:
+        """Whether work that is in no hurry would begin at once, and hold its table no longer than
+        it takes."""
+        return not any(flight.cares for flight in self._flights)
+
+    @property
     def is_any_done(self) -> bool:
         """Whether something is to be noted."""
         return any(flight.future.done() for flight in self._flights)
@@ -108,11 +115,11 @@ class Flights:
 
     def apart(self, plan: TablePlan, work: Callable[[], Any], land: Callable[[Any], bool]) -> None:
         """Begin a batch that may not end well, and for which no round of large batches waits."""
-        self._begin(self._lanes.care, [plan], work, land)
+        self._begin(self._lanes.care, [plan], work, land, cares=True)
 
     def care(self, work: Callable[[], Any], plans: Sequence[TablePlan] = ()) -> None:
         """Begin work that is in no hurry, and after which nothing has to be noted."""
-        self._begin(self._lanes.care, plans, work, lambda _result: False)
+        self._begin(self._lanes.care, plans, work, lambda _result: False, cares=True)
 
     def _begin(
         self,
@@ -123,9 +130,10 @@ class Flights:
         *,
         applies: bool = False,
         rearranges: bool = False,
+        cares: bool = False,
     ) -> None:
         assert not self.held.keys() & {plan.table for plan in plans}
-        self._flights.append(Flight(plans, lane.submit(work), land, applies, rearranges))
+        self._flights.append(Flight(plans, lane.submit(work), land, applies, rearranges, cares))
 
     def land(self) -> bool:
         """Note what is done. Returns whether a table got on; raises what ended a work."""
