@@ -215,7 +215,8 @@ class ApplyLoop:
         built = {table.table for table in ready}
         self._monitor.begun([t for t in free if t.is_idle or t.table in built])
         progressed = self._apply(ready, begun)
-        self._dropping.look(self._planning, self._flights.held)
+        paths = {table.path for table in self._flights.held.values()}
+        self._dropping.look(self._planning, paths)
         self._monitor.failed(self.report.tables.values())
         self._board.write(self.report.tables.values(), force=landed or progressed)
         self._monitor.show(self._planning.scans, self.report.tables.values())

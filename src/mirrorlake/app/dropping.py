@@ -15,7 +15,6 @@ from mirrorlake.errors import TableError
 from mirrorlake.landing.cleanup import UNTIDY
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.steps import DropTable
-from mirrorlake.model.table import TableId
 
 log = structlog.get_logger()
 
@@ -34,10 +33,10 @@ class Dropping:
         self._engine, self._departures, self._before = engine, departures, before
         self._report, self._monitor = report, monitor
 
-    def look(self, planning: Planning, held: Collection[TableId]) -> None:
+    def look(self, planning: Planning, held: Collection[str]) -> None:
         """Look for tables whose folders were deleted, and drop those that fall due.
 
-        held: the tables that something is done with now; they fall due again.
+        held: the paths of the tables that something is done with now; they fall due again.
         """
         found = self._departures.look(planning.scans, planning.paths)
         if found is None:
@@ -45,7 +44,7 @@ class Dropping:
         self._report.departed(found)
         for table in found:
             for step in table.steps:
-                if isinstance(step, DropTable) and table.table not in held:
+                if isinstance(step, DropTable) and step.path not in held:
                     self._drop(step)
 
     def _drop(self, step: DropTable) -> None:
