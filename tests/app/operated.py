@@ -15,7 +15,8 @@ from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.app.flights import Lanes
 from mirrorlake.app.operations import read as logged
 from mirrorlake.app.report import ApplyReport
-from mirrorlake.mirror.progress import APPLICATION, GENERATION, KEY_COLUMNS
+from mirrorlake.lake.log import APPLICATION
+from mirrorlake.mirror.progress import GENERATION, KEY_COLUMNS
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import Probe, no_probe
 from mirrorlake.storage.local import LocalStore

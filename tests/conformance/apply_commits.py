@@ -108,6 +108,7 @@ class CommitContract:
         assert json.loads(said) == {
             "mirrorlake": 1,
             "files": [1, 2],
+            "on": applied.version - 1,
             "positions": ["0/10:1", "0/20:3"],
             "cut": 7,
             "rows": {"insert": 1, "update": 0, "delete": 0},

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.lake.log import BrokenLog, Snapshot, TableLog
+from mirrorlake.lake.log import APPLICATION, BrokenLog, Snapshot, TableLog
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from tests.histories import Landing, Shape
@@ -23,6 +23,7 @@ from tests.lake.test_rewrite import net_of
 from tests.reference import Change
 
 SHAPE = Shape.of(["id"], id=types.LONG, name=types.STRING)
+APP = f"{APPLICATION}generation"
 WIDER = Shape.of(["id"], id=types.LONG, name=types.STRING, more=types.DOUBLE)
 
 
@@ -36,7 +37,7 @@ def put(table: HandmadeTable, *ids: int, marker: Marker = Marker.UPSERT) -> None
     net = net_of(SHAPE, Landing((tuple(Change(marker, (n, "x")) for n in ids),)))
     table.apply(net)
     version = table.log.snapshot().version + 1
-    table.commit([{"txn": {"appId": "app", "version": version}}])
+    table.commit([{"txn": {"appId": APP, "version": version}}])
 
 
 def facts(snapshot: Snapshot) -> tuple[Any, ...]:
@@ -101,7 +102,7 @@ def test_following_says_what_loading_anew_says(steps: list[tuple[str, list[int]]
             assert sorted(other.file_uris()) == sorted(
                 str(table.path / path) for path, _vector in followed.snapshot().files
             )
-            assert other.transaction_version("app") == followed.snapshot().transactions.get("app")
+            assert other.transaction_version(APP) == followed.snapshot().transactions.get(APP)
 
 
 def test_a_folder_without_a_log_is_no_table(tmp_path: Path) -> None:
@@ -149,6 +150,20 @@ def test_the_parts_of_a_checkpoint_belong_together(table: HandmadeTable) -> None
     for version in anew(table).commits:
         table.log.commit_file(version).unlink()
     assert facts(anew(table)) == before
+
+
+def test_parts_of_different_checkpoints_make_none(table: HandmadeTable) -> None:
+    put(table, 1)
+    whole = checkpoint(table)
+    version, content = whole.name.split(".")[0], whole.read_bytes()
+    whole.unlink()
+    for part, parts in ((1, 3), (2, 3), (1, 2)):
+        name = f"{version}.checkpoint.{part:010d}.{parts:010d}.parquet"
+        whole.with_name(name).write_bytes(b"of another number of parts")
+    assert facts(anew(table)) == facts(table.log.snapshot())
+    whole.write_bytes(content)
+    table.log.commit_file(1).unlink()
+    assert anew(table).version == int(version)
 
 
 def test_a_checkpoint_without_all_its_parts_is_passed_over(table: HandmadeTable) -> None:
@@ -203,7 +218,7 @@ def test_the_commit_that_recorded_an_application_last_is_known(table: HandmadeTa
     put(table, 2)
     last = table.log.snapshot().version
     table.commit([])
-    assert anew(table).recorded_in == {"app": last}
+    assert anew(table).recorded_in == {APP: last}
 
 
 def test_what_was_done_since_the_last_batch_is_known_behind_a_checkpoint(
@@ -214,15 +229,39 @@ def test_what_was_done_since_the_last_batch_is_known_behind_a_checkpoint(
     table.commit([])
     checkpoint(table)
     found = anew(table)
-    assert found.recorded_in == {"app": recorded}
+    assert found.recorded_in == {APP: recorded}
     assert recorded + 1 in found.commits
+
+
+def test_what_others_record_is_no_batch(table: HandmadeTable) -> None:
+    foreign = {"txn": {"appId": "a stream", "version": 1}}
+    table.commit([foreign])
+    put(table, 1)
+    recorded = table.log.snapshot().version
+    table.commit([])
+    table.commit([foreign])
+    checkpoint(table)
+    found = anew(table)
+    assert found.recorded_in[APP] == recorded
+    assert recorded + 1 in found.commits
+    put(table, 2)
+    followed = table.log.snapshot()
+    assert min(followed.commits) == followed.recorded_in[APP]
+
+
+def test_a_damaged_commit_behind_a_checkpoint_stops_nobody(table: HandmadeTable) -> None:
+    damaged = table.commit([])
+    table.commit([])
+    checkpoint(table)
+    table.log.commit_file(damaged).write_text("damaged")
+    assert anew(table).version == table.log.snapshot().version
 
 
 def test_older_commits_are_forgotten(table: HandmadeTable) -> None:
     for number in range(5):
         put(table, number)
     found = table.log.snapshot()
-    assert min(found.commits) == found.recorded_in["app"]
+    assert min(found.commits) == found.recorded_in[APP]
 
 
 def test_features_of_readers_and_writers_are_told(table: HandmadeTable) -> None:

@@ -43,6 +43,9 @@ _KINDS = frozenset(
 )
 """Of actions, as the protocol names them."""
 
+APPLICATION = "mirrorlake/"
+"""What the application ids of mirrors begin with."""
+
 LOOK_BACK = 1_000
 """How many commits are read at most in search of the last batch."""
 
@@ -60,8 +63,8 @@ class Snapshot:
     files: the add actions of the live files by (path, id of the deletion vector), in no order;
     transactions: application id to recorded version; recorded_in: application id to the version of
     the table that recorded it last, where a commit that was read says so; commits: what was done,
-    by version, since the earliest of these; unknown: kinds of actions that the protocol does not
-    name.
+    by version, since the last batch of a mirror; unknown: kinds of actions that the protocol does
+    not name.
     """
 
     version: int = -1
@@ -147,7 +150,12 @@ class TableLog:
 
     def has(self, version: int) -> bool:
         """Whether there is a commit of this version."""
-        return self._files.identity(_commit(version)) is not None
+        return self.identity(version) is not None
+
+    def identity(self, version: int) -> object | None:
+        """What tells the commit of this version from that of another table in its place; None when
+        there is none."""
+        return self._files.identity(_commit(version))
 
     def actions(self, version: int) -> list[Action]:
         """The actions of one commit. Raises FileNotFoundError."""
@@ -182,7 +190,7 @@ class TableLog:
 
     def _identity(self) -> object:
         """What tells the newest commit that was read from another of the same version."""
-        return self._files.identity(_commit(self._snapshot.version))
+        return self.identity(self._snapshot.version)
 
     def _load(self) -> Snapshot:
         snapshot, names = Snapshot(), self._files.names()
@@ -209,10 +217,14 @@ class TableLog:
         done to the table since then matters, and a checkpoint does not tell it."""
         known = snapshot.commits
         for version in reversed(versions[-LOOK_BACK:]):
-            if snapshot.recorded_in:
+            if _last_batch(snapshot) >= 0:
                 return
             if version <= snapshot.version and version not in known:
-                for action in self.actions(version):
+                try:
+                    actions = self.actions(version)
+                except BrokenLog:
+                    return  # the table is whole without it
+                for action in actions:
                     _note(snapshot, action, version)
 
     def _checkpoint_actions(self, name: str) -> Iterator[Action]:
@@ -262,18 +274,17 @@ def _versions(names: Iterable[str]) -> list[int]:
 
 def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]] | None:
     """The version of the newest complete checkpoint, and the names of its parts."""
-    found: dict[int, list[tuple[str, int]]] = {}
+    found: dict[tuple[int, int], list[str]] = {}
     for name in names:
         if match := _CHECKPOINT.fullmatch(name):
-            found.setdefault(int(match[1]), []).append((name, int(match[3] or 1)))
-    for version in sorted(found, reverse=True):
-        parts = found[version]
-        single = [name for name, count in parts if count == 1]
-        if single:
-            return version, single[:1]
-        if len(parts) == parts[0][1]:
-            return version, [name for name, _count in parts]
-    return None
+            found.setdefault((int(match[1]), int(match[3] or 1)), []).append(name)
+    # Parts of another number of parts, of one that was not finished, may lie beside a whole one.
+    whole = [(version, count) for version, count in found if len(found[version, count]) >= count]
+    if not whole:
+        return None
+    version = max(version for version, _count in whole)
+    count = min(count for at, count in whole if at == version)
+    return version, sorted(found[version, count])[:count]
 
 
 def replay(
@@ -300,9 +311,16 @@ def replay(
         if not from_checkpoint:
             _note(snapshot, action, version)
     snapshot.version = version
-    earliest = min(snapshot.recorded_in.values(), default=0)
-    for old in [v for v in snapshot.commits if v < earliest]:
+    last = _last_batch(snapshot)
+    for old in [v for v in snapshot.commits if v < last]:
         del snapshot.commits[old]
+
+
+def _last_batch(snapshot: Snapshot) -> int:
+    """The version that holds the last batch of a mirror, as far as is known; -1 for none. What
+    others record in a table says nothing of that."""
+    found = (v for app, v in snapshot.recorded_in.items() if app.startswith(APPLICATION))
+    return max(found, default=-1)
 
 
 def file_id(action: Mapping[str, Any]) -> tuple[str, str]:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from mirrorlake.errors import ForeignTable
 from mirrorlake.lake import schema as schemas
 from mirrorlake.lake.history import Batch, batch_of, batches, named_batches
-from mirrorlake.lake.log import Action, BrokenLog, Snapshot, TableLog
+from mirrorlake.lake.log import APPLICATION, Action, BrokenLog, Snapshot, TableLog
 from mirrorlake.landing.identity import Identity
 from mirrorlake.landing.metadata import SEQUENTIAL
 from mirrorlake.mirror.faults import UnreachableTable
@@ -19,7 +20,6 @@ from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.table import Schema
 from mirrorlake.storage.store import StorageFailed
 
-APPLICATION = "mirrorlake/"
 GENERATION = "mirrorlake.generation"
 KEY_COLUMNS = "mirrorlake.keyColumns"
 REQUIRED = "mirrorlake.requiredColumns"
@@ -97,9 +97,14 @@ def read_progress(log: TableLog, table: str) -> Progress:
     """The state of a table, from its log. Raises ForeignTable."""
     snapshot = snapshot_of(log, table)
     try:
-        return progress_of(snapshot)
+        progress = progress_of(snapshot)
+        if progress.restored is None:
+            return replace(progress, restored=_restored_beneath(log, snapshot, progress))
+    except (BrokenLog, OSError) as error:
+        raise _unreadable(table, error) from error
     except (KeyError, TypeError, ValueError) as error:
         raise _unreadable(table, error) from error
+    return progress
 
 
 def read_batches(log: TableLog, table: str) -> list[Batch]:
@@ -203,6 +208,23 @@ def _restored(snapshot: Snapshot, application: str) -> int | None:
         if version > since and info.get("operation") == "RESTORE"
     ]
     return max(found, default=None)
+
+
+def _restored_beneath(log: TableLog, snapshot: Snapshot, progress: Progress) -> int | None:
+    """A RESTORE between the version that our last batch rests on and its commit.
+
+    Rows that are only added conflict with nothing, so Delta lets them follow it.
+    """
+    if progress.batch is None:
+        return None
+    last = progress.batch.version
+    rests_on = _said(snapshot.commits.get(last, {})).get("on")
+    for version in range(rests_on + 1 if isinstance(rests_on, int) else last, last):
+        with contextlib.suppress(FileNotFoundError):
+            for action in log.actions(version):
+                if (action.get("commitInfo") or {}).get("operation") == "RESTORE":
+                    return version
+    return None
 
 
 def table_facts(snapshot: Snapshot) -> TableFacts:

@@ -55,6 +55,7 @@ def receipt(
     said: dict[str, Any] = {
         "mirrorlake": 1,
         "files": [step.first, step.last],
+        "on": before.version,
         "positions": list(step.positions) if step.positions else None,
         "cut": step.cut,
         "rows": {"insert": counts.insert, "update": counts.update, "delete": counts.delete},
