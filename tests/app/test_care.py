@@ -261,6 +261,16 @@ class Unkept(ModelledEngine):
         raise TableError("the disk is full", table=path)
 
 
+@dataclass
+class Begun:
+    """Counts what is begun, and does nothing of it."""
+
+    begun: int = 0
+
+    def care(self, _work: Callable[[], Any]) -> None:
+        self.begun += 1
+
+
 class TestCheckpoints:
     @pytest.fixture(autouse=True)
     def often(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -287,6 +297,14 @@ class TestCheckpoints:
             loop.once()
             self.batches(mirror, loop, iter(range(2, 24)))
             assert loop._engine.checkpoints == ["Tables/s/t"] * 4  # type: ignore[attr-defined]
+
+    def test_of_a_table_that_was_made_anew_begin_anew(self) -> None:
+        nobody: Any = None  # is asked for the checkpoints that do not come to be written
+        flights: Any = Begun()
+        care_of = care.Care(nobody, flights, lambda: None, MirrorSettings(), SteppedClock())
+        for version in [*range(1_000, 1_010), *range(20)]:
+            care_of._checkpoint("Tables/t", version)
+        assert flights.begun == 6
 
     def test_keep_no_batch_waiting(self, mirror: Operated, held: Held) -> None:
         with mirror.running(lanes=held.lanes) as loop:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrorlake.lake import checkpoint
 from mirrorlake.lake.checkpoint import LAST, RETENTION, Unfamiliar, write
 from mirrorlake.lake.log import Action, BrokenLog, TableLog, _parquet_actions, file_id
 from mirrorlake.model import types
@@ -230,6 +234,52 @@ def test_checksums_that_hadoop_wrote_of_other_files_go(
         (log / f".{name}.crc").write_bytes(b"of another")
     write(tmp_path / "t")
     assert not list(log.glob(".*"))
+
+
+def test_a_table_that_is_made_anew_meanwhile_gets_none_of_the_old_one(
+    table: HandmadeTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    living = checkpoint._living
+
+    def made_anew(*args: Any) -> Any:
+        shutil.rmtree(tmp_path / "t")
+        table_at(tmp_path / "t")
+        return living(*args)
+
+    for _ in range(3):
+        table.commit([])
+    monkeypatch.setattr(checkpoint, "_living", made_anew)
+    write(tmp_path / "t")
+    assert [path.name for path in (tmp_path / "t/_delta_log").iterdir()] == [f"{0:020d}.json"]
+
+
+def test_statistics_that_only_typed_columns_have_are_left_to_delta(
+    table: HandmadeTable, tmp_path: Path
+) -> None:
+    table.commit([{"add": {**of_file("a", None), "modificationTime": 7, "stats": "{}"}}])
+    write(tmp_path / "t")
+    path = checkpoint_of(table, 1)
+    rows = pq.read_table(path)
+    add = rows["add"].combine_chunks()
+    told = {name: add.field(name) for name in ("path", "partitionValues", "size")}
+    told["stats_parsed"] = pa.array([{"numRecords": 1}] * len(add))
+    typed = pa.StructArray.from_arrays(list(told.values()), list(told), mask=add.is_null())
+    pq.write_table(rows.set_column(rows.column_names.index("add"), "add", typed), path)
+    table.commit([])
+    with pytest.raises(Unfamiliar, match="typed columns"):
+        write(tmp_path / "t")
+
+
+def test_where_there_are_no_hard_links_delta_has_to_write_it(
+    table: HandmadeTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_names: Path) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(os, "link", refused)
+    with pytest.raises(Unfamiliar, match="hard links"):
+        write(tmp_path / "t")
+    assert not list((tmp_path / "t/_delta_log").glob(".*"))
 
 
 def test_upon_a_damaged_one_nothing_is_written(table: HandmadeTable, tmp_path: Path) -> None:

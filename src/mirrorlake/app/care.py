@@ -118,7 +118,9 @@ class Care:
         return False
 
     def _checkpoint(self, path: str, version: int) -> None:
-        begun = self._kept.setdefault(path, _last_due(path, version))
+        begun = self._kept.get(path, version + 1)
+        if begun > version:  # not known yet, or made anew since
+            begun = self._kept[path] = _last_due(path, version)
         if version - begun >= CHECKPOINT_EVERY:
             self._kept[path] = version
             self._flights.care(partial(self._write_checkpoint, path, version))

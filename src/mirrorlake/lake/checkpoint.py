@@ -144,6 +144,7 @@ def _write(table: Path, now: float) -> int:
     if basis is not None and basis[0] == newest:
         return newest
     expired = int((now - RETENTION.total_seconds()) * 1000)
+    read = log.identity(newest)
     try:
         since = _Since()
         for version in range(basis[0] + 1 if basis else 0, newest + 1):
@@ -154,7 +155,8 @@ def _write(table: Path, now: float) -> int:
     except (pa.ArrowException, AttributeError, KeyError, TypeError, UnicodeError) as error:
         # A value of another type, a member that is missing: whoever wrote it knows what it means.
         raise Unfamiliar(type(error).__name__) from error
-    _publish(table / FOLDER, newest, rows)
+    if log.identity(newest) == read:  # else another table was made in this place meanwhile
+        _publish(table / FOLDER, newest, rows)
     return newest
 
 
@@ -240,14 +242,18 @@ def _read(path: Path) -> pa.Table:
     """A checkpoint in our schema."""
     if path.suffix != ".parquet":
         raise Unfamiliar(path.suffix)
-    with pq.ParquetFile(path) as file:
+    # In this thread alone: what other threads keep of their memory cannot be given back from here.
+    with pq.ParquetFile(path, pre_buffer=False) as file:
         leaves = [file.schema.column(place).path for place in range(len(file.schema.names))]
         members = {tuple(leaf.split(".")[:2]) for leaf in leaves}
         known = {(kind, member.name) for kind, type_ in _KINDS.items() for member in type_}
         for kind, member in members - known:
             if kind != "add" or member not in _TYPED:
                 raise Unfamiliar(f"{kind}.{member}")
-        found = file.read(columns=[".".join(member) for member in sorted(members & known)])
+        columns = [".".join(member) for member in sorted(members & known)]
+        found = file.read(columns=columns, use_threads=False)
+        if ("add", "stats_parsed") in members and _lacks_statistics(found):
+            raise Unfamiliar("statistics in typed columns alone")
     return pa.table(
         [
             _as(contiguous(found[kind]), type_)
@@ -257,6 +263,13 @@ def _read(path: Path) -> pa.Table:
         ],
         schema=_SCHEMA,
     )
+
+
+def _lacks_statistics(rows: pa.Table) -> bool:
+    files = contiguous(rows["add"]).drop_null()
+    if "stats" not in {member.name for member in files.type}:
+        return len(files) > 0
+    return bool(pc.struct_field(files, "stats").null_count)
 
 
 def _as(column: pa.Array, target: pa.DataType) -> pa.Array:
@@ -322,6 +335,8 @@ def _publish(log: Path, version: int, rows: pa.Table) -> None:
         os.link(staged, target)
     except FileExistsError:
         return
+    except PermissionError as error:
+        raise Unfamiliar("this file system has no hard links") from error
     finally:
         staged.unlink()
     flush_folder(log)
