@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from mirrorlake.lake import checkpoint, datafile
 from mirrorlake.lake.compact import compact
 from mirrorlake.lake.log import TableLog
-from mirrorlake.lake.partitions import EmptyText, candidates, split
+from mirrorlake.lake.partitions import NULL_TEXTS, NullText, candidates, split
 from mirrorlake.lake.schema import parse
 from mirrorlake.mirror import compaction
 from mirrorlake.mirror.strategy import PLAIN
@@ -210,7 +210,8 @@ def test_a_decimal_is_written_with_all_its_digits(tmp_path: Path) -> None:
     assert counted(rows_by_delta_rs(table.path)) == counted(enumerate(values))
 
 
-def test_an_empty_text_has_no_place(table: HandmadeTable) -> None:
-    with pytest.raises(EmptyText, match="region"):
-        applied(table, (INSERT, row(1, "")))
+@pytest.mark.parametrize("text", NULL_TEXTS)
+def test_a_text_that_is_null_to_delta_has_no_place(table: HandmadeTable, text: str) -> None:
+    with pytest.raises(NullText, match="region"):
+        applied(table, (INSERT, row(1, text)))
     assert list(split(SHAPE.arrow([]), table.schema)) == []

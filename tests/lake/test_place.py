@@ -127,6 +127,15 @@ def test_somebody_who_has_nothing_here_goes_on_with_the_table(on_s3: Kept, tmp_p
     assert on_s3.rows() == [(0, "old"), (1, "new"), (3, "old"), (4, "old")]
 
 
+def test_a_truncation_by_somebody_who_has_nothing_here(on_s3: Kept, tmp_path: Path) -> None:
+    on_s3.apply(*[(INSERT, (n, "old")) for n in range(5)])
+    on_s3.apply(*[(INSERT, (n, "old")) for n in range(5, 9)])
+    on_s3.apply((DELETE, (2, "old")))
+    on_s3.cache = Cache(tmp_path / "another")
+    on_s3.apply((INSERT, (9, "y")), truncate=True)
+    assert on_s3.rows() == [(9, "y")]
+
+
 def test_small_files_that_a_batch_takes_along_are_fetched(on_s3: Kept, tmp_path: Path) -> None:
     on_s3.apply(*[(INSERT, (n, "a")) for n in range(3)])
     on_s3.apply(*[(INSERT, (n, "b")) for n in range(100, 103)])

@@ -6,6 +6,8 @@ import itertools
 import json
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,9 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.errors import UnsupportedColumn
+from mirrorlake.errors import BadValue, UnsupportedColumn
 from mirrorlake.lake.log import TableLog
-from mirrorlake.mirror.engine import Conflicted, Failed, MirrorEngine
+from mirrorlake.mirror.engine import Applied, Conflicted, Failed, MirrorEngine
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
@@ -32,7 +34,7 @@ from tests.histories import NAN, Landing, Shape, counted, histories
 from tests.lake.readers import feed_by_delta_rs
 from tests.reference import UNCHANGED, Change, Row
 from tests.spark.test_apply import SparkReader
-from tests.spark.test_readers import agree, replayed
+from tests.spark.test_readers import agree, partitioned, replayed
 
 pytestmark = pytest.mark.spark
 
@@ -149,8 +151,10 @@ def test_a_batch_never_follows_another_that_holds_a_part_of_it(
     assert counted(orders.rows()) == counted(expected.rows)
 
 
-def overtaking(batch: Begun) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """A fence behind which somebody records the same application at once."""
+def overtaking(
+    batch: Begun, operation: str = ""
+) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """A fence behind which somebody at once does something, or records the same application."""
     following = str(TableLog(batch.location).commit_file(batch.version + 1))
 
     def fence(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -159,9 +163,10 @@ def overtaking(batch: Begun) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
             path, now = Path(following), int(time.time() * 1000)
             known = path.with_name(f"{int(path.stem) - 1:020d}.json").read_text().splitlines()
             (txn,) = [line for line in known if '"txn"' in line]
-            info = {"timestamp": now, "inCommitTimestamp": now, "operation": "BY HAND"}
+            info = {"timestamp": now, "inCommitTimestamp": now, "operation": operation or "BY HAND"}
             if not path.exists():
-                path.write_text(json.dumps({"commitInfo": info}) + "\n" + txn + "\n")
+                said = json.dumps({"commitInfo": info}) + "\n"
+                path.write_text(said if operation else said + txn + "\n")
 
     return fence
 
@@ -173,6 +178,29 @@ def test_a_batch_that_is_overtaken_inside_its_transaction_is_a_conflict(
     monkeypatch.setattr(statements, "_fence", overtaking)
     assert orders.run(step) == Conflicted("ConcurrentTransactionException")
     assert orders.rows() == [(1, "a", "x")]
+
+
+def test_a_restore_beneath_rows_that_were_added_is_noticed(
+    orders: Mirrored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.apply([(INSERT, (2, "b", ""))])
+    step = orders.step([(INSERT, (3, "c", ""))])
+    monkeypatch.setattr(statements, "_fence", partial(overtaking, operation="RESTORE"))
+    assert isinstance(orders.run(step), Applied)  # what is only added conflicts with nothing
+    progress = orders.engine.progress(orders.path)
+    assert (progress.recorded, progress.restored) == (3, progress.version - 1)
+
+
+@pytest.mark.parametrize(("marker", "text"), [(INSERT, ""), (UPSERT, "__HIVE_DEFAULT_PARTITION__")])
+def test_a_text_that_delta_would_make_null_is_refused(
+    spark: Spark, orders: Mirrored, marker: int, text: str
+) -> None:
+    table = replace(partitioned(spark, orders, [ORDERS.schema.names[1]]), recorded=0)
+    outcome = table.run(table.step([(marker, (1, text, "x"))]))
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, BadValue)
+    assert (outcome.error.column, outcome.error.value) == (ORDERS.schema.names[1], text)
+    assert table.rows() == []
 
 
 # -- all that every engine keeps ----------------------------------------------------------------

@@ -17,6 +17,7 @@ from mirrorlake.lake import datafile
 from mirrorlake.lake.probe import live_rows
 from mirrorlake.lake.rewrite import written
 from mirrorlake.lake.schema import TableSchema
+from mirrorlake.model.arrow import taken
 
 
 def compact(
@@ -37,4 +38,4 @@ def _ordered(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     if not key:
         return rows
     order = pc.sort_indices(rows, sort_keys=[(name, "ascending") for name in key])
-    return rows.take(order)
+    return taken(rows, order)

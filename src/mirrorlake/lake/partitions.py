@@ -22,8 +22,16 @@ from mirrorlake.model import keys as codes
 Add = Mapping[str, Any]
 
 
-class EmptyText(ValueError):
-    """An empty text in a partition column, by whose name this goes: to Delta it is NULL."""
+NULL_TEXTS = ("", "__HIVE_DEFAULT_PARTITION__")
+"""What is NULL to Delta in a partition column: in the log, and in the name of a folder."""
+
+
+class NullText(ValueError):
+    """A text in a partition column that Delta does not keep."""
+
+    def __init__(self, column: str, value: str) -> None:
+        super().__init__(column)
+        self.column, self.value = column, value
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,16 +98,14 @@ def candidates(files: Sequence[Add], schema: TableSchema, keys: pa.Table) -> lis
 def split(rows: pa.Table, schema: TableSchema) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
     """Rows by partition, without its columns, and the values of each as the log writes them.
 
-    rows: in the table's columns, with further ones behind them. Raises EmptyText; ValueError for a
+    rows: in the table's columns, with further ones behind them. Raises NullText; ValueError for a
     day that Python's calendar does not know.
     """
     if not schema.partitions:
         yield {}, rows
         return
     names = list(schema.partitions)
-    for name in names:
-        if pa.types.is_string(rows[name].type) and pc.any(pc.equal(rows[name], "")).as_py():
-            raise EmptyText(name)
+    check_texts(rows, names)
     coded = codes.encode(rows.select(names))
     stored = rows.drop_columns(names)
     found: list[list[pa.RecordBatch]] = [[] for _ in coded.first]
@@ -112,6 +118,16 @@ def split(rows: pa.Table, schema: TableSchema) -> Iterator[tuple[dict[str, str |
     for first, batches in zip(coded.first.tolist(), found, strict=True):
         values = {schema.physical_of(name): _as_text(rows[name][first]) for name in names}
         yield values, pa.Table.from_batches(batches, stored.schema)
+
+
+def check_texts(rows: pa.Table, names: Sequence[str]) -> None:
+    """Refuse rows with texts in these partition columns that Delta would make NULL, whoever writes
+    them. Raises NullText."""
+    for name in names:
+        if pa.types.is_string(rows[name].type):
+            lost = rows[name].filter(pc.is_in(rows[name], pa.array(NULL_TEXTS)))
+            if len(lost):
+                raise NullText(name, lost[0].as_py())
 
 
 def _runs(code: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:

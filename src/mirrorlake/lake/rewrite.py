@@ -25,6 +25,7 @@ from mirrorlake.lake.log import file_id
 from mirrorlake.lake.partitions import split
 from mirrorlake.lake.probe import Matches, candidates, live_rows, path_of, probe
 from mirrorlake.lake.schema import TableSchema
+from mirrorlake.model.arrow import taken_values
 from mirrorlake.model.net import NetChanges
 
 ROWS_PER_FILE = 2_000_000
@@ -72,7 +73,7 @@ def rewrite(
     """
     keys = list(net.keys.column_names)
     if net.truncate:
-        fetch([add for add in files if _is_read(add)])
+        fetch(files if _has_vectors(files) else [add for add in files if _is_read(add)])
         return _emptied(table, files, schema, net.rows, keys)
     if net.is_append:
         return Rewritten(written(table, schema, net.rows, keys), net.rows.num_rows, 0, 0)
@@ -142,7 +143,7 @@ def _emptied(
     """All files go, and the rows come."""
     actions = written(table, schema, rows, keys)
     actions += [{"remove": datafile.removed(add)} for add in files]
-    if any(add.get("deletionVector") for add in files):
+    if _has_vectors(files):
         # Without change files the feed is what the log says, and delta-rs takes for the deleted
         # rows of such a file those that were gone before.
         for add in files:
@@ -151,6 +152,10 @@ def _emptied(
         actions += told(table, rows, _all("insert", rows), schema) if rows.num_rows else []
     live = sum(_records(table, add) - _already_gone(add) for add in files)
     return Rewritten(actions, rows.num_rows, 0, live)
+
+
+def _has_vectors(files: Sequence[Mapping[str, Any]]) -> bool:
+    return any(add.get("deletionVector") for add in files)
 
 
 def told(table: Path, rows: pa.Table, kind: pa.Array, schema: TableSchema) -> list[Action]:
@@ -240,7 +245,7 @@ def completed(net: NetChanges, found: pa.Table, code: np.ndarray) -> pa.Table:
         missing = net.missing[:, place]
         if missing.any():
             both = pa.chunked_array([*column.chunks, *found.column(place).chunks], column.type)
-            column = both.take(pa.array(np.where(missing, source, own)))  # noqa: PLW2901
+            column = taken_values(both, np.where(missing, source, own))  # noqa: PLW2901
         columns.append(column)
     return pa.table(columns, schema=net.rows.schema)
 

@@ -21,7 +21,7 @@ from mirrorlake.errors import KeyedChangeWithoutKey, MissingBaseRow
 from mirrorlake.landing.masks import unpacked
 from mirrorlake.landing.parquet import Rows, match_columns
 from mirrorlake.model import keys as codes
-from mirrorlake.model.arrow import nullable_schema
+from mirrorlake.model.arrow import nullable_schema, taken, taken_values
 from mirrorlake.model.change import Marker
 from mirrorlake.model.net import NetChanges
 from mirrorlake.model.table import Schema
@@ -58,7 +58,7 @@ def fold(batch: Batch) -> NetChanges:
     groups = _Groups(coded, marker)
     kept = groups.kept
     missing, base, source = _unchanged(batch, marker, coded.code)
-    rows = data.take(pa.array(kept)) if source is None else _filled(data, source[kept])
+    rows = taken(data, kept) if source is None else _filled(data, source[kept])
     return NetChanges(
         keys=data.select(list(batch.key)).take(pa.array(coded.first)),
         reset=groups.reset | batch.truncate,
@@ -200,7 +200,7 @@ def _before(batch: Batch, marker: np.ndarray, code: np.ndarray, masked: np.ndarr
 
 
 def _filled(data: pa.Table, source: np.ndarray) -> pa.Table:
-    columns = [data.column(i).take(pa.array(source[:, i])) for i in range(data.num_columns)]
+    columns = [taken_values(data.column(i), source[:, i]) for i in range(data.num_columns)]
     return pa.table(columns, schema=data.schema)
 
 

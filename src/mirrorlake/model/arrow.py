@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import DataType
@@ -51,6 +54,36 @@ def contiguous(column: Any) -> pa.Array:
     if isinstance(column, pa.ChunkedArray):
         return column.combine_chunks() if column.num_chunks != 1 else column.chunk(0)
     return column
+
+
+ROOM = 1 << 30
+"""Bytes of texts in one array, which can hold twice as much at most."""
+
+
+def taken(rows: pa.Table, places: np.ndarray | pa.Array) -> pa.Table:
+    """Rows by their numbers. Texts that are too large for one array of Arrow's come in several."""
+    columns = [taken_values(column, places) for column in rows.columns]
+    return pa.table(columns, schema=rows.schema)
+
+
+def taken_values(column: pa.ChunkedArray, places: np.ndarray | pa.Array) -> pa.ChunkedArray:
+    """As `taken`, of one column; no value more often than it is there."""
+    kind = column.type
+    is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
+    if not is_text or column.nbytes <= ROOM:
+        return column.take(pa.array(places))
+    # By way of an array with longer numbers, in pieces of ROOM.
+    long = pa.large_string() if pa.types.is_string(kind) else pa.large_binary()
+    found = contiguous(column.cast(long)).take(pa.array(places))
+    length = pc.fill_null(pc.binary_length(found), 0).to_numpy(zero_copy_only=False)
+    piece = np.cumsum(length, dtype=np.int64) // ROOM
+    starts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(found)]
+    pieces = [
+        found.slice(start, end - start).cast(kind)
+        for start, end in itertools.pairwise(starts)
+        if end > start
+    ]
+    return pa.chunked_array(pieces, kind)
 
 
 def decoded(values: pa.DictionaryArray) -> pa.Array:

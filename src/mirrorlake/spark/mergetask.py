@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlake.errors import MirrorlakeError, MissingBaseRow
+from mirrorlake.lake.partitions import NullText, check_texts
 from mirrorlake.lake.rewrite import NoBaseRow
 from mirrorlake.mirror.acts import Act, Acts, acts_of, inserts_of
 from mirrorlake.mirror.engine import Counts
@@ -74,6 +75,8 @@ def run(spec: MergeSpec) -> MergeResult:
         return _run(spec)
     except NoBaseRow:
         return MergeResult(error=_no_base(spec.batch))
+    except NullText as error:
+        return MergeResult(error=task.null_text(spec.batch, error))
     except MirrorlakeError as error:
         return MergeResult(error=error)
     except Exception as error:  # noqa: BLE001  (it becomes the table's error)
@@ -98,6 +101,9 @@ def _run(spec: MergeSpec) -> MergeResult:
 
 
 def _source(spec: MergeSpec, acts: Acts, read: tuple[Rows, ...]) -> MergeResult:
+    if partitions := spec.batch.schema.partitions:
+        written = np.isin(acts.act, [int(Act.INSERT), int(Act.UPDATE)])
+        check_texts(acts.rows.filter(pa.array(written)), partitions)
     columns = [*acts.rows.columns, pa.array(acts.act)]
     names = [*(column(place) for place in range(acts.rows.num_columns)), ACT]
     path = _written(spec.folder, f"source-{uuid.uuid4()}", pa.table(columns, names=names))

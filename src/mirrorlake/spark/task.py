@@ -19,11 +19,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mirrorlake import version
 from mirrorlake.errors import BadValue, ForeignTable, MirrorlakeError, MissingBaseRow
 from mirrorlake.lake import vectors
 from mirrorlake.lake.append import append
 from mirrorlake.lake.compact import compact
-from mirrorlake.lake.partitions import EmptyText
+from mirrorlake.lake.partitions import NullText
 from mirrorlake.lake.place import LostFile, Unreachable, at_hand
 from mirrorlake.lake.probe import path_of
 from mirrorlake.lake.rewrite import NoBaseRow, rewrite
@@ -41,6 +42,8 @@ from mirrorlake.mirror.receipt import Rows, by_marker
 from mirrorlake.model.change import Marker
 from mirrorlake.storage.store import StorageFailed, Store
 from mirrorlake.storage.urls import ObjectOptions, is_url, open_file, options_of
+
+_OURS = Path(version.__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,8 +175,8 @@ def run(spec: Spec) -> TaskResult:
         return _run(spec) if isinstance(spec, TaskSpec) else _compact(spec)
     except MirrorlakeError as error:
         return TaskResult(error=error)
-    except EmptyText as error:
-        return TaskResult(error=_empty(spec, str(error)))
+    except NullText as error:
+        return TaskResult(error=null_text(spec, error))
     except Exception as error:  # noqa: BLE001  (it becomes the table's error)
         return TaskResult(error=_foreign(spec, error) or fault(spec.table, error))
 
@@ -217,12 +220,11 @@ def _damage(spec: TaskSpec | CompactSpec, table: Path) -> ForeignTable | None:
     Looked for only after a fault: it opens every file, of a table on objects those that are here.
     """
     for add in spec.files:
-        path = path_of(table, add)
-        if is_url(spec.location) and not path.exists():
-            continue
+        path, vector = path_of(table, add), add.get("deletionVector")
         try:
-            pq.read_metadata(path)
-            if vector := add.get("deletionVector"):
+            if _is_here(spec, path):
+                pq.read_metadata(path)
+            if vector and _has_vector(spec, table, vector):
                 vectors.read(table, vector)
         except FileNotFoundError as error:
             return _lost(spec, f"{Path(error.filename or path).name} is missing")
@@ -231,12 +233,22 @@ def _damage(spec: TaskSpec | CompactSpec, table: Path) -> ForeignTable | None:
     return None
 
 
-def _empty(spec: Spec, column: str) -> BadValue:
+def _is_here(spec: TaskSpec | CompactSpec, path: Path) -> bool:
+    """Of a table on objects only some files are."""
+    return not is_url(spec.location) or path.exists()
+
+
+def _has_vector(spec: TaskSpec | CompactSpec, table: Path, vector: Mapping[str, Any]) -> bool:
+    return vector["storageType"] == "i" or _is_here(spec, vectors.path_of(table, vector))
+
+
+def null_text(spec: Spec, found: NullText) -> BadValue:
+    """The error of a value that Delta does not keep."""
     return BadValue(
-        "a text is empty, and the table is partitioned by it: Delta would make it NULL",
+        "the table is partitioned by this text, and Delta would make it NULL",
         table=spec.table,
-        column=column,
-        value="",
+        column=found.column,
+        value=found.value,
         hint="Send another value or NULL, or begin the table anew without partitions.",
     )
 
@@ -438,9 +450,12 @@ def _unreadable(spec: TaskSpec, landed: LandedPath, act: str, error: OSError) ->
 
 def _place(error: BaseException) -> str:
     frame = error.__traceback__
-    while frame is not None and frame.tb_next is not None:
+    last = frame
+    while frame is not None:
+        if _OURS in Path(frame.tb_frame.f_code.co_filename).parents:
+            last = frame  # a place of ours says more than that of a library
         frame = frame.tb_next
-    if frame is None:
+    if last is None:
         return ""
-    code = frame.tb_frame.f_code
+    frame, code = last, last.tb_frame.f_code
     return f"{Path(code.co_filename).name}:{frame.tb_lineno} in {code.co_name}"
