@@ -55,7 +55,7 @@ class TestTable:
             (table(fields=(column(**{"delta.generationExpression": "1"}),)), "id is generated"),
             (table(fields=(column(**{"delta.identity.start": 1}),)), "id is an identity"),
             (
-                table(fields=(column(__CHAR_VARCHAR_TYPE_STRING="char(3)"),)),
+                table(fields=(column(__CHAR_VARCHAR_TYPE_STRING="varchar(3)"),)),
                 "id has a length",
             ),
         ],
@@ -72,6 +72,10 @@ class TestTable:
         [
             (table(readers=frozenset({"aFeatureOfTomorrow"})), "aFeatureOfTomorrow"),
             *((table(writers=frozenset({name})), name) for name in sorted(ELSEWHERE)),
+            (
+                table(fields=(column(__CHAR_VARCHAR_TYPE_STRING="char(3)"),)),
+                "id is char(3), whose values Delta fills",
+            ),
             (
                 table(properties={"delta.setTransactionRetentionDuration": "interval 1 day"}),
                 "forget our progress",

@@ -46,11 +46,13 @@ READ = frozenset(
 ELSEWHERE = frozenset({"catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"})
 """Features under which commits may be known to a catalog before they stand in the log."""
 
+LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
+
 CHECKED = {
     "delta.invariants": "has an invariant",
     "delta.generationExpression": "is generated",
     "delta.identity.start": "is an identity column",
-    "__CHAR_VARCHAR_TYPE_STRING": "has a length",
+    LENGTH: "has a length",
 }
 """What Delta checks or fills in when it writes a column, by the member of the column's metadata."""
 
@@ -96,6 +98,10 @@ class TableFacts:
         """Why no way can write it, in words; empty when one can."""
         if unread := sorted((self.readers - READ) | (ELSEWHERE & self.writers)):
             return f"it uses the table feature {unread[0]}"
+        for one in self.fields:
+            length = str((one.get("metadata") or {}).get(LENGTH, ""))
+            if length.startswith("char("):
+                return f"its column {one['name']} is {length}, whose values Delta fills with blanks"
         if "delta.setTransactionRetentionDuration" in self.properties:
             return "delta.setTransactionRetentionDuration is set, and would forget our progress"
         return ""
