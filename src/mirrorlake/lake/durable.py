@@ -14,10 +14,15 @@ from mirrorlake.storage.local import flush_folder
 
 
 def flush(table: Path, actions: Iterable[Action]) -> None:
-    """Flush the data files, change files and deletion vectors that a commit adds."""
-    for path in sorted(set(_files(table, actions))):
+    """Flush the data files, change files and deletion vectors that a commit adds, and their names
+    in the folders of partitions."""
+    files = sorted(set(_files(table, actions)))
+    for path in files:
         with path.open("rb") as file:
             os.fsync(file.fileno())
+    for folder in sorted({parent for path in files for parent in path.parents}):
+        if table in folder.parents:
+            flush_folder(folder)
 
 
 def settle(table: Path, version: int) -> None:

@@ -14,7 +14,7 @@ import structlog
 
 from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.lake import schema as schemas
-from mirrorlake.lake.durable import settle
+from mirrorlake.lake.durable import flush, settle
 from mirrorlake.lake.log import Snapshot, TableLog
 from mirrorlake.landing import layout
 from mirrorlake.mirror.engine import (
@@ -275,13 +275,21 @@ class SparkEngine:
         """A commit whose answer was lost: the table knows whether it happened."""
         self._logs.forget(step.path)
         try:
-            recorded = self.progress(step.path).recorded
+            progress = self.progress(step.path)
         except TableError as error:
             return Failed(error)
-        if recorded >= step.last:
-            return AlreadyApplied(recorded)
+        if progress.recorded >= step.last:
+            if progress.batch is not None:  # what follows rests on it, as on one that was answered
+                self._flush(step.path, progress.batch.version)
+            return AlreadyApplied(progress.recorded)
         log.warning("commit_unanswered", table=str(step.table), reason=outcome.reason)
         return outcome
+
+    def _flush(self, path: str, version: int) -> None:
+        location = self._store.location(path)
+        if not is_url(location):
+            flush(Path(location), TableLog(location).actions(version))
+        self.settle(path, version)
 
 
 def _outcome(found: Begun | Outcome) -> Outcome:

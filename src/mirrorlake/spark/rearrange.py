@@ -148,6 +148,10 @@ class Rearranger:
         """Delta commits when it is done, and asks nobody: who may not commit now does not begin."""
         before_commit()
         table, path = str(chosen.step.table), chosen.step.path
-        if self._logs.progress(path).version != chosen.version:
+        try:
+            version = self._logs.progress(path).version
+        except ForeignTable as error:
+            return Failed(error)
+        if version != chosen.version:
             return Conflicted(f"the table has moved on from version {chosen.version}")
         return self._optimizer.run(table, chosen.location, chosen.schema, command)
