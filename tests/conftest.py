@@ -47,9 +47,6 @@ settings.load_profile(
     else "default"
 )
 
-# A JVM of the tests lives for seconds, and most of its work would be to compile for hours to come.
-os.environ.setdefault("SPARK_SUBMIT_OPTS", "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC")
-
 VERSIONS = [18, 16, *(pytest.param(version, marks=pytest.mark.long) for version in RELEASES)]
 """Of PostgreSQL: two in the ordinary run, the oldest and one more in the long."""
 
