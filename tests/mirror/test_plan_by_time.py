@@ -192,15 +192,18 @@ class TestSwitching:
         assert "_metadata.json" in found.waiting
 
 
+DIRECT = ", by direct: nothing about table and Spark is Delta's alone"
+
+
 class TestWords:
     def test_one_file_is_told_by_its_name(self) -> None:
         assert explain([plan_of({"a": foreign(rows=7)}, ("x",))]) == [
-            "sales.orders: apply file a of batch 2 (7 rows) in one commit"
+            "sales.orders: apply file a of batch 2 (7 rows) in one commit" + DIRECT
         ]
 
     def test_several_files_are_counted(self) -> None:
         assert explain([plan_of({"a": foreign(), "b": foreign()})]) == [
-            "sales.orders: apply 2 files of batch 1 (2 rows) in one commit"
+            "sales.orders: apply 2 files of batch 1 (2 rows) in one commit" + DIRECT
         ]
 
     def test_names_cannot_steer_a_terminal(self) -> None:

@@ -36,9 +36,11 @@ APPLY = ApplyFiles(TABLE, PATH, FOLDER, FILES, 1, 2, ("id",), Marker.INSERT, row
 APPLY_ONE = ApplyFiles(TABLE, PATH, FOLDER, FILES[:1], 1, 1, (), Marker.INSERT, truncated=True)
 BY_MERGE = replace(APPLY, choice=way_of(Facts(table="it is partitioned")))
 ADDED = replace(APPLY, choice=way_of(Facts(appends=True)))
+LARGE = replace(APPLY, choice=way_of(Facts(large=True)))
 CLEAN_UP = CleanUp(TABLE, FOLDER, FILES)
 DISCARD = Discard(TABLE, FOLDER, FILES)
 DROP = DropTable(TABLE, PATH, FOLDER, "g")
+BY_DIRECT = ", by direct: nothing about table and Spark is Delta's alone"
 
 TOLD = [
     (
@@ -137,7 +139,8 @@ def planned(*steps: Step, error: MissingFile | None = None, waiting: str = "") -
     ("step", "said", "facts"),
     [
         (BY_MERGE, "in one commit, by merge: it is partitioned", ("merge", False)),
-        (ADDED, "in one commit, added without a look at the rows there", ("direct", True)),
+        (ADDED, f"added without a look at the rows there{BY_DIRECT}", ("direct", True)),
+        (LARGE, f"beside the other tables because it is large{BY_DIRECT}", ("direct", False)),
     ],
 )
 def test_a_plan_says_by_which_way_a_batch_goes_and_why(

@@ -122,4 +122,5 @@ class TestChoice:
             "strategy": "merge",
             "reason": "it is odd",
             "appends": True,
+            "large": False,
         }

@@ -28,6 +28,10 @@ class BatchLimits:
     large_rows: int = 50_000
     large_size: int = 64 << 20  # bytes, uncompressed
 
+    def is_large(self, rows: int, size: int) -> bool:
+        """Whether other tables should not wait for so many rows and bytes."""
+        return rows > self.large_rows or size > self.large_size
+
 
 @dataclass(frozen=True, slots=True)
 class Run:

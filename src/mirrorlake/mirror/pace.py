@@ -17,7 +17,7 @@ long as not too many files were deleted in the last days: it tells of each."""
 
 def is_large(step: ApplyFiles, limits: BatchLimits) -> bool:
     """Whether other tables should not wait for this batch."""
-    return step.rows > limits.large_rows or step.size > limits.large_size
+    return limits.is_large(step.rows, step.size)
 
 
 def is_long(rows: int, limits: BatchLimits) -> bool:

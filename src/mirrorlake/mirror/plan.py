@@ -137,7 +137,7 @@ def plan(
     steps: list[Step] = []
     try:
         if batch:
-            steps = _steps(known, batch, facts, generation)
+            steps = _steps(known, batch, facts, generation, limits)
     except TableError as found:
         error, steps = found, []
     steps += _cleanup(known)
@@ -205,6 +205,7 @@ def _steps(
     batch: Sequence[Landed],
     facts: Mapping[str, Inspected],
     generation: str,
+    limits: BatchLimits,
 ) -> list[Step]:
     scan, progress = known.scan, known.progress
     name = str(scan.table)
@@ -238,12 +239,16 @@ def _steps(
             steps.append(AddColumns(scan.table, known.path, tuple(new)))
         if key and not progress.key:
             steps.append(SetKey(scan.table, known.path, key))
-    steps.append(_apply(known, batch, facts, key))
+    steps.append(_apply(known, batch, facts, key, limits))
     return steps
 
 
 def _apply(
-    known: Known, batch: Sequence[Landed], facts: Mapping[str, Inspected], key: tuple[str, ...]
+    known: Known,
+    batch: Sequence[Landed],
+    facts: Mapping[str, Inspected],
+    key: tuple[str, ...],
+    limits: BatchLimits,
 ) -> ApplyFiles:
     footers = [facts[file.path].footer for file in batch]
     emptied = [i for i, file in enumerate(batch) if _is_truncation(facts[file.path])]
@@ -256,6 +261,9 @@ def _apply(
     marked = any(facts[file.path].has_marker for file in files)
     appends = not emptied and (not key or not (upsert or marked))
     delegated = "" if known.is_reseeded else known.progress.delegated
+    rows = sum(facts[file.path].rows for file in batch)
+    size = sum(facts[file.path].size for file in batch)
+    large = limits.is_large(rows, size)
     return ApplyFiles(
         table=known.scan.table,
         path=known.path,
@@ -270,8 +278,8 @@ def _apply(
         truncated=bool(emptied),
         positions=(first.first, last.last) if first and last else None,
         cut=known.target.cut if numbering.last == known.target.number else None,
-        rows=sum(facts[file.path].rows for file in batch),
-        size=sum(facts[file.path].size for file in batch),
+        rows=rows,
+        size=size,
         demands=known.demands,
         is_exact=all(facts[file.path].is_exact for file in batch),
         names=numbering.names,
@@ -281,7 +289,7 @@ def _apply(
         and known.detection.is_more(known.scan.files, batch),
         described=known.scan.described.etag if known.scan.described else "",
         appends=appends,
-        choice=way_of(Facts(known.wanted, known.platform, delegated, appends)),
+        choice=way_of(Facts(known.wanted, known.platform, delegated, appends, large)),
     )
 
 

@@ -11,7 +11,7 @@ from mirrorlake.errors import TableError, printable
 from mirrorlake.landing.metadata import SEQUENTIAL
 from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.demands import Demands
-from mirrorlake.mirror.strategy import Choice, Way
+from mirrorlake.mirror.strategy import Choice
 from mirrorlake.model.change import Marker
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import Column, Schema, TableId
@@ -225,11 +225,12 @@ def explain(plan: Sequence[TablePlan]) -> list[str]:
 
 
 def _way(choice: Choice | None) -> str:
-    """How a batch goes, where that is not as ever."""
+    """How a batch goes, and why."""
     if choice is None:
         return ""
     added = ", added without a look at the rows there" if choice.appends else ""
-    return added if choice.way is Way.DIRECT else f"{added}, by {choice.way}: {choice.reason}"
+    large = ", beside the other tables because it is large" if choice.large else ""
+    return f"{added}{large}, by {choice.way}: {choice.reason}"
 
 
 def _sentence(step: Step) -> str:

@@ -159,39 +159,49 @@ class Facts:
     """All that the choice rests on.
 
     platform, table: why the direct way is not open with this Spark, and for this table, in words;
-    appends: the batch does nothing but insert, as far as is known before its rows are read.
+    appends: the batch does nothing but insert, as far as is known before its rows are read; large:
+    it has so many that no other table should wait for it.
     """
 
     wanted: Wanted = Wanted.AUTO
     platform: str = ""
     table: str = ""
     appends: bool = False
+    large: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
     """A way, and why. appends: the batch is added without a look at the rows of the table.
 
-    refused: why it cannot be done, where the project asks for a way that is not open.
+    large: it goes on beside the cycles, spread over the tasks that are free; refused: why it cannot
+    be done, where the project asks for a way that is not open.
     """
 
     way: Way
     reason: str
     appends: bool = False
     refused: str = ""
+    large: bool = False
 
     def as_fact(self) -> dict[str, Any]:
         """As plain data, for `plan --json`."""
-        return {"strategy": str(self.way), "reason": self.reason, "appends": self.appends}
+        return {
+            "strategy": str(self.way),
+            "reason": self.reason,
+            "appends": self.appends,
+            "large": self.large,
+        }
 
 
 def way_of(facts: Facts) -> Choice:
     """The way of a batch."""
     closed = facts.table or facts.platform
+    way, reason, refused = Way.DIRECT, "nothing about table and Spark is Delta's alone", ""
     if facts.wanted is Wanted.MERGE:
-        return Choice(Way.MERGE, "mirror.strategy asks for it", facts.appends)
-    if facts.wanted is Wanted.DIRECT:
-        return Choice(Way.DIRECT, "mirror.strategy asks for it", facts.appends, refused=closed)
-    if closed:
-        return Choice(Way.MERGE, closed, facts.appends)
-    return Choice(Way.DIRECT, "nothing about table and Spark is Delta's alone", facts.appends)
+        way, reason = Way.MERGE, "mirror.strategy asks for it"
+    elif facts.wanted is Wanted.DIRECT:
+        reason, refused = "mirror.strategy asks for it", closed
+    elif closed:
+        way, reason = Way.MERGE, closed
+    return Choice(way, reason, facts.appends, refused, facts.large)
