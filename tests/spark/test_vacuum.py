@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import re
+import shutil
+import time
+import uuid
 from datetime import timedelta
 from pathlib import Path
 
@@ -9,6 +14,7 @@ import pytest
 
 from mirrorlake.errors import ForeignTable, LeaseLost
 from mirrorlake.lake import keyindex
+from mirrorlake.lake.logfiles import FOLDER
 from mirrorlake.mirror.steps import DropTable
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
@@ -21,8 +27,10 @@ from tests.spark.test_apply import SparkReader
 
 pytestmark = pytest.mark.spark
 
-INSERT = Marker.INSERT
+INSERT, UPDATE = Marker.INSERT, Marker.UPDATE
 SHAPE = Shape.of(["id"], id=types.LONG, name=types.STRING)
+KINDS = ("part-*", "_change_data/*", "deletion_vector_*")
+UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 
 
 @pytest.fixture
@@ -50,6 +58,39 @@ def test_files_that_only_older_versions_need_are_removed(orders: Mirrored) -> No
     assert orders.rows() == [(2, "new")]
     orders.apply([(INSERT, (3, "next"))])
     assert sorted(orders.rows()) == [(2, "new"), (3, "next")]
+
+
+def orphans(root: Path, days: int) -> set[Path]:
+    """Copies of a file of each kind, so many days old, under names that no commit has."""
+    then, made = time.time() - days * 86_400, set()
+    for file in (min(root.glob(kind)) for kind in KINDS):
+        copy = file.with_name(re.sub(UUID, str(uuid.uuid4()), file.name))
+        made.add(shutil.copy(file, copy))
+        os.utime(copy, (then, then))
+    return made
+
+
+def files(root: Path) -> set[Path]:
+    """All that lies beside the log."""
+    return {file for file in root.rglob("*") if file.is_file() and file.parent.name != FOLDER}
+
+
+@pytest.mark.clause("LZ-263", "CF-060")
+def test_files_that_no_commit_names_are_never_read_and_go_when_they_are_old(
+    orders: Mirrored,
+) -> None:
+    root = Path(orders.store.location(orders.path))
+    orders.apply([(UPDATE, (2, "newer")), (INSERT, (3, "next"))])
+    orders.apply([(UPDATE, (3, "last"))])
+    named, feed = files(root), orders.reader.feed(orders.path)
+    old, young = orphans(root, days=30), orphans(root, days=1)
+    assert files(root) == named | old | young
+    assert orders.reader.feed(orders.path) == feed
+    assert sorted(orders.rows()) == [(2, "newer"), (3, "last")]
+    orders.engine.vacuum(orders.path, timedelta(days=7), lambda: None)
+    assert files(root) == named | young
+    assert orders.reader.feed(orders.path) == feed
+    assert sorted(orders.rows()) == [(2, "newer"), (3, "last")]
 
 
 def test_the_indexes_of_removed_files_go_and_no_others(orders: Mirrored) -> None:
