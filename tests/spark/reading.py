@@ -33,17 +33,20 @@ def exact(session: SparkSession) -> SparkSession:
     return session
 
 
+def changes(session: SparkSession, path: str | Path, **options: Any) -> DataFrame:
+    """The rows of the change feed. options: which versions, beside the first."""
+    # Delta hands the feed on in Java's types.
+    reader = exact(session).read.format("delta").option("readChangeFeed", "true")
+    return reader.options(**{"startingVersion": 0, **options}).load(str(path))
+
+
 def feed(
     session: SparkSession, path: str | Path, first: int = 0, last: int | None = None
 ) -> dict[int, Counter[tuple[str, Row]]]:
     """The change feed by version: how often each (change type, plain row)."""
-    # Delta hands the feed on in Java's types.
-    reader = exact(session).read.format("delta").option("readChangeFeed", "true")
-    reader = reader.option("startingVersion", first)
-    if last is not None:
-        reader = reader.option("endingVersion", last)
+    bounds = {"startingVersion": first, **({} if last is None else {"endingVersion": last})}
     found: dict[int, Counter[tuple[str, Row]]] = {}
-    read = reader.load(str(path)).toArrow()
+    read = changes(session, path, **bounds).toArrow()
     assert read.column_names[-3:] == ["_change_type", "_commit_version", "_commit_timestamp"]
     for *row, kind, version, _time in rows_of(read):
         found.setdefault(version, Counter())[kind, plain(tuple(row))] += 1
