@@ -13,7 +13,9 @@ from hypothesis import HealthCheck, Phase, given, settings
 from structlog.testing import capture_logs
 
 from mirrorlake.mirror import compaction
+from mirrorlake.mirror.engine import Applied
 from mirrorlake.model import types
+from mirrorlake.model.table import Schema
 from mirrorlake.spark.engine import STRATEGY, SparkEngine
 from mirrorlake.spark.session import Spark
 from mirrorlake.storage.local import LocalStore
@@ -22,6 +24,7 @@ from tests.conformance.mirrored import Mirrored
 from tests.histories import DECIMAL, SHAPES, Shape, counted, histories
 from tests.lake.readers import feed_by_delta_rs, rows_by_delta_rs, rows_by_duckdb
 from tests.reference import Row
+from tests.spark import reading
 from tests.spark.test_apply import SparkReader
 
 pytestmark = pytest.mark.spark
@@ -113,11 +116,17 @@ def test_all_readers_see_the_same_of_a_partitioned_table(
 
 def partitioned(spark: Spark, made: Mirrored, columns: list[str]) -> Mirrored:
     """A table beside one that an engine has made: the same, with partitions."""
-    table = replace(made, path=f"{made.path}-parts")
+    return beside(spark, made, {}, *columns)
+
+
+def beside(spark: Spark, made: Mirrored, properties: dict[str, str], *partitions: str) -> Mirrored:
+    """A table beside one that an engine has made: the same, with other properties or partitions."""
+    table = replace(made, path=f"{made.path}-beside")
     like = DeltaTable.forPath(spark.session, made.store.location(made.path))
     builder = DeltaTable.create(spark.session).location(table.store.location(table.path))
-    builder = builder.addColumns(like.toDF().schema).partitionedBy(*columns)
-    for name, value in like.detail().collect()[0]["properties"].items():
+    builder = builder.addColumns(like.toDF().schema).partitionedBy(*partitions)
+    told = like.detail().collect()[0]["properties"] | properties
+    for name, value in told.items():
         if name != "delta.columnMapping.maxColumnId":  # which Delta counts itself
             builder = builder.property(name, value)
     builder.execute()
@@ -135,3 +144,38 @@ def test_all_readers_see_the_rows_of_a_table_with_column_mapping(
     play([table], [landings], compacting=True)
     agree(table)
     assert replayed(table.reader.feed(table.path)) == counted(table.rows())
+
+
+@FEW
+@given(history=histories([SHAPES["long"]], batches=4))
+def test_columns_that_are_mapped_by_id_are_found_after_a_change_of_name(
+    soon: None, spark: Spark, make: Make, history
+) -> None:
+    shape, landings = history
+    table, model = beside(spark, make(shape), {"delta.columnMapping.mode": "id"}), shape.table()
+    path, half = table.store.location(table.path), len(landings) // 2
+    feeds: dict[int, Counter[tuple[str, Row]]] = {}
+    found: dict[int, Counter[tuple[str, Row]]] = {}
+    for number, landing in enumerate(landings):
+        if number == half:
+            found = reading.feed(spark.session, path)
+            renamed = rename(spark, table, "name", "the name")
+        assert table.engine.progress(table.path).delegated == ""
+        outcome = table.run(table.step_of(landing))
+        assert isinstance(outcome, Applied), outcome
+        feed = model.truncate() if landing.truncate else Counter()
+        feeds[outcome.version] = feed + model.apply(landing.changes)
+        table.compact()
+    found |= reading.feed(spark.session, path, first=renamed)
+    assert found == {version: feed for version, feed in feeds.items() if feed}
+    assert counted(table.rows()) == counted(model.rows)
+    agree(table)
+
+
+def rename(spark: Spark, table: Mirrored, old: str, new: str) -> int:
+    """Give a column another name. Returns the version that does so."""
+    name = reading.sql_name(table.store.location(table.path))
+    spark.session.sql(f"alter table {name} rename column `{old}` to `{new}`").collect()
+    columns = [replace(one, name=new) if one.name == old else one for one in table.shape.schema]
+    table.shape = Shape(Schema.of(columns), table.shape.key)
+    return table.engine.progress(table.path).version
