@@ -10,7 +10,13 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from mirrorlake.errors import ConstraintViolated, TableError, UnsupportedTable, WorkerLost
+from mirrorlake.errors import (
+    ConstraintViolated,
+    TableError,
+    UnsupportedTable,
+    WorkerLost,
+    printable,
+)
 from mirrorlake.mirror.engine import Conflicted, Failed, Outcome, Unknown
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.model.table import TableId
@@ -126,6 +132,8 @@ def _violated(table: str, told: Mapping[str, str]) -> ConstraintViolated:
     """Which demand was not met; its values are not told."""
     column, constraint = told.get("columnName"), told.get("constraintName")
     named = f"the constraint {constraint}" if constraint else "a constraint"
+    if length := told.get("expr"):  # of a CHAR or VARCHAR, which has no name
+        named = f"the demand {printable(length)}"
     return ConstraintViolated(
         f"a row breaks {f'NOT NULL of {column}' if column else named} of the Delta table",
         table=table,
