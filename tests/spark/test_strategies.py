@@ -17,6 +17,7 @@ from mirrorlake.mirror.progress import GENERATION, KEY_COLUMNS
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
+from mirrorlake.model.table import Column, Schema
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.engine import STRATEGY, SparkEngine
 from mirrorlake.spark.session import Spark
@@ -83,6 +84,29 @@ def test_a_table_that_only_delta_can_write_goes_by_merge(spark: Spark, store: Lo
     (outcome,) = forced.apply([table.step(changes((INSERT, 5, "e")))], lambda: None)
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, UnsupportedTable)
+
+
+def test_a_text_that_is_longer_than_its_column_stops_its_own_table_alone(
+    spark: Spark, store: LocalStore
+) -> None:
+    table = delegated(spark, store)
+    named = reading.sql_name(store.location(table.path))
+    spark.session.sql(f"alter table {named} add columns (code varchar(3))").collect()
+    table.shape = Shape(Schema.of([*table.shape.schema, Column("code", types.STRING)]), ("id",))
+    assert table.engine.progress(table.path).unsupported == ""
+    table.apply([(INSERT, (1, "a", None, "abc")), (INSERT, (2, "b", None, None))])
+
+    other = Mirrored(table.engine, store, table.reader, SHAPE, "Tables/other").create()
+    steps = [table.step([(UPDATE, (1, "a", None, "abcd"))]), other.step([(INSERT, (1, "abcd"))])]
+    refused, applied = table.engine.apply(steps, lambda: None)
+    assert isinstance(refused, Failed)
+    assert isinstance(refused.error, ConstraintViolated)
+    assert "length(code) <= 3" in refused.error.what
+    assert "abcd" not in str(refused.error)
+    assert isinstance(applied, Applied)
+    assert other.rows() == [(1, "abcd")]
+    table.apply([(UPDATE, (1, "a", None, "xyz"))])
+    assert counted(table.rows()) == counted([(1, "a", 2, "xyz"), (2, "b", 4, None)])
 
 
 @pytest.fixture
