@@ -257,9 +257,10 @@ class SparkEngine:
         )
 
     def _choice(self, step: ApplyFiles, progress: Progress) -> Choice:
-        """By which way a batch goes; told once when it is not the direct one."""
+        """By which way a batch goes; told once for its table when it is not the direct one, unless
+        that was told for all tables (`guard.CLOSED`)."""
         choice = self._way(progress, appends=step.appends)
-        if choice.way is not Way.DIRECT:
+        if choice.way is not Way.DIRECT and choice.reason != self._platform:
             self._tell(step.table, choice)
         return choice
 
