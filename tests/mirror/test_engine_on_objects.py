@@ -13,11 +13,15 @@ from hypothesis import strategies as st
 
 from mirrorlake.lake.cache import cache
 from mirrorlake.landing import layout
-from mirrorlake.mirror.engine import MirrorEngine
+from mirrorlake.mirror.engine import Failed, MirrorEngine
+from mirrorlake.mirror.faults import TableFault
+from mirrorlake.mirror.fold import Batch
+from mirrorlake.model.change import Marker
+from mirrorlake.spark import task
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.parts import PartedStore
 from mirrorlake.storage.urls import open_store
-from tests.conformance.apply import ApplyContract, play
+from tests.conformance.apply import ORDERS, ApplyContract, play
 from tests.conformance.apply_commits import CommitContract
 from tests.conformance.apply_files import CompactionContract
 from tests.conformance.apply_tables import TableContract
@@ -79,3 +83,25 @@ def test_batches_that_are_spread_are_those_of_the_model(
         for shape, _landings in drawn
     ]
     play(tables, [landings for _shape, landings in drawn])
+
+
+def test_a_fault_is_not_told_as_a_vector_that_was_not_fetched(
+    store: PartedStore,
+    reader: HandmadeReader,
+    new_engine: Callable[[], MirrorEngine],
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def fails(_batch: Batch) -> None:
+        raise ValueError("astonishing")
+
+    table = Mirrored(new_engine(), store, reader, ORDERS).create()
+    table.apply([(Marker.INSERT, (number, "a", "")) for number in range(9)])
+    table.apply([(Marker.DELETE, (1, None, None))])
+    (vector,) = tmp_path.rglob("deletion_vector_*.bin")
+    vector.unlink()  # as if another executor had written it
+    monkeypatch.setattr(task, "fold", fails)
+    outcome = table.run(table.step([(Marker.INSERT, (10, "b", ""))]))
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, TableFault)
+    assert "task.py" in outcome.error.what  # where it happened
