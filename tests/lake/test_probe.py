@@ -250,14 +250,14 @@ def test_what_is_read_of_a_file_counts_until_it_is_kept(
     monkeypatch.setattr(small.ReadSoFar, "add", counted)
     with forced(Way.INDEX_PAGES) as patch:  # of two rows each
         patch.setattr(small, "again", AGAIN)
-        patch.setattr(small, "_often", small.Kept(small.OFTEN))
+        patch.setattr(small, "_often", small.Kept(small.OFTEN, small._cost))
         filled(table, PLAIN, [([(n, "a") for n in range(8)], [1])])
         sought = PLAIN.arrow([(0, "a"), (1, "a"), (5, "a")]).select(["id"])
         for _ in range(4):
             assert sorted(row[0] for row in rows_of(found(table, sought).rows)) == [0, 5]
         assert parts == [0.5, 0.5, 0.5]
         parts.clear()
-        patch.setattr(small, "_often", small.Kept(small.OFTEN))
+        patch.setattr(small, "_often", small.Kept(small.OFTEN, small._cost))
         patch.setattr(probing, "DENSE", 1_000)
         for _ in range(4):
             assert sorted(row[0] for row in rows_of(found(table, sought).rows)) == [0, 5]

@@ -21,9 +21,9 @@ TABLE = TableSchema(SCHEMA, ("id", "a.b"), (None, None))
 
 @pytest.fixture(autouse=True)
 def kept(monkeypatch: pytest.MonkeyPatch) -> small.Kept:
-    kept = small.Kept(small.KEPT)
+    kept = small.Kept(small.KEPT, small._cost)
     monkeypatch.setattr(small, "_kept", kept)
-    monkeypatch.setattr(small, "_often", small.Kept(small.OFTEN))
+    monkeypatch.setattr(small, "_often", small.Kept(small.OFTEN, small._cost))
     monkeypatch.setattr(small, "_read_so_far", small.ReadSoFar(small.REMEMBERED))
     return kept
 
@@ -73,7 +73,7 @@ def test_a_table_with_other_columns_reads_the_file_anew(tmp_path: Path) -> None:
 
 def test_the_rows_that_were_looked_at_longest_ago_go_first(tmp_path: Path) -> None:
     paths = [written(tmp_path / f"{n}.parquet", id=list(range(1_000))) for n in range(4)]
-    kept = small.Kept(3 * small._cost(small.table_rows(paths[0], TABLE)))
+    kept = small.Kept(3 * small._cost(small.table_rows(paths[0], TABLE)), small._cost)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(small, "_kept", kept)
         first = [small.table_rows(path, TABLE) for path in paths[:3]]
@@ -120,7 +120,7 @@ def test_of_more_files_than_there_is_room_for_some_are_kept(
     paths = [written(tmp_path / f"{n}.parquet", id=list(range(1_000))) for n in range(5)]
     size = max(path.stat().st_size for path in paths)
     monkeypatch.setattr(small, "UNPACKED", 1 + small.table_rows(paths[0], TABLE).nbytes // size)
-    often = small.Kept(3 * small.UNPACKED * size)
+    often = small.Kept(3 * small.UNPACKED * size, small._cost)
     monkeypatch.setattr(small, "_often", often)
     rounds = [[small.again(path, TABLE, 0.6) for path in paths] for _ in range(8)]
     kept = [rows is not None for rows in rounds[-1]]
@@ -137,7 +137,7 @@ def test_of_more_files_than_there_is_room_for_some_are_kept(
 def test_a_file_that_went_has_to_be_read_as_often_again(tmp_path: Path) -> None:
     path = written(tmp_path / "1.parquet", id=[1])
     assert [small.again(path, TABLE, 0.7) is None for _ in range(2)] == [True, False]
-    small._often._rows.clear()
+    small._often._values.clear()
     assert [small.again(path, TABLE, 0.7) is None for _ in range(2)] == [True, False]
 
 

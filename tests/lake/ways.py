@@ -36,7 +36,7 @@ def forced(way: Way) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(probe, "MOST_PAGES", 0.5 if way is Way.INDEX_SOME else 1)
         held = way in {Way.INDEX_HELD, Way.HELD}
         patch.setattr(small, "again", _held if held else _forgotten)
-        patch.setattr(small, "_often", small.Kept(0))
+        patch.setattr(small, "_often", small.Kept(0, small._cost))
         indexed = way.name.startswith("INDEX")
         patch.setattr(keyindex, "LEAST_ROWS", 0 if indexed else sys.maxsize)
         if way is Way.INDEX_WHOLE:

@@ -14,7 +14,6 @@ import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirrorlake.lake.kept import Kept
 from mirrorlake.lake.thrift import I32, Raw, Reader, encode
 
 _MAGIC = b"PAR1"
@@ -32,8 +32,12 @@ _AROUND, _LOCATION = [0, 2, 4, 6], (0x16, 0x15, 0x16, 0x00)
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
 """What comes of fields that are missing or of another kind; whoever reads the file whole tells."""
 
-REMEMBERED = 512
-"""Files whose page tables are kept; that of two million rows of ten columns takes 400 kB."""
+REMEMBERED = 64 << 20
+"""Bytes of page tables that are kept; that of two million rows of ten columns takes 400 kB."""
+
+
+_OBJECTS = 1_500
+"""Bytes that one column of one row group takes beside its numbers."""
 
 
 class NoPageIndex(ValueError):
@@ -70,6 +74,12 @@ class Layout:
     def rows(self) -> int:
         return int(self.starts[-1])
 
+    @property
+    def nbytes(self) -> int:
+        """In memory, as far as it counts."""
+        chunks = [chunk for group in self.groups for chunk in group.values()]
+        return sum(_OBJECTS + 3 * chunk.rows.nbytes for chunk in chunks)
+
     def grouped(self, rows: np.ndarray) -> list[tuple[dict[str, _Chunk], np.ndarray]]:
         """Row groups with the rows (ascending) wanted of each, numbered from its first."""
         cuts = np.searchsorted(rows, self.starts)
@@ -91,7 +101,8 @@ class Layout:
 def layout(path: Path) -> Layout:
     """The page table of a file. Raises NoPageIndex, OSError."""
     facts = path.stat()
-    return _layout(str(path), facts.st_size, facts.st_mtime_ns)
+    known = str(path), facts.st_size, facts.st_mtime_ns
+    return _layouts.get(known) or _layouts.put(known, _layout(*known))
 
 
 def read(path: Path, where: Layout, rows: np.ndarray, columns: Sequence[str]) -> pa.Table:
@@ -172,7 +183,6 @@ def _bytes(handle: int, start: int, end: int) -> bytes:
     return os.pread(handle, end - start, start)
 
 
-@lru_cache(maxsize=REMEMBERED)
 def _layout(path: str, size: int, _modified: int) -> Layout:
     with Path(path).open("rb") as file:
         handle = file.fileno()
@@ -235,3 +245,6 @@ def locations(index: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     if first[0] != 0 or (np.diff(first) <= 0).any() or (np.diff(at) <= 0).any():
         raise NoPageIndex("pages in no order")
     return at, size, first
+
+
+_layouts: Kept[tuple[str, int, int], Layout] = Kept(REMEMBERED, lambda known: known.nbytes)

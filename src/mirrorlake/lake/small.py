@@ -17,6 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirrorlake.lake.kept import Kept
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import arrow_schema
@@ -153,50 +154,6 @@ _Known = tuple[str, int, int, TableSchema]
 """A file that cannot be another one, with its size and time, and as which table it was read."""
 
 
-@dataclass(slots=True)
-class Kept:
-    """Rows of files, those that were looked at last; None for files that hold too much."""
-
-    most: int
-    looks: int = 0
-    size: int = 0
-    _rows: OrderedDict[_Known, tuple[pa.Table | None, int]] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def __contains__(self, known: _Known) -> bool:
-        return known in self._rows
-
-    def get(self, known: _Known) -> pa.Table | None:
-        with self._lock:
-            rows, look = self._rows.pop(known, (None, 0))
-            if look:  # else it has just gone
-                self.looks += 1
-                self._rows[known] = rows, self.looks
-            return rows
-
-    def put(self, known: _Known, rows: pa.Table | None) -> pa.Table | None:
-        """Returns the rows."""
-        with self._lock:
-            if known not in self._rows:
-                self.looks += 1
-                self._rows[known] = rows, self.looks
-                self.size += _cost(rows)
-            while self.size > self.most and self._rows:
-                _name, (oldest, _look) = self._rows.popitem(last=False)
-                self.size -= _cost(oldest)
-        return rows
-
-    def has_room(self, size: int, since: int) -> bool:
-        """Whether so many bytes are free, or are with files not looked at since a look."""
-        with self._lock:
-            free = self.most - self.size
-            for rows, look in self._rows.values():
-                if free >= size or look >= since:
-                    break
-                free += _cost(rows)
-            return free >= size
-
-
 def _cost(rows: pa.Table | None) -> int:
     """With what it takes to remember that there are none."""
     return 1_024 + (0 if rows is None else rows.nbytes)
@@ -224,5 +181,6 @@ class ReadSoFar:
             self._parts.pop(known, None)
 
 
-_kept, _often = Kept(KEPT), Kept(OFTEN)
+_kept: Kept[_Known, pa.Table | None] = Kept(KEPT, _cost)
+_often: Kept[_Known, pa.Table | None] = Kept(OFTEN, _cost)
 _read_so_far = ReadSoFar(REMEMBERED)
