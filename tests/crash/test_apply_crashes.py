@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import signal
+import subprocess
+import sys
 from collections import Counter
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.lake.log import TableLog
+from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import Point, WallClock
+from mirrorlake.model.seams import Point, Probe, WallClock, killing_probe, no_probe
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
+from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.local import LocalStore
-from tests.crash.project import CHANGES, TABLES, Project
+from tests.crash.project import CHANGES, PATIENCE, TABLES, Project
 from tests.doubles.handmade_engine import HandmadeReader
 from tests.lake.readers import rows_by_delta_rs
 from tests.reference import Row
@@ -29,6 +38,25 @@ IN_CHANGES = [
     (Point.CLEANUP_MOVED_ONE, 1),
     (Point.CLEANUP_DONE, 1),
 ]
+
+IN_PARTS = """
+drop table a.orders, a.items, b.notes;
+create table a.items (id bigint primary key, note text) partition by range (id);
+create table a.first partition of a.items for values from (0) to (100);
+create table a.second partition of a.items for values from (100) to (200);
+create table a.third partition of a.items for values from (200) to (300);
+insert into a.items select g, 'item ' || g from generate_series(0, 299) g;
+"""
+"""A table that is loaded in three pieces."""
+
+FILE_BY_FILE = MirrorSettings(limits=BatchLimits(files=1))
+
+DYING = """
+import sys
+from pathlib import Path
+from tests.crash.test_apply_crashes import load_and_die
+load_and_die(Path(sys.argv[1]), sys.argv[2])
+"""
 
 
 @pytest.mark.parametrize(("point", "passage"), IN_THE_LOAD)
@@ -56,21 +84,90 @@ def test_a_batch_that_is_killed_is_applied_once(
     assert_mirrored(project)
 
 
-def apply_again(project: Project, spark: Spark) -> None:
+@pytest.mark.parametrize(
+    "point", [Point.COMMITTED, pytest.param(Point.COMMIT_DURABLE, marks=pytest.mark.long)]
+)
+@pytest.mark.clause("LZ-326", "LZ-258")
+def test_a_load_that_is_killed_between_its_batches_goes_on_with_the_next(
+    project: Project, spark: Spark, point: Point
+) -> None:
+    project.database.execute(IN_PARTS)
+    project.run("capture", "--once")
+    done = subprocess.run(
+        [sys.executable, "-c", DYING, str(project.root), f"{point}#2"],
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+        check=False,
+    )
+    assert done.returncode == -signal.SIGKILL, f"{done.returncode}: {done.stderr}"
+    table = project.root / "Tables/a/items"
+    before = state_of(table)
+    assert recorded(table) == [1, 2]
+    apply_again(project, spark, FILE_BY_FILE)
+    assert before.items() <= state_of(table).items(), "what was committed was written again"
+    # The last file of a load has no rows.
+    assert recorded(table) == [1, 2, 3, 4]
+    assert added(table) == [1, 1, 1, 0]
+    assert_mirrored(project, ["a.items"])
+
+
+def load_and_die(root: Path, point: str) -> None:
+    """`apply --once` of a file per batch, killed at a point."""
+    with Spark.start(SparkSettings(master="local[2]", driver_memory="1g")) as spark:
+        apply(LocalStore(root), spark, FILE_BY_FILE, killing_probe(point))
+
+
+def state_of(table: Path) -> dict[Path, tuple[int, bytes]]:
+    """Commits and data files of a table: when each was written, and what it holds."""
+    paths = [*table.glob("_delta_log/*.json"), *table.glob("*.parquet")]
+    return {path: (path.stat().st_mtime_ns, path.read_bytes()) for path in paths}
+
+
+def batches(table: Path) -> list[list[dict[str, Any]]]:
+    """The actions of the commits that record something."""
+    log = TableLog(table)
+    commits = [log.actions(version) for version in log.versions()]
+    return [actions for actions in commits if any("txn" in action for action in actions)]
+
+
+def recorded(table: Path) -> list[int]:
+    """What the batches of a table have recorded, in their order."""
+    return [
+        action["txn"]["version"]
+        for actions in batches(table)
+        for action in actions
+        if "txn" in action
+    ]
+
+
+def added(table: Path) -> list[int]:
+    """How many data files came with each batch."""
+    return [sum("add" in action for action in actions) for actions in batches(table)]
+
+
+def apply_again(project: Project, spark: Spark, settings: MirrorSettings | None = None) -> None:
     """What the next start of `apply --once` does, in the session of the tests."""
-    store = LocalStore(project.root)
-    loop = ApplyLoop(store, SparkEngine(spark, store), MirrorSettings(), WallClock())
+    apply(LocalStore(project.root), spark, settings or MirrorSettings())
+
+
+def apply(
+    store: LocalStore, spark: Spark, settings: MirrorSettings, probe: Probe = no_probe
+) -> None:
+    engine = SparkEngine(spark, store, probe)
+    loop = ApplyLoop(store, engine, settings, WallClock(), probe=probe)
     loop.open()
     report = loop.once()
     loop.close()
     assert not report.errors
 
 
-def assert_mirrored(project: Project) -> None:
+def assert_mirrored(project: Project, tables: Iterable[str] = TABLES) -> None:
     """The tables, and their feeds replayed from version 0, equal the source. They are read without
     Spark, which takes seconds for each; that all readers agree is proved by `test_readers`."""
     reader = HandmadeReader(LocalStore(project.root))
-    for table in TABLES:
+    for table in tables:
         path = "Tables/" + table.replace(".", "/")
         expected = project.source_rows(table)
         assert Counter(rows_by_delta_rs(project.root / path)) == expected
