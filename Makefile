@@ -4,7 +4,7 @@ VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 
-.PHONY: setup demo test test-long fuzz lint check format bench soak clauses docs lock clean
+.PHONY: setup demo test test-long test-pair fuzz lint check format bench soak clauses docs lock clean
 
 setup: $(READY)
 
@@ -23,6 +23,11 @@ test: setup
 # Hours: many more examples, more versions of PostgreSQL, long crash series.
 test-long: setup
 	@MIRRORLAKE_LONG=1 $(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
+
+# Half an hour: the tests of Spark on the older of the tested pairs of Spark and Delta, which needs a
+# virtual environment of its own. ARGS=tests/spark/test_merge.py for less.
+test-pair: setup
+	@sh scripts/test-pair $(VENV) $(VENV)-pair $(ARGS)
 
 # Minutes: damaged input of every kind, new each time. What is found is kept as an example.
 fuzz: setup
@@ -68,4 +73,4 @@ lock: setup
 		--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o bench/constraints.txt
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-pair build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

@@ -16,6 +16,8 @@ from mirrorlake.spark.session import Spark
 
 pytestmark = pytest.mark.spark
 
+SPARK, DELTA = jars.pair()
+
 
 @pytest.fixture(autouse=True)
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
@@ -31,7 +33,7 @@ class Jvm:
         return self
 
     def __call__(self) -> str:
-        return "4.4.0"
+        return DELTA
 
 
 @pytest.fixture
@@ -42,7 +44,7 @@ def started() -> Spark:
 
 def spark_on(master: str, found: str = "") -> Spark:
     context = SimpleNamespace(master=master, getConf=lambda: {"spark.jars": found})
-    session = SimpleNamespace(sparkContext=context, version="4.2.0", _jvm=Jvm())
+    session = SimpleNamespace(sparkContext=context, version=SPARK, _jvm=Jvm())
     return Spark(session, is_ours=False)  # type: ignore[arg-type]
 
 
@@ -113,8 +115,9 @@ def test_a_pair_that_was_not_tested_closes_the_way(
 def test_a_session_with_other_jars_closes_the_way(
     started: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(jars, "pair", lambda: ("4.1.1", "4.4.0"))
-    assert "the session runs Spark 4.2.0 with Delta 4.4.0" in guard.closed(started)
+    other = next(pair for pair in jars.TESTED if pair != (SPARK, DELTA))
+    monkeypatch.setattr(jars, "pair", lambda: other)
+    assert f"the session runs Spark {SPARK} with Delta {DELTA}" in guard.closed(started)
 
 
 @pytest.mark.parametrize(("code", "said"), [(0, ""), (1, "it went wrong")])
