@@ -6,6 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -30,6 +31,11 @@ import os, pathlib, signal
 once = pathlib.Path(os.environ.get("KILL_ONCE", "/"))
 
 
+def parent(process):
+    status = pathlib.Path(f"/proc/{process}/status").read_text()
+    return int(status.split("PPid:")[1].split()[0])
+
+
 def killing(function):
     def called(*arguments, **options):
         result = function(*arguments, **options)
@@ -37,8 +43,9 @@ def killing(function):
             once.touch(exist_ok=False)
         except FileExistsError:
             return result
-        status = pathlib.Path(f"/proc/{os.getppid()}/status").read_text()
-        executor = int(status.split("PPid:")[1].split()[0])
+        executor = parent(os.getppid())
+        if "KILL_WORKER" in os.environ:
+            os.kill(parent(executor), signal.SIGKILL)
         os.kill(executor, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
 
@@ -52,7 +59,8 @@ if not once.exists():
     setattr(datafile, name, killing(getattr(datafile, name)))
 """
 """In every Python of the executors: the first that has written a file of one kind kills its
-executor and all that runs in it, unless there is the file KILL_ONCE, which it leaves."""
+executor and all that runs in it, and with KILL_WORKER the worker that has started it, unless there
+is the file KILL_ONCE, which it leaves."""
 
 
 @dataclass
@@ -108,9 +116,14 @@ class Cluster:
 
 @pytest.fixture(scope="module")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    with started(tmp_path_factory.mktemp("cluster")) as cluster:
+        yield cluster
+
+
+@contextmanager
+def started(folder: Path) -> Iterator[Cluster]:
     """A master and two workers of one core each."""
-    folder = tmp_path_factory.mktemp("cluster")
-    (folder / "hooks").mkdir()
+    (folder / "hooks").mkdir(parents=True)
     (folder / "hooks" / "sitecustomize.py").write_text(HOOKS)
     with Standalone(folder / "spark", workers=2) as standalone:
         yield Cluster(standalone, folder)
@@ -177,5 +190,21 @@ def test_an_executor_that_is_killed_costs_a_retry_and_nothing_else(
     fill(project.zone)
     project.apply()
     assert once.exists()
+    for table in TABLES:
+        assert content(project.zone.root, table) == content(expected, table)
+
+
+@pytest.mark.long
+def test_a_worker_that_is_killed_costs_a_retry_and_nothing_else(
+    expected: Path, tmp_path: Path
+) -> None:
+    once = tmp_path / "killed"
+    kill = {"KILL_AFTER": "write_data", "KILL_ONCE": str(once), "KILL_WORKER": "1"}
+    with started(tmp_path / "cluster") as cluster:
+        project = cluster.project(tmp_path / "project", **kill)
+        fill(project.zone)
+        project.apply()
+        assert once.exists()
+        assert [process.poll() is None for process in cluster.standalone._running].count(False) == 1
     for table in TABLES:
         assert content(project.zone.root, table) == content(expected, table)
