@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
+from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from mirrorlake.mirror.engine import AlreadyApplied, Applied, Conflicted, MirrorEngine
@@ -85,3 +86,28 @@ def live(
         life.land(data.draw(landings_of(life.table.shape, life.model, rows=rows)))
     life.check()
     return life
+
+
+def live_many(new_life: Callable[[Shape], Life], end: Callable[[], None], *, batches: int) -> int:
+    """Live lives, others each time, until they have at least so many batches.
+
+    end: is called after each life. Returns how many batches they had.
+    """
+    applied = 0
+
+    @settings(
+        max_examples=5,
+        derandomize=False,
+        database=None,
+        phases=[Phase.generate],
+        suppress_health_check=list(HealthCheck),
+    )
+    @given(data=st.data())
+    def lives(data: st.DataObject) -> None:
+        nonlocal applied
+        applied += live(data, new_life, batches=40).batches
+        end()
+
+    while applied < batches:
+        lives()
+    return applied

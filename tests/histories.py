@@ -160,12 +160,23 @@ def histories(
 def landings_of(
     draw: st.DrawFn, shape: Shape, table: Table, files: int = 3, rows: int = 6
 ) -> Landing:
-    """What may land next for a table that holds these rows, which stay as they are."""
-    return _landing(draw, shape, Table(table.key, list(table.rows)), files, rows, truncations=True)
+    """What may land next for a table that holds these rows, which stay as they are.
+
+    Every value is sent in half of the batches: others cannot be spread over many tasks.
+    """
+    held, sent = Table(table.key, list(table.rows)), draw(st.booleans())
+    return _landing(draw, shape, held, files, rows, truncations=True, sent=sent)
 
 
 def _landing(
-    draw: st.DrawFn, shape: Shape, table: Table, files: int, rows: int, *, truncations: bool
+    draw: st.DrawFn,
+    shape: Shape,
+    table: Table,
+    files: int,
+    rows: int,
+    *,
+    truncations: bool,
+    sent: bool = False,
 ) -> Landing:
     """One batch, applied to the table."""
     truncate = truncations and draw(st.integers(0, 7)) == 0
@@ -175,14 +186,14 @@ def _landing(
     for _ in range(draw(st.integers(1, files))):
         file: list[Change] = []
         for _ in range(draw(st.integers(0, rows))):
-            step = _step(draw, shape, table)
+            step = _step(draw, shape, table, sent=sent)
             table.apply(step)
             file += step
         landed.append(tuple(file))
     return Landing(tuple(landed), truncate)
 
 
-def _step(draw: st.DrawFn, shape: Shape, table: Table) -> list[Change]:
+def _step(draw: st.DrawFn, shape: Shape, table: Table, *, sent: bool) -> list[Change]:
     """One change, or the two of a changed key, that the publisher may land for this table."""
     row = _row(draw, shape)
     if not shape.key:
@@ -193,7 +204,8 @@ def _step(draw: st.DrawFn, shape: Shape, table: Table) -> list[Change]:
         if not single:
             return [Change(Marker.UPSERT, row)]
         old = draw(st.sampled_from(single))
-        partial = _masked(draw, shape, row, old if kind == "unchanged" else row)
+        keyed = old if kind == "unchanged" else row
+        partial = _rekeyed(shape, row, keyed) if sent else _masked(draw, shape, row, keyed)
         if kind == "unchanged":
             return [Change(draw(st.sampled_from([Marker.UPDATE, Marker.UPSERT])), partial)]
         return [_delete(shape, old), Change(Marker.INSERT, partial)]
@@ -205,6 +217,11 @@ def _step(draw: st.DrawFn, shape: Shape, table: Table) -> list[Change]:
 
 def _row(draw: st.DrawFn, shape: Shape) -> Row:
     return tuple(draw(st.sampled_from(VALUES[column.type.name])) for column in shape.schema)
+
+
+def _rekeyed(shape: Shape, row: Row, keyed: Row) -> Row:
+    """The row with the key of `keyed`."""
+    return tuple(keyed[place] if place in shape.places else row[place] for place in range(len(row)))
 
 
 def _masked(draw: st.DrawFn, shape: Shape, row: Row, keyed: Row) -> Row:

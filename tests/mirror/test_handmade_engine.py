@@ -5,9 +5,10 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable
+from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mirrorlake.errors import BadValue
@@ -26,7 +27,7 @@ from tests.conformance.apply_rows import RowContract
 from tests.conformance.apply_tables import TableContract
 from tests.conformance.mirrored import Mirrored
 from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader, by_plain_columns
-from tests.evolving import Life, live
+from tests.evolving import Life, live, live_many
 from tests.histories import Shape, histories
 
 _numbers = itertools.count(1)
@@ -83,11 +84,17 @@ def joining(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "FANOUT", 2)
 
 
-def life_of(
-    store: LocalStore, reader: HandmadeReader, shape: Shape, *, partitioned: bool = False
-) -> Life:
+KINDS: dict[str, dict[str, Any]] = {
+    "alone": {},
+    "spread": {"spread": 3},
+    "partitioned": {"partitions": by_plain_columns},
+}
+"""How the engine is made: for batches on one task, on three, and into tables with partitions."""
+
+
+def life_of(store: LocalStore, reader: HandmadeReader, shape: Shape, kind: str = "alone") -> Life:
     def new_engine() -> MirrorEngine:
-        return HandmadeEngine(store, **{"partitions": by_plain_columns} if partitioned else {})
+        return HandmadeEngine(store, **KINDS[kind])
 
     table = Mirrored(new_engine(), store, reader, shape, f"Tables/t{next(_numbers)}").create()
     return Life(table, shape.table(), new_engine)
@@ -102,39 +109,28 @@ def test_every_step_of_a_life_is_that_of_the_model(
 
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
-@given(data=st.data(), partitioned=st.booleans())
+@given(data=st.data(), kind=st.sampled_from(["alone", "partitioned"]))
 def test_batches_that_join_small_files_are_those_of_the_model(
     store: LocalStore,
     reader: HandmadeReader,
     joining: None,
     data: st.DataObject,
-    partitioned: bool,
+    kind: str,
 ) -> None:
-    live(data, lambda shape: life_of(store, reader, shape, partitioned=partitioned), batches=6)
+    live(data, lambda shape: life_of(store, reader, shape, kind), batches=6)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
+@pytest.mark.parametrize("kind", KINDS)
 def test_twenty_thousand_random_batches_are_those_of_the_model(
-    store: LocalStore, reader: HandmadeReader
+    store: LocalStore, reader: HandmadeReader, kind: str
 ) -> None:
-    applied = 0
-
-    @settings(
-        max_examples=100,
-        derandomize=False,
-        phases=[Phase.generate],
-        suppress_health_check=list(HealthCheck),
+    live_many(
+        lambda shape: life_of(store, reader, shape, kind),
+        lambda: shutil.rmtree(store.root),
+        batches=BATCHES,
     )
-    @given(data=st.data())
-    def lives(data: st.DataObject) -> None:
-        nonlocal applied
-        life = live(data, lambda shape: life_of(store, reader, shape), batches=40)
-        applied += life.batches
-        shutil.rmtree(store.root)
-
-    while applied < BATCHES:
-        lives()
 
 
 @pytest.mark.parametrize("spread", [0, 3], ids=["alone", "spread"])
