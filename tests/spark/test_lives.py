@@ -58,7 +58,7 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @settings(
-    max_examples=3,
+    max_examples=2,
     phases=[Phase.generate],
     suppress_health_check=list(HealthCheck),
     database=None,
