@@ -23,8 +23,8 @@ from tests.spark.test_apply import SparkReader
 
 pytestmark = pytest.mark.spark
 
-BATCHES = {Wanted.DIRECT: 1_000, Wanted.MERGE: 200}
-"""By `merge` a batch takes seconds, by `direct` less than one."""
+BATCHES = {Wanted.DIRECT: 1_000, Wanted.MERGE: 100}
+"""By `merge` a batch takes some seconds, by `direct` less than one."""
 
 _numbers = itertools.count(1)
 
