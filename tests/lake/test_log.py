@@ -249,12 +249,17 @@ def test_what_others_record_is_no_batch(table: HandmadeTable) -> None:
     assert min(followed.commits) == followed.recorded_in[APP]
 
 
-def test_a_damaged_commit_behind_a_checkpoint_stops_nobody(table: HandmadeTable) -> None:
+def test_a_damaged_commit_behind_a_checkpoint_may_hide_what_was_done(table: HandmadeTable) -> None:
     damaged = table.commit([])
-    table.commit([])
+    put(table, 1)
     checkpoint(table)
     table.log.commit_file(damaged).write_text("damaged")
-    assert anew(table).version == table.log.snapshot().version
+    assert anew(table).version == table.log.snapshot().version  # it is older than the last batch
+    hidden = table.commit([])
+    checkpoint(table)
+    table.log.commit_file(hidden).write_text("damaged")
+    with pytest.raises(BrokenLog, match="is damaged"):
+        anew(table)
 
 
 def test_older_commits_are_forgotten(table: HandmadeTable) -> None:

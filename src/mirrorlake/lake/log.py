@@ -220,11 +220,7 @@ class TableLog:
             if _last_batch(snapshot) >= 0:
                 return
             if version <= snapshot.version and version not in known:
-                try:
-                    actions = self.actions(version)
-                except BrokenLog:
-                    return  # the table is whole without it
-                for action in actions:
+                for action in self.actions(version):
                     _note(snapshot, action, version)
 
     def _checkpoint_actions(self, name: str) -> Iterator[Action]:
