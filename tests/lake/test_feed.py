@@ -109,6 +109,12 @@ def test_what_is_not_there_is_an_error(table: HandmadeTable, tmp_path: Path) -> 
         list(feed.read(table.path, 1))
 
 
+def test_a_commit_must_say_when_it_was_made(table: HandmadeTable) -> None:
+    table.log.commit_file(1).write_text('{"commitInfo": {"operation": "BY HAND"}}\n')
+    with pytest.raises(BrokenLog, match="when it was made"):
+        list(feed.read(table.path, 1))
+
+
 def test_a_removed_file_must_say_its_partition(tmp_path: Path) -> None:
     table = HandmadeTable(tmp_path / "days", DAYS.schema, partitions=["day"])
     file = (Change(INSERT, (1, None, "a")),)

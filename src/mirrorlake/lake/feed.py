@@ -127,8 +127,10 @@ def _with_kind(schema: TableSchema) -> TableSchema:
 def _moment(version: int, actions: Sequence[Action]) -> int:
     """When a commit was made, Unix time in milliseconds (CF-143)."""
     for action in actions:
-        if info := action.get("commitInfo"):
-            return int(info.get("inCommitTimestamp") or info["timestamp"])
+        info = action.get("commitInfo") or {}
+        for name in ("inCommitTimestamp", "timestamp"):
+            if info.get(name) is not None:
+                return int(info[name])
     raise BrokenLog(f"commit {version} does not say when it was made")
 
 
