@@ -298,8 +298,17 @@ def test_versions_are_those_of_the_commits_that_are_left(table: HandmadeTable) -
 
 @pytest.mark.parametrize(
     "content",
-    [b"garbage\n", b"\xff\xfe\n", b'["no action"]\n', b'{"add": {"x": 1}}\n', b'{"txn": 7}\n'],
-    ids=["text", "bytes", "list", "pathless", "number"],
+    [
+        b"garbage\n",
+        b"\xff\xfe\n",
+        b'["no action"]\n',
+        b'{"add": {"x": 1}}\n',
+        b'{"txn": 7}\n',
+        b'{"commitInfo": "garbage"}\n',
+        b"",
+        b"\n",
+    ],
+    ids=["text", "bytes", "list", "pathless", "number", "said", "empty", "blank"],
 )
 @pytest.mark.parametrize("following", [True, False])
 def test_a_damaged_commit_is_named_and_not_quoted(

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import shutil
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from mirrorlake.errors import ForeignTable
 from mirrorlake.lake.log import TableLog
 from mirrorlake.mirror.tablelogs import TableLogs
 from mirrorlake.model.table import Column, Schema
@@ -97,3 +99,22 @@ def test_a_table_that_is_not_there_yet_is_looked_for(tmp_path: Path) -> None:
     assert not logs.progress(PATH).exists
     HandmadeTable(tmp_path / PATH, SCHEMA)
     assert logs.progress(PATH).exists
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        {"commitInfo": "garbage"},
+        {"commitInfo": {"operation": "WRITE"}, "metaData": {"configuration": []}},
+        {"metaData": {"schemaString": "{}", "configuration": {}}},
+    ],
+    ids=["commit", "properties", "schema"],
+)
+def test_a_log_that_says_things_in_another_form_is_an_error_of_its_table(
+    logs: TableLogs, table: HandmadeTable, said: dict[str, Any]
+) -> None:
+    table.commit([{kind: value} for kind, value in said.items()])
+    with pytest.raises(ForeignTable, match="its log cannot be read"):
+        logs.progress(PATH)
+    with pytest.raises(ForeignTable, match="its log cannot be read"), logs.snapshot(PATH, "t"):
+        pass

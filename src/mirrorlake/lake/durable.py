@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from mirrorlake.lake import vectors
-from mirrorlake.lake.log import Action
+from mirrorlake.lake.log import Action, TableLog
 from mirrorlake.lake.logfiles import FOLDER
 from mirrorlake.lake.probe import path_of
 from mirrorlake.storage.local import flush_folder
@@ -27,10 +27,20 @@ def flush(table: Path, actions: Iterable[Action]) -> None:
 
 def settle(table: Path, version: int) -> None:
     """Flush a commit, and the names of all that it may have brought."""
-    commit = table / FOLDER / f"{version:020d}.json"
-    with commit.open("rb") as file:
-        os.fsync(file.fileno())
-    for folder in (commit.parent, table / "_change_data", table):
+    _settle(table, [version])
+
+
+def settle_since(table: Path, version: int) -> None:
+    """As `settle`, with every commit beyond a version: what follows rests on all of them."""
+    _settle(table, [found for found in TableLog(table).versions() if found > version])
+
+
+def _settle(table: Path, versions: Sequence[int]) -> None:
+    log = TableLog(table)
+    for version in versions:
+        with log.commit_file(version).open("rb") as file:
+            os.fsync(file.fileno())
+    for folder in (table / FOLDER, table / "_change_data", table):
         if folder.exists():
             flush_folder(folder)
 

@@ -246,6 +246,8 @@ class TableLog:
             raise BrokenLog(
                 f"{self._folder}/{name} is damaged: it holds something that is no action"
             )
+        if not actions:  # as a power failure may leave it, where who wrote it did not flush it
+            raise BrokenLog(f"{self._folder}/{name} is damaged: it is empty")
         return actions
 
     def _parquet_actions(self, name: str) -> list[Action]:
@@ -334,6 +336,8 @@ def vector_id(vector: Mapping[str, Any]) -> str:
 def _note(snapshot: Snapshot, action: Action, version: int) -> None:
     """Remember what a commit says of itself."""
     if info := action.get("commitInfo"):
+        if not isinstance(info, dict):
+            raise TypeError("commitInfo")
         snapshot.commits[version] = info
     elif txn := action.get("txn"):
         known = snapshot.recorded_in.get(txn["appId"], -1)

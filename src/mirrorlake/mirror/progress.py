@@ -31,6 +31,9 @@ RESEEDED = "mirrorlake.reseeded"
 REPLACING = frozenset({"CREATE OR REPLACE TABLE", "REPLACE TABLE"})
 """What Delta calls the commit that makes a table anew in the place of another."""
 
+_MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
+"""What is raised where a log says things in another form."""
+
 
 @dataclass(frozen=True, slots=True)
 class Progress:
@@ -96,15 +99,21 @@ def snapshot_of(log: TableLog, table: str) -> Snapshot:
 def read_progress(log: TableLog, table: str) -> Progress:
     """The state of a table, from its log. Raises ForeignTable."""
     snapshot = snapshot_of(log, table)
+    progress = progress_in(snapshot, table)
+    if progress.restored is not None:
+        return progress
     try:
-        progress = progress_of(snapshot)
-        if progress.restored is None:
-            return replace(progress, restored=_restored_beneath(log, snapshot, progress))
-    except (BrokenLog, OSError) as error:
+        return replace(progress, restored=_restored_beneath(log, snapshot, progress))
+    except (*_MALFORMED, OSError) as error:
         raise _unreadable(table, error) from error
-    except (KeyError, TypeError, ValueError) as error:
+
+
+def progress_in(snapshot: Snapshot, table: str) -> Progress:
+    """The state of a table at one version. Raises ForeignTable when that does not tell it."""
+    try:
+        return progress_of(snapshot)
+    except _MALFORMED as error:
         raise _unreadable(table, error) from error
-    return progress
 
 
 def read_batches(log: TableLog, table: str) -> list[Batch]:

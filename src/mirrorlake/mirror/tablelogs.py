@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from mirrorlake.lake.log import Snapshot, TableLog
 from mirrorlake.mirror.progress import (
     Progress,
-    progress_of,
+    progress_in,
     read_named_batches,
     read_progress,
     snapshot_of,
@@ -80,7 +80,7 @@ class TableLogs:
         followed = self._followed(path)
         with followed.lock:
             snapshot = snapshot_of(followed.log, table)
-            yield snapshot, progress_of(snapshot)
+            yield snapshot, progress_in(snapshot, table)
 
     def named_batches(self, path: str, after: int) -> Sequence[NamedBatch]:
         """The batches beyond number `after` that the log still tells. Raises ForeignTable."""

@@ -14,11 +14,12 @@ import structlog
 
 from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.lake import schema as schemas
-from mirrorlake.lake.durable import flush, settle
+from mirrorlake.lake.durable import flush, settle, settle_since
 from mirrorlake.lake.log import Snapshot, TableLog
 from mirrorlake.landing import layout
 from mirrorlake.mirror.engine import (
     AlreadyApplied,
+    Applied,
     Conflicted,
     Failed,
     Outcome,
@@ -125,7 +126,7 @@ class SparkEngine:
                 self._logs.forget(step.path)
                 tables.drop(self._spark, self._store, step.path)
             tables.create(self._spark, self._store.location(step.path), step)
-        self._logs.changed(step.path)
+        self._settle_since(step.path, -1)
         self._probe(Point.TABLE_CREATED)
 
     def paths(self, known: Collection[str] = ()) -> Sequence[str]:
@@ -140,22 +141,24 @@ class SparkEngine:
         self._probe(Point.TABLE_DROPPED)
 
     def vacuum(self, path: str, retention: timedelta, before_commit: Callable[[], None]) -> None:
+        known = self.progress(path)
         with refusals(TableId.parse(table_at(path))):
             options = options_of(self._store, path)
             vacuum(self._spark, self._store.location(path), options, retention, before_commit)
-        self._logs.changed(path)
+        self._settle_since(path, known.version)
 
     def add_columns(self, step: AddColumns) -> None:
-        known = self.progress(step.path).schema
+        known = self.progress(step.path)
         with refusals(step.table):
-            tables.add_columns(self._spark, self._store.location(step.path), step, known)
-        self._logs.changed(step.path)
+            tables.add_columns(self._spark, self._store.location(step.path), step, known.schema)
+        self._settle_since(step.path, known.version)
         self._probe(Point.COLUMNS_ADDED)
 
     def set_key(self, step: SetKey) -> None:
+        known = self.progress(step.path)
         with refusals(step.table):
             tables.set_key(self._spark, self._store.location(step.path), step)
-        self._logs.changed(step.path)
+        self._settle_since(step.path, known.version)
 
     def apply(
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
@@ -173,7 +176,11 @@ class SparkEngine:
     def compact(
         self, steps: Sequence[Compact], before_commit: Callable[[], None]
     ) -> Sequence[Outcome | None]:
-        return self._rearranger.rearrange(steps, before_commit)
+        found = self._rearranger.rearrange(steps, before_commit)
+        for step, outcome in zip(steps, found, strict=True):
+            if isinstance(outcome, Applied):
+                self._settle(step.path, outcome.version)
+        return found
 
     def rearrangeable(self, path: str) -> int | None:
         return self._rearranger.cost(path)
@@ -188,9 +195,7 @@ class SparkEngine:
                 self._committer.look(location)
 
     def settle(self, path: str, version: int) -> None:
-        location = self._store.location(path)
-        if not is_url(location):  # objects are durable as soon as they are there
-            settle(Path(location), version)
+        self._settle(path, version)
         self._probe(Point.COMMIT_DURABLE)
 
     def cancel(self) -> None:
@@ -285,6 +290,18 @@ class SparkEngine:
             return AlreadyApplied(progress.recorded)
         log.warning("commit_unanswered", table=str(step.table), reason=outcome.reason)
         return outcome
+
+    def _settle(self, path: str, version: int) -> None:
+        location = self._store.location(path)
+        if not is_url(location):  # objects are durable as soon as they are there
+            settle(Path(location), version)
+
+    def _settle_since(self, path: str, version: int) -> None:
+        """Make durable what Delta has committed for us beyond a version, and look at it."""
+        self._logs.changed(path)
+        location = self._store.location(path)
+        if not is_url(location):
+            settle_since(Path(location), version)
 
     def _flush(self, path: str, version: int) -> None:
         location = self._store.location(path)

@@ -3,8 +3,10 @@ package mirrorlake
 import java.io.{File, FileNotFoundException, IOException}
 import java.lang.{Boolean => JavaBoolean}
 import java.net.URI
+import java.nio.channels.FileChannel
 import java.nio.charset.StandardCharsets.UTF_8
-import java.nio.file.{FileAlreadyExistsException, FileSystemException, Files, NoSuchFileException, Paths}
+import java.nio.file.{FileAlreadyExistsException, FileSystemException, Files, NoSuchFileException}
+import java.nio.file.{Path => JavaPath, Paths, StandardOpenOption}
 import java.nio.file.attribute.BasicFileAttributes
 import java.util.{ArrayList, Arrays, Iterator => JavaIterator, UUID}
 
@@ -14,8 +16,8 @@ import org.apache.hadoop.fs.{FSDataOutputStream, FileStatus, Path}
 import org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager
 
 /**
- * The log of tables on a local file system: a commit is there whole or not at all, and never takes
- * the place of another.
+ * The log of tables on a local file system: a commit is there whole or not at all, after a power
+ * failure too, and never takes the place of another.
  *
  * Delta's own store looks whether a version is there and then renames, so that of two processes
  * that commit one version at the same moment the second overwrites the first. A link is refused by
@@ -78,12 +80,20 @@ class LocalLogStore(hadoop: Configuration) extends HDFSLogStore(hadoop) {
     val staged = target.resolveSibling(s".${target.getFileName}.${UUID.randomUUID}.tmp")
     try {
       Files.write(staged, lines, UTF_8)
+      flush(staged)
       Files.createLink(target, staged)
       true
     } catch {
       case _: FileAlreadyExistsException => throw new FileAlreadyExistsException(path.toString)
       case _: UnsupportedOperationException | _: FileSystemException => false
     } finally Files.deleteIfExists(staged)
+  }
+
+  /** A name that outlives a power failure has to lead to all of its commit. */
+  private def flush(file: JavaPath): Unit = {
+    val channel = FileChannel.open(file, StandardOpenOption.WRITE)
+    try channel.force(true)
+    finally channel.close()
   }
 }
 

@@ -1,0 +1,94 @@
+"""What a batch rests on is on the disk: every commit of ours before the one that follows it."""
+
+from __future__ import annotations
+
+import os
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mirrorlake.mirror import compaction
+from mirrorlake.mirror.engine import Applied, MirrorEngine
+from mirrorlake.mirror.steps import Compact, SetKey
+from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.model import types
+from mirrorlake.model.change import Marker
+from mirrorlake.model.table import Column
+from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.session import Spark
+from mirrorlake.storage.local import LocalStore
+from tests.conformance.mirrored import Mirrored
+from tests.histories import Shape
+from tests.spark.test_apply import SparkReader
+
+pytestmark = pytest.mark.spark
+
+SHAPE = Shape.of(["id"], id=types.LONG, name=types.STRING)
+
+
+@pytest.fixture
+def flushed(monkeypatch: pytest.MonkeyPatch) -> set[str]:
+    """The files and folders that were flushed, by their paths."""
+    found: set[str] = set()
+    flush = os.fsync
+
+    def noted(file: int) -> None:
+        found.add(str(Path(f"/proc/self/fd/{file}").readlink()))
+        flush(file)
+
+    monkeypatch.setattr(os, "fsync", noted)
+    return found
+
+
+class Story:
+    """A table, of which each step has made its commits durable when it is done."""
+
+    def __init__(self, engine: MirrorEngine, store: LocalStore, spark: Spark) -> None:
+        self.table = Mirrored(engine, store, SparkReader(spark.session, store), SHAPE)
+        self.folder = Path(store.location(self.table.path), "_delta_log")
+
+    def commits(self) -> set[str]:
+        return {str(path) for path in self.folder.glob("*.json")}
+
+    def insert(self, *numbers: int) -> None:
+        outcome = self.table.apply([(Marker.INSERT, (number, "a")) for number in numbers])
+        assert isinstance(outcome, Applied)
+        self.table.engine.settle(self.table.path, outcome.version)
+
+
+@pytest.mark.parametrize("wanted", [Wanted.DIRECT, Wanted.MERGE])
+@pytest.mark.clause("LZ-258", "CF-150")
+def test_every_commit_of_ours_is_flushed(
+    spark: Spark,
+    store: LocalStore,
+    flushed: set[str],
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: Wanted,
+) -> None:
+    monkeypatch.setattr(compaction, "FANOUT", 2)
+    monkeypatch.setattr(compaction, "SMALLEST", 2)
+    engine = SparkEngine(spark, store, wanted=wanted, compaction=False)
+    story = Story(engine, store, spark)
+    table = story.table
+
+    def settled(commits: int) -> None:
+        known = story.commits()
+        assert len(known) == commits
+        assert known | {str(story.folder)} <= flushed
+
+    table.create()
+    settled(1)
+    for number in (1, 2, 3):
+        story.insert(number)
+    settled(4)
+    table.add_columns(Column("amount", types.LONG))
+    settled(5)
+    engine.set_key(SetKey(table.table, table.path, ("id", "name")))
+    settled(6)
+    flushed.clear()
+    (outcome,) = engine.compact([Compact(table.table, table.path, ("id",))], lambda: None)
+    assert isinstance(outcome, Applied)
+    assert str(story.folder / f"{outcome.version:020d}.json") in flushed
+    engine.vacuum(table.path, timedelta(days=7), lambda: None)
+    assert len(table.reader.rows(table.path)) == 3
