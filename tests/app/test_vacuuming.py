@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from mirrorlake.app import care
 from mirrorlake.config import load
 from mirrorlake.errors import ConfigError
 from tests.app.operated import DAY, Operated
@@ -84,6 +85,24 @@ class TestOnceADay:
                 loop._vacuum()
                 mirror.clock.advance(61)
             assert vacuumed(mirror) == {"a": 1, "b": 1}
+
+    def test_checkpoints_of_many_tables_keep_none_waiting(
+        self, mirror: Operated, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(care, "CHECKPOINT_EVERY", 1)
+        mirror.clock.advance(2 * DAY)
+        held = Held()
+        with mirror.running(lanes=held.lanes) as loop:
+            for number in range(2, 5):  # checkpoints are begun, and none is ever done
+                for name in ("a", "b"):
+                    mirror.land(name, number)
+                loop.cycle(None)
+            assert any(flight.cares for flight in loop._flights._flights)
+            loop._vacuum()
+            assert len(loop._flights.held) == 1
+            held.is_open = True
+            loop.once()
+        assert vacuumed(mirror) == {"a": 1, "b": 1}
 
     def test_the_retention_is_that_of_the_settings(self, tmp_path: Path) -> None:
         mirror = Operated(tmp_path, vacuum=timedelta(days=30))

@@ -89,9 +89,12 @@ class Flights:
 
     @property
     def may_care(self) -> bool:
-        """Whether work that is in no hurry would begin at once, and hold its table no longer than
-        it takes."""
-        return not any(flight.cares for flight in self._flights)
+        """Whether work that is in no hurry would hold its table not much longer than it takes.
+
+        Checkpoints come before it: they are short, and of a thousand tables some are always under
+        way.
+        """
+        return not any(flight.cares and flight.plans for flight in self._flights)
 
     @property
     def is_any_done(self) -> bool:
