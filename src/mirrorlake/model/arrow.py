@@ -79,7 +79,9 @@ def taken_values(column: pa.ChunkedArray, places: np.ndarray | pa.Array) -> pa.C
     piece = np.cumsum(length, dtype=np.int64) // ROOM
     starts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(found)]
     pieces = [
-        found.slice(start, end - start).cast(kind)
+        # A slice keeps its place within the whole, which shorter numbers may not tell; a copy has
+        # one of its own.
+        pa.concat_arrays([found.slice(start, end - start)]).cast(kind)
         for start, end in itertools.pairwise(starts)
         if end > start
     ]
