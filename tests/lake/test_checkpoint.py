@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -270,14 +271,28 @@ def test_statistics_that_only_typed_columns_have_are_left_to_delta(
         write(tmp_path / "t")
 
 
+@pytest.mark.parametrize(
+    ("number", "kind"),
+    [
+        (errno.EPERM, Unfamiliar),
+        (errno.EOPNOTSUPP, Unfamiliar),
+        (errno.ENOSYS, Unfamiliar),
+        (errno.EMLINK, Unfamiliar),
+        (errno.ENOSPC, OSError),
+    ],
+)
 def test_where_there_are_no_hard_links_delta_has_to_write_it(
-    table: HandmadeTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    table: HandmadeTable,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+    kind: type[Exception],
 ) -> None:
     def refused(*_names: Path) -> None:
-        raise PermissionError(1, "Operation not permitted")
+        raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "link", refused)
-    with pytest.raises(Unfamiliar, match="hard links"):
+    with pytest.raises(kind, match="hard links" if kind is Unfamiliar else os.strerror(number)):
         write(tmp_path / "t")
     assert not list((tmp_path / "t/_delta_log").glob(".*"))
 

@@ -10,6 +10,7 @@ Whatever is met that this room does not know raises Unfamiliar: then Delta has t
 
 from __future__ import annotations
 
+import errno
 import io
 import json
 import os
@@ -201,6 +202,9 @@ class _Since:
         )
 
 
+_NO_LINKS = frozenset(
+    {errno.EPERM, errno.EACCES, errno.EOPNOTSUPP, errno.ENOTSUP, errno.ENOSYS, errno.EMLINK}
+)
 _NAMED_BY = {"txn": "appId", "domainMetadata": "domain"}
 
 
@@ -335,7 +339,9 @@ def _publish(log: Path, version: int, rows: pa.Table) -> None:
         os.link(staged, target)
     except FileExistsError:
         return
-    except PermissionError as error:
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise
         raise Unfamiliar("this file system has no hard links") from error
     finally:
         staged.unlink()
