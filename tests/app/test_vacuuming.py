@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.app import care
+from mirrorlake.app import care, vacuuming
+from mirrorlake.app.dates import Dates
+from mirrorlake.app.vacuuming import Vacuums
 from mirrorlake.config import load
 from mirrorlake.errors import ConfigError
 from tests.app.operated import DAY, Operated
@@ -103,6 +105,25 @@ class TestOnceADay:
             held.is_open = True
             loop.once()
         assert vacuumed(mirror) == {"a": 1, "b": 1}
+
+    def test_a_day_goes_on_while_a_table_is_held(self, mirror: Operated) -> None:
+        paths = ["Tables/s/a", "Tables/s/b"]
+        vacuums = Vacuums(mirror.store, mirror.engine(), mirror.clock, WEEK)
+        assert vacuums.next(paths, paths) is None
+        mirror.clock.advance(DAY - 60)
+        assert vacuums.next(paths[:1], paths) is None  # the other has a batch under way
+        found = set()
+        for _ in paths:
+            mirror.clock.advance(60)
+            found.add(vacuums.next(paths, paths))
+        assert found == set(paths)
+
+    def test_of_a_table_that_is_gone_nothing_is_remembered(self, mirror: Operated) -> None:
+        vacuums = Vacuums(mirror.store, mirror.engine(), mirror.clock, WEEK)
+        vacuums.next(["Tables/s/a", "Tables/s/b"], ["Tables/s/a", "Tables/s/b"])
+        mirror.clock.advance(60)
+        vacuums.next(["Tables/s/a"], ["Tables/s/a"])
+        assert list(Dates(mirror.store, vacuuming.PATH).read()) == ["Tables/s/a"]
 
     def test_the_retention_is_that_of_the_settings(self, tmp_path: Path) -> None:
         mirror = Operated(tmp_path, vacuum=timedelta(days=30))

@@ -167,7 +167,7 @@ class ApplyLoop:
         if not self._stop.is_set():
             self._care.finish()
         self._tidying.do(self._planning.plans(target, self._flights.held), force=True)
-        self._vacuums.all(self._ours(), self._lease.check)
+        self._vacuums.all(self._ours(), self._planning.paths.values(), self._lease.check)
         return self.report
 
     def run(self, watch: Callable[[], None] = lambda: None) -> None:
@@ -327,7 +327,7 @@ class ApplyLoop:
         """
         if not self._flights.may_care:
             return
-        path = self._vacuums.next(self._ours())
+        path = self._vacuums.next(self._ours(), self._planning.paths.values())
         for table in self._planned:
             if table.path == path:
                 work = partial(self._vacuums.vacuum, path, self._lease.check)

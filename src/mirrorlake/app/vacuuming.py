@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from datetime import timedelta
 
 import structlog
@@ -34,27 +34,33 @@ class Vacuums:
         self._retention = retention
         self._looked = clock.monotonic() - EVERY
 
-    def next(self, paths: Iterable[str]) -> str | None:
-        """The table that waits longest, if any is due and it is time to look. It counts as done."""
+    def next(self, paths: Iterable[str], known: Collection[str]) -> str | None:
+        """The table that waits longest, if any is due and it is time to look. It counts as done.
+
+        paths: those that may be vacuumed now; known: those of all tables, the others are forgotten.
+        """
         if self._clock.monotonic() - self._looked < EVERY:
             return None
         self._looked = self._clock.monotonic()
-        due = self._due(paths)
+        due = self._due(paths, known)
         return self._begun(due[0]) if due else None
 
-    def all(self, paths: Iterable[str], before_commit: Callable[[], None]) -> None:
+    def all(
+        self, paths: Iterable[str], known: Collection[str], before_commit: Callable[[], None]
+    ) -> None:
         """Vacuum every table that is due."""
-        for path in self._due(paths):
+        for path in self._due(paths, known):
             self.vacuum(self._begun(path), before_commit)
 
-    def _due(self, paths: Iterable[str]) -> list[str]:
-        """The tables to vacuum, longest ago first. A day begins for those not seen before."""
+    def _due(self, paths: Iterable[str], known: Collection[str]) -> list[str]:
+        """The tables to vacuum, longest ago first. A day begins for those not seen before, and goes
+        on while a table is held by something else."""
         if self._retention is None:
             return []
-        known, now = self._done.read(), self._clock.now()
-        wanted = list(paths)
-        begun = {path: known.get(path, now) for path in wanted}
-        if begun != known:
+        done, now = self._done.read(), self._clock.now()
+        wanted, kept = list(paths), set(known)
+        begun = dict.fromkeys(wanted, now) | {p: date for p, date in done.items() if p in kept}
+        if begun != done:
             self._done.write(begun)
         due = [path for path in wanted if now - begun[path] >= INTERVAL]
         return sorted(due, key=lambda path: begun[path])
