@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.app import board, status
+from mirrorlake.app import board, operations, status
 from mirrorlake.app.operations import FILE_BYTES, KEPT, Item, Operation, OperationLog, error_type
 from mirrorlake.app.operations import read as logged
 from mirrorlake.app.tablestatus import View, tables_of
@@ -374,6 +374,22 @@ class TestTheOperationLog:
         assert len(files) == KEPT
         assert all(file.stat().st_size <= FILE_BYTES for file in files)
         assert logged(store)[-1]["ProcessedRows"] == KEPT + 4
+
+    def test_what_cannot_be_written_is_bounded_and_comes_later(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(operations, "MOST_NEW", 10)
+        (tmp_path / "Files").mkdir()
+        (tmp_path / MONITORING).write_text("a file where the folder should be")
+        log = OperationLog(LocalStore(tmp_path), SteppedClock(), ITEM)
+        for rows in range(25):
+            log.add(Operation.REPLICATING, TABLE, rows=rows)
+            with pytest.raises(OSError, match="Monitoring"):
+                log.flush()
+        (tmp_path / MONITORING).unlink()
+        log.flush()
+        rows = [line["ProcessedRows"] for line in logged(LocalStore(tmp_path))]
+        assert rows == list(range(15, 25))
 
     def test_another_process_goes_on_where_the_last_one_ended(self, tmp_path: Path) -> None:
         store = LocalStore(tmp_path)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -26,6 +27,8 @@ FOLDER = f"{layout.MONITORING}/MirroredDatabaseTableExecution"
 FILE_BYTES = 256 * 1024
 KEPT = 20
 """Files, the newest included: 5 MiB in all."""
+MOST_NEW = 10_000
+"""Lines that wait to be written; of more, which the files would hardly hold, the oldest go."""
 
 NO_WORKSPACE = "00000000-0000-0000-0000-000000000000"
 _NAME = re.compile(r"(\d{20})\.jsonl")
@@ -60,7 +63,7 @@ class OperationLog:
 
     def __init__(self, store: Store, clock: Clock, item: Item) -> None:
         self._store, self._clock, self._item = store, clock, item
-        self._new: list[bytes] = []
+        self._new: deque[bytes] = deque(maxlen=MOST_NEW)
         self._open: tuple[int, bytes] | None = None
 
     def add(
@@ -107,8 +110,8 @@ class OperationLog:
                 self._write(number, content)
                 number, content = number + 1, b""
             content += line
-        self._new.clear()
         self._write(number, content)
+        self._new.clear()  # what could not be written is written again, into the same files
         self._open = number, content
         for old in self._numbers()[:-KEPT]:
             self._store.delete(_path(old))
