@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
@@ -14,6 +15,9 @@ import pyarrow.compute as pc
 
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.model.arrow import contiguous
+
+_RECORDS = re.compile(r'\{"numRecords": ?([0-9]+)[,}]')
+"""How the statistics of a file begin, as all known writers write them."""
 
 
 def candidates(
@@ -65,6 +69,15 @@ def _first(schema: TableSchema, keys: pa.Table) -> tuple[str, pa.Array]:
     """The first key column: its name in the files, and its values."""
     name = keys.column_names[0]
     return schema.physical_of(name), contiguous(keys[name])
+
+
+def records(add: Mapping[str, Any]) -> int | None:
+    """The rows of a file, gone ones included, by its add action; None where it does not say."""
+    said = add.get("stats") or "{}"
+    if first := _RECORDS.match(said):  # every batch asks it of every file of its table
+        return int(first[1])
+    found = json.loads(said).get("numRecords")
+    return None if found is None else int(found)
 
 
 def _stats(add: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -9,7 +9,6 @@ hold that are read again and again. Rows that a deletion vector has removed are 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,7 +19,7 @@ from urllib.parse import unquote, urlparse
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.lake import join, keyindex, pages, partitions, small, vectors
+from mirrorlake.lake import bounds, join, keyindex, pages, partitions, small, vectors
 from mirrorlake.lake.bounds import Ordered
 from mirrorlake.lake.partitions import candidates
 from mirrorlake.lake.schema import TableSchema
@@ -357,7 +356,7 @@ class _Search:
 
 def _records(add: Mapping[str, Any]) -> int:
     """The rows of a file, gone ones included; 0 when the log does not say."""
-    return int(json.loads(add.get("stats") or "{}").get("numRecords") or 0)
+    return bounds.records(add) or 0
 
 
 def _numbers(table: pa.Table, name: str) -> np.ndarray:

@@ -9,7 +9,6 @@ whatever else goes is a delete, whatever else comes is an insert.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -20,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.lake import datafile, vectors
+from mirrorlake.lake import bounds, datafile, vectors
 from mirrorlake.lake.log import file_id
 from mirrorlake.lake.partitions import split
 from mirrorlake.lake.probe import Matches, candidates, live_rows, path_of, probe
@@ -180,17 +179,13 @@ def _all(kind: str, rows: pa.Table) -> pa.Array:
 
 def _records(table: Path, add: Mapping[str, Any]) -> int:
     """The rows in a file, gone ones included."""
-    stats = json.loads(add.get("stats") or "{}")
-    if "numRecords" in stats:
-        return int(stats["numRecords"])
-    return int(pq.read_metadata(path_of(table, add)).num_rows)
+    known = bounds.records(add)
+    return int(pq.read_metadata(path_of(table, add)).num_rows) if known is None else known
 
 
 def _is_read(add: Mapping[str, Any]) -> bool:
     """Whether a file is looked into when all of its table goes."""
-    return bool(add.get("deletionVector")) or "numRecords" not in json.loads(
-        add.get("stats") or "{}"
-    )
+    return bool(add.get("deletionVector")) or bounds.records(add) is None
 
 
 def _already_gone(add: Mapping[str, Any]) -> int:

@@ -10,10 +10,11 @@ than for another batch.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
+
+from mirrorlake.lake import bounds
 
 CLASSES = (1 << 20, 8 << 20, 64 << 20)
 """Sizes in bytes below which a file is of the first, second and third class; above, of none."""
@@ -146,13 +147,13 @@ def dead_share(files: Sequence[Mapping[str, Any]]) -> float:
 
 
 def _known(action: Mapping[str, Any]) -> File | None:
-    rows = json.loads(action.get("stats") or "{}").get("numRecords")
+    rows = bounds.records(action)
     if rows is None:
         return None
     vector = action.get("deletionVector")
     gone = int(vector["cardinality"]) if vector else 0
     left = 1 - gone / rows if rows else 0
-    return File(action, int(rows), gone, int(action["size"] * left))
+    return File(action, rows, gone, int(action["size"] * left))
 
 
 def counted(action: Mapping[str, Any]) -> File:
