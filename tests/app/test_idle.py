@@ -12,6 +12,7 @@ from mirrorlake.app import planning, tidying
 from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.landing.cuts import Cut
 from mirrorlake.mirror.plan import plan
+from mirrorlake.model.seams import Point
 from tests.app.operated import Operated
 from tests.doubles.clock import SteppedClock
 
@@ -137,6 +138,35 @@ class TestTidying:
                 mirror.cycles(loop, 60, every=60)
         assert not list(aside.glob("*.parquet"))
         assert sum(looks) <= 5  # instead of 60
+
+    def test_counts_anew_what_is_aside_once_some_of_it_is_removed(
+        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(tidying, "GROUP", 4)
+        mirror = Operated(tmp_path / "root")
+        mirror.table("t", "a")
+        with mirror.running() as loop:
+            for number in range(2, 200):
+                mirror.land("t", number)
+                mirror.cycles(loop, 3_600, every=3_600)  # a week is 168 of them
+            left = []
+            for number in range(200, 240):
+                mirror.land("t", number)
+                mirror.cycles(loop, 12 * 3_600, every=12 * 3_600)  # a week is 14 of these
+                left.append(len(mirror.files("t")))
+            assert max(left[-20:]) <= 14  # of 168 files a fourth would be 42
+
+    def test_makes_durable_what_a_process_before_it_may_not_have(self, tmp_path: Path) -> None:
+        mirror = Operated(tmp_path / "root", cleanup_seconds=3_600)
+        mirror.table("t", "a", "b", "c")
+        with mirror.running() as loop:
+            loop.cycle(None)  # applied, and nothing moved
+        points: list[Point] = []
+        with mirror.running(points.append) as loop:
+            loop.once()
+        assert points.count(Point.CLEANUP_MOVED_ONE) == 2
+        assert points.index(Point.COMMIT_DURABLE) < points.index(Point.CLEANUP_MOVED_ONE)
+        assert points.count(Point.COMMIT_DURABLE) == 1
 
     def test_moves_files_in_groups_where_many_are_aside(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -92,3 +92,22 @@ def test_every_commit_of_ours_is_flushed(
     assert str(story.folder / f"{outcome.version:020d}.json") in flushed
     engine.vacuum(table.path, timedelta(days=7), lambda: None)
     assert len(table.reader.rows(table.path)) == 3
+
+
+@pytest.mark.parametrize("wanted", [Wanted.DIRECT, Wanted.MERGE])
+def test_what_another_process_committed_is_flushed_before_anything_rests_on_it(
+    spark: Spark, store: LocalStore, flushed: set[str], wanted: Wanted
+) -> None:
+    story = Story(SparkEngine(spark, store, wanted=wanted, compaction=False), store, spark)
+    story.table.create()
+    story.insert(1, 2)
+    flushed.clear()
+    engine = SparkEngine(spark, store, wanted=wanted)
+    batch = engine.progress(story.table.path).batch
+    assert batch is not None
+    for _ in range(2):
+        engine.settle(story.table.path, batch.version)
+        data = {str(path) for path in story.folder.parent.glob("*.parquet")}
+        assert data
+        assert data <= flushed
+        assert story.commits() & flushed == {str(story.folder / f"{batch.version:020d}.json")}

@@ -12,6 +12,7 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from mirrorlake.errors import TableError
 from mirrorlake.landing import cleanup, layout
 from mirrorlake.landing.cleanup import UNTIDY
 from mirrorlake.landing.scan import Scanner
@@ -57,6 +58,7 @@ class Tidying:
         self._moved: dict[str, float] = {}  # when each table had its turn, by folder
         self._due: dict[str, datetime] = {}  # when something has been aside long enough, by place
         self._aside: dict[str, int] = {}  # files, at least, by place
+        self._settled: set[str] = set()  # paths of tables
 
     def do(self, planned: Sequence[TablePlan], *, force: bool = False) -> None:
         """Record names; of tables whose turn it is, move applied files aside and remove what has
@@ -67,7 +69,7 @@ class Tidying:
         for table in planned if force else self._turns(planned):
             try:
                 self._tidy(table, force=force)
-            except UNTIDY as error:
+            except (*UNTIDY, TableError) as error:
                 log.warning(CLEANUP_REFUSED, table=str(table.table), reason=str(error))
             if not force and self._clock.monotonic() > until:
                 break
@@ -94,11 +96,14 @@ class Tidying:
         self._moved[table.folder] = self._clock.monotonic()
         for step in table.steps:
             if isinstance(step, CleanUp) and (self._is_group(step) or force):
+                self._settle(table.path)
                 self._move(step)
         now, retention = self._clock.now(), self._settings.retention
         for place in (table.folder, *table.places):
             if force or now >= self._due.get(place, now):
-                _count, due = cleanup.sweep(self._store, place, now, retention)
+                removed, due = cleanup.sweep(self._store, place, now, retention)
+                if removed:
+                    self._aside.pop(place, None)  # counted again before the next group
                 self._due[place] = min(max(due, now + retention / SLACK), now + LOOK_AGAIN)
 
     def _is_group(self, step: CleanUp) -> bool:
@@ -106,6 +111,15 @@ class Tidying:
             place = f"{step.folder}/{layout.CLEANUP}"
             self._aside[step.folder] = len(self._store.list(place).files)
         return len(step.files) >= min(self._aside[step.folder] // GROUP, MOST_KEPT)
+
+    def _settle(self, path: str) -> None:
+        """Once for each table: a process before this one may have been killed between a commit and
+        making it durable, and the files that are moved are applied in it."""
+        if path not in self._settled:
+            batch = self._engine.progress(path).batch
+            if batch is not None:
+                self._engine.settle(path, batch.version)
+            self._settled.add(path)
 
     def _move(self, step: CleanUp) -> None:
         for file in cleanup.move(self._store, step.folder, step.files, self._clock.now()):

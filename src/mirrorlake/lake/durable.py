@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -18,10 +19,11 @@ def flush(table: Path, actions: Iterable[Action]) -> None:
     in the folders of partitions."""
     files = sorted(set(_files(table, actions)))
     for path in files:
-        with path.open("rb") as file:
+        # One that a vacuum has removed since is part of the table no more.
+        with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
             os.fsync(file.fileno())
     for folder in sorted({parent for path in files for parent in path.parents}):
-        if table in folder.parents:
+        if table in folder.parents and folder.exists():
             flush_folder(folder)
 
 

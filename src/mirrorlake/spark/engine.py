@@ -95,6 +95,7 @@ class SparkEngine:
         }
         self._wanted, self._platform = wanted, platform
         self._told: set[tuple[str, str]] = set()
+        self._applied: dict[str, int] = {}  # the version of the last batch that was flushed
         self._logs = TableLogs(
             lambda path: TableLog.below(store, path),
             lambda path: PATIENCE if is_url(store.location(path)) else 0.0,
@@ -166,8 +167,10 @@ class SparkEngine:
         found = [self._begun(step) for step in steps]
         for way in self._strategies:
             self._apply(way, found, before_commit)
-        for step in steps:
+        for step, outcome in zip(steps, found, strict=True):
             self._logs.changed(step.path)
+            if isinstance(outcome, Applied):
+                self._applied[step.path] = outcome.version
         return [
             self._read_back(step, outcome) if isinstance(outcome, Unknown) else _outcome(outcome)
             for step, outcome in zip(steps, found, strict=True)
@@ -195,7 +198,11 @@ class SparkEngine:
                 self._committer.look(location)
 
     def settle(self, path: str, version: int) -> None:
-        self._settle(path, version)
+        if self._applied.get(path) == version:  # what it names was flushed before
+            self._settle(path, version)
+        else:  # nobody knows how far its writer came after it
+            self._flush(path, version)
+            self._applied[path] = version
         self._probe(Point.COMMIT_DURABLE)
 
     def cancel(self) -> None:
@@ -286,7 +293,7 @@ class SparkEngine:
             return Failed(error)
         if progress.recorded >= step.last:
             if progress.batch is not None:  # what follows rests on it, as on one that was answered
-                self._flush(step.path, progress.batch.version)
+                self.settle(step.path, progress.batch.version)
             return AlreadyApplied(progress.recorded)
         log.warning("commit_unanswered", table=str(step.table), reason=outcome.reason)
         return outcome
@@ -307,7 +314,7 @@ class SparkEngine:
         location = self._store.location(path)
         if not is_url(location):
             flush(Path(location), TableLog(location).actions(version))
-        self.settle(path, version)
+            settle(Path(location), version)
 
 
 def _outcome(found: Begun | Outcome) -> Outcome:
