@@ -55,6 +55,21 @@ def test_chunks_make_no_difference(drawn, size: int) -> None:
     assert keys.encode(chunked).code.tolist() == keys.encode(table).code.tolist()
 
 
+@given(st.lists(st.integers(-(2**63), 2**63 - 1) | st.integers(-9, 9), max_size=40), st.data())
+def test_whole_numbers_have_the_codes_that_texts_of_them_have(
+    numbers: list[int], data: st.DataObject
+) -> None:
+    """Close together they are looked up in another way than far apart, or beside a NULL."""
+    near = data.draw(st.integers(-(2**63), 2**63 - 20 * keys.CLOSE), "near")
+    close = [near + number % (20 * keys.CLOSE) for number in numbers]
+    for values in (numbers, close, [*close, None]):
+        found = keys.encode(pa.table({"k": pa.array(values, pa.int64())}))
+        texts = pa.array([None if v is None else str(v) for v in values], pa.string())
+        as_text = keys.encode(pa.table({"k": texts}))
+        assert found.code.tolist() == as_text.code.tolist()
+        assert found.first.tolist() == as_text.first.tolist()
+
+
 @pytest.mark.parametrize(
     ("arrow", "numbers", "layout"),
     [
