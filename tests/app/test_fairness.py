@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from structlog.testing import capture_logs
 
 from mirrorlake.app.apply import ApplyLoop
-from mirrorlake.app.flights import Lanes
+from mirrorlake.app.flights import LONG_SECONDS, WORK_TAKES_LONG, Lanes
 from mirrorlake.errors import LeaseLost
 from mirrorlake.landing.cuts import Cut
 from mirrorlake.mirror.batch import BatchLimits
@@ -113,6 +114,22 @@ class TestABusyTable:
         market.held.is_open = True
         loop.once()
         assert market.batches("busy") == [(1, 1), (2, 2), (3, 4)]
+
+    def test_says_that_its_batch_takes_long_and_says_so_no_more_when_it_is_over(
+        self, market: Market, loop: ApplyLoop
+    ) -> None:
+        market.land("busy", LARGE + 1)
+        with capture_logs() as logs:
+            loop.cycle(None)
+            market.mirror.cycles(loop, LONG_SECONDS + 60, every=10)
+        said = [line for line in logs if line["event"] == WORK_TAKES_LONG]
+        assert [(line["work"], line["tables"]) for line in said] == [("batch", ["s.busy"])]
+        waiting = {str(t): report.waiting for t, report in loop.report.tables.items()}
+        told = f"its batch has been under way for more than {LONG_SECONDS:.0f} s"
+        assert waiting == {"s.busy": told, "s.quiet": ""}
+        market.held.is_open = True
+        market.mirror.cycles(loop, 10)
+        assert [report.waiting for report in loop.report.tables.values()] == ["", ""]
 
     def test_is_not_dropped_while_its_batch_is_under_way(
         self, market: Market, loop: ApplyLoop

@@ -9,13 +9,22 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import StrEnum
 from typing import Any
+
+import structlog
 
 from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.model.seams import Clock
 from mirrorlake.model.table import TableId
 
+log = structlog.get_logger()
+
+WORK_TAKES_LONG = "work_takes_long"
+LONG_SECONDS = 600.0
+"""For which work is not spoken of: a batch takes minutes at most, and the files of a large table
+that nobody needs any more may take some more to remove."""
 POLL_SECONDS = 0.02
 
 
@@ -48,18 +57,31 @@ class Lanes:
             lane.shutdown(wait=True, cancel_futures=True)
 
 
+class Kind(StrEnum):
+    """What is under way: batches of a round, one that is tried apart from it, files of a table that
+    are written anew, or work that is in no hurry."""
+
+    BATCH = "batch"
+    APART = "batch apart"
+    REARRANGEMENT = "rearrangement"
+    CARE = "care"
+
+
 @dataclass(frozen=True, slots=True)
 class Flight:
     """plans: of the tables that are held meanwhile; land: called with the result once it is there,
-    and says whether a table got on; applies: whether these are batches; rearranges: or files of a
-    table that are written anew; cares: or it is in no hurry."""
+    and says whether a table got on; begun: monotonic, in seconds; is_told: whether it was said that
+    it takes long."""
 
+    kind: Kind
     plans: Sequence[TablePlan]
     future: Future[Any]
     land: Callable[[Any], bool]
-    applies: bool = False
-    rearranges: bool = False
-    cares: bool = False
+    begun: float
+    is_told: bool = False
+
+
+_AT_LEISURE = {Kind.APART, Kind.CARE}
 
 
 class Flights:
@@ -80,12 +102,13 @@ class Flights:
     @property
     def is_applying(self) -> bool:
         """Whether a batch is under way."""
-        return any(flight.applies for flight in self._flights)
+        return any(flight.kind is Kind.BATCH for flight in self._flights)
 
     @property
     def may_rearrange(self) -> bool:
         """Whether a rearrangement would not wait for others, with all batches of its table."""
-        return sum(flight.rearranges for flight in self._flights) < self._lanes.width
+        under_way = sum(flight.kind is Kind.REARRANGEMENT for flight in self._flights)
+        return under_way < self._lanes.width
 
     @property
     def may_care(self) -> bool:
@@ -94,7 +117,7 @@ class Flights:
         Checkpoints come before it: they are short, and of a thousand tables some are always under
         way.
         """
-        return not any(flight.cares and flight.plans for flight in self._flights)
+        return not any(flight.plans and flight.kind in _AT_LEISURE for flight in self._flights)
 
     @property
     def is_any_done(self) -> bool:
@@ -108,40 +131,51 @@ class Flights:
         land: Callable[[Any], bool],
     ) -> None:
         """Begin batches of tables that have nothing under way."""
-        self._begin(self._lanes.large, plans, work, land, applies=True)
+        self._begin(Kind.BATCH, plans, work, land)
 
     def rearrange(
         self, plan: TablePlan, work: Callable[[], Any], land: Callable[[Any], bool]
     ) -> None:
         """Begin other work of that size on a table that has nothing under way."""
-        self._begin(self._lanes.large, [plan], work, land, rearranges=True)
+        self._begin(Kind.REARRANGEMENT, [plan], work, land)
 
     def apart(self, plan: TablePlan, work: Callable[[], Any], land: Callable[[Any], bool]) -> None:
         """Begin a batch that may not end well, and for which no round of large batches waits."""
-        self._begin(self._lanes.care, [plan], work, land, cares=True)
+        self._begin(Kind.APART, [plan], work, land)
 
     def care(self, work: Callable[[], Any], plans: Sequence[TablePlan] = ()) -> None:
         """Begin work that is in no hurry, and after which nothing has to be noted."""
-        self._begin(self._lanes.care, plans, work, lambda _result: False, cares=True)
+        self._begin(Kind.CARE, plans, work, lambda _result: False)
 
     def _begin(
         self,
-        lane: Executor,
+        kind: Kind,
         plans: Sequence[TablePlan],
         work: Callable[[], Any],
         land: Callable[[Any], bool],
-        *,
-        applies: bool = False,
-        rearranges: bool = False,
-        cares: bool = False,
     ) -> None:
         assert not self.held.keys() & {plan.table for plan in plans}
-        self._flights.append(Flight(plans, lane.submit(work), land, applies, rearranges, cares))
+        lane = self._lanes.care if kind in _AT_LEISURE else self._lanes.large
+        begun = self._clock.monotonic()
+        self._flights.append(Flight(kind, plans, lane.submit(work), land, begun))
 
     def land(self) -> bool:
-        """Note what is done. Returns whether a table got on; raises what ended a work."""
+        """Note what is done, and what takes long. Returns whether a table got on; raises what ended
+        a work."""
         got_on = [flight.land(flight.future.result()) for flight in self._done()]
+        self._flights = [self._told(flight) for flight in self._flights]
         return any(got_on)
+
+    def _told(self, flight: Flight) -> Flight:
+        """The same; of one that takes long it is said, once, and its tables show it: a storage that
+        answers no more gives no error, and what would use the lane after it never begins."""
+        if flight.is_told or self._clock.monotonic() - flight.begun < LONG_SECONDS:
+            return flight
+        tables = [str(plan.table) for plan in flight.plans]
+        log.warning(WORK_TAKES_LONG, work=str(flight.kind), tables=tables, seconds=LONG_SECONDS)
+        waiting = f"its {flight.kind} has been under way for more than {LONG_SECONDS:.0f} s"
+        plans = [replace(p, waiting="" if p.error else waiting) for p in flight.plans]
+        return replace(flight, plans=plans, is_told=True)
 
     def wait(self, seconds: float = float("inf")) -> bool:
         """Until something is done, so long at most; not at all when nothing is under way.
