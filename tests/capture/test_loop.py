@@ -160,3 +160,31 @@ def test_a_capture_whose_lease_was_taken_publishes_nothing_more() -> None:
     assert publish.newest_file(store, FOLDER) == before
     captures[1].once()
     assert publish.newest_file(store, FOLDER) != before
+
+
+def test_what_an_earlier_process_has_named_is_durable_before_the_source_hears_of_it() -> None:
+    """It may have been killed between the name of a file and the flush of its folder."""
+    clock = SteppedClock()
+    store = MemoryStore(clock)
+    database = Database(clock, Random(1), {ID: {}})
+    first = Capture(ModelledSource(database, Random(1)), store, SETTINGS, clock)
+    first.open()
+    database.commit([Write("insert", ID, (1, "a", "b"))])
+    first.once()
+    first.close()
+    done: list[str] = []
+
+    class Listening(ModelledSource):
+        def resume(self, since: LogPoint) -> None:
+            done.append("resume")
+
+    again = Capture(
+        Listening(database, Random(1)),
+        store.reopened(lambda e: done.append(e.path) if e.done and e.name == "settle" else None),
+        SETTINGS,
+        clock,
+    )
+    again.open()
+    zone, schema = layout.LANDING, FOLDER.rpartition("/")[0]
+    settled = [zone, f"{zone}/_mirrorlake", schema, f"{zone}/{layout.CUTS}", FOLDER]
+    assert done == [*settled, "resume"]

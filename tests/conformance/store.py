@@ -109,6 +109,12 @@ class PublicationContract:
             store.publish(STAGED, FINAL)
         assert store.read(FINAL) == b"first"
 
+    def test_what_others_have_named_is_made_durable_and_stays(self, store: Store) -> None:
+        store.create(FINAL, b"rows")
+        store.settle("zone/t")
+        store.settle("zone/none")
+        assert store.read(FINAL) == b"rows"
+
     def test_an_empty_file_can_be_published(self, store: Store) -> None:
         stage(store, b"")
         store.publish(STAGED, FINAL)

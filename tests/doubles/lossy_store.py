@@ -7,7 +7,9 @@ from typing import Any
 
 from mirrorlake.storage.store import Store
 
-WRITES = {"publish", "make_folder", "create", "replace", "move", "delete", "delete_folder"}
+WRITES = {
+    *("publish", "make_folder", "settle", "create", "replace", "move", "delete", "delete_folder")
+}
 
 When = Callable[[str, int], bool]
 """Asked of each write, with its method and how many writes there were, from 1."""

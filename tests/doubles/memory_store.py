@@ -133,6 +133,10 @@ class MemoryStore:
     def make_folder(self, folder: str) -> None:
         _whole(folder)  # as in an object store, a folder is there with its first file
 
+    def settle(self, folder: str) -> None:
+        with self._effect("settle", _whole(folder)):
+            pass  # its files outlive every process
+
     def create(self, path: str, content: bytes) -> None:
         whole = _whole(path)
         with self._effect("create", whole) as files:

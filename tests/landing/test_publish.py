@@ -8,7 +8,7 @@ from mirrorlake.errors import NameTaken
 from mirrorlake.landing.publish import newest_file, publish, remove_staged, staged_path
 from tests.conformance.store import names, stage
 from tests.doubles.clock import SteppedClock
-from tests.doubles.memory_store import Crash, MemoryStore, crash_at
+from tests.doubles.memory_store import Crash, Effect, MemoryStore, crash_at
 from tests.landing.zone import name
 
 FOLDER = "Files/LandingZone/t"
@@ -53,6 +53,17 @@ def test_a_publication_that_a_crash_cut_short_is_repeated(store: MemoryStore, st
     attempt(store, 1, b"rows")
     assert names(store, FOLDER) == [name(1)]
     assert store.read(f"{FOLDER}/{name(1)}") == b"rows"
+
+
+def test_a_number_that_a_killed_run_gave_is_durable_before_its_staged_file_goes(
+    store: MemoryStore,
+) -> None:
+    stage(store, b"rows", STAGED)
+    with pytest.raises(Crash):
+        publish(store.reopened(crash_at(2)), FOLDER, STAGED, 1, table="t")
+    seen: list[Effect] = []
+    publish(store.reopened(seen.append), FOLDER, STAGED, 1, table="t")
+    assert [effect.name for effect in seen if effect.done] == ["settle", "delete"]
 
 
 @pytest.mark.clause("LZ-134", "LZ-137")

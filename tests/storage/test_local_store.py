@@ -105,6 +105,15 @@ class TestFlush:
         above = {inode(store, "a/b"), inode(store, "a"), store.root.stat().st_ino}
         assert above <= flushed
 
+    def test_what_a_killed_process_has_named_can_be_flushed(
+        self, store: LocalStore, flushed
+    ) -> None:
+        folder = store.root / "zone/t"
+        folder.mkdir(parents=True)
+        (folder / "1").write_bytes(b"rows")
+        store.settle("zone/t")
+        assert flushed == {inode(store, "zone/t")}
+
     @pytest.fixture
     def flushed(self, monkeypatch: pytest.MonkeyPatch) -> set[int]:
         seen: set[int] = set()

@@ -79,6 +79,7 @@ class Capture:
         Raises LeaseHeld, PrerequisiteMissing, SourceGap, SourceUnavailable.
         """
         self._lease.take()
+        places.settle(self._store, self._zone)
         self._tables = members.captured(self._source, self._records)
         for table in self._tables:
             if table.append_only:

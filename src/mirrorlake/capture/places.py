@@ -64,6 +64,15 @@ def known(store: Store, zone: str) -> dict[TableId, str]:
     return found
 
 
+def settle(store: Store, zone: str) -> None:
+    """Make durable what an earlier process has named in a zone and may not have lived to flush: the
+    source will be told that it may forget all of it."""
+    inner = [f"{zone}/{layout.CUTS}", *(f.path for f in layout.table_folders(store, zone))]
+    above = {path.rpartition("/")[0] for path in inner}
+    for folder in [zone, *sorted(above - {zone}), *inner]:
+        store.settle(folder)
+
+
 def find(
     store: Store,
     source: Source,

@@ -44,6 +44,7 @@ def publish(store: Store, folder: str, staged: str, number: int, *, table: str) 
                 hint="Two writers publish to this table: stop one. If a file was put there by "
                 "hand, remove it.",
             ) from None
+        store.settle(folder)  # whoever gave the name may not have lived to flush it
         store.delete(staged)
 
 

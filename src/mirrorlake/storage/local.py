@@ -125,6 +125,10 @@ class LocalStore:
     def make_folder(self, folder: str) -> None:
         make_folder(self._path(folder))
 
+    def settle(self, folder: str) -> None:
+        with suppress(FileNotFoundError, NotADirectoryError):
+            flush_folder(self._path(folder))
+
     def create(self, path: str, content: bytes) -> None:
         with self._beside(path, content) as written:
             os.link(written, self._path(path))

@@ -202,6 +202,9 @@ class ObjectStore:
     def make_folder(self, folder: str) -> None:
         _key(folder)  # a folder is there with its first file
 
+    def settle(self, folder: str) -> None:
+        _key(folder)  # an object is durable as soon as it is there
+
     def create(self, path: str, content: bytes) -> None:
         self._put_new(_key(path), content, path)
 

@@ -132,6 +132,26 @@ def test_a_deleted_file_is_published_again_under_its_name(zone: Zone, publisher:
     assert zone.rows("t") == [*A, *B, *C]
 
 
+@pytest.mark.parametrize("at", ["publish", "unstage"])
+def test_a_name_that_a_killed_run_gave_is_durable_before_it_is_recorded(
+    zone: Zone, at: str
+) -> None:
+    def die(effect: Effect) -> None:
+        if effect.name == at and effect.done:
+            raise Crash(str(effect))
+
+    seen: list[Effect] = []
+    zone.store = zone.store.reopened(die)
+    with pytest.raises(Crash):
+        zone.publisher().load("t", A, key="id", batch="one")
+    zone.clock.advance(60)
+    zone.store = zone.store.reopened(seen.append)
+    with zone.publisher() as publisher:
+        publisher.load("t", A, key="id", batch="one")
+    about = {zone.folder("t"), f"{zone.folder('t')}/_publisher.json"}
+    assert [e.name for e in seen if e.done and e.path in about] == ["settle", "replace"]
+
+
 class TestTheNextNumber:
     @pytest.mark.clause("LZ-140")
     @pytest.mark.parametrize("place", ["", "/_ProcessedFiles", "/_FilesReadyToDelete"])

@@ -208,10 +208,12 @@ class Journal:
                 self._store.publish(staged, final)
             except FileExistsError:
                 self._check(final, file)
+                self._store.settle(self._folder)  # the run that named it may not have flushed that
                 self._store.delete(staged)
             except FileNotFoundError:
                 continue
             return True
+        self._store.settle(self._folder)
         return self._is_there(file) or self._was_consumed(file)
 
     def _is_there(self, file: DataFile) -> bool:

@@ -153,6 +153,9 @@ class AdlsStore:
         with suppress(FileExistsError), translated(folder):
             place.create_directory(match_condition=MatchConditions.IfMissing)
 
+    def settle(self, folder: str) -> None:
+        self._path(folder)  # a file is durable as soon as it is there
+
     def create(self, path: str, content: bytes) -> None:
         with self._beside(path, content) as (written, look):
             self._rename(written, path, look, _NEW)
