@@ -9,6 +9,7 @@ import pytest
 
 from mirrorlake.app import care, vacuuming
 from mirrorlake.app.dates import Dates
+from mirrorlake.app.flights import Kind
 from mirrorlake.app.vacuuming import Vacuums
 from mirrorlake.config import load
 from mirrorlake.errors import ConfigError
@@ -99,7 +100,7 @@ class TestOnceADay:
                 for name in ("a", "b"):
                     mirror.land(name, number)
                 loop.cycle(None)
-            assert any(flight.cares for flight in loop._flights._flights)
+            assert any(flight.kind is Kind.CARE for flight in loop._flights._flights)
             loop._vacuum()
             assert len(loop._flights.held) == 1
             held.is_open = True
