@@ -28,7 +28,11 @@ from tests.reference import Row
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.crash]
 
-IN_THE_LOAD = [(Point.TABLE_CREATED, 2), (Point.COMMITTED, 1), (Point.COMMIT_DURABLE, 2)]
+IN_THE_LOAD = [
+    (Point.TABLE_CREATED, 2),
+    (Point.COMMITTED, 1),
+    pytest.param(Point.COMMIT_DURABLE, 2, marks=pytest.mark.long),
+]
 IN_CHANGES = [
     (Point.COLUMNS_ADDED, 1),
     (Point.BATCH_WRITTEN, 1),
@@ -36,7 +40,7 @@ IN_CHANGES = [
     (Point.COMMITTED, 1),
     (Point.COMMIT_DURABLE, 1),
     (Point.CLEANUP_MOVED_ONE, 1),
-    (Point.CLEANUP_DONE, 1),
+    pytest.param(Point.CLEANUP_DONE, 1, marks=pytest.mark.long),
 ]
 
 IN_PARTS = """

@@ -28,7 +28,7 @@ CHANGED = ROWS // 2
     [
         (Point.FILES_COMPACTED, "direct"),
         (Point.COMPACTION_COMMITTED, "direct"),
-        (Point.COMPACTION_COMMITTED, "merge"),
+        pytest.param(Point.COMPACTION_COMMITTED, "merge", marks=pytest.mark.long),
     ],
 )
 @pytest.mark.clause("CF-095", "CF-156", "LZ-258")

@@ -41,7 +41,12 @@ def test_capture_ends_on_a_signal_and_loses_nothing(
 
 @pytest.mark.spark
 @pytest.mark.parametrize(
-    ("number", "group"), [(signal.SIGTERM, False), (signal.SIGTERM, True), (signal.SIGINT, True)]
+    ("number", "group"),
+    [
+        (signal.SIGTERM, False),
+        pytest.param(signal.SIGTERM, True, marks=pytest.mark.long),
+        (signal.SIGINT, True),
+    ],
 )
 def test_a_run_ends_on_a_signal_to_itself_or_to_its_group(
     project: Project, spark: Spark, number: signal.Signals, group: bool

@@ -32,7 +32,7 @@ def table(tmp_path: Path) -> HandmadeTable:
     return HandmadeTable(tmp_path / "table", SHAPE.schema)
 
 
-@settings(max_examples=40)
+@settings(max_examples=25)
 @given(history=histories(SHAPES.values(), batches=4))
 @pytest.mark.parametrize("mapped", [False, True])
 def test_it_is_that_of_the_changes(history, mapped: bool) -> None:

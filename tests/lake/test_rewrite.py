@@ -83,7 +83,7 @@ def counts(done: Rewritten) -> dict[str, int]:
     return {kind: n for kind, n in named.items() if n}
 
 
-@settings(max_examples=300)
+@settings(max_examples=200)
 @given(histories())
 def test_rows_and_feed_of_a_history_are_those_of_its_changes_one_by_one(history) -> None:
     for _batch in played(history, mapped=False):

@@ -93,7 +93,7 @@ def test_the_active_session_of_the_thread_is_the_one_it_was(
 
 
 WITHOUT_SHRINKING = settings(
-    max_examples=5,
+    max_examples=3,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
     database=None,

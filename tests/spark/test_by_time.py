@@ -151,7 +151,7 @@ def test_a_file_that_changes_after_it_was_planned_for_is_looked_at_anew(
 
 
 POINTS = [
-    Point.COMMITTED,
+    pytest.param(Point.COMMITTED, marks=pytest.mark.long),
     Point.COMMIT_DURABLE,
     Point.NAMES_RECORDED,
     Point.CLEANUP_MOVED_ONE,

@@ -112,7 +112,9 @@ def actions(checkpoint: Path) -> list[str]:
         return sorted(json.dumps(row, sort_keys=True) for row in _parquet_actions(file))
 
 
-@pytest.mark.parametrize("mapped", [False, True], ids=["", "columns mapped"])
+@pytest.mark.parametrize(
+    "mapped", [pytest.param(False, marks=pytest.mark.long), True], ids=["", "columns mapped"]
+)
 def test_ours_holds_what_deltas_holds_also_upon_each_other_and_every_reader_begins_with_it(
     spark: Spark, orders: Mirrored, tmp_path: Path, mapped: bool
 ) -> None:
