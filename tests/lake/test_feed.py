@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,7 +33,7 @@ def table(tmp_path: Path) -> HandmadeTable:
     return HandmadeTable(tmp_path / "table", SHAPE.schema)
 
 
-@settings(max_examples=25)
+@settings(max_examples=40 if "MIRRORLAKE_LONG" in os.environ else 25)
 @given(history=histories(SHAPES.values(), batches=4))
 @pytest.mark.parametrize("mapped", [False, True])
 def test_it_is_that_of_the_changes(history, mapped: bool) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -83,7 +84,7 @@ def counts(done: Rewritten) -> dict[str, int]:
     return {kind: n for kind, n in named.items() if n}
 
 
-@settings(max_examples=200)
+@settings(max_examples=300 if "MIRRORLAKE_LONG" in os.environ else 200)
 @given(histories())
 def test_rows_and_feed_of_a_history_are_those_of_its_changes_one_by_one(history) -> None:
     for _batch in played(history, mapped=False):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -93,7 +94,7 @@ def test_the_active_session_of_the_thread_is_the_one_it_was(
 
 
 WITHOUT_SHRINKING = settings(
-    max_examples=3,
+    max_examples=5 if "MIRRORLAKE_LONG" in os.environ else 3,
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
     database=None,
