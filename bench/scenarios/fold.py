@@ -19,7 +19,7 @@ from bench.result import Result
 from bench.rounds import Plan, medians, say, timed
 from bench.spark import session
 from bench.zone import history
-from mirrorlake.lake import datafile
+from mirrorlake.lake import packing
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.landing import parquet
 from mirrorlake.model.change import MARKER_COLUMN, Marker
@@ -115,7 +115,7 @@ class _Race:
                     from changes
                 ) where place = 1
             """)
-            last.write.option("compression", datafile.CODEC).parquet(str(target))
+            last.write.option("compression", packing.CODEC).parquet(str(target))
         self._look(PEER, number, target)
         return watch.seconds
 

@@ -16,7 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.lake import datafile, join, keyhash, keyindex, probe
+from mirrorlake.lake import join, keyhash, keyindex, packing, probe
 from mirrorlake.lake.bounds import Ordered, candidates
 from mirrorlake.model import types
 from mirrorlake.model.types import DataType
@@ -167,7 +167,7 @@ def test_the_index_of_another_file_does_not_count(table: HandmadeTable) -> None:
 def test_the_index_of_a_file_that_was_replaced_does_not_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(datafile, "CODEC", "none")  # other rows take as many bytes
+    monkeypatch.setattr(packing, "CODEC", "none")  # other rows take as many bytes
     table = filled(HandmadeTable(tmp_path / "t", PLAIN.schema), PLAIN, [(ROWS, [5])])
     assert_found(table)
     data = table.path / table.files[0]["path"]

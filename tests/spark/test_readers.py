@@ -6,21 +6,26 @@ import itertools
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from hashlib import md5
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 from delta.tables import DeltaTable
 from hypothesis import HealthCheck, Phase, given, settings
 from structlog.testing import capture_logs
 
+from mirrorlake.lake import packing
 from mirrorlake.mirror import compaction
 from mirrorlake.mirror.engine import Applied
 from mirrorlake.model import types
+from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Schema
 from mirrorlake.spark.engine import STRATEGY, SparkEngine
 from mirrorlake.spark.session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import play
-from tests.conformance.mirrored import Mirrored
+from tests.conformance.mirrored import Mirrored, marked
 from tests.histories import DECIMAL, SHAPES, Shape, counted, histories
 from tests.lake.readers import feed_by_delta_rs, rows_by_delta_rs, rows_by_duckdb
 from tests.reference import Row
@@ -91,6 +96,24 @@ def test_all_readers_see_the_same_rows_and_the_same_feed(soon: None, make: Make,
     agree(table)
     path, feed = table.store.location(table.path), table.reader.feed(table.path)
     assert feed_by_delta_rs(path) == feed
+    assert replayed(feed) == counted(table.rows())
+
+
+def test_all_readers_see_the_rows_of_files_that_are_compressed_in_part(make: Make) -> None:
+    shape = Shape.of(["id"], id=types.LONG, digest=types.STRING, same=types.STRING)
+    table = make(shape)
+    count = packing.LEAST_ROWS + 1
+    rows = [(n, md5(str(n).encode()).hexdigest(), "paid") for n in range(count)]
+    table.apply(marked(shape.arrow(rows), Marker.INSERT))
+    table.apply(marked(shape.arrow([(n, text, "late") for n, text, _same in rows[1:]])))
+    folder = Path(table.store.location(table.path))
+    files = [pq.ParquetFile(path).metadata.row_group(0) for path in folder.glob("*.parquet")]
+    assert {(f.column(1).compression, f.column(2).compression) for f in files} == {
+        ("UNCOMPRESSED", "SNAPPY")
+    }
+    agree(table)
+    feed = table.reader.feed(table.path)
+    assert feed_by_delta_rs(folder) == feed
     assert replayed(feed) == counted(table.rows())
 
 

@@ -18,6 +18,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from mirrorlake.lake import packing
+from mirrorlake.lake.packing import CODEC
+
 STATISTICS = 32
 """Columns with statistics, as Delta's own default; the key columns always are among them."""
 
@@ -34,10 +37,6 @@ PAGE_ROWS = 2_048
 DICTIONARY = 64 * 1024
 """Bytes: beyond it a column has too many values for a dictionary, and is written as it stands,
 which is faster and, compressed, smaller."""
-
-CODEC = "snappy"
-"""What Delta writes by default, and every reader of Parquet knows. zstd makes files half as large;
-but small pages take it twice as long to write and to read, and a batch does little else."""
 
 CHANGE_TYPE = "_change_type"
 
@@ -140,7 +139,7 @@ def _write(path: Path, rows: pa.Table, *, page_rows: int | None) -> int:
         pq.write_table(
             rows,
             file,
-            compression=CODEC,
+            compression=packing.codecs(rows),
             row_group_size=ROW_GROUP,
             max_rows_per_page=page_rows,
             dictionary_pagesize_limit=DICTIONARY,
