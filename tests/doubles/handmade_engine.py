@@ -28,7 +28,7 @@ from mirrorlake.mirror.progress import (
 )
 from mirrorlake.mirror.schema import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CreateTable, DropTable, SetKey
-from mirrorlake.mirror.strategy import PLAIN, Way
+from mirrorlake.mirror.strategy import PLAIN, Choice, Wanted, Way
 from mirrorlake.model.seams import Point, Probe, no_probe
 from mirrorlake.model.table import Schema
 from mirrorlake.spark import tables, task
@@ -38,6 +38,7 @@ from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.spread import Spread, has_pieces
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import options_of
+from tests.doubles.handmade_merge import HandmadeMerge
 from tests.lake.handmade import HandmadeTable, metadata
 from tests.lake.readers import feed_of
 from tests.reference import Row
@@ -50,7 +51,8 @@ class HandmadeEngine(SparkEngine):
     """A `SparkEngine` that needs neither Spark nor Delta.
 
     spread: every batch goes to so many tasks that can; partitions: the columns by which a table
-    that it makes is partitioned.
+    that it makes is partitioned; merges: every batch goes by the plain way. Files are joined by
+    tasks of ours then too, which to that way is work of others.
     """
 
     def __init__(
@@ -60,6 +62,7 @@ class HandmadeEngine(SparkEngine):
         *,
         spread: int = 0,
         partitions: Callable[[Schema], Sequence[str]] = lambda _schema: (),
+        merges: bool = False,
     ) -> None:
         jobs: Any = HereJobs(spread or 1)
         committer: Any = HandmadeCommitter()
@@ -69,11 +72,15 @@ class HandmadeEngine(SparkEngine):
             probe,
             jobs=jobs,
             committer=committer,
+            wanted=Wanted.MERGE if merges else Wanted.AUTO,
         )
         if spread:
             self._direct = Direct(jobs, committer, store, probe, AlwaysSpread(store, probe))
             self._strategies[Way.DIRECT] = self._direct
-        del self._strategies[Way.MERGE]  # which is Spark's own, and here is none
+        del self._strategies[Way.MERGE]  # nothing steps back to it
+        if merges:
+            self._strategies = {Way.MERGE: HandmadeMerge(jobs, store, probe)}
+            self._rearranger._choice = lambda _progress: Choice(Way.DIRECT, "")
         self._partitions = partitions
         self.vacuumed: list[tuple[str, timedelta]] = []
         self.checkpoints: list[str] = []

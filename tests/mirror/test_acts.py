@@ -11,17 +11,17 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from mirrorlake.lake.rewrite import NoBaseRow
-from mirrorlake.mirror.acts import Act, Acts, acts_of, inserts_of
+from mirrorlake.mirror.acts import acts_of, inserts_of
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.mirror.fold import Batch, fold
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.net import NetChanges
+from tests.doubles.handmade_merge import merged
 from tests.histories import Landing, Shape, counted, histories, read_landed, rows_of
 from tests.reference import UNCHANGED, Change, Row, identity, plain
 
 ORDERS = Shape.of(["id"], id=types.LONG, name=types.STRING)
-Feed = Counter[tuple[str, Row]]
 
 
 def folded(shape: Shape, landing: Landing) -> NetChanges:
@@ -36,33 +36,6 @@ def looked_up(shape: Shape, net: NetChanges, rows: Sequence[Row]) -> tuple[np.nd
     held = [(wanted.get(identity(tuple(row[p] for p in shape.places))), row) for row in rows]
     found = [(code, row) for code, row in held if code is not None]
     return np.array([code for code, _row in found], np.int64), shape.arrow(r for _c, r in found)
-
-
-def merged(shape: Shape, acts: Acts, rows: list[Row], *, truncate: bool) -> tuple[list[Row], Feed]:
-    """The rows after a `MERGE` of these acts, and its feed."""
-    feed: Feed = Counter()
-    source = list(zip(acts.act.tolist(), rows_of(acts.rows), strict=True))
-    left: list[Row] = []
-    for row in rows:
-        key = identity(tuple(row[place] for place in shape.places))
-        matching = [
-            (act, new)
-            for act, new in source
-            if act in {Act.UPDATE, Act.DELETE}
-            and identity(tuple(new[place] for place in shape.places)) == key
-        ]
-        assert len(matching) <= 1, "MERGE refuses several source rows for one row"
-        if not matching and not truncate:
-            left.append(row)
-        elif matching and matching[0][0] == Act.UPDATE:
-            left.append(matching[0][1])
-            feed["update_preimage", plain(row)] += 1
-            feed["update_postimage", plain(matching[0][1])] += 1
-        else:
-            feed["delete", plain(row)] += 1
-    new = [row for act, row in source if act == Act.INSERT]
-    feed.update(("insert", plain(row)) for row in new)
-    return left + new, feed
 
 
 @pytest.mark.clause("LZ-077", "LZ-089", "LZ-110", "LZ-130", "LZ-256", "LZ-257")
@@ -80,7 +53,9 @@ def test_a_merge_of_the_acts_leaves_rows_and_feed_of_the_model(history) -> None:
         else:
             code, found = looked_up(shape, net, rows)
             acts = acts_of(net, code, found if net.missing is not None else None)
-        rows, feed = merged(shape, acts, rows, truncate=landing.truncate)
+        source = list(zip(acts.act.tolist(), rows_of(acts.rows), strict=True))
+        rows, images = merged(shape.places, source, rows, truncate=landing.truncate)
+        feed = Counter((kind, plain(row)) for kind, row in images)
         assert counted(rows) == counted(model.rows)
         assert feed == expected
         kinds = Counter(kind for kind, _row in feed.elements())

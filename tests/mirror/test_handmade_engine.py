@@ -88,8 +88,10 @@ KINDS: dict[str, dict[str, Any]] = {
     "alone": {},
     "spread": {"spread": 3},
     "partitioned": {"partitions": by_plain_columns},
+    "merge": {"merges": True},
 }
-"""How the engine is made: for batches on one task, on three, and into tables with partitions."""
+"""How the engine is made: for batches on one task, on three, into tables with partitions, and by
+the plain way."""
 
 
 def life_of(store: LocalStore, reader: HandmadeReader, shape: Shape, kind: str = "alone") -> Life:
@@ -109,7 +111,7 @@ def test_every_step_of_a_life_is_that_of_the_model(
 
 
 @settings(max_examples=60, suppress_health_check=list(HealthCheck))
-@given(data=st.data(), kind=st.sampled_from(["alone", "partitioned"]))
+@given(data=st.data(), kind=st.sampled_from(["alone", "partitioned", "merge"]))
 def test_batches_that_join_small_files_are_those_of_the_model(
     store: LocalStore,
     reader: HandmadeReader,

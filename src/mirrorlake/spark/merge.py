@@ -126,13 +126,22 @@ class Merge:
             return results
         (spec,) = specs
         if spec.batch.truncate:
-            with self._jobs.tagged():
-                deleted = session.read.format("delta").load(batch.location).count()
+            deleted = self._count(session, batch)
             return self._jobs.map(mergetask.run, [MergeSpec(spec.batch, folder, deleted=deleted)])
         found = f"{folder}/found"
-        with self._jobs.tagged():
-            look_up(session, batch, first, found)
+        self._look_up(session, batch, first, found)
         return self._jobs.map(mergetask.run, [MergeSpec(spec.batch, folder, found)])
+
+    def _count(self, session: SparkSession, batch: Begun) -> int:
+        """The rows of the table."""
+        with self._jobs.tagged():
+            return session.read.format("delta").load(batch.location).count()
+
+    def _look_up(
+        self, session: SparkSession, batch: Begun, wanted: MergeResult, target: str
+    ) -> None:
+        with self._jobs.tagged():
+            look_up(session, batch, wanted, target)
 
     def _specs(self, batch: Begun) -> Iterator[TaskSpec]:
         """The batch as one task, or one per file of a load, whose rows touch nothing."""

@@ -1,0 +1,132 @@
+"""The plain way without Spark: its tasks are the true ones, and the `MERGE` is one by the book.
+
+What Spark looks up, counts and merges is done row by row, as the documentation of Delta says it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlake.lake import rewrite
+from mirrorlake.lake.datafile import removed
+from mirrorlake.mirror.acts import Act
+from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Outcome
+from mirrorlake.model.seams import Probe
+from mirrorlake.spark.merge import Merge
+from mirrorlake.spark.mergetask import ACT, CODE, MergeResult, column
+from mirrorlake.spark.statements import Source
+from mirrorlake.spark.strategy import Begun
+from mirrorlake.storage.store import Store
+from tests.histories import Shape, rows_of
+from tests.lake.handmade import HandmadeTable
+from tests.reference import Row, identity
+
+Image = tuple[str, Row]
+Acted = tuple[int, Row]
+"""An act, and its row."""
+
+
+def merged(
+    key: Sequence[int], source: Sequence[Acted], rows: Iterable[Row], *, truncate: bool
+) -> tuple[list[Row], list[Image]]:
+    """The rows after a `MERGE` of these acts, and its change images. key: the places of the key;
+    truncate: rows that nothing of the source matches are deleted."""
+    images: list[Image] = []
+    left: list[Row] = []
+    for row in rows:
+        own = _key(key, row)
+        matching = [
+            (act, new)
+            for act, new in source
+            if act in {Act.UPDATE, Act.DELETE} and _key(key, new) == own
+        ]
+        assert len(matching) <= 1, "MERGE refuses several source rows for one row"
+        if not matching and not truncate:
+            left.append(row)
+        elif matching and matching[0][0] == Act.UPDATE:
+            left.append(matching[0][1])
+            images += [("update_preimage", row), ("update_postimage", matching[0][1])]
+        else:
+            images.append(("delete", row))
+    new = [row for act, row in source if act == Act.INSERT]
+    return left + new, images + [("insert", row) for row in new]
+
+
+class HandmadeMerge(Merge):
+    """A `Merge` that needs neither Spark nor Delta."""
+
+    def __init__(self, jobs: Any, store: Store, probe: Probe) -> None:
+        super().__init__(jobs, SimpleNamespace(), store, probe)  # type: ignore[arg-type]
+        self._sessions: Any = SimpleNamespace(active=nullcontext)
+
+    def _count(self, session: Any, batch: Begun) -> int:
+        return len(HandmadeTable(batch.location).rows())
+
+    def _look_up(self, session: Any, batch: Begun, wanted: MergeResult, target: str) -> None:
+        *keys, code = pq.read_table(wanted.keys).columns
+        known = rows_of(pa.table(keys, [column(place) for place in range(len(keys))]))
+        pairs = zip(known, code.to_pylist(), strict=True)
+        numbers = {identity(key): number for key, number in pairs}
+        rows = HandmadeTable(batch.location).rows()
+        found = [(numbers.get(_key(_places(batch), row)), row) for row in rows]
+        there = [(number, row) for number, row in found if number is not None]
+        table = pa.table({CODE: pa.array([number for number, _row in there], pa.int64())})
+        if wanted.whole:
+            whole = _shape(batch).arrow(row for _number, row in there)
+            for place, values in enumerate(whole.columns):
+                table = table.append_column(column(place), values)
+        Path(target).mkdir(parents=True)
+        pq.write_table(table, Path(target, "found.parquet"))
+
+    def _committed(
+        self, session: Any, batch: Begun, source: Source, said: str, counts: Counts
+    ) -> Outcome:
+        table = HandmadeTable(batch.location)
+        if table.log.snapshot().version != batch.version:
+            return Conflicted("another writer was faster")
+        acted = [one for path in source.files for one in _acted(path, batch)]
+        truncated = batch.step.truncated
+        rows, images = merged(_places(batch), acted, table.rows(), truncate=truncated)
+        actions = _rewritten(table, batch, rows, images) if images else []
+        number = {"version": batch.step.last, "lastUpdated": 0}
+        actions.append({"txn": {"appId": batch.progress.application, **number}})
+        return Applied(table.commit(actions, userMetadata=said), counts)
+
+
+def _rewritten(
+    table: HandmadeTable, batch: Begun, rows: list[Row], images: list[Image]
+) -> list[dict[str, Any]]:
+    """What it takes to have these rows instead of all that are there, and to tell these images."""
+    shape, schema = _shape(batch), batch.schema
+    actions: list[dict[str, Any]] = [{"remove": removed(add)} for add in table.files]
+    actions += rewrite.written(table.path, schema, shape.arrow(rows), list(shape.key))
+    told = shape.arrow(row for _kind, row in images)
+    kinds = pa.array([kind for kind, _row in images])
+    return actions + rewrite.told(table.path, told, kinds, schema)
+
+
+def _acted(path: str, batch: Begun) -> list[Acted]:
+    """The rows of a source."""
+    file = pq.read_table(path)
+    acts = file[ACT].to_pylist()
+    names = [column(place) for place in range(len(batch.schema.schema))]
+    return list(zip(acts, rows_of(file.select(names)), strict=True))
+
+
+def _shape(batch: Begun) -> Shape:
+    return Shape(batch.schema.schema, tuple(batch.step.key))
+
+
+def _places(batch: Begun) -> tuple[int, ...]:
+    return _shape(batch).places
+
+
+def _key(places: Sequence[int], row: Row) -> tuple[Any, ...]:
+    return identity(tuple(row[place] for place in places))
