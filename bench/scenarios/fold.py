@@ -3,7 +3,7 @@
 Ours are the waves of a batch that is spread, but for what concerns the table: deal, fold, and write
 data files with statistics. The peer is Spark's own way, a window over the same files:
 `row_number() over (partition by key order by seq desc) = 1`, written as Parquet. Both use the same
-session and compress alike; a column says the order.
+session and Snappy, ours not for columns that it leaves nearly as large; a column says the order.
 """
 
 from __future__ import annotations

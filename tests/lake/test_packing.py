@@ -33,7 +33,7 @@ def codecs_of(path: Path) -> dict[str, str]:
 def test_what_looks_random_is_written_as_it_stands(tmp_path: Path) -> None:
     rows = pa.table({"a.b": RANDOM, "é": EQUAL, "none": pa.nulls(ENOUGH, pa.int64())})
     data = codecs_of(tmp_path / write_data(tmp_path, rows, [])["path"])
-    assert (data["a.b"], data["é"]) == ("UNCOMPRESSED", "SNAPPY")
+    assert data == {"a.b": "UNCOMPRESSED", "é": "SNAPPY", "none": "SNAPPY"}
     assert codecs_of(tmp_path / write_changes(tmp_path, rows)["path"]) == data
 
 
@@ -42,9 +42,25 @@ def test_a_file_of_few_rows_is_compressed_whatever_it_holds(tmp_path: Path) -> N
     assert codecs_of(tmp_path / write_data(tmp_path, rows, [])["path"]) == {"text": "SNAPPY"}
 
 
-def test_more_than_the_first_rows_are_looked_at() -> None:
+def test_rows_from_the_first_to_the_last_are_looked_at() -> None:
     late = EQUAL[: ENOUGH // 8] + RANDOM[ENOUGH // 8 :]
     assert packing.codecs(pa.table({"late": late})) == {"late": packing.PLAIN}
+
+
+LONG = ['{"paid": "by transfer", "to": "an account of ours"}' * 4]
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        [None] * (ENOUGH * 9 // 10) + LONG * (ENOUGH // 10),  # a column that came late
+        [None] * 1_000 + LONG * 900 + [None] * ENOUGH,  # between two places
+        RANDOM[:1_100] + [LONG[0] * 20] * 900 + RANDOM,
+    ],
+    ids=["late", "between", "among random ones"],
+)
+def test_what_becomes_much_smaller_is_compressed_wherever_it_stands(values) -> None:
+    assert packing.codecs(pa.table({"text": values})) == {"text": packing.CODEC}
 
 
 def test_what_becomes_a_little_smaller_takes_more_time_than_it_saves() -> None:
