@@ -13,7 +13,13 @@ from dataclasses import dataclass, field, replace
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.mirror.engine import AlreadyApplied, Applied, Conflicted, MirrorEngine
+from mirrorlake.mirror.engine import (
+    AlreadyApplied,
+    Applied,
+    Conflicted,
+    Counts,
+    MirrorEngine,
+)
 from mirrorlake.model.table import Column
 from mirrorlake.model.types import DataType
 from tests.conformance.mirrored import Mirrored
@@ -42,6 +48,7 @@ class Life:
         outcome = self.table.run(step)
         assert isinstance(outcome, Applied), outcome
         self.batches += 1
+        self.check_counts(outcome.counts, feed)
         if feed:
             self.feeds[outcome.version] = feed
         assert self.table.run(step) == AlreadyApplied(step.last)
@@ -62,6 +69,13 @@ class Life:
 
     def restart(self) -> None:
         self.table.engine = self.new_engine()
+
+    def check_counts(self, counts: Counts, feed: Counter[tuple[str, Row]]) -> None:
+        """What a batch says that it did is what the feed of the model says."""
+        kinds = Counter(kind for kind, _row in feed.elements())
+        assert counts.insert == kinds["insert"]
+        assert counts.update == kinds["update_postimage"]
+        assert counts.delete == kinds["delete"]
 
     def check(self) -> None:
         """Rows, feed and statistics are those of the model."""

@@ -1,6 +1,7 @@
 """The plain way without Spark: its tasks are the true ones, and the `MERGE` is one by the book.
 
 What Spark looks up, counts and merges is done row by row, as the documentation of Delta says it.
+The fence, the words for Delta and what it refuses are not here: tests on Spark are for them.
 """
 
 from __future__ import annotations
@@ -92,24 +93,32 @@ class HandmadeMerge(Merge):
         if table.log.snapshot().version != batch.version:
             return Conflicted("another writer was faster")
         acted = [one for path in source.files for one in _acted(path, batch)]
-        truncated = batch.step.truncated
-        rows, images = merged(_places(batch), acted, table.rows(), truncate=truncated)
-        actions = _rewritten(table, batch, rows, images) if images else []
+        assert {act for act, _row in acted} == source.does, "of others no clause is written"
+        actions = _rewritten(table, batch, acted)
         number = {"version": batch.step.last, "lastUpdated": 0}
         actions.append({"txn": {"appId": batch.progress.application, **number}})
         return Applied(table.commit(actions, userMetadata=said), counts)
 
 
-def _rewritten(
-    table: HandmadeTable, batch: Begun, rows: list[Row], images: list[Image]
-) -> list[dict[str, Any]]:
-    """What it takes to have these rows instead of all that are there, and to tell these images."""
-    shape, schema = _shape(batch), batch.schema
-    actions: list[dict[str, Any]] = [{"remove": removed(add)} for add in table.files]
-    actions += rewrite.written(table.path, schema, shape.arrow(rows), list(shape.key))
+def _rewritten(table: HandmadeTable, batch: Begun, acted: Sequence[Acted]) -> list[dict[str, Any]]:
+    """What it takes to carry acts out, and to tell their images: files in which nothing changes
+    stay, as with Delta."""
+    shape, schema, truncate = _shape(batch), batch.schema, batch.step.truncated
+    changes = [one for one in acted if one[0] != Act.INSERT]
+    inserts = [one for one in acted if one[0] == Act.INSERT]
+    actions: list[dict[str, Any]] = []
+    new, images = merged(shape.places, inserts, [], truncate=False)
+    for add in table.files:
+        rows = table.rows_in(table.path, add)
+        left, changed = merged(shape.places, changes, rows, truncate=truncate)
+        if changed:
+            actions.append({"remove": removed(add)})
+            actions += rewrite.written(table.path, schema, shape.arrow(left), list(shape.key))
+            images += changed
+    actions += rewrite.written(table.path, schema, shape.arrow(new), list(shape.key))
     told = shape.arrow(row for _kind, row in images)
-    kinds = pa.array([kind for kind, _row in images])
-    return actions + rewrite.told(table.path, told, kinds, schema)
+    kinds = pa.array([kind for kind, _row in images], pa.string())
+    return actions + (rewrite.told(table.path, told, kinds, schema) if images else [])
 
 
 def _acted(path: str, batch: Begun) -> list[Acted]:

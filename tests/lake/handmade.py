@@ -105,7 +105,7 @@ class HandmadeTable:
 
     def rows(self) -> list[Row]:
         table = self.path
-        return [row for add in self.files for row in self._rows_of(table, add)]
+        return [row for add in self.files for row in self.rows_in(table, add)]
 
     def feed(self, version: int) -> Counter[tuple[str, Row]]:
         """The change feed of one commit: its change files, or what its data files say."""
@@ -119,10 +119,10 @@ class HandmadeTable:
         for action in actions:
             for name, kind in (("add", "insert"), ("remove", "delete")):
                 if name in action and action[name]["dataChange"]:
-                    feed.update((kind, plain(row)) for row in self._rows_of(table, action[name]))
+                    feed.update((kind, plain(row)) for row in self.rows_in(table, action[name]))
         return feed
 
-    def _rows_of(self, table: Path, add: Mapping[str, Any]) -> list[Row]:
+    def rows_in(self, table: Path, add: Mapping[str, Any]) -> list[Row]:
         """The live rows of a data file."""
         # Data files that Delta's MERGE writes have the kind of change as well, without a value.
         found = self._read(table, add).select(self.schema.schema.names)

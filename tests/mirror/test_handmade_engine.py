@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable
+from datetime import date
 from typing import Any
 
 import pytest
@@ -13,7 +14,7 @@ from hypothesis import strategies as st
 
 from mirrorlake.errors import BadValue
 from mirrorlake.mirror import compaction
-from mirrorlake.mirror.engine import Failed, MirrorEngine
+from mirrorlake.mirror.engine import Applied, Failed, MirrorEngine
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.storage.local import LocalStore
@@ -28,7 +29,8 @@ from tests.conformance.apply_tables import TableContract
 from tests.conformance.mirrored import Mirrored
 from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader, by_plain_columns
 from tests.evolving import Life, live, live_many
-from tests.histories import Shape, histories
+from tests.histories import Landing, Shape, histories
+from tests.reference import Change
 
 _numbers = itertools.count(1)
 BATCHES = 20_000
@@ -84,6 +86,12 @@ def joining(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "FANOUT", 2)
 
 
+@pytest.fixture
+def compacting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three small files are enough to be joined between batches."""
+    monkeypatch.setattr(compaction, "SMALLEST", 3)
+
+
 KINDS: dict[str, dict[str, Any]] = {
     "alone": {},
     "spread": {"spread": 3},
@@ -122,11 +130,25 @@ def test_batches_that_join_small_files_are_those_of_the_model(
     live(data, lambda shape: life_of(store, reader, shape, kind), batches=6)
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_files_are_joined_between_the_batches_of_a_life(
+    store: LocalStore, reader: HandmadeReader, compacting: None, kind: str
+) -> None:
+    shape = Shape.of(["id"], id=types.LONG, name=types.STRING, day=types.DATE)
+    life = life_of(store, reader, shape, kind)
+    for number in range(3):
+        life.land(Landing(((Change(Marker.INSERT, (number, "a", date(2026, 1, 1))),),)))
+    assert isinstance(life.table.compact(), Applied)
+    changes = Change(Marker.UPDATE, (1, "b", None)), Change(Marker.DELETE, (2, None, None))
+    life.land(Landing((changes,)))
+    life.check()
+
+
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
 @pytest.mark.parametrize("kind", KINDS)
 def test_twenty_thousand_random_batches_are_those_of_the_model(
-    store: LocalStore, reader: HandmadeReader, kind: str
+    store: LocalStore, reader: HandmadeReader, compacting: None, kind: str
 ) -> None:
     live_many(
         lambda shape: life_of(store, reader, shape, kind),
