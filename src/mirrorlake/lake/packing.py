@@ -45,8 +45,9 @@ def codecs(rows: pa.Table) -> dict[str, str]:
 def _is_like(column: pa.ChunkedArray, sample: pa.ChunkedArray) -> bool:
     """Whether a sample tells of its column. One of NULLs does not become smaller, whatever stands
     between them, and where texts are long in few places no place may have been one of these."""
-    each = sample.nbytes / len(sample)
-    return sample.null_count < len(sample) and column.nbytes / len(column) < 2 * each
+    if sample.null_count == len(sample):
+        return False
+    return bool(column.nbytes / len(column) < 2 * sample.nbytes / len(sample))
 
 
 def _left(sample: pa.Table) -> dict[str, float]:
