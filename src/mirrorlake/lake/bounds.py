@@ -49,10 +49,11 @@ class Ordered:
         self._physical, column = _first(schema, keys)
         self._bounds: _Bounds | None = None
         if _is_number(column.type) and column.null_count < len(column):
-            self._bounds = _Bounds(column.drop_null())
-            order = pc.sort_indices(column).to_numpy()  # NULLs come last
-            present = len(column) - column.null_count
-            self._codes, self._nulls = order[:present], order[present:]
+            present = column.drop_null()
+            self._bounds = _Bounds(present)
+            absent = column.is_null().to_numpy(zero_copy_only=False)
+            self._codes = np.flatnonzero(~absent)[np.argsort(_as_numbers(present))]
+            self._nulls = np.flatnonzero(absent)
 
     def held(self, add: Mapping[str, Any]) -> np.ndarray | None:
         """The keys, by number, that this file can hold; None when nobody can tell."""
@@ -90,17 +91,14 @@ class _Bounds:
     """Which ranges of values can hold one of the keys."""
 
     def __init__(self, keys: pa.Array) -> None:
-        ordered = keys.take(pc.sort_indices(keys))
-        self._type = ordered.type
+        self._type = keys.type
         self._ends: tuple[str, str] | None = None
         self._numbers = np.zeros(0, np.int64)
         if pa.types.is_string(keys.type):
-            self._ends = ordered[0].as_py(), ordered[-1].as_py()
+            ends = pc.min_max(keys).as_py()
+            self._ends = ends["min"], ends["max"]
         else:
-            # As numbers, because there are days that Python's calendar does not know.
-            width = pa.int32() if keys.type.bit_width == 32 else pa.int64()
-            temporal = pa.types.is_temporal(keys.type)
-            self._numbers = (ordered.cast(width) if temporal else ordered).to_numpy()
+            self._numbers = np.sort(_as_numbers(keys))
 
     def meet(self, low: Any, high: Any) -> bool:
         """Whether a key can lie between these bounds of the log."""
@@ -154,6 +152,13 @@ def _comparable(kind: pa.DataType) -> bool:
 def _is_number(kind: pa.DataType) -> bool:
     is_ = pa.types
     return any(test(kind) for test in (is_.is_integer, is_.is_date, is_.is_timestamp))
+
+
+def _as_numbers(keys: pa.Array) -> np.ndarray:
+    """As numbers, because there are days that Python's calendar does not know."""
+    width = pa.int32() if keys.type.bit_width == 32 else pa.int64()
+    numbers: np.ndarray = (keys.cast(width) if pa.types.is_temporal(keys.type) else keys).to_numpy()
+    return numbers
 
 
 def _vagueness(moment: str) -> int:
