@@ -1,9 +1,11 @@
-"""New data and change files of a table, and their statistics for the log."""
+"""New data and change files of a table, and their statistics for the log.
+
+Every file is flushed (`flushing`): it is durable when it is written, or soon after.
+"""
 
 from __future__ import annotations
 
 import json
-import os
 import time
 import uuid
 from collections.abc import Mapping
@@ -18,7 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlake.lake import packing
+from mirrorlake.lake import flushing, packing
 from mirrorlake.lake.packing import CODEC
 
 STATISTICS = 32
@@ -52,7 +54,7 @@ def write_data(
     *,
     data_change: bool = True,
 ) -> dict[str, Any]:
-    """Write a data file, durable; returns its add action. rows: in the file's names and types.
+    """Write a data file; returns its add action. rows: in the file's names and types.
 
     values: of the partition columns; data_change: False when its rows stood in another file before.
     """
@@ -71,7 +73,7 @@ def write_data(
 def write_changes(
     table: Path, rows: pa.Table, values: Mapping[str, str | None] = NO_VALUES
 ) -> dict[str, Any]:
-    """Write a change file, durable; returns its cdc action. rows: `_change_type` is the last."""
+    """Write a change file; returns its cdc action. rows: `_change_type` is the last."""
     name = f"_change_data/cdc-00000-{uuid.uuid4()}.c000.{CODEC}.parquet"
     size = _write(table / name, rows, page_rows=None)
     return {
@@ -83,11 +85,10 @@ def write_changes(
 
 
 def write_bytes(path: Path, content: bytes) -> None:
-    """Write a small file, durable."""
+    """Write a small file."""
     with path.open("wb") as file:
         file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
+        flushing.flush(file)
 
 
 def statistics(rows: pa.Table, keys: list[str]) -> dict[str, Any]:
@@ -148,8 +149,7 @@ def _write(path: Path, rows: pa.Table, *, page_rows: int | None) -> int:
             store_schema=False,
             write_statistics=[name for name in rows.column_names if not _has_nan(rows[name])],
         )
-        file.flush()
-        os.fsync(file.fileno())
+        flushing.flush(file)
         return file.tell()
 
 

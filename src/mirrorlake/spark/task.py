@@ -21,7 +21,7 @@ import pyarrow.parquet as pq
 
 from mirrorlake import version
 from mirrorlake.errors import BadValue, ForeignTable, MirrorlakeError, MissingBaseRow
-from mirrorlake.lake import vectors
+from mirrorlake.lake import flushing, vectors
 from mirrorlake.lake.append import append
 from mirrorlake.lake.compact import compact
 from mirrorlake.lake.partitions import NullText
@@ -172,7 +172,8 @@ def run(spec: Spec) -> TaskResult:
     if isinstance(spec, TaskSpec):
         pa.set_cpu_count(spec.threads)  # of a process that is a task's own
     try:
-        return _run(spec) if isinstance(spec, TaskSpec) else _compact(spec)
+        with flushing.behind():
+            return _run(spec) if isinstance(spec, TaskSpec) else _compact(spec)
     except MirrorlakeError as error:
         return TaskResult(error=error)
     except NullText as error:
@@ -184,7 +185,8 @@ def run(spec: Spec) -> TaskResult:
 def _piece(spec: Piece) -> TaskResult:
     pa.set_cpu_count(spec.batch.threads)
     try:
-        return TaskResult(handed=spec.work())
+        with flushing.behind():
+            return TaskResult(handed=spec.work())
     except MirrorlakeError as error:
         return TaskResult(error=error)
     except Exception as error:  # noqa: BLE001  (the batch is then done in one piece)
