@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import duckdb
 import numpy as np
 import pyarrow as pa
 
+from mirrorlake.lake.join import connected
 from mirrorlake.model.arrow import contiguous
 from mirrorlake.model.equality import comparable
 
@@ -16,12 +16,8 @@ def dealt(keys: pa.Table, parts: int) -> np.ndarray:
     Only the same release of DuckDB deals alike.
     """
     columns = {f"k{i}": comparable(contiguous(column)) for i, column in enumerate(keys.columns)}
-    connection = duckdb.connect(config={"threads": 1})
-    try:
-        connection.execute("set TimeZone = 'UTC'")
+    query = f"select (hash({', '.join(columns)}) % {parts})::usmallint as part from keys"  # noqa: S608
+    with connected(1) as connection:
         connection.register("keys", pa.table(columns))
-        query = f"select (hash({', '.join(columns)}) % {parts})::usmallint as part from keys"  # noqa: S608
         part: np.ndarray = connection.execute(query).fetchnumpy()["part"]
-    finally:
-        connection.close()
     return part
