@@ -23,9 +23,9 @@ from mirrorlake.lake import packing
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.landing import parquet
 from mirrorlake.model.change import MARKER_COLUMN, Marker
+from mirrorlake.spark.course import ends, shares, stretches
 from mirrorlake.spark.jobs import Jobs
 from mirrorlake.spark.pieces import DealSpec, FoldSpec, Found, WriteSpec
-from mirrorlake.spark.spread import ends, shares, stretches
 from mirrorlake.spark.task import LandedPath, TaskResult, TaskSpec
 
 CHANGES = 2_000_000
@@ -85,9 +85,8 @@ class _Race:
         )
         with timed() as watch:
             slots, here = self._jobs.slots, str(scratch)
-            dealt = self._jobs.run(
-                [DealSpec(batch, here, some, slots) for some in shares(landed, slots)]
-            )
+            parts = shares(landed, slots)
+            dealt = self._jobs.run([DealSpec(batch, here, some, slots) for some in parts])
             runs = [one.handed for one in _good(dealt)]
             keys = tuple((run.keys, ends(run)) for run in runs)
             specs = [FoldSpec(batch, here, keys, part) for part in range(slots)]
@@ -96,7 +95,7 @@ class _Race:
             written = self._jobs.run(
                 [
                     WriteSpec(batch, here, some, found, images=False)
-                    for some in stretches(runs, folded, slots)
+                    for some in stretches(parts, runs, folded, slots)
                 ]
             )
         _good(written)

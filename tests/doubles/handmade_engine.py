@@ -12,6 +12,7 @@ import pickle
 import uuid
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
@@ -35,7 +36,7 @@ from mirrorlake.spark import tables, task
 from mirrorlake.spark.commit import Commit, Rearrangement
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.spread import Spread, has_pieces
+from mirrorlake.spark.spread import Spread, SpreadSettings, has_pieces
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import options_of
 from tests.doubles.handmade_merge import HandmadeMerge
@@ -50,9 +51,9 @@ PHYSICAL = "delta.columnMapping.physicalName"
 class HandmadeEngine(SparkEngine):
     """A `SparkEngine` that needs neither Spark nor Delta.
 
-    spread: every batch goes to so many tasks that can; partitions: the columns by which a table
-    that it makes is partitioned; merges: every batch goes by the plain way. Files are joined by
-    tasks of ours then too, which to that way is work of others.
+    spread: every batch goes to so many tasks that can; crew: these go together; partitions: the
+    columns by which a table that it makes is partitioned; merges: every batch goes by the plain
+    way. Files are joined by tasks of ours then too, which to that way is work of others.
     """
 
     def __init__(
@@ -61,10 +62,11 @@ class HandmadeEngine(SparkEngine):
         probe: Probe = no_probe,
         *,
         spread: int = 0,
+        crew: bool = False,
         partitions: Callable[[Schema], Sequence[str]] = lambda _schema: (),
         merges: bool = False,
     ) -> None:
-        jobs: Any = HereJobs(spread or 1)
+        jobs: Any = ThreadJobs(spread) if crew else HereJobs(spread or 1)
         committer: Any = HandmadeCommitter()
         super().__init__(
             SimpleNamespace(session=None),  # type: ignore[arg-type]
@@ -75,7 +77,8 @@ class HandmadeEngine(SparkEngine):
             wanted=Wanted.MERGE if merges else Wanted.AUTO,
         )
         if spread:
-            self._direct = Direct(jobs, committer, store, probe, AlwaysSpread(store, probe))
+            spreading = AlwaysSpread(store, probe, ALWAYS_CREWS if crew else NO_CREWS)
+            self._direct = Direct(jobs, committer, store, probe, spreading)
             self._strategies[Way.DIRECT] = self._direct
         del self._strategies[Way.MERGE]  # nothing steps back to it
         if merges:
@@ -154,6 +157,11 @@ def by_plain_columns(schema: Schema) -> list[str]:
     return plain[::-2][: len(schema) - 1]
 
 
+ALWAYS_CREWS = SpreadSettings()
+NO_CREWS = SpreadSettings(crew_rows=-1)
+"""Each wave a job of its own."""
+
+
 class AlwaysSpread(Spread):
     """Spreads whatever can be spread, however small."""
 
@@ -177,6 +185,15 @@ class HereJobs:
     def map(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
         sent = [pickle.loads(pickle.dumps(item)) for item in items]
         return [pickle.loads(pickle.dumps(work(item))) for item in sent]
+
+
+class ThreadJobs(HereJobs):
+    """Runs tasks in this process, as many at once as there are slots."""
+
+    def map(self, work: Callable[[Any], Any], items: Sequence[Any]) -> list[Any]:
+        sent = [pickle.loads(pickle.dumps(item)) for item in items]
+        with ThreadPoolExecutor(self.slots) as pool:
+            return [pickle.loads(pickle.dumps(result)) for result in pool.map(work, sent)]
 
 
 class HandmadeCommitter:

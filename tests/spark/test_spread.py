@@ -31,9 +31,10 @@ from mirrorlake.model import types
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.seams import Point
 from mirrorlake.model.table import Column, Schema, TableId
-from mirrorlake.spark import dealing, pieces, spread, task
+from mirrorlake.spark import course, dealing, pieces, task
+from mirrorlake.spark.course import balanced, shares, stretches
 from mirrorlake.spark.refusals import lost
-from mirrorlake.spark.spread import SCRATCH, Spread, SpreadSettings, balanced, shares, stretches
+from mirrorlake.spark.spread import SCRATCH, Spread, SpreadSettings
 from mirrorlake.spark.waves import together
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import play
@@ -42,9 +43,9 @@ from tests.conformance.mirrored import Mirrored
 from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader, HereJobs
 from tests.histories import SHAPES, Shape, as_file, histories
 from tests.reference import UNCHANGED, Change
+from tests.spark.batches import BATCH, ORDERS, filled, holds_batch
 
 INSERT, UPDATE, DELETE, UPSERT = Marker.INSERT, Marker.UPDATE, Marker.DELETE, Marker.UPSERT
-ORDERS = Shape.of(["id"], id=types.LONG, name=types.STRING, note=types.STRING)
 
 _numbers = itertools.count(1)
 
@@ -103,18 +104,9 @@ def given_up(act: Callable[[], object]) -> list[str]:
 
 def test_a_plain_batch_is_done_in_pieces(orders: Mirrored) -> None:
     """Several files of the table, each read by one task; keys in all of its parts."""
-    for first in (0, 100, 200):
-        orders.apply([(INSERT, (first + n, "old", "x")) for n in range(100)])
-    batch = [(UPDATE, (n, "new", None)) for n in range(0, 300, 3)]
-    batch += [(DELETE, (n, None, None)) for n in range(1, 300, 30)]
-    batch += [(INSERT, (1000 + n, "more", None)) for n in range(50)]
-    assert given_up(lambda: orders.apply(batch[:80], batch[80:])) == []
-    rows = Counter(name for _id, name, _note in orders.rows())
-    assert rows == {"new": 100, "old": 190, "more": 50}
-    actions = TableLog(orders.store.location(orders.path)).actions(4)
-    for kind in ("add", "remove"):  # each file once, with one vector
-        paths = [action[kind]["path"] for action in actions if kind in action]
-        assert len(paths) == len(set(paths)) >= 3
+    filled(orders)
+    assert given_up(lambda: orders.apply(BATCH[:80], BATCH[80:])) == []
+    holds_batch(orders)
 
 
 def test_rows_of_several_files_stay_in_their_order(orders: Mirrored) -> None:
@@ -190,9 +182,9 @@ def test_texts_are_spread_beside_other_files(orders: Mirrored) -> None:
 
 def test_the_tasks_deal_alike_or_not_at_all() -> None:
     one, other = (pieces.Dealt("", (), (), dealer, partial=False) for dealer in ("a", "b"))
-    spread._check([one, one])
-    with pytest.raises(spread._GivenUp):
-        spread._check([one, other])
+    course._check([one, one])
+    with pytest.raises(course.GivenUp):
+        course._check([one, other])
 
 
 def failed(
@@ -429,19 +421,20 @@ def test_everything_is_in_one_group_and_none_is_empty(weights: list[int], count:
 def test_what_was_dealt_out_is_written_once(
     runs: list[list[int]], count: int, data: st.DataObject
 ) -> None:
-    dealt, landed = [], task.LandedPath("1", "", 1)
+    dealt, landed, file = [], [], task.LandedPath("1", "", 1)
     for rows in runs:
-        parts = tuple(pieces.Part(0, landed, Share(n, len(rows))) for n in range(len(rows)))
-        dealt.append(pieces.Dealt("", parts, tuple((n, 0, 0, 0) for n in rows), "", partial=False))
+        landed.append([pieces.Part(0, file, Share(n, len(rows))) for n in range(len(rows))])
+        read = tuple((n, 0, 0, 0) for n in rows)
+        dealt.append(pieces.Dealt("", ("",) * len(rows), read, "", partial=False))
     left = [[tuple(data.draw(st.integers(0, n)) for n in rows) for rows in runs] for _ in range(2)]
 
     def in_order(one: pieces.Stretch) -> tuple[int, int, int]:
         return one.run, one.begin, one.end
 
-    groups = stretches(dealt, [pieces.Folded("", tuple(some)) for some in left], count)
+    groups = stretches(landed, dealt, [pieces.Folded("", tuple(some)) for some in left], count)
     assert len(groups) <= count
     found = sorted((one for group in groups for one in group), key=in_order)
-    assert [one.part for one in found] == [part for one in dealt for part in one.landed]
+    assert [one.part for one in found] == [part for some in landed for part in some]
     for run, rows in enumerate(runs):
         bounds = [(one.begin, one.end) for one in found if one.run == run]
         assert [end - begin for begin, end in bounds] == rows

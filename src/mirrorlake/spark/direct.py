@@ -12,6 +12,7 @@ from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.compaction import taken_along
 from mirrorlake.mirror.engine import Conflicted, Counts, Failed, Outcome
 from mirrorlake.mirror.receipt import receipt
+from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model.change import Marker
 from mirrorlake.model.seams import Point, Probe
 from mirrorlake.spark import parting, task
@@ -56,7 +57,7 @@ class Direct:
         steps = [batch.step for batch in batches]
         found = together(
             [
-                self._spreading(batch, slots)
+                self._spreading(batch, steps, slots)
                 # Each task would write a file for each partition that it meets.
                 if not batch.schema.partitions and self._spread.suits(batch.step, steps, slots)
                 else self._alone(batch, len(batches))
@@ -71,10 +72,13 @@ class Direct:
             )
         )
 
-    def _spreading(self, batch: Begun, slots: int) -> Waves[list[task.TaskResult]]:
+    def _spreading(
+        self, batch: Begun, steps: Sequence[ApplyFiles], slots: int
+    ) -> Waves[list[task.TaskResult]]:
         """The batch on many tasks; on one, if that cannot be."""
         (spec,) = self._specs(batch, 1, whole=True)
-        results = yield from self._spread.waves(spec, slots)
+        as_crew = self._spread.is_for_crew(batch.step, steps, slots)
+        results = yield from self._spread.waves(spec, slots, as_crew=as_crew)
         if results is None:
             alone = yield from self._alone(batch, 1)
             results = [replace(result, again=True) for result in alone]

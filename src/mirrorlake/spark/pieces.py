@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 import duckdb
@@ -50,12 +50,13 @@ class Dealt:
     """What is known of a run of landed rows, which are numbered from 0 in their order.
 
     keys: where the keys are, the marker and the number of each row, a section for each part of the
-    keys; landed: what the rows are read from; rows: of each of these, by marker; dealer: who dealt,
-    others deal otherwise; partial: there are values that were not sent.
+    keys; texts: where the rows of each text are that was read, "" for what is no text; rows: of
+    each of what was read, by marker; dealer: who dealt, others deal otherwise; partial: there are
+    values that were not sent.
     """
 
     keys: str
-    landed: tuple[Part, ...]
+    texts: tuple[str, ...]
     rows: tuple[receipt.Rows, ...]
     dealer: str
     partial: bool
@@ -99,11 +100,11 @@ class DealSpec(task.Piece):
             return [task.rows(self.batch, part.landed)]
         return list(task.pieces(self.batch, part.landed, part.share, self.batch.key))
 
-    def _kept(self, part: Part, found: list[Rows]) -> Part:
+    def _kept(self, part: Part, found: list[Rows]) -> str:
         if part.landed.text is None:
-            return part
+            return ""
         (rows,) = found
-        return replace(part, rows=scratch.write(self.folder, [scratch.section(rows.data)]))
+        return scratch.write(self.folder, [scratch.section(rows.data)])
 
 
 def _markers(pieces: Sequence[Rows]) -> pa.ChunkedArray:

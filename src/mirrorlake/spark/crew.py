@@ -1,0 +1,194 @@
+"""Tasks of one job that go through all waves of a batch together.
+
+A wave that is a job of its own begins when the driver has heard of the end of the one before, and
+to begin takes about as long as to fold half a million keys. The members of a crew see it for
+themselves: each goes the same course, does the pieces that fall to it, leaves what they hand on in
+the scratch folder, and goes on when all the others have.
+
+Nobody has to be there. A member that does not see the others at the beginning (there are not as
+many free slots, or the storage shows new files late), or that hears nothing of one of them for
+long, goes, and with it the others. What a crew has done is done: the driver goes the same course
+with it, and has the rest done in jobs. So a slot waits for another for a bounded time only, and a
+task that Spark runs again goes on where the one before it was.
+"""
+
+from __future__ import annotations
+
+import base64
+import itertools
+import json
+import time
+import uuid
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from mirrorlake.model.seams import no_probe
+from mirrorlake.spark import task
+from mirrorlake.spark.course import Course, GivenUp
+from mirrorlake.spark.pieces import DealSpec, Dealt, Folded, FoldSpec, Taken, TakeSpec
+from mirrorlake.spark.waves import Waves
+
+ROLL_CALL = 2.0
+"""Seconds in which all members of a crew must have come. Idle executors begin their tasks within a
+tenth of one."""
+
+PATIENCE = 30.0
+"""Seconds for which a member waits for the others when its own piece is done. Pieces of a wave take
+about as long as each other."""
+
+LOOK = 0.002
+"""Seconds between two looks at the folder."""
+
+HANDED: Mapping[type[task.Spec], type[Any]] = {DealSpec: Dealt, FoldSpec: Folded, TakeSpec: Taken}
+"""What others wait for, by kind of piece. The last wave is not among them."""
+
+Done = Mapping[tuple[int, int], task.TaskResult]
+"""Results by the wave and the place in it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What a member did. came: whether it saw all of the crew at the beginning."""
+
+    came: bool
+    done: Done
+
+
+@dataclass(frozen=True, slots=True)
+class MemberSpec(task.Piece):
+    """One of `count` tasks that go together."""
+
+    place: int
+    count: int
+
+    def work(self) -> Report:
+        board = _Board(Path(self.folder))
+        done: dict[tuple[int, int], task.TaskResult] = {}
+        board.put(f"here-{self.place}", {})
+        came = board.wait([f"here-{place}" for place in range(self.count)], ROLL_CALL)
+        if came:
+            self._go(board, done)
+        return Report(came, done)
+
+    def _go(self, board: _Board, done: dict[tuple[int, int], task.TaskResult]) -> None:
+        """Go the course as far as the crew goes."""
+        waves = Course(self.batch, self.folder, self.count, no_probe).waves()
+        try:
+            specs = next(waves)
+            for wave in itertools.count():
+                specs = waves.send(self._wave(board, wave, specs, done))
+        except (StopIteration, GivenUp, _Gone):
+            pass
+        finally:
+            waves.close()
+
+    def _wave(
+        self,
+        board: _Board,
+        wave: int,
+        specs: Sequence[task.Spec],
+        done: dict[tuple[int, int], task.TaskResult],
+    ) -> list[task.TaskResult]:
+        """Do what is ours of a wave, wait for the others. Raises _Gone if there is no going on."""
+        handed = HANDED.get(type(specs[0]))
+        names = [f"{wave}-{place}" for place in range(len(specs))]
+        for place in range(self.place, len(specs), self.count):
+            before = board.read(names[place], handed) if handed else None
+            result = before or task.run(specs[place])
+            done[wave, place] = result
+            if result.error is not None:
+                board.leave()
+                raise _Gone
+            if handed and not before:
+                board.put(names[place], asdict(result.handed))
+        if not handed or not board.wait(names, PATIENCE):
+            raise _Gone
+        found = [done.get((wave, n)) or board.read(name, handed) for n, name in enumerate(names)]
+        return [result for result in found if result is not None]
+
+
+def members(batch: task.TaskSpec, folder: str, count: int) -> list[MemberSpec]:
+    """The tasks of a crew."""
+    return [MemberSpec(batch, folder, place, count) for place in range(count)]
+
+
+def resumed(waves: Waves[list[task.TaskResult]], done: Done) -> Waves[list[task.TaskResult]]:
+    """The same waves, of which some pieces have been done."""
+    results: list[task.TaskResult] | None = None
+    try:
+        for wave in itertools.count():
+            specs = next(waves) if results is None else waves.send(results)
+            left = [place for place in range(len(specs)) if (wave, place) not in done]
+            made: list[task.TaskResult] = (yield [specs[place] for place in left]) if left else []
+            now = dict(zip(left, made, strict=True))
+            results = [now.get(n) or done[wave, n] for n in range(len(specs))]
+    except StopIteration as end:
+        return list(end.value)
+    finally:
+        waves.close()
+    raise AssertionError
+
+
+class _Gone(Exception):
+    """The crew goes on no more."""
+
+
+class _Board:
+    """Where the members of a crew leave what the others wait for. A file is there whole or not at
+    all; who is run again may write it again, with another answer that is as good."""
+
+    LEFT = "left"
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def put(self, name: str, facts: Mapping[str, Any]) -> None:
+        written = self._folder / f"{name}-{uuid.uuid4()}.part"
+        written.write_text(json.dumps(facts, default=_encoded))
+        written.replace(self._folder / f"{name}.json")
+
+    def read(self, name: str, kind: type[Any]) -> task.TaskResult | None:
+        """What a piece handed on, if it is there."""
+        try:
+            text = (self._folder / f"{name}.json").read_text()
+        except FileNotFoundError:
+            return None
+        facts = json.loads(text, object_hook=_decoded)
+        return task.TaskResult(handed=kind(**{n: _frozen(value) for n, value in facts.items()}))
+
+    def leave(self) -> None:
+        """Tell the others not to wait."""
+        self.put(self.LEFT, {})
+
+    def wait(self, names: Collection[str], seconds: float) -> bool:
+        """Wait for all of them. Returns whether they came; who waits in vain leaves."""
+        missing = list(names)
+        end = time.monotonic() + seconds
+        while missing := [name for name in missing if not self._has(name)]:
+            if time.monotonic() > end:
+                self.leave()
+            if self._has(self.LEFT):
+                return False
+            time.sleep(LOOK)
+        return True
+
+    def _has(self, name: str) -> bool:
+        return (self._folder / f"{name}.json").exists()
+
+
+_BYTES = "base64"
+
+
+def _encoded(value: object) -> Mapping[str, str]:
+    assert isinstance(value, bytes)
+    return {_BYTES: base64.b64encode(value).decode()}
+
+
+def _decoded(facts: dict[str, Any]) -> Any:
+    return base64.b64decode(facts[_BYTES]) if facts.keys() == {_BYTES} else facts
+
+
+def _frozen(value: Any) -> Any:
+    return tuple(map(_frozen, value)) if isinstance(value, list) else value
