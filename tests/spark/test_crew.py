@@ -17,11 +17,15 @@ from structlog.testing import capture_logs
 from mirrorlake.errors import MirrorlakeError
 from mirrorlake.mirror.engine import Failed
 from mirrorlake.mirror.steps import ApplyFiles
+from mirrorlake.mirror.strategy import Way
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import TableId
 from mirrorlake.spark import crew, task
+from mirrorlake.spark.direct import Direct
+from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.pieces import DealSpec, Dealt, Folded, FoldSpec, Taken, TakeSpec, WriteSpec
 from mirrorlake.spark.refusals import lost
+from mirrorlake.spark.session import Spark
 from mirrorlake.spark.spread import SCRATCH, Spread, SpreadSettings
 from mirrorlake.spark.waves import Waves, together
 from mirrorlake.storage.local import LocalStore
@@ -37,6 +41,7 @@ from tests.doubles.handmade_engine import (
 )
 from tests.histories import Shape, histories
 from tests.spark.batches import BATCH, ORDERS, filled, holds_batch
+from tests.spark.test_apply import SparkReader
 
 INSERT, UPDATE, DELETE, UPSERT = Marker.INSERT, Marker.UPDATE, Marker.DELETE, Marker.UPSERT
 CREW = 3
@@ -69,8 +74,10 @@ class Recorded:
     """Jobs that note what each of them was made of."""
 
     def __init__(self, jobs: Any) -> None:
-        self._jobs = jobs
-        self.slots, self.threads, self.waves = jobs.slots, jobs.threads, list[str]()
+        self._jobs, self.slots, self.waves = jobs, jobs.slots, list[str]()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._jobs, name)
 
     def run(self, specs: Sequence[task.Spec]) -> list[task.TaskResult]:
         self.waves.append(type(specs[0]).__name__)
@@ -106,6 +113,18 @@ def test_all_waves_are_one_job(orders: Mirrored) -> None:
     assert jobs.waves == ["MemberSpec"]
     holds_batch(orders)
     assert not orders.store.list(SCRATCH).folders
+
+
+def test_tasks_of_spark_are_a_crew_too(spark: Spark, store: LocalStore) -> None:
+    engine = SparkEngine(spark, store, compaction=False)
+    spread, jobs = AlwaysSpread(store, engine._probe), Recorded(engine._jobs)
+    engine._strategies[Way.DIRECT] = Direct(jobs, engine._committer, store, engine._probe, spread)
+    orders = Mirrored(engine, store, SparkReader(spark.session, store), ORDERS)
+    filled(orders.create())
+    jobs.waves.clear()
+    orders.apply(BATCH[:80], BATCH[80:])
+    assert jobs.waves == ["MemberSpec"]
+    holds_batch(orders)
 
 
 def test_the_answer_is_that_of_one_task(make: Callable[..., Mirrored]) -> None:
