@@ -74,6 +74,20 @@ def test_of_other_threads_nothing_is_waited_for(tmp_path: Path, disk: Disk) -> N
         assert disk.durable == ["theirs"]
 
 
+def test_files_that_wait_for_a_slow_disk_are_bounded(
+    tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them is open until it is durable."""
+    monkeypatch.setattr(flushing, "MOST", 2)
+    names = [f"{n}" for n in range(9)]
+    threading.Timer(0.2, disk.goes_on.set).start()
+    with flushing.behind():
+        for number, name in enumerate(names, start=1):
+            written(tmp_path / name)
+            assert number - len(disk.durable) <= 2
+    assert sorted(disk.durable) == names
+
+
 def test_a_disk_that_refuses_is_an_error_at_the_end(tmp_path: Path, disk: Disk) -> None:
     disk.goes_on.set()
     disk.error = OSError(errno.EIO, "no more")

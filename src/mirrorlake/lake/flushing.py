@@ -17,6 +17,9 @@ from typing import BinaryIO
 WIDTH = 4
 """Files that are flushed at the same time."""
 
+MOST = 64
+"""Files that wait to be flushed at most: each of them stays open until then."""
+
 _under_way: ContextVar[list[Future[None]] | None] = ContextVar("under_way", default=None)
 _pools: list[ThreadPoolExecutor] = []
 os.register_at_fork(after_in_child=_pools.clear)  # threads stay with the parent
@@ -45,9 +48,12 @@ def flush(file: BinaryIO) -> None:
     mine = _under_way.get()
     if mine is None:
         os.fsync(file.fileno())
-    else:
-        # Another handle: whoever has written the file closes it.
-        mine.append(_pool().submit(_flush, os.dup(file.fileno())))
+        return
+    if len(mine) >= MOST:
+        mine.pop(0).result()
+    # Another handle: whoever has written the file closes it.
+    handle = os.dup(file.fileno())
+    mine.append(_pool().submit(_flush, handle))
 
 
 def _flush(handle: int) -> None:

@@ -83,6 +83,7 @@ class Course:
             ]
         )
         _check_sizes(written, self._batch.demands.file_bytes)
+        _check_rows(folded, written)
         return [_result(self._batch, landed, dealt, taken, written)]
 
     def _wave(self, specs: Sequence[Spec]) -> Waves[list[Any]]:
@@ -184,6 +185,13 @@ def _check_sizes(written: Sequence[Written], most: int) -> None:
         sizes[number] = sizes.get(number, 0) + size
     if max(sizes.values(), default=0) > most // 2:
         raise GivenUp("a file near the limit of its size")
+
+
+def _check_rows(folded: Sequence[Folded], written: Sequence[Written]) -> None:
+    """Give up unless exactly those rows were written that the fold had left."""
+    left = sum(rows for one in folded for run in one.count for rows in run)
+    if left != sum(one.rows for one in written):
+        raise GivenUp("pieces that do not fit together")
 
 
 def _once(folded: Sequence[Folded], taken: Sequence[Taken]) -> list[tuple[bytes, ...]]:

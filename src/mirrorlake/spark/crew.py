@@ -6,10 +6,10 @@ themselves: each goes the same course, does the pieces that fall to it, leaves w
 the scratch folder, and goes on when all the others have.
 
 Nobody has to be there. A member that does not see the others at the beginning (there are not as
-many free slots, or the storage shows new files late), or that hears nothing of one of them for
-long, goes, and with it the others. What a crew has done is done: the driver goes the same course
-with it, and has the rest done in jobs. So a slot waits for another for a bounded time only, and a
-task that Spark runs again goes on where the one before it was.
+many free slots, or the storage shows new files late), or whose own piece was much shorter than
+that of another, goes, and with it the others. What a crew has done is done: the driver goes the
+same course with it, and has the rest done in jobs. So a slot waits for another for a bounded time
+only, and a task that Spark runs again goes on where the one before it was.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ import itertools
 import json
 import time
 import uuid
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -34,12 +35,13 @@ ROLL_CALL = 2.0
 """Seconds in which all members of a crew must have come. Idle executors begin their tasks within a
 tenth of one."""
 
-PATIENCE = 30.0
-"""Seconds for which a member waits for the others when its own piece is done. Pieces of a wave take
-about as long as each other."""
+PATIENCE = 2.0
+"""Seconds for which a member waits at least for the others when its own piece is done, and for as
+long as that took: pieces of a wave take about as long as each other, or the slots of those that
+are done are better used by others."""
 
-LOOK = 0.002
-"""Seconds between two looks at the folder."""
+LOOK, SELDOM = 0.002, 0.05
+"""Seconds between two looks at the folder, at first and after a second."""
 
 HANDED: Mapping[type[task.Spec], type[Any]] = {DealSpec: Dealt, FoldSpec: Folded, TakeSpec: Taken}
 """What others wait for, by kind of piece. The last wave is not among them."""
@@ -50,10 +52,10 @@ Done = Mapping[tuple[int, int], task.TaskResult]
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """What a member did. came: whether it saw all of the crew at the beginning."""
+    """What a member did. waited: whether it waited for others in vain."""
 
-    came: bool
     done: Done
+    waited: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,23 +68,31 @@ class MemberSpec(task.Piece):
     def work(self) -> Report:
         board = _Board(Path(self.folder))
         done: dict[tuple[int, int], task.TaskResult] = {}
-        board.put(f"here-{self.place}", {})
-        came = board.wait([f"here-{place}" for place in range(self.count)], ROLL_CALL)
-        if came:
-            self._go(board, done)
-        return Report(came, done)
+        try:
+            waited = not self._go(board, done)
+        except Exception:
+            with suppress(OSError):
+                board.leave()
+            raise
+        return Report(done, waited)
 
-    def _go(self, board: _Board, done: dict[tuple[int, int], task.TaskResult]) -> None:
-        """Go the course as far as the crew goes."""
+    def _go(self, board: _Board, done: dict[tuple[int, int], task.TaskResult]) -> bool:
+        """Go the course as far as the crew goes. Returns whether all came for whom it waited."""
+        board.put(f"here-{self.place}", {})
+        if not board.wait([f"here-{place}" for place in range(self.count)], ROLL_CALL):
+            return False
         waves = Course(self.batch, self.folder, self.count, no_probe).waves()
         try:
             specs = next(waves)
             for wave in itertools.count():
                 specs = waves.send(self._wave(board, wave, specs, done))
-        except (StopIteration, GivenUp, _Gone):
+        except _Alone:
+            return False
+        except (StopIteration, GivenUp, _Ended):
             pass
         finally:
             waves.close()
+        return True
 
     def _wave(
         self,
@@ -91,22 +101,30 @@ class MemberSpec(task.Piece):
         specs: Sequence[task.Spec],
         done: dict[tuple[int, int], task.TaskResult],
     ) -> list[task.TaskResult]:
-        """Do what is ours of a wave, wait for the others. Raises _Gone if there is no going on."""
+        """Do what is ours of a wave, and wait for the others. Raises _Ended, _Alone."""
         handed = HANDED.get(type(specs[0]))
-        names = [f"{wave}-{place}" for place in range(len(specs))]
+        names, began = [f"{wave}-{place}" for place in range(len(specs))], time.monotonic()
         for place in range(self.place, len(specs), self.count):
             before = board.read(names[place], handed) if handed else None
             result = before or task.run(specs[place])
             done[wave, place] = result
             if result.error is not None:
                 board.leave()
-                raise _Gone
+                raise _Ended
             if handed and not before:
                 board.put(names[place], asdict(result.handed))
-        if not handed or not board.wait(names, PATIENCE):
-            raise _Gone
-        found = [done.get((wave, n)) or board.read(name, handed) for n, name in enumerate(names)]
-        return [result for result in found if result is not None]
+        if not handed:
+            raise _Ended
+        if not board.wait(names, max(PATIENCE, time.monotonic() - began)):
+            raise _Alone
+        results = list[task.TaskResult]()
+        for place, name in enumerate(names):
+            found = done.get((wave, place)) or board.read(name, handed)
+            if found is None:  # it was there, and a storage may do as it likes
+                board.leave()
+                raise _Alone
+            results.append(found)
+        return results
 
 
 def members(batch: task.TaskSpec, folder: str, count: int) -> list[MemberSpec]:
@@ -131,8 +149,12 @@ def resumed(waves: Waves[list[task.TaskResult]], done: Done) -> Waves[list[task.
     raise AssertionError
 
 
-class _Gone(Exception):
-    """The crew goes on no more."""
+class _Ended(Exception):
+    """There is nothing more to do here."""
+
+
+class _Alone(Exception):
+    """The others do not go on."""
 
 
 class _Board:
@@ -162,16 +184,17 @@ class _Board:
         """Tell the others not to wait."""
         self.put(self.LEFT, {})
 
-    def wait(self, names: Collection[str], seconds: float) -> bool:
+    def wait(self, names: Sequence[str], seconds: float) -> bool:
         """Wait for all of them. Returns whether they came; who waits in vain leaves."""
-        missing = list(names)
-        end = time.monotonic() + seconds
-        while missing := [name for name in missing if not self._has(name)]:
-            if time.monotonic() > end:
-                self.leave()
-            if self._has(self.LEFT):
-                return False
-            time.sleep(LOOK)
+        began = time.monotonic()
+        for name in names:
+            while not self._has(name):
+                waited = time.monotonic() - began
+                if waited > seconds:
+                    self.leave()
+                if self._has(self.LEFT):
+                    return False
+                time.sleep(min(SELDOM, max(LOOK, waited * SELDOM)))
         return True
 
     def _has(self, name: str) -> bool:

@@ -29,7 +29,7 @@ from mirrorlake.landing import layout
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model.seams import Probe
 from mirrorlake.spark import crew
-from mirrorlake.spark.course import Course, GivenUp
+from mirrorlake.spark.course import Course, GivenUp, shares
 from mirrorlake.spark.task import TaskResult, TaskSpec
 from mirrorlake.spark.waves import Waves
 from mirrorlake.storage.store import Store
@@ -47,8 +47,8 @@ class SpreadSettings:
     rows: int = 250_000
     size: int = 128 << 20  # bytes, uncompressed
     rest: int = 16  # large batches of a table on one task, after one that had to be given up
-    crew_rows: int = 1_000_000  # per task; with more there is room for others between the waves
-    crew_size: int = 512 << 20  # bytes per task, uncompressed
+    crew_rows: int = 500_000  # per task; with more there is room for others between the waves
+    crew_size: int = 256 << 20  # bytes per task, uncompressed
 
 
 class Spread:
@@ -99,22 +99,27 @@ class Spread:
             self._store.delete_folder(folder)
 
     def _crew(self, batch: TaskSpec, place: str, slots: int) -> Waves[crew.Done]:
-        """What a crew did of a batch; nothing while there is another crew: each would wait for
-        slots that the other has."""
-        if not self._crew_at_work.acquire(blocking=False):
+        """What a crew did of a batch. Nothing where a member would have nothing to begin with, or
+        while there is another crew: each would wait for slots that the other has."""
+        even = len(shares(batch.landed, slots)) == slots
+        if not even or not self._crew_at_work.acquire(blocking=False):
             return {}
         try:
             results = yield crew.members(batch, place, slots)
         finally:
             self._crew_at_work.release()
-        for result in results:
-            if isinstance(result.error, WorkerLost):
-                raise result.error
+        errors = [result.error for result in results if result.error is not None]
+        for error in errors:
+            if isinstance(error, WorkerLost):
+                raise error
         reports = [result.handed for result in results if result.error is None]
-        if not all(report.came for report in reports):
-            log.info("crew_incomplete", table=batch.table, tasks=slots)
+        done = {at: result for report in reports for at, result in report.done.items()}
+        in_vain = any(one.waited for one in reports) and not any(one.error for one in done.values())
+        if errors or in_vain:
+            codes = sorted({error.code for error in errors})
+            log.info("crew_incomplete", table=batch.table, tasks=slots, errors=codes)
             self._crew_rests = self._settings.rest
-        return {at: result for report in reports for at, result in report.done.items()}
+        return done
 
     def _rests(self, table: str) -> bool:
         """Whether a batch of the table was given up lately: the next ones are like it."""
