@@ -95,11 +95,12 @@ def compacting(monkeypatch: pytest.MonkeyPatch) -> None:
 KINDS: dict[str, dict[str, Any]] = {
     "alone": {},
     "spread": {"spread": 3},
+    "crew": {"spread": 3, "crew": True},
     "partitioned": {"partitions": by_plain_columns},
     "merge": {"merges": True},
 }
-"""How the engine is made: for batches on one task, on three, into tables with partitions, and by
-the plain way."""
+"""How the engine is made: for batches on one task, on three in waves, on three that go together,
+into tables with partitions, and by the plain way."""
 
 
 def life_of(store: LocalStore, reader: HandmadeReader, shape: Shape, kind: str = "alone") -> Life:
