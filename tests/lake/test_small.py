@@ -8,12 +8,17 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
 from mirrorlake.lake import small
 from mirrorlake.lake.probe import probe
 from mirrorlake.lake.schema import TableSchema
+from mirrorlake.model import keys as codes
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
+from tests.histories import SHAPES, Shape, histories
+from tests.reference import UNCHANGED
 
 SCHEMA = Schema.of([Column("id", types.LONG), Column("a.b", types.STRING)])
 TABLE = TableSchema(SCHEMA, ("id", "a.b"), (None, None))
@@ -199,3 +204,33 @@ def test_rows_are_found_in_small_files_that_hold_much(tmp_path: Path) -> None:
         (1, 22, 5_555),
     ]
     assert set(found.rows["a.b"].to_pylist()) == {long}
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(shape=st.sampled_from(list(SHAPES.values())), data=st.data())
+def test_keys_that_are_many_are_found_as_if_they_were_few(
+    monkeypatch: pytest.MonkeyPatch, shape: Shape, data: st.DataObject
+) -> None:
+    """Whatever their types, with NULL and every NaN."""
+    _shape, landings = data.draw(histories([shape], batches=3))
+    rows = [change.row for landing in landings for change in landing.changes]
+    held = shape.arrow([tuple(None if v == UNCHANGED else v for v in row) for row in rows])
+    stored, wanted = held.slice(0, len(rows) // 2), held.select(list(shape.key))
+    keys = wanted.take(pa.array(codes.encode(wanted).first))  # distinct, those of the rows and more
+    found = []
+    for many in (-1, len(rows) + 1):
+        monkeypatch.setattr(small, "MANY", many)
+        found.append([some.tolist() for some in small.matches(keys, stored)])
+    assert found[0] == found[1]
+    assert sorted(found[0][1]) == list(range(stored.num_rows))
+
+
+def test_of_many_keys_few_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbered: list[int] = []
+    true = codes.encode
+    monkeypatch.setattr(codes, "encode", lambda t: numbered.append(t.num_rows) or true(t))
+    rows = pa.table({"id": pa.array([7, None, 500], pa.int64()), "a.b": ["x", "y", "z"]})
+    keys = pa.table({"id": pa.array([None, *range(400)], pa.int64())})
+    code, row = small.matches(keys, rows)
+    assert (code.tolist(), row.tolist()) == ([8, 0], [0, 1])
+    assert numbered == [5]

@@ -15,12 +15,14 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlake.lake.kept import Kept
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.model import keys as codes
-from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.model.arrow import arrow_schema, contiguous, taken
+from mirrorlake.model.equality import comparable
 
 SMALL = 1 << 20
 """Bytes of a file below which it is read whole at once: to ask where the keys are takes as long."""
@@ -42,6 +44,9 @@ REMEMBERED = 1_024
 
 PIECE = 1_024
 """Rows that are decoded before their size is looked at."""
+
+MANY = 4
+"""Keys for each row, from which on they are many."""
 
 
 def stored_rows(path: str, schema: TableSchema) -> tuple[pa.Table, int]:
@@ -136,9 +141,15 @@ def _known(path: Path, schema: TableSchema) -> _Known:
 def matches(keys: pa.Table, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
     """Which rows have one of the keys (distinct): the numbers of the keys, and of the rows."""
     stored = rows.select(keys.column_names).cast(keys.schema)
-    code = codes.encode(pa.concat_tables([keys, stored])).code[keys.num_rows :]
-    row = np.flatnonzero(code < keys.num_rows)
-    return code[row], row
+    some = np.arange(keys.num_rows)
+    if len(some) > MANY * stored.num_rows:
+        # To look many up among few takes a third of the time that it takes to number all of them.
+        wanted, held = (comparable(contiguous(one.column(0))) for one in (keys, stored))
+        some = np.flatnonzero(pc.is_in(wanted, value_set=held))
+        keys = taken(keys, some)
+    code = codes.encode(pa.concat_tables([keys, stored])).code[len(some) :]
+    row = np.flatnonzero(code < len(some))
+    return some[code[row]], row
 
 
 def _of_table(found: pa.Table, rows: int, schema: TableSchema) -> pa.Table:
