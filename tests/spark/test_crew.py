@@ -23,7 +23,7 @@ from mirrorlake.mirror.strategy import Way
 from mirrorlake.model.change import Marker
 from mirrorlake.model.seams import no_probe
 from mirrorlake.model.table import TableId
-from mirrorlake.spark import course, crew, spread, task
+from mirrorlake.spark import board, course, crew, spread, task
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.pieces import DealSpec, Dealt, Folded, FoldSpec, Taken, TakeSpec, WriteSpec
@@ -281,13 +281,13 @@ def test_an_answer_that_is_gone_again_is_not_taken_for_none(
 ) -> None:
     """A storage may show a file to one look and not to the next."""
     filled(orders)
-    jobs, read, gone = recorded(orders, ThreadJobs(CREW)), crew._Board.read, threading.Lock()
+    jobs, read, gone = recorded(orders, ThreadJobs(CREW)), board.Board.read, threading.Lock()
 
-    def sometimes(board: Any, name: str, kind: Any) -> Any:
-        found = read(board, name, kind)
+    def sometimes(place: Any, name: str, kind: Any) -> Any:
+        found = read(place, name, kind)
         return None if found and name == "2-1" and gone.acquire(blocking=False) else found
 
-    monkeypatch.setattr(crew._Board, "read", sometimes)
+    monkeypatch.setattr(board.Board, "read", sometimes)
     orders.apply(BATCH[:80], BATCH[80:])
     assert gone.locked()
     assert jobs.waves == ["MemberSpec", "WriteSpec"]
@@ -299,14 +299,14 @@ def test_a_member_that_cannot_say_what_it_found_says_at_least_that(
 ) -> None:
     """The disk of the scratch folder is full for one of them: nobody waits, and it is told."""
     filled(orders)
-    jobs, put, full = recorded(orders, ThreadJobs(CREW)), crew._Board.put, threading.Lock()
+    jobs, put, full = recorded(orders, ThreadJobs(CREW)), board.Board.put, threading.Lock()
 
-    def refuse(board: Any, name: str, facts: Any) -> None:
+    def refuse(place: Any, name: str, facts: Any) -> None:
         if name.startswith("1-") and full.acquire(blocking=False):
             raise OSError(errno.ENOSPC, "No space left on device")
-        put(board, name, facts)
+        put(place, name, facts)
 
-    monkeypatch.setattr(crew._Board, "put", refuse)
+    monkeypatch.setattr(board.Board, "put", refuse)
     with capture_logs() as logs:
         orders.apply(BATCH[:80], BATCH[80:])
     (told,) = [line for line in logs if line["event"] == "crew_incomplete"]
@@ -452,12 +452,12 @@ HANDED = st.one_of(
 @settings(suppress_health_check=list(HealthCheck))
 @given(handed=HANDED)
 def test_what_is_left_for_others_is_what_they_find(tmp_path: Path, handed: Any) -> None:
-    board = crew._Board(tmp_path)
-    board.put("0-0", asdict(handed))
-    found = board.read("0-0", type(handed))
+    left = board.Board(tmp_path)
+    left.put("0-0", asdict(handed))
+    found = left.read("0-0", type(handed))
     assert found is not None
     assert found.handed == handed
-    assert board.read("0-1", type(handed)) is None
+    assert left.read("0-1", type(handed)) is None
 
 
 @given(done=st.sets(st.tuples(st.integers(0, 3), st.integers(0, 2))))

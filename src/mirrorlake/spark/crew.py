@@ -14,11 +14,8 @@ only, and a task that Spark runs again goes on where the one before it was.
 
 from __future__ import annotations
 
-import base64
 import itertools
-import json
 import time
-import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass
@@ -27,6 +24,7 @@ from typing import Any
 
 from mirrorlake.model.seams import no_probe
 from mirrorlake.spark import task
+from mirrorlake.spark.board import Board
 from mirrorlake.spark.course import Course, GivenUp
 from mirrorlake.spark.pieces import DealSpec, Dealt, Folded, FoldSpec, Taken, TakeSpec
 from mirrorlake.spark.waves import Waves
@@ -39,9 +37,6 @@ PATIENCE = 2.0
 """Seconds for which a member waits at least for the others when its own piece is done, and for as
 long as that took: pieces of a wave take about as long as each other, or the slots of those that
 are done are better used by others."""
-
-LOOK, SELDOM = 0.002, 0.05
-"""Seconds between two looks at the folder, at first and after a second."""
 
 HANDED: Mapping[type[task.Spec], type[Any]] = {DealSpec: Dealt, FoldSpec: Folded, TakeSpec: Taken}
 """What others wait for, by kind of piece. The last wave is not among them."""
@@ -66,7 +61,7 @@ class MemberSpec(task.Piece):
     count: int
 
     def work(self) -> Report:
-        board = _Board(Path(self.folder))
+        board = Board(Path(self.folder))
         done: dict[tuple[int, int], task.TaskResult] = {}
         try:
             waited = not self._go(board, done)
@@ -76,7 +71,7 @@ class MemberSpec(task.Piece):
             raise
         return Report(done, waited)
 
-    def _go(self, board: _Board, done: dict[tuple[int, int], task.TaskResult]) -> bool:
+    def _go(self, board: Board, done: dict[tuple[int, int], task.TaskResult]) -> bool:
         """Go the course as far as the crew goes. Returns whether all came for whom it waited."""
         board.put(f"here-{self.place}", {})
         if not board.wait([f"here-{place}" for place in range(self.count)], ROLL_CALL):
@@ -96,7 +91,7 @@ class MemberSpec(task.Piece):
 
     def _wave(
         self,
-        board: _Board,
+        board: Board,
         wave: int,
         specs: Sequence[task.Spec],
         done: dict[tuple[int, int], task.TaskResult],
@@ -155,63 +150,3 @@ class _Ended(Exception):
 
 class _Alone(Exception):
     """The others do not go on."""
-
-
-class _Board:
-    """Where the members of a crew leave what the others wait for. A file is there whole or not at
-    all; who is run again may write it again, with another answer that is as good."""
-
-    LEFT = "left"
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-
-    def put(self, name: str, facts: Mapping[str, Any]) -> None:
-        written = self._folder / f"{name}-{uuid.uuid4()}.part"
-        written.write_text(json.dumps(facts, default=_encoded))
-        written.replace(self._folder / f"{name}.json")
-
-    def read(self, name: str, kind: type[Any]) -> task.TaskResult | None:
-        """What a piece handed on, if it is there."""
-        try:
-            text = (self._folder / f"{name}.json").read_text()
-        except FileNotFoundError:
-            return None
-        facts = json.loads(text, object_hook=_decoded)
-        return task.TaskResult(handed=kind(**{n: _frozen(value) for n, value in facts.items()}))
-
-    def leave(self) -> None:
-        """Tell the others not to wait."""
-        self.put(self.LEFT, {})
-
-    def wait(self, names: Sequence[str], seconds: float) -> bool:
-        """Wait for all of them. Returns whether they came; who waits in vain leaves."""
-        began = time.monotonic()
-        for name in names:
-            while not self._has(name):
-                waited = time.monotonic() - began
-                if waited > seconds:
-                    self.leave()
-                if self._has(self.LEFT):
-                    return False
-                time.sleep(min(SELDOM, max(LOOK, waited * SELDOM)))
-        return True
-
-    def _has(self, name: str) -> bool:
-        return (self._folder / f"{name}.json").exists()
-
-
-_BYTES = "base64"
-
-
-def _encoded(value: object) -> Mapping[str, str]:
-    assert isinstance(value, bytes)
-    return {_BYTES: base64.b64encode(value).decode()}
-
-
-def _decoded(facts: dict[str, Any]) -> Any:
-    return base64.b64decode(facts[_BYTES]) if facts.keys() == {_BYTES} else facts
-
-
-def _frozen(value: Any) -> Any:
-    return tuple(map(_frozen, value)) if isinstance(value, list) else value
