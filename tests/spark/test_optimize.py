@@ -13,12 +13,12 @@ from pyspark.errors import PySparkException
 from mirrorlake.lake.log import TableLog
 from mirrorlake.lake.schema import TableSchema
 from mirrorlake.mirror import compaction
-from mirrorlake.mirror.engine import Applied, Conflicted, Failed, Outcome
+from mirrorlake.mirror.engine import Applied, Conflicted, Failed
 from mirrorlake.mirror.optimizing import Purge, Reach
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.spark import optimize
+from mirrorlake.spark import commit, optimize
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.jobs import Jobs
 from mirrorlake.spark.optimize import Optimizer
@@ -37,15 +37,6 @@ INSERT, DELETE = Marker.INSERT, Marker.DELETE
 SHAPE = Shape.of(["id"], id=types.LONG, name=types.STRING, at=types.TIMESTAMP)
 NAMES = ("a", None, "it's \\ `b`")
 TIMES = [datetime(year, 3, 1, 12, 30, 15, 123456, UTC) for year in (1, 1582, 1900, 2026, 9999)]
-
-
-class Refusing:
-    """In the place of the inner way to commit: nobody may take it."""
-
-    def commit(self, _commit: Any) -> Outcome:
-        raise AssertionError("the inner way to commit was taken")
-
-    rearrange = commit
 
 
 @pytest.fixture(autouse=True)
@@ -92,9 +83,13 @@ def compacted(spark: Spark, table: Mirrored) -> str:
 
 @pytest.mark.clause("CF-095", "CF-156")
 def test_a_table_that_is_merged_is_kept_compact_without_insides_of_delta(
-    spark: Spark, store: LocalStore
+    spark: Spark, store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    engine = SparkEngine(spark, store, wanted=Wanted.MERGE, committer=Refusing())  # type: ignore[arg-type]
+    def other(_self: Any, _jvm: Any) -> None:
+        raise AssertionError("a Delta with other insides was asked for them")
+
+    monkeypatch.setattr(commit._Delta, "__init__", other)
+    engine = SparkEngine(spark, store, wanted=Wanted.MERGE)
     table = Mirrored(engine, store, SparkReader(spark.session, store), SHAPE).create()
     for start in (0, 1_000):
         table.apply([(INSERT, row(n)) for n in range(start, start + 1_000)])

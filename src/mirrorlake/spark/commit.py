@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -57,9 +58,13 @@ class Committer:
     is a setting of the session."""
 
     def __init__(self, spark: SparkSession) -> None:
-        self._sessions = Sessions(spark)
-        self._delta = _Delta(spark._jvm)  # noqa: SLF001
+        self._sessions, self._jvm = Sessions(spark), spark._jvm  # noqa: SLF001
         self._tips: dict[str, tuple[int, ...] | None] = {}
+
+    @cached_property
+    def _delta(self) -> _Delta:
+        """Looked up at the first commit: a Delta that has other insides still knows MERGE."""
+        return _Delta(self._jvm)
 
     def look(self, location: str) -> None:
         """Let the next commit to a table look at its log, and find what else has come."""
