@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import shutil
 from collections.abc import Callable
+from contextlib import ExitStack
 from datetime import date
 from typing import Any
 
@@ -30,6 +31,7 @@ from tests.conformance.mirrored import Mirrored
 from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader, by_plain_columns
 from tests.evolving import Life, live, live_many
 from tests.histories import Landing, Shape, histories
+from tests.lake.ways import Way, forced
 from tests.reference import Change
 
 _numbers = itertools.count(1)
@@ -156,6 +158,34 @@ def test_twenty_thousand_random_batches_are_those_of_the_model(
         lambda: shutil.rmtree(store.root),
         batches=BATCHES,
     )
+
+
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), way=st.sampled_from(Way))
+def test_batches_that_find_their_rows_in_one_way_are_those_of_the_model(
+    store: LocalStore, reader: HandmadeReader, compacting: None, data: st.DataObject, way: Way
+) -> None:
+    with forced(way):
+        live(data, lambda shape: life_of(store, reader, shape), batches=6)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
+def test_twenty_thousand_random_batches_find_their_rows_in_each_way(
+    store: LocalStore, reader: HandmadeReader, compacting: None
+) -> None:
+    ways = itertools.cycle(Way)
+    with ExitStack() as way:
+
+        def begin(shape: Shape) -> Life:
+            way.enter_context(forced(next(ways)))
+            return life_of(store, reader, shape)
+
+        def end() -> None:
+            way.close()
+            shutil.rmtree(store.root)
+
+        live_many(begin, end, batches=BATCHES)
 
 
 @pytest.mark.parametrize("spread", [0, 3], ids=["alone", "spread"])
