@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from mirrorlake.lake.log import TableLog
+from mirrorlake.lake.log import Snapshot, TableLog
 from mirrorlake.mirror import compaction
 from mirrorlake.mirror.engine import Applied, MirrorEngine
 from mirrorlake.model import types
@@ -23,8 +23,8 @@ from mirrorlake.spark.session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import ApplyContract, play
 from tests.conformance.mirrored import Mirrored
-from tests.histories import Shape, histories
-from tests.lake.readers import feed_of
+from tests.histories import Shape, counted, histories
+from tests.lake.readers import feed_by_delta_rs, feed_of, rows_by_delta_rs, rows_by_duckdb
 from tests.reference import Row
 from tests.spark import reading
 
@@ -34,24 +34,47 @@ _numbers = itertools.count(1)
 
 
 class SparkReader:
-    """Reads the tables of a store through Spark."""
+    """Reads the tables of a store through Spark, and sees to it that others read the same."""
 
     def __init__(self, session: SparkSession, store: LocalStore) -> None:
         self._session, self._store = session, store
 
     def rows(self, path: str) -> list[Row]:
-        return reading.rows(self._session, self._store.location(path))
+        """By Spark, and the same by delta-rs and DuckDB."""
+        location = self._store.location(path)
+        rows = reading.rows(self._session, location)
+        if not _is_found(location):
+            return rows
+        assert counted(rows_by_delta_rs(location)) == counted(rows)
+        described = TableLog(location).snapshot()
+        # DuckDB reads NULL for partition columns that are mapped, also where Delta has written.
+        if not (_is_mapped(described) and described.metadata["partitionColumns"]):
+            assert counted(rows_by_duckdb(location)) == counted(rows)
+        return rows
 
     def feed(self, path: str) -> dict[int, Counter[tuple[str, Row]]]:
-        """By Spark, and the same by our own reader."""
-        feed = reading.feed(self._session, self._store.location(path))
-        assert feed_of(self._store.location(path)) == feed
+        """By Spark, and the same by our own reader, and by delta-rs, which does not know mapped
+        columns."""
+        location = self._store.location(path)
+        feed = reading.feed(self._session, location)
+        assert feed_of(location) == feed
+        if _is_found(location) and not _is_mapped(TableLog(location).snapshot()):
+            assert feed_by_delta_rs(location) == feed
         return feed
 
     def commit(self, path: str, version: int) -> dict[str, Any]:
         actions = TableLog(self._store.location(path)).actions(version)
         (info,) = [action["commitInfo"] for action in actions if "commitInfo" in action]
         return info
+
+
+def _is_found(location: str) -> bool:
+    """By delta-rs and DuckDB, which take "%41" in the path of a folder for "A"."""
+    return "%" not in location
+
+
+def _is_mapped(table: Snapshot) -> bool:
+    return "delta.columnMapping.mode" in table.metadata["configuration"]
 
 
 @pytest.fixture
