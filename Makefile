@@ -55,7 +55,7 @@ bench: setup
 
 # An hour of small batches: is the end as fast as the beginning? SECONDS=600 for less.
 soak: setup
-	@$(PYTHON) -m bench.soak --seconds $(or $(SECONDS),3600)
+	@$(PYTHON) -m bench.soak --seconds $(or $(SECONDS),3600) $(ARGS)
 
 clauses: setup
 	@$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m "not long" --randomly-seed 1 --clauses build/clauses.json

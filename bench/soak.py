@@ -23,7 +23,9 @@ import structlog
 from pyspark.sql import SparkSession
 from structlog.typing import EventDict, WrappedLogger
 
+from bench import history
 from bench.herd import Herd, Table
+from bench.result import Result
 from bench.rounds import say
 from bench.spark import session
 from bench.usage import Usage, usage
@@ -81,9 +83,8 @@ class Tenth:
         )
 
 
-def complaints(stretches: Sequence[Tenth]) -> list[str]:
+def complaints(first: Tenth, last: Tenth) -> list[str]:
     """What got worse from the first stretch to the last, in words."""
-    first, last = stretches[0], stretches[-1]
     found = []
     if last.p50 > SLOWER * first.p50:
         found.append(f"files become {last.p50:.2f} s old at the end, {first.p50:.2f} s before")
@@ -94,6 +95,27 @@ def complaints(stretches: Sequence[Tenth]) -> list[str]:
         if after > GROWN * before and after - before > LEAST_GROWN:
             found.append(f"memory of the {name} grew from {before} to {after} MiB")
     return found
+
+
+def result(first: Tenth, last: Tenth, *, equal: bool, name: str = "soak") -> Result:
+    """How the end of a soak compares with its beginning."""
+    return Result(
+        name,
+        round(last.p50, 3),
+        equal=equal,
+        over="; ".join(complaints(first, last)),
+        more={
+            "first_p50_seconds": round(first.p50, 3),
+            "last_p50_seconds": round(last.p50, 3),
+            "last_p99_seconds": round(last.p99, 3),
+            "cpu_seconds_per_file": [round(first.cpu, 3), round(last.cpu, 3)],
+            "files": last.files,
+            "dead": round(last.dead, 2),
+            "driver_mebibytes": [first.usage.driver, last.usage.driver],
+            "heap_mebibytes": [first.usage.heap, last.usage.heap],
+            "workers_mebibytes": [first.usage.workers, last.usage.workers],
+        },
+    )
 
 
 def soak(
@@ -194,9 +216,8 @@ class _Events:
 
 
 def main() -> int:
-    parser = argparse.ArgumentParser(prog="bench.soak", description=__doc__)
-    parser.add_argument("--seconds", type=int, default=3600)
-    seconds = max(parser.parse_args().seconds, 60)
+    options = _options()
+    seconds = max(options.seconds, 60)
     logs.configure(quiet=True)
     with tempfile.TemporaryDirectory(prefix="mirrorlake-soak-") as folder, session() as spark:
         found, equal = soak(
@@ -207,11 +228,24 @@ def main() -> int:
             lambda number, stretch: print(f"{number:3} {stretch}", flush=True),
         )
     tenth = max(len(found) // 10, 1)
-    wrong = complaints([joined(found[:tenth]), joined(found[-tenth:])])
+    first, last = joined(found[:tenth]), joined(found[-tenth:])
+    if options.keep:
+        name = f"soak of {seconds} s"
+        history.keep([result(first, last, equal=equal, name=name)], options.keep)
+    wrong = complaints(first, last)
     wrong += [] if equal else ["the tables do not hold what was landed"]
     for complaint in wrong:
         print(f"WORSE: {complaint}")
     return int(bool(wrong))
+
+
+def _options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(prog="bench.soak", description=__doc__)
+    parser.add_argument("--seconds", type=int, default=3600, help="at least 60 (3600)")
+    parser.add_argument(
+        "--keep", metavar="MACHINE", help="append to bench/history.jsonl, as found on this machine"
+    )
+    return parser.parse_args()
 
 
 def joined(stretches: Sequence[Tenth]) -> Tenth:
