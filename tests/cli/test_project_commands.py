@@ -108,6 +108,8 @@ def test_capture_lands_and_plan_says_what_apply_would_do(run: Run, shop: Databas
     orders = next(t for t in steps if t["table"] == "public.orders")
     assert [step["step"] for step in orders["steps"]] == ["create", "apply"]
     assert orders["steps"][1]["rows"] == 10
+    assert orders["steps"][1]["strategy"] == "direct"
+    assert orders["steps"][1]["reason"] == "nothing about table and Spark is Delta's alone"
 
 
 def test_plan_changes_nothing(run: Run, shop: Database, tmp_path: Path) -> None:

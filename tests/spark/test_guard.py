@@ -11,8 +11,12 @@ from typing import Any
 import pytest
 import structlog
 
-from mirrorlake.spark import guard, jars, trial, workers
+from mirrorlake.app.mirror import Mirror
+from mirrorlake.config import Project
+from mirrorlake.mirror.steps import as_fact
+from mirrorlake.spark import guard, jars, libraries, trial, trials
 from mirrorlake.spark.session import Spark
+from tests.app.zones import Zone
 
 pytestmark = pytest.mark.spark
 
@@ -49,11 +53,11 @@ def spark_on(master: str, found: str = "") -> Spark:
 
 
 @pytest.fixture
-def trials(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The answers of the trials to come; those that were given are taken away."""
-    answers: list[str] = []
-    monkeypatch.setattr(trial, "fails", lambda _spark: answers.pop(0))
-    return answers
+    found: list[str] = []
+    monkeypatch.setattr(trial, "fails", lambda _spark: found.pop(0))
+    return found
 
 
 def test_ten_rows_come_through_the_insides_of_the_tested_versions(spark: Spark) -> None:
@@ -67,27 +71,27 @@ def test_a_trial_that_meets_other_insides_says_so(
     assert trial.fails(spark) == "rows of a trial of it are not those that were written"
 
 
-def test_a_trial_that_went_well_is_not_repeated(started: Spark, trials: list[str]) -> None:
-    trials += ["", "never asked"]
-    assert not guard.is_remembered()
+def test_a_trial_that_went_well_is_not_repeated(started: Spark, answers: list[str]) -> None:
+    answers += ["", "never asked"]
+    assert not trials.went_well()
     assert [guard.closed(started), guard.closed(started)] == ["", ""]
-    assert guard.is_remembered()
-    assert trials == ["never asked"]
+    assert trials.went_well()
+    assert answers == ["never asked"]
 
 
-def test_what_is_remembered_can_be_lost(started: Spark, home: Path, trials: list[str]) -> None:
-    trials += ["", ""]
+def test_what_is_remembered_can_be_lost(started: Spark, home: Path, answers: list[str]) -> None:
+    answers += ["", ""]
     guard.closed(started)
     for path in home.rglob("direct-*"):
         path.unlink()
     assert guard.closed(started) == ""
-    assert trials == []
+    assert answers == []
 
 
 def test_a_trial_that_failed_closes_the_way_with_a_warning_and_is_repeated(
-    started: Spark, trials: list[str]
+    started: Spark, answers: list[str]
 ) -> None:
-    trials += ["it went wrong", ""]
+    answers += ["it went wrong", ""]
     with structlog.testing.capture_logs() as logs:
         assert guard.closed(started) == "it went wrong"
     (told,) = logs
@@ -96,13 +100,31 @@ def test_a_trial_that_failed_closes_the_way_with_a_warning_and_is_repeated(
     assert guard.closed(started) == ""
 
 
+def test_a_plan_says_what_the_last_trial_has_found(
+    started: Spark, answers: list[str], tmp_path: Path
+) -> None:
+    zone = Zone(tmp_path, None)  # type: ignore[arg-type]
+    zone.table("orders", "id")
+    zone.land("orders", 1, {"id": [1]})
+    answers += ["it went wrong", ""]
+    told = []
+    for _start in range(2):
+        guard.closed(started)
+        (plan,) = Mirror(Project.of_root(zone.root)).plan()
+        told.append(as_fact(plan.steps[-1]))
+    assert [(one["strategy"], one["reason"]) for one in told] == [
+        ("merge", "it went wrong"),
+        ("direct", "nothing about table and Spark is Delta's alone"),
+    ]
+
+
 def test_a_home_that_cannot_be_written_costs_a_trial_each_time(
-    started: Spark, home: Path, trials: list[str]
+    started: Spark, home: Path, answers: list[str]
 ) -> None:
     (home / ".ivy2.5.2").write_text("no folder")
-    trials += ["", ""]
+    answers += ["", ""]
     assert [guard.closed(started), guard.closed(started)] == ["", ""]
-    assert trials == []
+    assert answers == []
 
 
 def test_a_pair_that_was_not_tested_closes_the_way(
@@ -130,7 +152,7 @@ def test_on_a_cluster_the_trial_has_a_process_of_its_own(
 
     monkeypatch.setattr(subprocess, "run", run)
     assert guard.closed(spark_on("spark://somewhere:7077", "a.jar,b.jar")) == said
-    assert guard.is_remembered() is not bool(said)
+    assert trials.went_well() is not bool(said)
 
 
 def test_there_it_runs_with_the_jars_of_the_session_and_fetches_none(
@@ -144,12 +166,12 @@ def test_there_it_runs_with_the_jars_of_the_session_and_fetches_none(
 
 
 def test_a_library_of_another_release_is_tried_anew(
-    started: Spark, trials: list[str], monkeypatch: pytest.MonkeyPatch
+    started: Spark, answers: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    trials += ["", ""]
+    answers += ["", ""]
     guard.closed(started)
-    here = workers.versions(0)
-    monkeypatch.setattr(workers, "versions", lambda _task: here | {"pyarrow": "0.1"})
-    assert not guard.is_remembered()
+    here = libraries.versions()
+    monkeypatch.setattr(libraries, "versions", lambda: here | {"pyarrow": "0.1"})
+    assert not trials.went_well()
     assert guard.closed(started) == ""
-    assert trials == []
+    assert answers == []

@@ -12,9 +12,9 @@ import pytest
 from pyspark.errors import PythonException
 
 from mirrorlake.errors import SparkUnavailable
-from mirrorlake.spark import workers
+from mirrorlake.spark import libraries, workers
 
-HERE = workers.versions(0)
+HERE = libraries.versions()
 
 
 class Executors:
@@ -62,7 +62,7 @@ def test_a_session_in_this_process_is_not_asked() -> None:
 
 
 def test_versions_say_what_a_task_imports() -> None:
-    assert set(HERE) == {"Python", "mirrorlake", *workers.LIBRARIES}
+    assert set(HERE) == {"Python", "mirrorlake", *libraries.LIBRARIES}
     assert "missing" not in HERE.values()
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import sys
 
 from mirrorlake.errors import MirrorlakeError
-from mirrorlake.spark import guard, jars
+from mirrorlake.spark import guard, jars, trials
 from mirrorlake.spark.session import Spark
 from mirrorlake.spark.settings import SparkSettings
 
@@ -18,7 +18,7 @@ def main() -> int:
         print(line, file=sys.stderr, flush=True)  # noqa: T201
 
     try:
-        if jars.to_fetch() or not guard.is_remembered():
+        if jars.to_fetch() or not trials.went_well():
             with Spark.start(SparkSettings(master="local[1]", driver_memory="512m"), say) as spark:
                 guard.closed(spark)
     except MirrorlakeError as error:

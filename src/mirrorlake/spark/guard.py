@@ -1,23 +1,19 @@
 """Whether the direct way is open with a Spark: tested versions, the right jars, and a trial.
 
-The trial is ten rows through everything the direct way rests on, once for each set of versions: of
-Spark, Delta, our own and the libraries of a task. That it went well is remembered beside the cache
-of jars; what is lost there is tried again.
+The trial is ten rows through everything the direct way rests on, once for each set of versions.
+What it finds is remembered (`trials`); one that failed is repeated at the next start.
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import subprocess
 import sys
-from pathlib import Path
 
 import structlog
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from mirrorlake.spark import jars, trial, workers
+from mirrorlake.spark import jars, trial, trials
 from mirrorlake.spark.session import Spark
 
 log = structlog.get_logger()
@@ -33,11 +29,6 @@ def closed(spark: Spark) -> str:
     if reason:
         log.warning(CLOSED, reason=reason, strategy="merge")
     return reason
-
-
-def is_remembered() -> bool:
-    """Whether a trial of the installed versions went well before."""
-    return _note().exists()
 
 
 def _other_jars(session: SparkSession) -> str:
@@ -57,14 +48,13 @@ def _other_jars(session: SparkSession) -> str:
 
 def _trial(spark: Spark) -> str:
     """Why the trial fails; empty when it went well, now or before."""
-    if is_remembered():
+    if trials.went_well():
         return ""
     if str(spark.session.sparkContext.master).startswith("local"):
         reason = trial.fails(spark)
     else:
         reason = _apart(spark.session)
-    if not reason:
-        _remember()
+    trials.remember(reason)
     return reason
 
 
@@ -83,16 +73,3 @@ def _apart(session: SparkSession) -> str:
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"the trial of it did not end ({type(error).__name__})"
     return "" if done.returncode == 0 else (done.stdout.strip() or "the trial of it failed")
-
-
-def _note() -> Path:
-    spark, delta = jars.pair()
-    libraries = repr(sorted(workers.versions(0).items())).encode()
-    own = hashlib.sha256(libraries).hexdigest()[:16]
-    return jars.cache() / "mirrorlake" / f"direct-{spark}-{delta}-{own}"
-
-
-def _remember() -> None:
-    with contextlib.suppress(OSError):  # then it is tried again next time
-        _note().parent.mkdir(parents=True, exist_ok=True)
-        _note().write_text("ten rows were written, read back and not written twice\n")

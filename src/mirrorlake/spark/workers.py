@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import gc
-import sys
 from collections.abc import Callable, Mapping, Sequence
-from importlib import metadata
 from typing import TypeVar
 
 from py4j.protocol import Py4JJavaError
@@ -13,13 +11,10 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mirrorlake.errors import SparkUnavailable
-from mirrorlake.version import VERSION
+from mirrorlake.spark.libraries import versions
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-LIBRARIES = ("pyarrow", "numpy", "duckdb", "pyroaring")
-"""What a task imports, by the names of the distributions."""
 
 _frozen = False
 """Whether what this process keeps anyway is set apart already."""
@@ -39,9 +34,9 @@ def check(session: SparkSession) -> None:
     if str(context.master).startswith("local"):
         return
     slots = context.defaultParallelism
-    wanted = versions(0)
+    wanted = versions()
     try:
-        found = context.parallelize(range(slots), slots).map(versions).collect()
+        found = context.parallelize(range(slots), slots).map(lambda _task: versions()).collect()
     except (PySparkException, Py4JJavaError) as error:
         raise SparkUnavailable(
             f"no task runs on the executors of {context.master}: {_last_line(error)}",
@@ -50,18 +45,6 @@ def check(session: SparkSession) -> None:
     for there in found:
         if there != wanted:
             raise SparkUnavailable(difference(wanted, there), hint=HINT)
-
-
-def versions(_task: int) -> dict[str, str]:
-    """The Python here and its libraries, as text."""
-    python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    found = {"Python": python, "mirrorlake": VERSION}  # it may be shipped without its metadata
-    for name in LIBRARIES:
-        try:
-            found[name] = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            found[name] = "missing"
-    return found
 
 
 def done(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
