@@ -1,14 +1,21 @@
-"""Whether two sides hold the same rows, by a reader that belongs to neither."""
+"""Whether two sides hold the same rows, and tell of the same changes, by readers that belong to
+neither of them, or to a peer."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import duckdb
+import pyarrow as pa
+from deltalake import DeltaTable
 
 from bench import payments
 from mirrorlake.lake.sql import load_delta
+
+VERSIONS = 3
+"""After the last changes: files are joined in versions of their own, which tell of none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,11 +28,33 @@ class Fingerprint:
 
 def fingerprint(source: str, columns: Sequence[str] = ()) -> Fingerprint:
     """Of the rows of `source`, a table expression of DuckDB; columns: the expressions to hash."""
+    return _fingerprint(_connected(), source, columns or payments.canonical())
+
+
+def newest_changes(table: Path) -> Fingerprint:
+    """Of the change feed of the newest version of a Delta table that has one, with the kind of each
+    change: by delta-rs."""
+    source = DeltaTable(table)
+    first = max(source.version() - VERSIONS, 0)
+    connection = _connected()
+    connection.register("told", pa.table(source.load_cdf(starting_version=first).read_all()))
+    connection.execute("create table feed as select * from told")  # Arrow cannot filter its texts
+    newest = "(select * from feed where _commit_version = (select max(_commit_version) from feed))"
+    return _fingerprint(connection, newest, [*payments.canonical(), "_change_type"])
+
+
+def _connected() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     load_delta(connection)
     connection.execute("set TimeZone = 'UTC'")
     connection.execute("set enable_progress_bar = false")
-    chosen = ", ".join(columns or payments.canonical())
+    return connection
+
+
+def _fingerprint(
+    connection: duckdb.DuckDBPyConnection, source: str, columns: Sequence[str]
+) -> Fingerprint:
+    chosen = ", ".join(columns)
     found = connection.execute(
         f"select count(*), coalesce(sum(hash({chosen})::hugeint), 0) from {source}"
     ).fetchone()

@@ -6,7 +6,8 @@ Ours is `apply --once` on a landing zone with one new file: look, plan, find, wr
 and move the file aside, with the change feed and the progress in the same commit. All sides get
 the same file, with one change per key, keys spread over the whole table. Each round begins with a
 copy of the prepared table; a small file of other changes is applied first, uncounted, so that
-everybody has seen the table. Spark runs already, and is shared by the two that use it.
+everybody has seen the table. Spark runs already, and is shared by the two that use it. Equal: the
+rows, and what the change feed says of the last file.
 """
 
 from __future__ import annotations
@@ -108,7 +109,7 @@ class _Race:
         self._small = prepared.small
         path = plan.folder / f"large-{count}.parquet"
         self._large = changes(path, prepared.rows, count, salt=2)
-        self.fingerprints: dict[str, equality.Fingerprint] = {}
+        self.fingerprints: dict[str, tuple[equality.Fingerprint, equality.Fingerprint]] = {}
 
     def ours(self, number: int) -> float:
         root = self._copy(self._prepared.root, number)
@@ -149,7 +150,8 @@ class _Race:
 
     def _look(self, side: str, number: int, table: Path) -> None:
         if number == self._plan.rounds:
-            self.fingerprints[side] = equality.fingerprint(equality.delta(table))
+            rows = equality.fingerprint(equality.delta(table))
+            self.fingerprints[side] = rows, equality.newest_changes(table)
 
 
 def _mirror(root: Path, spark: SparkSession) -> Mirror:
