@@ -1,4 +1,8 @@
-"""Apply is killed while a batch is spread over many tasks: what it leaves is never read."""
+"""Apply is killed while a batch is spread over many tasks: what it leaves is never read.
+
+In waves the driver comes by after each of them. The tasks of a crew go through all of them without
+it, so that with a crew the same points lie after the last wave, and others inside its tasks.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,7 @@ from mirrorlake.app.apply import ApplyLoop
 from mirrorlake.lake.log import TableLog
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import Point, WallClock, killing_probe, no_probe
+from mirrorlake.spark import crew, task
 from mirrorlake.spark.spread import SCRATCH
 from tests.app.zones import MARKER, Zone
 from tests.crash.project import PATIENCE
@@ -32,24 +37,50 @@ WITHOUT_ORPHANS = {
 }
 """Points at which the table has no file that no commit names."""
 
+POINTS = {
+    "keys dealt out": f"{Point.PIECES_WRITTEN}#1",
+    "net changes": f"{Point.PIECES_WRITTEN}#2",
+    "vectors": f"{Point.PIECES_WRITTEN}#3",
+    "data files and images": f"{Point.PIECES_WRITTEN}#4",
+    "all pieces": str(Point.BATCH_WRITTEN),
+    "before the commit": str(Point.COMMIT_BEGUN),
+    "after the commit": str(Point.COMMITTED),
+}
+PIECES = ("DealSpec", "FoldSpec", "TakeSpec", "WriteSpec")
+
 DYING = """
 import sys
-from pathlib import Path
-from tests.crash.test_spread_crashes import apply
-apply(Path(sys.argv[1]), sys.argv[2])
+from tests.crash.test_spread_crashes import die
+die(*sys.argv[1:])
 """
 
 
-def apply(root: Path, point: str | None = None) -> None:
+def apply(root: Path, point: str = "", *, crew: bool = False) -> None:
     """`apply --once` with every batch in pieces; killed at a point."""
     store = Zone(root).store
     probe = killing_probe(point) if point else no_probe
-    engine = HandmadeEngine(store, probe, spread=SPREAD)
+    engine = HandmadeEngine(store, probe, spread=SPREAD, crew=crew)
     loop = ApplyLoop(store, engine, MirrorSettings(), WallClock(), probe=probe)
     loop.open()
     report = loop.once()
     loop.close()
     assert not report.errors
+
+
+def die(root: str, as_crew: str, point: str, piece: str) -> None:
+    """Let this process die at a point, or when a member of a crew has done its piece of one kind
+    and has not told the others. Who comes is waited for, however slow the machine."""
+    crew.ROLL_CALL = crew.PATIENCE = float(PATIENCE)
+    work = task.run
+
+    def run(spec: task.Spec) -> task.TaskResult:
+        result = work(spec)
+        if type(spec).__name__ == piece:
+            killing_probe(Point.PIECES_WRITTEN)(Point.PIECES_WRITTEN)
+        return result
+
+    task.run = run
+    apply(Path(root), point, crew=bool(as_crew))
 
 
 def named(table: Path) -> set[Path]:
@@ -60,26 +91,15 @@ def named(table: Path) -> set[Path]:
     return {table / file["path"] for file in files if file}
 
 
-@pytest.mark.parametrize(
-    "point",
-    [
-        pytest.param(f"{Point.PIECES_WRITTEN}#1", id="keys dealt out"),
-        pytest.param(f"{Point.PIECES_WRITTEN}#2", id="net changes"),
-        pytest.param(f"{Point.PIECES_WRITTEN}#3", id="vectors"),
-        pytest.param(f"{Point.PIECES_WRITTEN}#4", id="data files and images"),
-        pytest.param(str(Point.BATCH_WRITTEN), id="all pieces"),
-        pytest.param(str(Point.COMMIT_BEGUN), id="before the commit"),
-        pytest.param(str(Point.COMMITTED), id="after the commit"),
-    ],
-)
-def test_a_batch_that_is_killed_in_pieces_is_applied_once(tmp_path: Path, point: str) -> None:
-    zone, table = Zone(tmp_path / "root"), tmp_path / "root/Tables/s/orders"
+def killed(root: Path, *, crew: bool, point: str = "", piece: str = "") -> set[Path]:
+    """The change of a hundred rows is killed. Returns the files that it leaves in the table."""
+    zone, table = Zone(root), root / "Tables/s/orders"
     zone.table("orders", "id")
     zone.land("orders", 1, {"id": range(100), "name": ["old"] * 100, MARKER: [0] * 100})
     apply(zone.root)
     zone.land("orders", 2, {"id": range(60, 160), "name": ["new"] * 100, MARKER: [4] * 100})
     done = subprocess.run(
-        [sys.executable, "-c", DYING, str(zone.root), point],
+        [sys.executable, "-c", DYING, str(zone.root), "crew" * crew, point, piece],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -87,12 +107,50 @@ def test_a_batch_that_is_killed_in_pieces_is_applied_once(tmp_path: Path, point:
         check=False,
     )
     assert done.returncode == -signal.SIGKILL, f"{done.returncode}: {done.stderr}"
-    orphans = set(table.rglob("*.parquet")) - named(table)
-    assert bool(orphans) == (point not in WITHOUT_ORPHANS)
-    apply(zone.root)
-    assert Counter(name for _id, name in zone.rows("orders")) == {"old": 60, "new": 100}
+    return set(table.rglob("*.parquet")) - named(table)
+
+
+def is_applied_once(root: Path, orphans: set[Path], *, crew: bool) -> None:
+    """By the next process, which uses nothing of what was left."""
+    table = root / "Tables/s/orders"
+    apply(root, crew=crew)
+    assert Counter(name for _id, name in Zone(root).rows("orders")) == {"old": 60, "new": 100}
     feed = Counter(kind for kind, _row in HandmadeTable(table).feed(2).elements())
     assert feed == {"update_preimage": 40, "update_postimage": 40, "insert": 60}
+    assert TableLog(table).versions()[-1] == 2
     assert not orphans & named(table)
-    if point != str(Point.COMMITTED):  # then there is nothing left to spread, and to sweep before
-        assert not zone.store.list(SCRATCH).folders
+
+
+def members(root: Path) -> int:
+    """How many tasks of a crew have left word in the scratch folder that they are there."""
+    return len(list((root / SCRATCH).rglob("here-*.json")))
+
+
+@pytest.mark.parametrize("point", POINTS.values(), ids=POINTS)
+@pytest.mark.parametrize("crew", [False, True], ids=["in waves", "as a crew"])
+def test_a_batch_that_is_killed_in_pieces_is_applied_once(
+    tmp_path: Path, point: str, crew: bool
+) -> None:
+    root, committed = tmp_path / "root", point == str(Point.COMMITTED)
+    orphans = killed(root, crew=crew, point=point)
+    if crew:
+        assert bool(orphans) == (not committed)
+    else:
+        assert bool(orphans) == (point not in WITHOUT_ORPHANS)
+    if point.startswith(Point.PIECES_WRITTEN):
+        assert members(root) == SPREAD * crew
+    is_applied_once(root, orphans, crew=crew)
+    if not committed:  # then there is nothing left to spread, and to sweep before
+        assert not Zone(root).store.list(SCRATCH).folders
+
+
+@pytest.mark.parametrize("piece", PIECES)
+def test_a_batch_that_is_killed_inside_a_task_of_its_crew_is_applied_once(
+    tmp_path: Path, piece: str
+) -> None:
+    root = tmp_path / "root"
+    orphans = killed(root, crew=True, piece=piece)
+    assert members(root) == SPREAD
+    assert bool(orphans) == (piece in {"TakeSpec", "WriteSpec"})
+    is_applied_once(root, orphans, crew=True)
+    assert not Zone(root).store.list(SCRATCH).folders
