@@ -1,4 +1,4 @@
-"""Everything is killed inside the task of a batch: what the task has written is never read."""
+"""All is killed inside the tasks of a batch, or its driver is: what they wrote is never read."""
 
 from __future__ import annotations
 
@@ -12,8 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
+from mirrorlake.cli.crash import CRASH_AT
 from mirrorlake.lake.log import TableLog
+from mirrorlake.model.seams import Point
 from mirrorlake.spark.session import Spark
+from mirrorlake.spark.spread import SCRATCH
 from tests.app.zones import MARKER, Zone
 from tests.crash.project import PATIENCE
 from tests.lake.handmade import HandmadeTable
@@ -21,9 +24,12 @@ from tests.lake.readers import rows_by_delta_rs
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
+CREW = 2
+
 HOOKS = """
 import os, pathlib, signal
 
+as_crew = "AS_CREW" in os.environ
 driver = int(os.environ.setdefault("DRIVER", str(os.getpid())))
 
 
@@ -38,7 +44,7 @@ def killing(function):
         line = [os.getpid()]
         while line[-1] != driver:
             line.append(parent(line[-1]))
-        for process in reversed(line):
+        for process in [driver] if as_crew else reversed(line):
             os.kill(process, signal.SIGKILL)
 
     return called
@@ -46,12 +52,19 @@ def killing(function):
 
 if os.getpid() != driver:
     from mirrorlake.lake import datafile
+    from mirrorlake.spark import crew
 
-    name = os.environ["KILL_AFTER"]
-    setattr(datafile, name, killing(getattr(datafile, name)))
+    crew.ROLL_CALL = crew.PATIENCE = 60.0
+    if name := os.environ["KILL_AFTER"]:
+        setattr(datafile, name, killing(getattr(datafile, name)))
+elif as_crew:
+    from mirrorlake.spark.spread import Spread, has_pieces
+
+    Spread.suits = lambda self, step, steps, slots: has_pieces(step)
 """
 """In every Python below the first: what has written a file of one kind kills the first one, its
-Java, and all that is between them and itself."""
+Java, and all that is between them and itself. With a crew, which every batch has then, it kills the
+first one alone: the others go on for as long as Java lets them."""
 
 ORPHANS = {"write_data": 1, "write_changes": 2, "write_bytes": 3}
 """Files that are there when one of this kind is: data, then images, then a deletion vector."""
@@ -62,26 +75,46 @@ def files(table: Path) -> set[Path]:
     return {path for kind in ("*.parquet", "*.bin") for path in table.rglob(kind)}
 
 
-def killed(zone: Zone, folder: Path, after: str) -> None:
-    """`apply --once` on one core, which dies in a task that has written a file of this kind."""
+def run(zone: Zone, folder: Path, cores: int = 1, **more: str) -> subprocess.CompletedProcess[str]:
+    """`apply --once`, with the hooks. more: its environment."""
     settings = {
         "name": "shop",
         "root": str(zone.root),
-        "spark": {"master": "local[1]", "driver_memory": "1g"},
+        "spark": {"master": f"local[{cores}]", "driver_memory": "1g"},
     }
     (folder / "mirrorlake.yaml").write_text(yaml.safe_dump(settings))
     (folder / "sitecustomize.py").write_text(HOOKS)
     paths = [str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
-    done = subprocess.run(
+    hooks = {"PYTHONPATH": os.pathsep.join(paths), "KILL_AFTER": ""}
+    return subprocess.run(
         [sys.executable, "-m", "mirrorlake.cli.main", "apply", "--once"],
-        env=os.environ | {"PYTHONPATH": os.pathsep.join(paths), "KILL_AFTER": after},
+        env=os.environ | hooks | more,
         cwd=folder,
         capture_output=True,
         text=True,
         timeout=PATIENCE,
         check=False,
     )
-    assert done.returncode == -signal.SIGKILL, f"{done.returncode}: {done.stderr}"
+
+
+def landed(zone: Zone) -> Path:
+    """A table of a hundred rows, and a change of forty of them, with sixty new ones, that waits to
+    be applied. Returns the table."""
+    zone.table("orders", "id")
+    zone.land("orders", 1, {"id": range(100), "name": ["old"] * 100, MARKER: [0] * 100})
+    assert not zone.apply().errors
+    zone.land("orders", 2, {"id": range(60, 160), "name": ["new"] * 100, MARKER: [4] * 100})
+    return zone.root / "Tables/s/orders"
+
+
+def is_applied_once(zone: Zone, table: Path) -> None:
+    expected = Counter((n, "old" if n < 60 else "new") for n in range(160))
+    assert Counter(zone.rows("orders")) == expected
+    assert Counter(rows_by_delta_rs(table)) == expected
+    feed = Counter(kind for kind, _row in HandmadeTable(table).feed(2).elements())
+    assert feed == {"update_preimage": 40, "update_postimage": 40, "insert": 60}
+    actions = [action for v in TableLog(table).versions() for action in TableLog(table).actions(v)]
+    assert [action["txn"]["version"] for action in actions if "txn" in action] == [1, 2]
 
 
 @pytest.mark.parametrize(
@@ -92,24 +125,43 @@ def killed(zone: Zone, folder: Path, after: str) -> None:
 def test_a_batch_whose_task_is_killed_with_everything_is_applied_once(
     tmp_path: Path, spark: Spark, after: str
 ) -> None:
-    zone, table = Zone(tmp_path / "root", spark), tmp_path / "root/Tables/s/orders"
-    zone.table("orders", "id")
-    zone.land("orders", 1, {"id": range(100), "name": ["old"] * 100, MARKER: [0] * 100})
-    assert not zone.apply().errors
+    zone = Zone(tmp_path / "root", spark)
+    table = landed(zone)
     before = files(table)
-    zone.land("orders", 2, {"id": range(60, 160), "name": ["new"] * 100, MARKER: [4] * 100})
-    killed(zone, tmp_path, after)
+    done = run(zone, tmp_path, KILL_AFTER=after)
+    assert done.returncode == -signal.SIGKILL, f"{done.returncode}: {done.stderr}"
     assert TableLog(table).versions()[-1] == 1
     orphans = files(table) - before
     assert len(orphans) == ORPHANS[after]
     for orphan in orphans:  # whoever opened one would say so
         orphan.write_bytes(b"of a task that was killed")
-
     assert not zone.apply().errors
-    expected = Counter((n, "old" if n < 60 else "new") for n in range(160))
-    assert Counter(zone.rows("orders")) == expected
-    assert Counter(rows_by_delta_rs(table)) == expected
-    feed = Counter(kind for kind, _row in HandmadeTable(table).feed(2).elements())
-    assert feed == {"update_preimage": 40, "update_postimage": 40, "insert": 60}
-    actions = [action for v in TableLog(table).versions() for action in TableLog(table).actions(v)]
-    assert [action["txn"]["version"] for action in actions if "txn" in action] == [1, 2]
+    is_applied_once(zone, table)
+
+
+@pytest.mark.parametrize(
+    ("hooks", "version"),
+    [
+        pytest.param({"KILL_AFTER": "write_changes"}, 1, id="under way"),
+        pytest.param({CRASH_AT: f"{Point.PIECES_WRITTEN}"}, 1, id="all pieces written"),
+        pytest.param({CRASH_AT: f"{Point.COMMITTED}"}, 2, id="after the commit"),
+    ],
+)
+@pytest.mark.clause("LZ-326", "LZ-258")
+def test_a_batch_whose_driver_is_killed_beside_its_crew_is_applied_once(
+    tmp_path: Path, spark: Spark, hooks: dict[str, str], version: int
+) -> None:
+    zone = Zone(tmp_path / "root", spark)
+    table, scratch = landed(zone), zone.root / SCRATCH
+    before = files(table)
+    done = run(zone, tmp_path, CREW, AS_CREW="yes", **hooks)
+    assert done.returncode == -signal.SIGKILL, f"{done.returncode}: {done.stderr}"
+    assert TableLog(table).versions()[-1] == version
+    written = files(table) - before
+    assert written
+    if version == 1:
+        assert len(list(scratch.rglob("here-*.json"))) == CREW
+        for orphan in written:
+            orphan.write_bytes(b"of a crew that was left alone")
+    assert not zone.apply().errors
+    is_applied_once(zone, table)
