@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -13,9 +14,14 @@ import structlog
 
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.config import Project
-from mirrorlake.mirror.steps import as_fact
-from mirrorlake.spark import guard, jars, libraries, trial, trials
+from mirrorlake.lake.log import Snapshot
+from mirrorlake.mirror.engine import Outcome
+from mirrorlake.mirror.progress import Progress
+from mirrorlake.mirror.steps import ApplyFiles, as_fact
+from mirrorlake.spark import direct, guard, jars, libraries, trial, trials
+from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import Spark
+from mirrorlake.spark.strategy import Begun
 from tests.app.zones import Zone
 
 pytestmark = pytest.mark.spark
@@ -64,11 +70,44 @@ def test_ten_rows_come_through_the_insides_of_the_tested_versions(spark: Spark) 
     assert trial.fails(spark) == ""
 
 
+@pytest.mark.parametrize(
+    ("expected", "row", "said"),
+    [
+        ("EXPECTED", (0, "other"), "rows of a trial of it are not those that were written"),
+        (
+            "FEED",
+            ("insert", 0, "other"),
+            "the change feed of a trial of it is not what was written",
+        ),
+    ],
+)
 def test_a_trial_that_meets_other_insides_says_so(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, expected: str, row: object, said: str
+) -> None:
+    monkeypatch.setitem(getattr(trial, expected), row, 1)
+    assert trial.fails(spark) == said
+
+
+def test_a_trial_without_a_deletion_vector_says_so(
     spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setitem(trial.EXPECTED, (0, "other"), 1)
-    assert trial.fails(spark) == "rows of a trial of it are not those that were written"
+    # The second batch writes all rows of the first one anew: rows and feed are the same.
+    monkeypatch.setattr(direct, "taken_along", tuple)
+    assert trial.fails(spark) == "rows of a trial of it did not go by a deletion vector"
+
+
+class Forgetful(SparkEngine):
+    """Takes no notice of what a table has recorded."""
+
+    def _fitting(self, step: ApplyFiles, snapshot: Snapshot, progress: Progress) -> Begun | Outcome:
+        return super()._fitting(step, snapshot, replace(progress, recorded=step.first - 1))
+
+
+def test_a_trial_that_is_written_twice_says_so(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "SparkEngine", Forgetful)
+    assert trial.fails(spark) == "a trial of it was applied twice"
 
 
 def test_a_trial_that_went_well_is_not_repeated(started: Spark, answers: list[str]) -> None:
