@@ -29,8 +29,12 @@ def append(
         some.append(piece)
         rows, size = rows + piece.num_rows, size + piece.nbytes
         if rows >= ROWS_PER_FILE or size >= FILE_BYTES:
-            actions += written(table, schema, pa.concat_tables(some), keys)
-            some, rows, size = [], 0, 0
+            whole = pa.concat_tables(some)
+            # What is more than full files goes with the next pieces, and is no small file.
+            full = rows - rows % ROWS_PER_FILE or rows
+            actions += written(table, schema, whole.slice(0, full), keys)
+            some = [whole.slice(full)]
+            rows, size = some[0].num_rows, some[0].nbytes
     if rows:
         actions += written(table, schema, pa.concat_tables(some), keys)
     return actions
