@@ -94,6 +94,14 @@ def test_of_several_writers_of_a_version_one_wins(log: LogStore, folder: Path) -
         assert (folder / f"{version}.json").read_text() == f"{winner}\n"
 
 
+def test_its_source_names_the_class_of_spark_where_that_has_it() -> None:
+    source = (locallog._SOURCES / locallog._SOURCE).read_text()
+    assert all(locallog._as_for(spark, source) == source for spark, _delta in jars.TESTED)
+    name = "execution.streaming.FileSystemBasedCheckpointFileManager"
+    assert name not in source
+    assert name in locallog._as_for("4.0.1", source)
+
+
 def test_without_a_compiler_delta_writes_as_it_always_does(
     spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -36,6 +36,8 @@ _S3_SETTINGS = {f"spark.delta.logStore.{scheme}.impl": S3_STORE for scheme in ("
 _S3_SOURCE = "S3Log.scala"
 _SOURCES = Path(__file__).parent / "jvm"
 _LOG_STORE = "io.delta.storage.LogStore"
+_PACKAGE = "org.apache.spark.sql.execution.streaming.checkpointing."
+_BEFORE = "org.apache.spark.sql.execution.streaming."
 
 
 class _NotMade(Exception):
@@ -81,21 +83,30 @@ def _brought(
 
 def _jar(jvm: Any, loader: Any, source: Path) -> Path:
     """The compiled source; made by whoever needs it first."""
-    digest = hashlib.sha256(source.read_bytes()).hexdigest()[:16]
+    spark, version = jars.pair()
+    text = _as_for(spark, source.read_text())
+    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
     storage = jvm.java.lang.Class.forName(_LOG_STORE, False, loader)
     delta = str(storage.getProtectionDomain().getCodeSource().getLocation().getPath())
-    spark, version = jars.pair()
     name = f"local-log-{spark}-{version}-{digest}.jar"
     jar = jars.cache() / "mirrorlake" / name
     if not jar.exists():
         jar.parent.mkdir(parents=True, exist_ok=True)
         aside = jar.with_name(f"{uuid.uuid4().hex}.jar")
+        written = aside.with_suffix(source.suffix)
         try:
-            _compile(jvm.java.lang.System, delta, source, aside)
+            written.write_text(text)
+            _compile(jvm.java.lang.System, delta, written, aside)
             aside.replace(jar)
         finally:
-            aside.unlink(missing_ok=True)
+            for path in (aside, written):
+                path.unlink(missing_ok=True)
     return jar
+
+
+def _as_for(spark: str, source: str) -> str:
+    """The source for a version of Spark: a class that it needs has had another package in 4.0."""
+    return source.replace(_PACKAGE, _BEFORE) if spark.startswith("4.0.") else source
 
 
 def _compile(system: Any, delta: str, source: Path, jar: Path) -> None:
