@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -59,6 +60,21 @@ def test_tiny_landed_files_are_few_data_files_when_the_load_is_done(zone: Zone, 
     zone.apply()
     assert zone.rows("t") == rows(TINY * ROWS)
     assert len(files(zone)) < SMALLEST
+
+
+def test_they_are_written_together_and_yet_told_of_one_by_one(zone: Zone) -> None:
+    counts = [ROWS + number for number in range(5)]
+    for number, count in enumerate(counts):
+        first = sum(counts[:number])
+        land(zone, number + 1, range(first, first + count), last=number == len(counts) - 1)
+    zone.settings = MirrorSettings(compaction=False)
+    zone.apply()
+    assert sizes(zone) == [sum(counts)]
+    log = TableLog(zone.root / "Tables/s/t")
+    (info,) = [act["commitInfo"] for act in log.actions(1) if "commitInfo" in act]
+    said = json.loads(info["userMetadata"])
+    assert said["rows"]["insert"] == sum(counts)
+    assert [(run[0], run[2]) for run in said["read"]] == [*enumerate(counts, start=1)]
 
 
 def test_a_large_landed_file_becomes_data_files_of_bounded_size(

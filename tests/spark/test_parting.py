@@ -154,6 +154,31 @@ class TestGroups:
         assert self.groups([wide]) == [(wide,)]
 
 
+class TestTogether:
+    @pytest.fixture(autouse=True)
+    def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(parting, "LEAST_TOGETHER", PARTS)
+
+    def sizes(self, *sizes: int, slots: int = 2) -> list[list[int]]:
+        """Of the files of each task."""
+        landed = [LandedPath(f"{n}.parquet", "/nowhere", size) for n, size in enumerate(sizes)]
+        found = parting.together(landed, slots)
+        assert [file for some in found for file in some] == landed
+        return [[file.size for file in some] for some in found]
+
+    def test_tiny_files_of_a_load_are_read_by_one_task(self) -> None:
+        assert self.sizes(*[1] * 40) == [[1] * 40]
+
+    def test_large_ones_have_a_task_each(self) -> None:
+        assert self.sizes(*[3 * PARTS] * 3) == [[3 * PARTS]] * 3
+        assert self.sizes(1, 3 * PARTS, 1) == [[1], [3 * PARTS], [1]]
+
+    def test_slots_have_something_to_do_and_no_task_reads_too_much(self) -> None:
+        assert len(self.sizes(*[PARTS // 4] * 16)) == 4
+        assert len(self.sizes(*[PARTS // 4] * 80)) == 10
+        assert len(self.sizes(*[PARTS // 4] * 80, slots=8)) == 16
+
+
 def test_rows_of_parts_are_those_of_their_file() -> None:
     results = [
         task.TaskResult(read=((1, 0, 0, 0), (2, 0, 0, 0))),

@@ -98,7 +98,7 @@ class Direct:
     def _specs(self, batch: Begun, threads: int, *, whole: bool = False) -> Iterator[task.TaskSpec]:
         """The tasks of a batch: one, or several where rows touch nothing.
 
-        Then there is one per file of a load, and for texts see `parting`.
+        Then they are parted as `parting` says.
         """
         step = batch.step
         landed = task.landed_paths(self._store, step.files)
@@ -107,7 +107,9 @@ class Direct:
         if step.default is Marker.INSERT and not step.truncated and not whole:
             parted = parting.groups(self._jobs, landed, is_load=step.is_load)
         is_whole = not (alone or parted)
-        groups = parted or ([(file,) for file in landed] if alone and landed else [tuple(landed)])
+        groups = parted or [tuple(landed)]
+        if alone and not parted and landed:
+            groups = parting.together(landed, self._jobs.slots)
         for group in groups:
             yield task.TaskSpec(
                 table=str(step.table),

@@ -1,8 +1,9 @@
-"""Delimited text on many tasks: large files in parts, small ones together.
+"""What each task of a load reads: of delimited text large files in parts and small ones together,
+of other files small ones together.
 
-It is worth it where rows touch nothing, each an insert, so that no task needs the rows of another.
-A file says so by having no marker; one with markers may still hold nothing but inserts, and is
-tried when it is large: a task that meets another marker gives up at once.
+To part a text is worth it where rows touch nothing, each an insert, so that no task needs the rows
+of another. A file says so by having no marker; one with markers may still hold nothing but inserts,
+and is tried when it is large: a task that meets another marker gives up at once.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ LEAST = 32 << 20
 """Bytes of text that are worth a task of their own."""
 MOST = 128 << 20
 """Bytes of text that a task reads: the rows of about one data file."""
+LEAST_TOGETHER = 8 << 20
+"""Bytes of other landed files that are worth a task of their own."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,9 +66,26 @@ def groups(
     return [*found, tuple(some)] if some else found
 
 
+def together(landed: Sequence[LandedPath], slots: int) -> list[tuple[LandedPath, ...]]:
+    """Files of a load that need not be read as one: what each task reads, in their order.
+
+    Its files become one data file, so that small ones need not be joined afterwards. No task reads
+    more of small files than of a large one, and none more than a batch may hold.
+    """
+    most = _bytes_each(landed, slots, LEAST_TOGETHER)
+    found: list[tuple[LandedPath, ...]] = []
+    for file in landed:
+        if found and sum(other.size for other in found[-1]) + file.size <= most:
+            found[-1] += (file,)
+        else:
+            found.append((file,))
+    return found
+
+
 def _parts(jobs: Jobs, landed: Sequence[LandedPath]) -> list[LandedPath] | None:
     """The files, large ones of them in parts; None when a task dies of the look at them."""
-    looks = [_looks(file, _part_bytes(landed, jobs.slots)) for file in landed]
+    part = _bytes_each(landed, jobs.slots, LEAST)
+    looks = [_looks(file, part) for file in landed]
     try:
         surveys = iter(jobs.map(_survey, [look for some in looks for look in some]))
     except RAISED as error:
@@ -79,10 +99,10 @@ def _parts(jobs: Jobs, landed: Sequence[LandedPath]) -> list[LandedPath] | None:
     return found
 
 
-def _part_bytes(landed: Sequence[LandedPath], slots: int) -> int:
-    """As large as a task may read, unless slots would have nothing to do."""
+def _bytes_each(landed: Sequence[LandedPath], slots: int, least: int) -> int:
+    """As much as a task may read, unless slots would have nothing to do."""
     each = sum(file.size for file in landed) // (2 * max(slots, 1))
-    return min(max(each, LEAST), MOST)
+    return min(max(each, least), MOST)
 
 
 def _looks(file: LandedPath, part: int) -> list[Look]:
