@@ -95,8 +95,9 @@ def test_what_spark_notes_of_a_shuffle_is_seen(spark: Spark) -> None:
 
 
 def test_a_load_of_several_files_is_one_stage_without_a_shuffle(
-    spark: Spark, orders: Mirrored
+    spark: Spark, orders: Mirrored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(parting, "LEAST_TOGETHER", 0)
     files = [[(Marker.INSERT, row) for row in rows_of(file)] for file in range(FILES)]
     step = orders.step(*files, is_load=True)
     found = stages(spark, lambda: orders.run(step))

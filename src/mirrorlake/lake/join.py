@@ -63,6 +63,9 @@ def connected(threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
     if database is None:
         made = duckdb.connect(config={"threads": threads})
         made.execute("set global TimeZone = 'UTC'")
+        # It keeps pieces of every file that it has read, up to most of the machine's memory, and
+        # reads are no faster for it: what is worth keeping is kept by `small`, and by the system.
+        made.execute("set global enable_external_file_cache = false")
         database = _databases.setdefault(threads, made)
     connection = database.cursor()
     try:
