@@ -269,3 +269,14 @@ def test_what_is_read_of_a_file_counts_until_it_is_kept(
 
 AGAIN = small.again
 """As it is when no way is forced."""
+
+
+def test_nothing_of_a_file_is_kept_after_a_search(tmp_path: Path) -> None:
+    """Or a worker would grow with every file that is written while it lives."""
+    table = HandmadeTable(tmp_path, PLAIN.schema)
+    filled(table, PLAIN, [([(n, "a") for n in range(5_000)], [])])
+    with forced(Way.WHOLE):
+        assert found(table, keys_of(PLAIN, [(7, None)])).rows.num_rows == 1
+    with join.connected(1) as connection:
+        kept = "select count(*) from duckdb_external_file_cache()"
+        assert connection.execute(kept).fetchone() == (0,)
