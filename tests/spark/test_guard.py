@@ -157,6 +157,15 @@ def test_a_plan_says_what_the_last_trial_has_found(
     ]
 
 
+def test_a_trial_that_went_well_counts_where_the_note_of_one_that_failed_is_left(
+    home: Path,
+) -> None:
+    trials.remember("")
+    (well,) = home.rglob("direct-*")
+    well.with_name(f"{well.name}.failed").write_text("it went wrong")
+    assert trials.failure() == ""
+
+
 def test_a_home_that_cannot_be_written_costs_a_trial_each_time(
     started: Spark, home: Path, answers: list[str]
 ) -> None:

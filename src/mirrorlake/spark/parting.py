@@ -73,13 +73,15 @@ def together(landed: Sequence[LandedPath], slots: int) -> list[tuple[LandedPath,
     more of small files than of a large one, and none more than a batch may hold.
     """
     most = _bytes_each(landed, slots, LEAST_TOGETHER)
-    found: list[tuple[LandedPath, ...]] = []
+    found: list[list[LandedPath]] = []
+    size = 0
     for file in landed:
-        if found and sum(other.size for other in found[-1]) + file.size <= most:
-            found[-1] += (file,)
-        else:
-            found.append((file,))
-    return found
+        size += file.size
+        if not found or size > most:
+            found.append([])
+            size = file.size
+        found[-1].append(file)
+    return [tuple(some) for some in found]
 
 
 def _parts(jobs: Jobs, landed: Sequence[LandedPath]) -> list[LandedPath] | None:

@@ -18,6 +18,8 @@ def went_well() -> bool:
 
 def failure() -> str:
     """Why it failed, in words; empty when it went well, or there was none."""
+    if went_well():  # whoever was killed while it noted that has left the note of before
+        return ""
     try:
         return _note(".failed").read_text()
     except OSError:
