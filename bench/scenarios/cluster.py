@@ -38,8 +38,8 @@ TARGET = 1.6
 EXECUTOR = {"spark.executor.memory": "1g"}
 
 UNCOUNTED = 12
-"""Rounds of each side before all others: of twenty-four, those of two workers took a tenth less
-from the tenth on, and those of one worker, whose driver has a core of its own, did not."""
+"""Rounds of each side before all others: of twenty-four, those of two workers took up to a
+tenth less from the tenth on, and those of one, whose driver has a core of its own, did not."""
 
 
 def run(plan: Plan) -> list[Result]:
