@@ -9,9 +9,9 @@ from pathlib import Path
 
 import psycopg
 
-from mirrorlake.app.demo.server import INSTALLS, EmbeddedServer, free_port
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.config import Project
+from mirrorlake.demo.server import INSTALLS, EmbeddedServer, free_port
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.selection import Selection
 

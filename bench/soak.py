@@ -29,11 +29,11 @@ from bench.result import Result
 from bench.rounds import say
 from bench.spark import session
 from bench.usage import Usage, usage
-from mirrorlake.app.care import CHECKPOINT_WRITTEN, FILES_COMPACTED
+from mirrorlake.app.maintenance.file_maintenance import CHECKPOINT_WRITTEN, FILES_COMPACTED
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.cli import logs
 from mirrorlake.config import Project
-from mirrorlake.lake.log import TableLog
+from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.mirror.compaction import dead_share
 
 ROWS, CHANGES = 100_000, 200

@@ -13,7 +13,7 @@ import pytest
 import structlog
 from hypothesis import HealthCheck, settings
 
-from mirrorlake.app.demo.server import EmbeddedServer
+from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.storage.local import LocalStore
 from tests.objects import S3Server, s3_server
@@ -153,7 +153,7 @@ def s3() -> Iterator[S3Server]:
 @pytest.fixture(scope="session")
 def spark(s3: S3Server):
     """The one Spark session of the run, which has a way to the one S3 too."""
-    from mirrorlake.spark.session import Spark
+    from mirrorlake.spark.session.spark_session import Spark
     from mirrorlake.spark.settings import SparkSettings
     from mirrorlake.storage.urls import Place
 

@@ -13,18 +13,12 @@ from dataclasses import dataclass, field, replace
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.mirror.engine import (
-    AlreadyApplied,
-    Applied,
-    Conflicted,
-    Counts,
-    MirrorEngine,
-)
+from mirrorlake.mirror.engine import AlreadyApplied, Applied, Conflicted, Counts, MirrorEngine
 from mirrorlake.model.table import Column
 from mirrorlake.model.types import DataType
 from tests.conformance.mirrored import Mirrored
+from tests.delta.statistics_check import check_bounds
 from tests.histories import KEYLESS, SHAPES, Landing, Shape, counted, landings_of
-from tests.lake.bounds import check_bounds
 from tests.reference import Row, Table
 
 NEW = sorted({c.type for shape in SHAPES.values() for c in shape.schema}, key=str)

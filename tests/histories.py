@@ -19,7 +19,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import strategies as st
 
-from mirrorlake.landing import masks, parquet
+from mirrorlake.landing.parquet import reader as parquet
+from mirrorlake.landing.parquet import unchanged as masks
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_type, nullable_schema
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Marker

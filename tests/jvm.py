@@ -62,9 +62,9 @@ def make(target: Path) -> None:
     os.environ["SPARK_SUBMIT_OPTS"] = f"{SHORT_LIVED} -Xlog:disable -XX:ArchiveClassesAtExit={new}"
     from pyspark import SparkContext
 
-    from mirrorlake.spark import trial
-    from mirrorlake.spark.session import Spark
+    from mirrorlake.spark.session.spark_session import Spark
     from mirrorlake.spark.settings import SparkSettings
+    from mirrorlake.spark.trial import run as trial
 
     with Spark.start(SparkSettings(master="local[2]", driver_memory="1g")) as spark:
         trial.fails(spark)

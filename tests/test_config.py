@@ -8,7 +8,7 @@ import pytest
 
 from mirrorlake.config import TEMPLATE, load
 from mirrorlake.errors import ConfigError
-from mirrorlake.mirror.demands import Demands
+from mirrorlake.mirror.row_checks import Demands
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.storage.urls import ObjectOptions, Place
 

@@ -26,9 +26,9 @@ from bench.zone import Zone, changes
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.cli import logs
 from mirrorlake.config import Project
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
+from mirrorlake.spark.session.standalone import Standalone
 from mirrorlake.spark.settings import SparkSettings
-from mirrorlake.spark.standalone import Standalone
 
 CHANGES = 1_000_000
 SIDES = {"ours": 2, "one worker": 1}

@@ -19,9 +19,9 @@ from bench.result import Result
 from bench.rounds import Plan, medians, say, timed
 from bench.spark import session
 from bench.zone import history
-from mirrorlake.lake import packing
-from mirrorlake.lake.schema import TableSchema
-from mirrorlake.landing import parquet
+from mirrorlake.delta.schema import TableSchema
+from mirrorlake.delta.write import compression
+from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.spark.course import ends, shares, stretches
 from mirrorlake.spark.jobs import Jobs
@@ -114,7 +114,7 @@ class _Race:
                     from changes
                 ) where place = 1
             """)
-            last.write.option("compression", packing.CODEC).parquet(str(target))
+            last.write.option("compression", compression.CODEC).parquet(str(target))
         self._look(PEER, number, target)
         return watch.seconds
 

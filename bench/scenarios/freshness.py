@@ -27,7 +27,7 @@ from bench.processes import Cost, Watch
 from bench.result import Result
 from bench.rounds import Plan, say
 from bench.server import Server
-from mirrorlake.app.demo.verify import verify
+from mirrorlake.demo.verify import verify
 
 ROWS = 100_000
 SECONDS = 180.0

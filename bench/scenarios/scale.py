@@ -28,7 +28,7 @@ from bench.rounds import Plan, medians, say, timed
 from bench.spark import session
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.config import Project
-from mirrorlake.lake import keyindex
+from mirrorlake.delta.lookup import key_index
 from mirrorlake.landing.metadata import Metadata, encode
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.landed import FileKind, FileName, Footer
@@ -106,7 +106,7 @@ class _Table:
         self._mirrored()
         for _ in range(MOST_WARMING):
             self.apply("random", WARMING, 0)
-            if len(list((self._table / keyindex.FOLDER).iterdir())) >= len(list(self._pieces())):
+            if len(list((self._table / key_index.FOLDER).iterdir())) >= len(list(self._pieces())):
                 break
 
     def apply(self, kind: str, count: int, _round: int) -> float:

@@ -17,6 +17,7 @@ from tests.objects import s3_server
 
 from bench.result import Result
 from bench.rounds import Plan, timed
+from mirrorlake import root
 from mirrorlake.landing import layout
 from mirrorlake.landing.scan import Scanner
 from mirrorlake.storage.local import LocalStore
@@ -60,7 +61,7 @@ def _objects(plan: Plan) -> Result:
     with s3_server() as server:
         url, tables = server.new_bucket(), plan.sized(TABLES)
         folders = [
-            f"{url}/{layout.LANDING}/s{number % 10}.schema/t{number}" for number in range(tables)
+            f"{url}/{root.LANDING}/s{number % 10}.schema/t{number}" for number in range(tables)
         ]
         for folder in folders:
             server.put(f"{folder}/{layout.METADATA}", b'{"keyColumns": ["id"]}')

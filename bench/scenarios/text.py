@@ -28,9 +28,9 @@ from bench import equality
 from bench.result import Result
 from bench.rounds import Plan, medians, say, timed
 from bench.spark import session
-from mirrorlake.landing import delimited
-from mirrorlake.landing.parquet import Rows
-from mirrorlake.landing.textformat import DeclaredColumn, TextFormat
+from mirrorlake.landing import text as delimited
+from mirrorlake.landing.parquet.reader import Rows
+from mirrorlake.landing.text.format import DeclaredColumn, TextFormat
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.spark import parting

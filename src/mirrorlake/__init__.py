@@ -18,10 +18,10 @@ from mirrorlake.version import VERSION
 
 if TYPE_CHECKING:
     from mirrorlake.app.files import AppliedFiles, TableFiles
+    from mirrorlake.app.loop.report import ApplyReport, TableReport
     from mirrorlake.app.mirror import Mirror
-    from mirrorlake.app.report import ApplyReport, TableReport
-    from mirrorlake.app.status import Status
-    from mirrorlake.app.tablestatus import TableStatus
+    from mirrorlake.app.status.mirror_status import Status
+    from mirrorlake.app.status.table_status import TableStatus
     from mirrorlake.config import Project
     from mirrorlake.errors import (
         MirrorlakeError,
@@ -36,17 +36,17 @@ __version__ = VERSION
 
 _HOMES = {
     "AppliedFiles": "app.files",
-    "ApplyReport": "app.report",
+    "ApplyReport": "app.loop.report",
     "Mirror": "app.mirror",
     "MirrorlakeError": "errors",
     "OperatorError": "errors",
     "Project": "config",
     "SourceGap": "errors",
-    "Status": "app.status",
+    "Status": "app.status.mirror_status",
     "TableError": "errors",
     "TableFiles": "app.files",
-    "TableReport": "app.report",
-    "TableStatus": "app.tablestatus",
+    "TableReport": "app.loop.report",
+    "TableStatus": "app.status.table_status",
     "Unavailable": "errors",
     "UsageError": "errors",
 }

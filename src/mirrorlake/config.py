@@ -28,11 +28,11 @@ from pydantic import (
 
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import ConfigError, UsageError
-from mirrorlake.mirror.demands import Demands
+from mirrorlake.mirror.row_checks import Demands
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.sources.postgresql.settings import PostgresSettings
-from mirrorlake.sources.postgresql.values import Extremes
+from mirrorlake.sources.postgresql.types.values import Extremes
 from mirrorlake.sources.selection import Selection
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.urls import ObjectOptions, Place, check_url

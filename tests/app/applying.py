@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from mirrorlake.app.apply import ApplyLoop
-from mirrorlake.app.report import ApplyReport
+from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
 from mirrorlake.mirror.settings import MirrorSettings

@@ -11,18 +11,18 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from mirrorlake.app.apply import ApplyLoop
-from mirrorlake.app.flights import Lanes
-from mirrorlake.app.operations import read as logged
-from mirrorlake.app.report import ApplyReport
-from mirrorlake.lake.log import APPLICATION
+from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.app.loop.background import Lanes
+from mirrorlake.app.loop.report import ApplyReport
+from mirrorlake.app.status.operation_log import read as logged
+from mirrorlake.delta.log.table_log import APPLICATION
 from mirrorlake.mirror.progress import GENERATION, KEY_COLUMNS
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import Probe, no_probe
 from mirrorlake.storage.local import LocalStore
 from tests.app.zones import MARKER, Zone
+from tests.delta import handmade
 from tests.doubles.clock import SteppedClock
-from tests.lake import handmade
 from tests.sim.engine import Lake, LakeTable, ModelledEngine
 
 DAY = 86_400

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
 
 pytestmark = pytest.mark.spark

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from mirrorlake.app.apply import ApplyLoop
-from mirrorlake.app.report import ApplyReport
+from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.errors import BadFile, DetectionChanged, ProgressLost
 from mirrorlake.landing.cleanup import WRITTEN_AGAIN
 from mirrorlake.mirror.batch import BatchLimits

@@ -9,15 +9,15 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.app import status
+from mirrorlake.app.status import mirror_status
 from mirrorlake.config import Project
 from mirrorlake.mirror.engine import Outcome
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model.state import TableState
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.merge import Merge
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.merge.merge_strategy import Merge
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.strategy import Begun
 from tests.app.zones import MARKER, Zone
 
@@ -38,7 +38,7 @@ def zone(tmp_path: Path, spark: Spark) -> Zone:
 
 
 def states(zone: Zone) -> dict[str, tuple[TableState, str | None]]:
-    found = status.read(Project(name="p", root=zone.root)).tables
+    found = mirror_status.read(Project(name="p", root=zone.root)).tables
     return {t.table: (t.state, t.error["code"] if t.error else None) for t in found}
 
 

@@ -12,18 +12,18 @@ import pyarrow.parquet as pq
 import pytest
 from structlog.testing import capture_logs
 
-from mirrorlake.app import status
-from mirrorlake.app.report import ApplyReport
-from mirrorlake.app.tidying import CLEANUP_REFUSED
+from mirrorlake.app.loop.report import ApplyReport
+from mirrorlake.app.maintenance.landing_cleanup import CLEANUP_REFUSED
+from mirrorlake.app.status import mirror_status
 from mirrorlake.config import Project
+from mirrorlake.delta import sql
 from mirrorlake.errors import TableError, UsageError
-from mirrorlake.lake import sql
 from mirrorlake.landing.scan import Scanner
 from mirrorlake.mirror.batch import BatchLimits
-from mirrorlake.mirror.demands import Demands
+from mirrorlake.mirror.row_checks import Demands
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.state import TableState
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
 from tests.fuzz.apart import Apart
 
@@ -83,7 +83,7 @@ def only_error(report: ApplyReport) -> TableError:
 
 
 def stated(zone: Zone) -> dict[str, TableState]:
-    tables = status.read(Project.of_root(zone.root)).tables
+    tables = mirror_status.read(Project.of_root(zone.root)).tables
     return {table.table: table.state for table in tables}
 
 

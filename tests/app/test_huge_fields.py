@@ -13,8 +13,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.errors import TableError
-from mirrorlake.landing import bounded
-from mirrorlake.landing.delimited import records
+from mirrorlake.landing.parquet import bounded
+from mirrorlake.landing.text import records
 from tests.app.zones import Zone
 
 GIB = 1 << 30

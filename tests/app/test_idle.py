@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.app import planning, tidying
-from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.app.loop import planning
+from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.app.maintenance import landing_cleanup
 from mirrorlake.landing.cuts import Cut
 from mirrorlake.mirror.plan import plan
 from mirrorlake.model.seams import Point
@@ -142,7 +143,7 @@ class TestTidying:
     def test_counts_anew_what_is_aside_once_some_of_it_is_removed(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(tidying, "GROUP", 4)
+        monkeypatch.setattr(landing_cleanup, "GROUP", 4)
         mirror = Operated(tmp_path / "root")
         mirror.table("t", "a")
         with mirror.running() as loop:
@@ -171,7 +172,7 @@ class TestTidying:
     def test_moves_files_in_groups_where_many_are_aside(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(tidying, "GROUP", 4)
+        monkeypatch.setattr(landing_cleanup, "GROUP", 4)
         mirror = Operated(tmp_path / "root")
         mirror.table("t", "a")
         written = []

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mirrorlake.lake import append, bounds, rewrite
-from mirrorlake.lake.log import TableLog
+from mirrorlake.delta import statistics as bounds
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.write import append, rewrite
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.compaction import SMALLEST
 from mirrorlake.mirror.settings import MirrorSettings

@@ -10,9 +10,9 @@ import pytest
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.config import Project
 from mirrorlake.errors import LeaseHeld, LeaseLost, TableError
-from mirrorlake.landing.lease import TERM
 from mirrorlake.model.seams import Point
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
+from mirrorlake.storage.lease import TERM
 from tests.app.zones import MARKER, Zone
 from tests.doubles.clock import SteppedClock
 

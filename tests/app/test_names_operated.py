@@ -11,9 +11,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mirrorlake.app.apply import ApplyLoop
+from mirrorlake import root
+from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.mirror import Mirror
-from mirrorlake.app.report import ApplyReport
 from mirrorlake.config import Project
 from mirrorlake.landing import layout
 from mirrorlake.landing.cleanup import is_remnant
@@ -123,7 +124,7 @@ class TestFilesFoundByTime:
         assert zone.rows("t") == [(7,)]
 
     def test_what_lies_aside_without_a_number_is_no_remnant(self, zone: Named) -> None:
-        folder = f"{layout.LANDING}/s.schema/t"
+        folder = f"{root.LANDING}/s.schema/t"
         for path in zone.folder("t").iterdir():
             if path.is_file():
                 path.unlink()
@@ -186,7 +187,7 @@ def test_a_zone_that_cannot_be_marked_is_mirrored_and_drops_nothing(
 ) -> None:
     zone = Named(tmp_path / "root")
     zone.describe(**BY_TIME)
-    ours = zone.root / layout.LANDING / "_mirrorlake"
+    ours = zone.root / root.LANDING / "_mirrorlake"
     if stream is None:
         ours.write_text("not a folder")
     else:

@@ -12,22 +12,23 @@ from typing import Any
 
 import pytest
 
+from mirrorlake import root
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
 from mirrorlake.errors import LeaseHeld
 from mirrorlake.landing import Publisher, TextFormat, layout
-from mirrorlake.landing.lease import Lease
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import WallClock
 from mirrorlake.storage import objects
+from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import StorageFailed, Store
 from mirrorlake.storage.urls import Place
 from tests.app.applying import Applying
+from tests.delta.handmade import HandmadeTable
 from tests.doubles.clock import SteppedClock
-from tests.lake.handmade import HandmadeTable
 from tests.objects import S3Server
 
 ROWS = [{"id": n, "v": f"v{n}"} for n in range(5)]
@@ -77,7 +78,7 @@ def test_what_was_published_onto_objects_is_in_the_table(landed: Landed) -> None
     report = landed.filled().apply()
     assert not report.errors
     assert landed.rows() == APPLIED
-    assert not (landed.project.root / layout.LANDING).exists()
+    assert not (landed.project.root / root.LANDING).exists()
 
 
 @pytest.mark.clause("LZ-248", "LZ-243")
@@ -109,8 +110,8 @@ def test_a_folder_below_the_root_is_no_landing_zone_then(landed: Landed) -> None
 
 def test_a_file_that_is_no_file_stops_its_table_alone(landed: Landed) -> None:
     landed.filled()
-    landed.bucket.replace(f"{layout.LANDING}/s.schema/bad/{1:020d}.parquet", b"PAR1")
-    landed.bucket.replace(f"{layout.LANDING}/s.schema/bad/_metadata.json", b"{}")
+    landed.bucket.replace(f"{root.LANDING}/s.schema/bad/{1:020d}.parquet", b"PAR1")
+    landed.bucket.replace(f"{root.LANDING}/s.schema/bad/_metadata.json", b"{}")
     report = landed.apply()
     assert [error.table for error in report.errors] == ["s.bad"]
     assert landed.rows() == APPLIED
@@ -164,7 +165,7 @@ def test_status_and_files_are_told_without_a_jvm(landed: Landed) -> None:
     mirror = Mirror(landed.project)
     status = mirror.status().facts()
     assert status["tables"][0]["state"] == "Replicating"
-    assert mirror.status().landing_zone == f"{landed.project.landing.url}/{layout.LANDING}"  # type: ignore[union-attr]
+    assert mirror.status().landing_zone == f"{landed.project.landing.url}/{root.LANDING}"  # type: ignore[union-attr]
     told = [tuple(file.values())[1:3] for file in mirror.files("s.t").facts()["files"]]
     assert told == [(1, "applied"), (2, "applied"), (3, "applied")]
 
@@ -243,6 +244,6 @@ class TestWhatACycleAsks:
     def test_what_was_processed_long_ago_costs_one_request_more(
         self, landed: Landed, s3: S3Server, requests: Callable[..., list[str]]
     ) -> None:
-        place = landed.bucket.location(f"{layout.LANDING}/s.schema/t0/{layout.CLEANUP}")
+        place = landed.bucket.location(f"{root.LANDING}/s.schema/t0/{layout.CLEANUP}")
         asked = requests(2, lambda: s3.fill(place, 2_500))
         assert asked == ["LIST shop/Files/LandingZone/"] * 2

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.app import status
+from mirrorlake.app.status import mirror_status
 from mirrorlake.config import Project
 from tests.app.zones import Zone
 
@@ -36,5 +36,5 @@ def test_files_of_other_names_are_no_error_and_are_told(
     assert not report.errors
     (table,) = report.tables.values()
     assert told in table.waiting
-    (shown,) = status.read(Project.of_root(zone.root)).tables
+    (shown,) = mirror_status.read(Project.of_root(zone.root)).tables
     assert told in shown.waiting

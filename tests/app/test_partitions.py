@@ -14,10 +14,16 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from mirrorlake.app import files
-from mirrorlake.app.apply import ApplyLoop
-from mirrorlake.app.report import ApplyReport
+from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.config import Project
-from mirrorlake.errors import BadFile, DetectionChanged, DuplicateNumber, ForeignTable, MissingFile
+from mirrorlake.errors import (
+    BadFile,
+    DetectionChanged,
+    DuplicateNumber,
+    ForeignTable,
+    MissingFile,
+)
 from mirrorlake.landing.scan import WITHOUT_EFFECT
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings

@@ -18,9 +18,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.app.zones import MARKER, Zone
+from tests.delta.handmade import HandmadeTable
 from tests.doubles.handmade_engine import HandmadeReader
 from tests.histories import counted
-from tests.lake.handmade import HandmadeTable
 from tests.reference import Change, Table
 
 UNIVERSE: dict[str, tuple[pa.DataType, list[Any]]] = {

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.app.report import ApplyReport
-from mirrorlake.spark.session import Spark
+from mirrorlake.app.loop.report import ApplyReport
+from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import Zone
 
 pytestmark = [pytest.mark.spark, pytest.mark.clause("LZ-251")]

@@ -12,14 +12,14 @@ import pytest
 
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.config import Project, load
+from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import KeyColumnsChanged, KeyedChangeWithoutKey, SchemaMergeFailure
-from mirrorlake.lake.log import TableLog
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.progress import FOLDER, read_progress
 from mirrorlake.mirror.settings import MirrorSettings
 from tests.app.operated import DAY, Operated
 from tests.app.zones import MARKER, Zone
-from tests.lake.handmade import HandmadeTable
+from tests.delta.handmade import HandmadeTable
 
 
 @pytest.fixture

@@ -11,24 +11,25 @@ from typing import Any
 
 import pytest
 
+from mirrorlake import root
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
+from mirrorlake.delta.file_cache import cache
 from mirrorlake.errors import ForeignTable, LeaseHeld
-from mirrorlake.lake.cache import cache
-from mirrorlake.landing import Publisher, layout
-from mirrorlake.landing.lease import Lease
+from mirrorlake.landing import Publisher
 from mirrorlake.mirror.faults import UnreachableTable
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import WallClock
+from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.objects import ObjectStore
 from mirrorlake.storage.store import StorageFailed
 from mirrorlake.storage.urls import Place
 from tests.app.applying import Applying
+from tests.delta.handmade import HandmadeTable
 from tests.doubles.clock import SteppedClock
-from tests.lake.handmade import HandmadeTable
 from tests.objects import CREDENTIALS, S3Server
 
 ROWS = [{"id": n, "v": f"v{n}"} for n in range(5)]
@@ -140,7 +141,7 @@ def test_a_table_goes_when_its_publisher_drops_its_folder(kept: Kept) -> None:
         loop.cycle(None)
     loop.close()
     assert kept.store.list("Tables/s").folders == ()
-    aside = HandmadeTable(kept.store.location(f"{layout.DROPPED}/Tables/s/t"))
+    aside = HandmadeTable(kept.store.location(f"{root.DROPPED}/Tables/s/t"))
     assert sorted(aside.rows()) == APPLIED
 
 
@@ -177,6 +178,6 @@ def test_an_idle_cycle_asks_the_same_however_many_tables_there_are(
     loop.cycle(None)
     asked = list(s3.requests)
     loop.close()
-    lease = f"shop/{layout.STATE}/leases/mirror"
+    lease = f"shop/{root.STATE}/leases/mirror"
     held = f"GET /{kept.project.tables.url.removeprefix('s3://')[:-5]}/{lease}/{1:020d}.json"  # type: ignore[union-attr]
     assert asked == [f"LIST {lease}/", held, "LIST shop/"]

@@ -13,19 +13,19 @@ from threading import Event
 import pytest
 from structlog.testing import capture_logs
 
-from mirrorlake.app import status
-from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.app.reset import plan_reset
+from mirrorlake.app.status import mirror_status
 from mirrorlake.config import Project
 from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.landing.scan import BAD_PARTNER
-from mirrorlake.mirror.demands import Demands
+from mirrorlake.mirror.row_checks import Demands
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.state import TableState
 from tests.app.zones import MARKER, Zone
+from tests.delta.handmade import HandmadeTable
 from tests.doubles.clock import SteppedClock
 from tests.doubles.handmade_engine import HandmadeEngine
-from tests.lake.handmade import HandmadeTable
 
 EXAMPLE_D = {
     "partnerName": "testPartner",
@@ -42,8 +42,8 @@ def zone(tmp_path: Path) -> Zone:
     return Zone(tmp_path / "root")
 
 
-def stated(zone: Zone) -> status.Status:
-    return status.read(Project.of_root(zone.root))
+def stated(zone: Zone) -> mirror_status.Status:
+    return mirror_status.read(Project.of_root(zone.root))
 
 
 class TestPlaces:

@@ -10,16 +10,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.app.apply import ApplyLoop
-from mirrorlake.app.report import ApplyReport
+from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import Clock, Probe, WallClock, no_probe
 from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
+from tests.delta.handmade import HandmadeTable
 from tests.doubles.handmade_engine import HandmadeEngine
-from tests.lake.handmade import HandmadeTable
 
 MARKER = "__rowMarker__"
 

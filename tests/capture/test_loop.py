@@ -9,17 +9,18 @@ from random import Random
 
 import pytest
 
+from mirrorlake import root
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.loop import CaptureLoop
-from mirrorlake.capture.places import Place
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.capture.table_positions import Place
 from mirrorlake.errors import LeaseLost
 from mirrorlake.landing import layout, publish
 from mirrorlake.landing.cuts import Cuts
-from mirrorlake.landing.lease import TERM
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.sources.base import Chunk
+from mirrorlake.storage.lease import TERM
 from tests.capture.landing import FOLDER, landed
 from tests.capture.streams import ID, NARROW, chunks, inserts
 from tests.doubles.clock import SteppedClock
@@ -67,8 +68,8 @@ def loop_of(
         stream,
         store,
         StreamRecord("stream", {}, "0/0"),
-        Records(store, layout.LANDING),
-        Cuts(store, layout.LANDING),
+        Records(store, root.LANDING),
+        Cuts(store, root.LANDING),
         [Place(NARROW, FOLDER)],
         Lsn(0),
         settings,
@@ -138,7 +139,7 @@ def test_nothing_is_published_or_acknowledged_once_the_right_to_write_is_lost(
         go_on(loop)
     before = [moment for moment in (0.25, 1.25) if moment < since]
     assert len(landed(store)) == len(stream.acknowledged) == len(before)
-    newest = Cuts(store, layout.LANDING).newest()
+    newest = Cuts(store, root.LANDING).newest()
     assert (newest.number if newest else 0) == len(before)
 
 
@@ -185,6 +186,6 @@ def test_what_an_earlier_process_has_named_is_durable_before_the_source_hears_of
         clock,
     )
     again.open()
-    zone, schema = layout.LANDING, FOLDER.rpartition("/")[0]
+    zone, schema = root.LANDING, FOLDER.rpartition("/")[0]
     settled = [zone, f"{zone}/_mirrorlake", schema, f"{zone}/{layout.CUTS}", FOLDER]
     assert done == [*settled, "resume"]

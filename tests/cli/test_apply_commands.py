@@ -12,8 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from mirrorlake import root
 from mirrorlake.capture.record import Records
-from mirrorlake.landing import layout
 from mirrorlake.storage.local import LocalStore
 from tests.cli.conftest import Run
 from tests.conftest import Database
@@ -89,7 +89,7 @@ class TestATableThatCaptureStopped:
         assert tables["public.orders"]["error"] is None
 
     def test_it_is_told_by_apply_once(self, zone: Path) -> None:
-        Records(LocalStore(zone), layout.LANDING).stop(
+        Records(LocalStore(zone), root.LANDING).stop(
             "sales.gone", {"code": "table_recreated", "message": "it is another", "hint": ""}
         )
         done = start(zone, "apply", "--once", "--root", ".")

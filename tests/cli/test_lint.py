@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.landing.lint.pages import clauses
+from mirrorlake.lint.markdown import clauses
 from tests.cli.conftest import Run
-from tests.landing.lint.zones import Zone, clean, clean_v1, tree
+from tests.lint.zones import Zone, clean, clean_v1, tree
 
 
 @pytest.fixture

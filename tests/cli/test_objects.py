@@ -11,7 +11,7 @@ from mirrorlake.storage.urls import open_store
 from tests.cli.conftest import Run
 from tests.cli.test_apply_commands import start
 from tests.conftest import Database
-from tests.landing.lint.zones import Zone, clean
+from tests.lint.zones import Zone, clean
 from tests.objects import S3Server
 
 

@@ -171,8 +171,8 @@ def test_reset_says_what_it_would_do(run: Run, shop: Database, tmp_path: Path) -
 
 
 def test_reset_refuses_while_capture_runs(run: Run, shop: Database, tmp_path: Path) -> None:
-    from mirrorlake.landing.lease import Lease
     from mirrorlake.model.seams import WallClock
+    from mirrorlake.storage.lease import Lease
     from mirrorlake.storage.local import LocalStore
 
     run("capture", "--once")

@@ -14,9 +14,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.app import extras
-from mirrorlake.landing.publisher.places import is_mirrored
 from mirrorlake.model.seams import Point
 from mirrorlake.model.table import TableId
+from mirrorlake.publisher.locations import is_mirrored
 from mirrorlake.storage.local import LocalStore
 from tests.cli.conftest import Done, Run
 

@@ -23,8 +23,8 @@ from tests.conformance.apply_files import CompactionContract
 from tests.conformance.apply_rows import RowContract
 from tests.conformance.apply_tables import TableContract
 from tests.conformance.mirrored import Mirrored, Reader
+from tests.delta.statistics_check import check_bounds
 from tests.histories import Landing, Shape, counted
-from tests.lake.bounds import check_bounds
 from tests.reference import Row
 
 Feed = Counter[tuple[str, Row]]

@@ -15,8 +15,8 @@ from mirrorlake.errors import (
     SchemaMergeFailure,
     TableError,
 )
-from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.engine import Failed
+from mirrorlake.mirror.row_checks import Demands
 from mirrorlake.model import types
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.table import Column

@@ -13,8 +13,8 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.landing import parquet
 from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL
+from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.scan import Landed, data_files
 from mirrorlake.mirror.engine import Applied, MirrorEngine, Outcome
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable

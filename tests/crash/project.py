@@ -12,7 +12,7 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import Point, WallClock, no_probe
 from mirrorlake.storage.local import LocalStore

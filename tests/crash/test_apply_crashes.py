@@ -12,18 +12,18 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.app.apply import ApplyLoop
-from mirrorlake.lake.log import TableLog
+from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import Point, Probe, WallClock, killing_probe, no_probe
 from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.local import LocalStore
 from tests.crash.project import CHANGES, PATIENCE, TABLES, Project
+from tests.delta.readers import rows_by_delta_rs
 from tests.doubles.handmade_engine import HandmadeReader
-from tests.lake.readers import rows_by_delta_rs
 from tests.reference import Row
 
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.crash]

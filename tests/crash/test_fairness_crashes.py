@@ -11,8 +11,8 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.app.apply import ApplyLoop
-from mirrorlake.app.flights import Lanes
+from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.app.loop.background import Lanes
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import Point, Probe, WallClock, killing_probe, no_probe

@@ -12,7 +12,7 @@ import pytest
 
 from mirrorlake.model.seams import Point, WallClock
 from mirrorlake.storage.local import LocalStore
-from tests.landing.publisher.lake import apply
+from tests.publisher.mirrored_zone import apply
 from tests.sim.engine import Lake
 
 pytestmark = pytest.mark.crash
@@ -35,7 +35,7 @@ ROOT = Path(__file__).parent.parent.parent
 
 def run(root: Path, crash_at: str = "") -> int:
     done = subprocess.run(
-        [sys.executable, "-m", "tests.landing.publisher.scripted", str(root)],
+        [sys.executable, "-m", "tests.publisher.scripted", str(root)],
         cwd=ROOT,
         env=os.environ | {"CRASH_AT": crash_at},
         capture_output=True,

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mirrorlake.model.seams import Point
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import Zone
 from tests.crash.project import PATIENCE
 

@@ -11,7 +11,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from mirrorlake.app.demo.server import EmbeddedServer
+from mirrorlake.demo.server import EmbeddedServer
 from tests.conftest import Database
 from tests.crash.project import CHANGES, MORE, SCHEMA, Project, assert_landed
 

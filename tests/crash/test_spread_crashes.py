@@ -14,16 +14,16 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.app.apply import ApplyLoop
-from mirrorlake.lake.log import TableLog
+from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.seams import Point, WallClock, killing_probe, no_probe
 from mirrorlake.spark import crew, task
 from mirrorlake.spark.spread import SCRATCH
 from tests.app.zones import MARKER, Zone
 from tests.crash.project import PATIENCE
+from tests.delta.handmade import HandmadeTable
 from tests.doubles.handmade_engine import HandmadeEngine
-from tests.lake.handmade import HandmadeTable
 
 pytestmark = pytest.mark.crash
 

@@ -13,14 +13,14 @@ import pytest
 import yaml
 
 from mirrorlake.cli.crash import CRASH_AT
-from mirrorlake.lake.log import TableLog
+from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.model.seams import Point
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.spread import SCRATCH
 from tests.app.zones import MARKER, Zone
 from tests.crash.project import PATIENCE
-from tests.lake.handmade import HandmadeTable
-from tests.lake.readers import rows_by_delta_rs
+from tests.delta.handmade import HandmadeTable
+from tests.delta.readers import rows_by_delta_rs
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
@@ -51,12 +51,12 @@ def killing(function):
 
 
 if os.getpid() != driver:
-    from mirrorlake.lake import datafile
+    from mirrorlake.delta.write import data_files
     from mirrorlake.spark import crew
 
     crew.ROLL_CALL = crew.PATIENCE = 60.0
     if name := os.environ["KILL_AFTER"]:
-        setattr(datafile, name, killing(getattr(datafile, name)))
+        setattr(data_files, name, killing(getattr(data_files, name)))
 elif as_crew:
     from mirrorlake.spark.spread import Spread, has_pieces
 

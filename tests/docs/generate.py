@@ -12,7 +12,7 @@ import typer.main
 from mirrorlake import errors
 from mirrorlake.cli.main import app
 from mirrorlake.errors import MirrorlakeError
-from mirrorlake.landing.lint import pages as findings
+from mirrorlake.lint import markdown as findings
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 FINDINGS = DOCS / "reference" / "findings"

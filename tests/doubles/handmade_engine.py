@@ -17,7 +17,7 @@ from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
-from mirrorlake.lake import leaving
+from mirrorlake.delta import tables as table_removal
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Outcome
 from mirrorlake.mirror.progress import (
     DETECTION,
@@ -27,7 +27,7 @@ from mirrorlake.mirror.progress import (
     REQUIRED,
     RESEEDED,
 )
-from mirrorlake.mirror.schema import needs_mapping
+from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CreateTable, DropTable, SetKey
 from mirrorlake.mirror.strategy import PLAIN, Choice, Wanted, Way
 from mirrorlake.model.seams import Point, Probe, no_probe
@@ -39,9 +39,9 @@ from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.spread import Spread, SpreadSettings, has_pieces
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import options_of
+from tests.delta.handmade import HandmadeTable, metadata
+from tests.delta.readers import feed_of
 from tests.doubles.handmade_merge import HandmadeMerge
-from tests.lake.handmade import HandmadeTable, metadata
-from tests.lake.readers import feed_of
 from tests.reference import Row
 
 MAPPING = "delta.columnMapping.mode"
@@ -92,7 +92,7 @@ class HandmadeEngine(SparkEngine):
         location = self._store.location(step.path)
         if step.replace:
             self._logs.forget(step.path)
-            leaving.remove(self._store, step.path)
+            table_removal.remove(self._store, step.path)
         if not self.progress(step.path).exists:
             ours = {
                 GENERATION: step.generation,

@@ -15,18 +15,18 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.lake import rewrite
-from mirrorlake.lake.datafile import removed
-from mirrorlake.mirror.acts import Act
+from mirrorlake.apply.merge_actions import Act
+from mirrorlake.delta.write import rewrite
+from mirrorlake.delta.write.data_files import removed
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Outcome
 from mirrorlake.model.seams import Probe
-from mirrorlake.spark.merge import Merge
-from mirrorlake.spark.mergetask import ACT, CODE, MergeResult, column
-from mirrorlake.spark.statements import Source
+from mirrorlake.spark.merge.merge_strategy import Merge
+from mirrorlake.spark.merge.statements import Source
+from mirrorlake.spark.merge.task import ACT, CODE, MergeResult, column
 from mirrorlake.spark.strategy import Begun
 from mirrorlake.storage.store import Store
+from tests.delta.handmade import HandmadeTable
 from tests.histories import Shape, rows_of
-from tests.lake.handmade import HandmadeTable
 from tests.reference import Row, identity
 
 Image = tuple[str, Row]

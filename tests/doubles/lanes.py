@@ -7,7 +7,7 @@ from concurrent.futures import Executor, Future
 from random import Random
 from typing import Any
 
-from mirrorlake.app.flights import Lanes
+from mirrorlake.app.loop.background import Lanes
 
 
 class _Later(Future[Any]):

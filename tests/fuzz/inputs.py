@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from mirrorlake.landing import metadata
 from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL, Metadata
-from mirrorlake.landing.textformat import (
+from mirrorlake.landing.text.format import (
     COLUMN_SEPARATORS,
     DECIMAL,
     ESCAPES,
@@ -26,7 +26,7 @@ from mirrorlake.landing.textformat import (
     DeclaredColumn,
     TextFormat,
 )
-from mirrorlake.landing.textmembers import MEMBERS, is_text_codec
+from mirrorlake.landing.text.members import MEMBERS, is_text_codec
 from mirrorlake.model.change import MARKER_COLUMN
 
 _CODECS = [module.name for module in pkgutil.iter_modules(encodings.__path__)]

@@ -10,12 +10,13 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from mirrorlake.errors import TableError
-from mirrorlake.landing import delimited, parquet
-from mirrorlake.landing.lint import Reading, lint
-from mirrorlake.landing.lint.target import Target
-from mirrorlake.landing.parquet import Inspected, Rows
+from mirrorlake.landing import text as delimited
+from mirrorlake.landing.parquet import reader as parquet
+from mirrorlake.landing.parquet.reader import Inspected, Rows
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
-from mirrorlake.mirror.demands import Demands, check_rows, check_size
+from mirrorlake.lint import Reading, lint
+from mirrorlake.lint.target import Target
+from mirrorlake.mirror.row_checks import Demands, check_rows, check_size
 from mirrorlake.model.change import Marker
 from mirrorlake.storage.store import Store
 from tests.doubles.clock import SteppedClock

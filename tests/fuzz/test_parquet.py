@@ -8,7 +8,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from mirrorlake.landing import masks
+from mirrorlake.landing.parquet import unchanged as masks
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN
 from mirrorlake.model.landed import FileKind, Footer
 from tests.fuzz.apart import Apart

@@ -9,8 +9,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.landing import bounded, parquet
-from mirrorlake.landing.parquet import Inspected, Rows
+from mirrorlake.landing.parquet import bounded
+from mirrorlake.landing.parquet import reader as parquet
+from mirrorlake.landing.parquet.reader import Inspected, Rows
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.landed import Footer
 from mirrorlake.model.table import Schema

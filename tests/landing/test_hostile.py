@@ -17,7 +17,7 @@ from mirrorlake.errors import (
     UnknownMarker,
     UnsupportedColumn,
 )
-from mirrorlake.landing import parquet
+from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.model.change import MARKER_COLUMN
 from tests.landing.files import FILE, encoded, inspected, read
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import pytest
 
+from mirrorlake import root
 from mirrorlake.landing import layout
-from mirrorlake.landing.layout import TableFolder, delta_path, folder_of, landing_zone
+from mirrorlake.landing.layout import TableFolder, folder_of, landing_zone
 from mirrorlake.model.table import TableId
+from mirrorlake.root import delta_path
 from mirrorlake.storage.store import Store
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
 
-ZONE = layout.LANDING
+ZONE = root.LANDING
 
 
 @pytest.fixture
@@ -64,7 +66,7 @@ class TestTables:
         assert tables(store, "LandingZone") == ["S.t"]
 
     @pytest.mark.clause("LZ-013", "LZ-014", "LZ-015")
-    @pytest.mark.parametrize("zone", [layout.LANDING, layout.LANDING_V1])
+    @pytest.mark.parametrize("zone", [root.LANDING, root.LANDING_V1])
     def test_schema_folders_hold_tables(self, store: Store, zone: str) -> None:
         for place in ("Schema1.schema/TableA", "Schema1.schema/TableB", "Schema2.schema/TableC"):
             store.create(f"{zone}/{place}/_metadata.json", b"{}")
@@ -124,19 +126,19 @@ class TestTables:
 class TestPlaces:
     @pytest.mark.clause("LZ-017")
     def test_a_table_of_a_schema_is_written_below_it(self) -> None:
-        assert delta_path(folder("X", "T"), None) == "Tables/X/T"
+        assert delta_path(TableId("X", "T"), None) == "Tables/X/T"
 
     @pytest.mark.clause("LZ-017")
     def test_the_default_schema_does_not_move_a_table_that_has_one(self) -> None:
-        assert delta_path(folder("X", "T"), "dbo") == "Tables/X/T"
+        assert delta_path(TableId("X", "T"), "dbo") == "Tables/X/T"
 
     @pytest.mark.clause("LZ-018")
     def test_a_table_without_a_schema_is_written_to_the_default_one(self) -> None:
-        assert delta_path(folder("", "T"), "dbo") == "Tables/dbo/T"
+        assert delta_path(TableId("", "T"), "dbo") == "Tables/dbo/T"
 
     @pytest.mark.clause("LZ-019")
     def test_without_a_default_schema_it_stands_alone(self) -> None:
-        assert delta_path(folder("", "T"), None) == "Tables/T"
+        assert delta_path(TableId("", "T"), None) == "Tables/T"
 
     @pytest.mark.clause("LZ-006", "LZ-010", "LZ-013")
     @pytest.mark.parametrize(

@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from mirrorlake.errors import DuplicateNumber
 from mirrorlake.landing.scan import MARKER_NOT_LAST, TWO_ZONES, Scanner, data_files
-from mirrorlake.landing.textformat import TextFormat
+from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Listing

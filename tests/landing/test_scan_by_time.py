@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorlake.landing.layout import LANDING
 from mirrorlake.landing.scan import Scanner
 from mirrorlake.model.landed import FreeName
+from mirrorlake.root import LANDING
 from mirrorlake.storage.local import LocalStore
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import File, MemoryStore

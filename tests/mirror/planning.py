@@ -9,12 +9,12 @@ from typing import Any
 from mirrorlake.errors import TableError
 from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.metadata import Metadata, OurMetadata
-from mirrorlake.landing.parquet import Inspected
+from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror.batch import BatchLimits, Run
-from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.plan import Known, Target, candidates, plan
 from mirrorlake.mirror.progress import Progress
+from mirrorlake.mirror.row_checks import Demands
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, Step, TablePlan
 from mirrorlake.model.landed import FileKind, FileName, Footer
 from mirrorlake.model.table import Column, Schema, TableId

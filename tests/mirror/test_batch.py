@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.errors import MissingFile
-from mirrorlake.landing.parquet import Inspected
+from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.mirror.batch import BatchLimits, batch_of, run_of
 from tests.mirror.planning import changes, foreign, landed, load, truncation
 

@@ -11,10 +11,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorlake.landing import delimited, parquet
-from mirrorlake.landing.parquet import Rows
-from mirrorlake.landing.textformat import TextFormat
-from mirrorlake.mirror.fold import Batch, fold
+from mirrorlake.apply.fold import Batch, fold
+from mirrorlake.landing import text as delimited
+from mirrorlake.landing.parquet import reader as parquet
+from mirrorlake.landing.parquet.reader import Rows
+from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.model import types
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.table import Column, Schema

@@ -13,11 +13,11 @@ from mirrorlake.errors import (
     SchemaMergeFailure,
     UnsupportedTable,
 )
-from mirrorlake.landing.textformat import TextFormat
+from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.mirror.batch import BatchLimits
-from mirrorlake.mirror.demands import Demands
 from mirrorlake.mirror.plan import Target, nested
 from mirrorlake.mirror.refusals import refusal
+from mirrorlake.mirror.row_checks import Demands
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CleanUp, CreateTable, SetKey
 from mirrorlake.mirror.strategy import Wanted, Way
 from mirrorlake.model.change import Marker

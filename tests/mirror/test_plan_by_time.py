@@ -12,13 +12,20 @@ from hypothesis import strategies as st
 from mirrorlake.errors import BadFile, DetectionChanged, MirrorlakeError, TableError
 from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL, Metadata
-from mirrorlake.landing.parquet import Inspected
+from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.plan import Known, Target, candidates, plan
 from mirrorlake.mirror.processed import Processed
 from mirrorlake.mirror.progress import Progress
-from mirrorlake.mirror.steps import ApplyFiles, CleanUp, CreateTable, TablePlan, as_fact, explain
+from mirrorlake.mirror.steps import (
+    ApplyFiles,
+    CleanUp,
+    CreateTable,
+    TablePlan,
+    as_fact,
+    explain,
+)
 from mirrorlake.model.change import Marker
 from mirrorlake.model.landed import FreeName
 from tests.mirror.planning import (

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.errors import ProgressLost
-from mirrorlake.landing.processed import SideRecord
+from mirrorlake.landing.applied_names import SideRecord
 from mirrorlake.mirror.processed import Follower
 from mirrorlake.mirror.progress import Progress
 from mirrorlake.model.landed import NamedBatch

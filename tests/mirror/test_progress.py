@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.lake.log import Snapshot
-from mirrorlake.landing.identity import Identity
+from mirrorlake.delta.log.table_log import Snapshot
+from mirrorlake.landing.file_identity import Identity
 from mirrorlake.mirror.progress import Progress, progress_of
 from mirrorlake.mirror.strategy import KEPT
 from tests.mirror.planning import columns

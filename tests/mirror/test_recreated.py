@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from mirrorlake.errors import TableError
-from mirrorlake.landing.identity import Identity
+from mirrorlake.landing.file_identity import Identity
 from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror.recreated import recreation

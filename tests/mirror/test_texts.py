@@ -6,10 +6,10 @@ import io
 
 import pytest
 
+from mirrorlake.apply.fold import Batch, fold
 from mirrorlake.errors import KeyedChangeWithoutKey
-from mirrorlake.landing import delimited
-from mirrorlake.landing.textformat import TextFormat
-from mirrorlake.mirror.fold import Batch, fold
+from mirrorlake.landing import text as delimited
+from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.net import NetChanges

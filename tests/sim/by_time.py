@@ -15,13 +15,13 @@ from dataclasses import dataclass, field
 from random import Random
 from uuid import UUID
 
-from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.errors import LeaseHeld, LeaseLost
-from mirrorlake.landing.lease import TERM
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model.seams import Point
+from mirrorlake.storage.lease import TERM
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import Crash, Effect, File, Files, MemoryStore
 from tests.landing.files import encoded

@@ -17,10 +17,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from mirrorlake.lake.history import Batch, batch_of
-from mirrorlake.landing import parquet
-from mirrorlake.landing.identity import Identity, altered
-from mirrorlake.landing.masks import unpacked
+from mirrorlake.apply.commit_metadata import by_marker, receipt
+from mirrorlake.delta.log.history import Batch, batch_of
+from mirrorlake.landing.file_identity import Identity, altered
+from mirrorlake.landing.parquet import reader as parquet
+from mirrorlake.landing.parquet.unchanged import unpacked
 from mirrorlake.mirror.engine import (
     AlreadyApplied,
     Applied,
@@ -32,7 +33,6 @@ from mirrorlake.mirror.engine import (
 )
 from mirrorlake.mirror.faults import UnreadableFile
 from mirrorlake.mirror.progress import FOLDER, RESEEDED, Progress
-from mirrorlake.mirror.receipt import by_marker, receipt
 from mirrorlake.mirror.steps import (
     AddColumns,
     ApplyFiles,

@@ -15,16 +15,16 @@ from random import Random
 from typing import Any
 from uuid import UUID
 
-from mirrorlake.app.apply import ApplyLoop
+from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import LeaseHeld, LeaseLost, SourceUnavailable
-from mirrorlake.landing.lease import TERM
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.seams import Point
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.lease import TERM
 from tests.doubles.clock import SteppedClock
 from tests.doubles.lanes import seeded
 from tests.doubles.memory_store import Crash, Effect, Files, MemoryStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from mirrorlake.lake.log import TableLog
+from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from tests.conformance.mirrored import Mirrored

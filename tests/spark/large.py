@@ -10,7 +10,7 @@ import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.lake.log import TableLog
+from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.model.change import Marker
 from mirrorlake.model.landed import FileKind, Footer
 from tests.app.zones import MARKER, Zone

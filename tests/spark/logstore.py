@@ -7,7 +7,7 @@ from typing import Any
 
 from py4j.protocol import Py4JJavaError
 
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 
 
 class LogStore:

@@ -13,19 +13,19 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from mirrorlake.lake.log import Snapshot, TableLog
+from mirrorlake.delta.log.table_log import Snapshot, TableLog
 from mirrorlake.mirror import compaction
 from mirrorlake.mirror.engine import Applied, MirrorEngine
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.urls import is_url
 from tests.conformance.apply import ApplyContract, play
 from tests.conformance.mirrored import Mirrored
+from tests.delta.readers import feed_by_delta_rs, feed_of, rows_by_delta_rs, rows_by_duckdb
 from tests.histories import Shape, counted, histories
-from tests.lake.readers import feed_by_delta_rs, feed_of, rows_by_delta_rs, rows_by_duckdb
 from tests.reference import Row
 from tests.spark import reading
 

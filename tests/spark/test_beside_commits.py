@@ -12,14 +12,14 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.lake.log import Snapshot, TableLog, replay
-from mirrorlake.lake.logfiles import FOLDER
+from mirrorlake.delta.log.files import FOLDER
+from mirrorlake.delta.log.table_log import Snapshot, TableLog, replay
 from mirrorlake.mirror import compaction
 from mirrorlake.mirror.engine import Applied
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
 from tests.histories import Shape

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorlake.lake.schema import TableSchema
+from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Schema
 from mirrorlake.spark.bundles import ALONE, LANDED, STORED, bundled

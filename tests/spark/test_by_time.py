@@ -16,17 +16,17 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from mirrorlake.app import status
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.reset import plan_reset
+from mirrorlake.app.status import mirror_status
 from mirrorlake.config import Project
-from mirrorlake.lake.log import TableLog
+from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.model.seams import Point
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from tests.app.test_faults import before_the_tasks
 from tests.app.zones import MARKER, Zone
+from tests.delta.log.test_spark import delta_log
 from tests.doubles.handmade_engine import HandmadeReader
-from tests.lake.test_log_spark import delta_log
 from tests.mirror.planning import applied
 from tests.spark import reading
 
@@ -67,8 +67,8 @@ def here(zone: Zone, folder: str = ".") -> set[str]:
     return {path.name for path in found}
 
 
-def told(zone: Zone) -> status.TableStatus:
-    (table,) = status.read(Project.of_root(zone.root)).tables
+def told(zone: Zone) -> mirror_status.TableStatus:
+    (table,) = mirror_status.read(Project.of_root(zone.root)).tables
     return table
 
 

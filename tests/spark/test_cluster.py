@@ -14,7 +14,7 @@ import pytest
 import yaml
 
 import mirrorlake
-from mirrorlake.spark.standalone import Standalone
+from mirrorlake.spark.session.standalone import Standalone
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import open_store
 from tests.app.zones import Zone
@@ -53,10 +53,10 @@ def killing(function):
 
 
 if not once.exists():
-    from mirrorlake.lake import datafile
+    from mirrorlake.delta.write import data_files
 
     name = os.environ["KILL_AFTER"]
-    setattr(datafile, name, killing(getattr(datafile, name)))
+    setattr(data_files, name, killing(getattr(data_files, name)))
 """
 """In every Python of the executors: the first that has written a file of one kind kills its
 executor and all that runs in it, and with KILL_WORKER the worker that has started it, unless there

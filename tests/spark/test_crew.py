@@ -23,12 +23,20 @@ from mirrorlake.mirror.strategy import Way
 from mirrorlake.model.change import Marker
 from mirrorlake.model.seams import no_probe
 from mirrorlake.model.table import TableId
-from mirrorlake.spark import board, course, crew, spread, task
+from mirrorlake.spark import course, crew, crew_board, spread, task
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.pieces import DealSpec, Dealt, Folded, FoldSpec, Taken, TakeSpec, WriteSpec
+from mirrorlake.spark.pieces import (
+    DealSpec,
+    Dealt,
+    Folded,
+    FoldSpec,
+    Taken,
+    TakeSpec,
+    WriteSpec,
+)
 from mirrorlake.spark.refusals import lost
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.spread import SCRATCH, Spread, SpreadSettings
 from mirrorlake.spark.waves import Waves, together
 from mirrorlake.storage.local import LocalStore
@@ -281,13 +289,13 @@ def test_an_answer_that_is_gone_again_is_not_taken_for_none(
 ) -> None:
     """A storage may show a file to one look and not to the next."""
     filled(orders)
-    jobs, read, gone = recorded(orders, ThreadJobs(CREW)), board.Board.read, threading.Lock()
+    jobs, read, gone = recorded(orders, ThreadJobs(CREW)), crew_board.Board.read, threading.Lock()
 
     def sometimes(place: Any, name: str, kind: Any) -> Any:
         found = read(place, name, kind)
         return None if found and name == "2-1" and gone.acquire(blocking=False) else found
 
-    monkeypatch.setattr(board.Board, "read", sometimes)
+    monkeypatch.setattr(crew_board.Board, "read", sometimes)
     orders.apply(BATCH[:80], BATCH[80:])
     assert gone.locked()
     assert jobs.waves == ["MemberSpec", "WriteSpec"]
@@ -299,14 +307,14 @@ def test_a_member_that_cannot_say_what_it_found_says_at_least_that(
 ) -> None:
     """The disk of the scratch folder is full for one of them: nobody waits, and it is told."""
     filled(orders)
-    jobs, put, full = recorded(orders, ThreadJobs(CREW)), board.Board.put, threading.Lock()
+    jobs, put, full = recorded(orders, ThreadJobs(CREW)), crew_board.Board.put, threading.Lock()
 
     def refuse(place: Any, name: str, facts: Any) -> None:
         if name.startswith("1-") and full.acquire(blocking=False):
             raise OSError(errno.ENOSPC, "No space left on device")
         put(place, name, facts)
 
-    monkeypatch.setattr(board.Board, "put", refuse)
+    monkeypatch.setattr(crew_board.Board, "put", refuse)
     with capture_logs() as logs:
         orders.apply(BATCH[:80], BATCH[80:])
     (told,) = [line for line in logs if line["event"] == "crew_incomplete"]
@@ -452,7 +460,7 @@ HANDED = st.one_of(
 @settings(suppress_health_check=list(HealthCheck))
 @given(handed=HANDED)
 def test_what_is_left_for_others_is_what_they_find(tmp_path: Path, handed: Any) -> None:
-    left = board.Board(tmp_path)
+    left = crew_board.Board(tmp_path)
     left.put("0-0", asdict(handed))
     found = left.read("0-0", type(handed))
     assert found is not None

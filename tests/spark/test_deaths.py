@@ -14,10 +14,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
-from mirrorlake.app.apply import ApplyLoop
-from mirrorlake.app.report import ApplyReport
+from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.errors import TableError, WorkerLost
-from mirrorlake.landing.textformat import TextFormat
+from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.seams import Point, WallClock, killing_probe
@@ -25,9 +25,9 @@ from mirrorlake.spark import parting, task
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.jobs import Jobs
 from mirrorlake.spark.refusals import death
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
-from tests.lake.handmade import HandmadeTable
+from tests.delta.handmade import HandmadeTable
 
 ABORTED = "Job aborted due to stage failure: Task 1 in stage 0.0 failed 4 times, "
 CRASHED = PySparkException(f"{ABORTED}Python worker exited unexpectedly (crashed).")

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake.spark import parting
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
 
 pytestmark = pytest.mark.spark

@@ -21,11 +21,11 @@ from mirrorlake.model.table import Column
 from mirrorlake.spark import commit
 from mirrorlake.spark.commit import Commit, Committer
 from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
+from tests.delta.log.test_spark import delta_log
 from tests.histories import Shape, counted
-from tests.lake.test_log_spark import delta_log
 from tests.spark import reading
 from tests.spark.test_apply import SparkReader
 

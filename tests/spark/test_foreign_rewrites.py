@@ -11,20 +11,20 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.lake import join, keyindex
-from mirrorlake.lake.log import TableLog
-from mirrorlake.lake.schema import parse
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.lookup import key_index, key_join
+from mirrorlake.delta.schema import parse
 from mirrorlake.mirror.engine import Conflicted
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.jobs import Jobs
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
+from tests.delta.lookup_ways import Way, forced
 from tests.histories import Shape, counted
-from tests.lake.ways import Way, forced
 from tests.reference import Change, Row, Table
 from tests.spark import reading
 from tests.spark.test_apply import SparkReader
@@ -52,8 +52,8 @@ class IndexedJobs(Jobs):
     def map(self, work: Callable[[Any], Any], items: Sequence[Any], *more: Any) -> list[Any]:
         def indexed(item: Any) -> Any:
             with forced(Way.INDEX_PAGES) as patch:
-                patch.setattr(join, "places", None)
-                patch.setattr(join, "rows", None)
+                patch.setattr(key_join, "places", None)
+                patch.setattr(key_join, "rows", None)
                 return work(item)
 
         return super().map(indexed, items, *more)
@@ -108,10 +108,10 @@ class Searched:
 
     def indexes(self) -> dict[str, tuple[int, int]]:
         """Which file each index on disk is, by the data file."""
-        root = self.path / keyindex.FOLDER
+        root = self.path / key_index.FOLDER
         found = {str(file.relative_to(root)): file.stat() for file in root.rglob("*.keys")}
         return {
-            name.removesuffix(keyindex.SUFFIX): (facts.st_ino, facts.st_mtime_ns)
+            name.removesuffix(key_index.SUFFIX): (facts.st_ino, facts.st_mtime_ns)
             for name, facts in found.items()
         }
 
@@ -120,7 +120,7 @@ class Searched:
         snapshot = TableLog(self.path).snapshot()
         adds = [add for add in snapshot.files.values() if add["path"] in names]
         schema, key = parse(snapshot.metadata), self.ours.shape.key
-        found = [keyindex.opened(self.path, add, schema, key) for add in adds]
+        found = [key_index.opened(self.path, add, schema, key) for add in adds]
         return len(found) == len(names) and None not in found
 
     def holds_what_the_model_does(self) -> None:
@@ -194,7 +194,7 @@ def test_an_index_of_a_rewritten_file_that_does_not_count_is_made_again(table: S
     table.change(3)
     for number, harm in enumerate((empty, swap, drop), start=4):
         assert table.has_good_indexes(others)
-        harm(table, table.path / keyindex.FOLDER / f"{joined}{keyindex.SUFFIX}")
+        harm(table, table.path / key_index.FOLDER / f"{joined}{key_index.SUFFIX}")
         assert not table.has_good_indexes(others)
         table.change(number)
     assert table.has_good_indexes(others)

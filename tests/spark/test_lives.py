@@ -14,7 +14,7 @@ from mirrorlake.mirror import compaction
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
 from tests.evolving import Life, live, live_many

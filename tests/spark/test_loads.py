@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.lake.log import TableLog
-from mirrorlake.landing.textformat import TextFormat
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.spark import parting
 from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
 from tests.histories import Shape

@@ -19,17 +19,17 @@ from mirrorlake.mirror.strategy import Wanted, Way
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.seams import no_probe
-from mirrorlake.spark import s3a
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session import s3a
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.spread import Spread, SpreadSettings
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import Place
 from tests.conformance.mirrored import Mirrored
+from tests.delta.handmade import HandmadeTable
 from tests.histories import Shape, counted
-from tests.lake.handmade import HandmadeTable
 from tests.objects import CREDENTIALS, S3Server
 from tests.spark.test_apply import SparkReader
 

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from mirrorlake.errors import TableError
-from mirrorlake.landing.textformat import TextFormat
-from mirrorlake.mirror.demands import Demands
+from mirrorlake.landing.text.format import TextFormat
+from mirrorlake.mirror.row_checks import Demands
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.spark import parting, task
 from mirrorlake.spark.task import LandedPath

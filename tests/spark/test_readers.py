@@ -15,19 +15,19 @@ from delta.tables import DeltaTable
 from hypothesis import HealthCheck, Phase, given, settings
 from structlog.testing import capture_logs
 
-from mirrorlake.lake import packing
+from mirrorlake.delta.write import compression
 from mirrorlake.mirror import compaction
 from mirrorlake.mirror.engine import Applied
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Schema
 from mirrorlake.spark.engine import STRATEGY, SparkEngine
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import play
 from tests.conformance.mirrored import Mirrored, marked
+from tests.delta.readers import feed_by_delta_rs, rows_by_delta_rs, rows_by_duckdb
 from tests.histories import DECIMAL, SHAPES, Shape, counted, histories
-from tests.lake.readers import feed_by_delta_rs, rows_by_delta_rs, rows_by_duckdb
 from tests.reference import Row
 from tests.spark import reading
 from tests.spark.test_apply import SparkReader
@@ -102,7 +102,7 @@ def test_all_readers_see_the_same_rows_and_the_same_feed(soon: None, make: Make,
 def test_all_readers_see_the_rows_of_files_that_are_compressed_in_part(make: Make) -> None:
     shape = Shape.of(["id"], id=types.LONG, digest=types.STRING, same=types.STRING)
     table = make(shape)
-    count = packing.LEAST_ROWS + 1
+    count = compression.LEAST_ROWS + 1
     rows = [(n, md5(str(n).encode()).hexdigest(), "paid") for n in range(count)]
     table.apply(marked(shape.arrow(rows), Marker.INSERT))
     table.apply(marked(shape.arrow([(n, text, "late") for n, text, _same in rows[1:]])))

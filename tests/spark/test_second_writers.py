@@ -19,10 +19,11 @@ from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.mirror.strategy import Wanted, Way
 from mirrorlake.model.change import Marker
 from mirrorlake.model.seams import Point
-from mirrorlake.spark import commit, statements
+from mirrorlake.spark import commit
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.merge import statements
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.strategy import Begun
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored

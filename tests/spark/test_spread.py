@@ -18,13 +18,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
-from mirrorlake.lake.log import TableLog
-from mirrorlake.lake.schema import TableSchema, parse
-from mirrorlake.landing import parquet
-from mirrorlake.landing.bounded import Share
-from mirrorlake.landing.textformat import TextFormat
-from mirrorlake.mirror.demands import Demands
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.schema import TableSchema, parse
+from mirrorlake.landing.parquet import reader as parquet
+from mirrorlake.landing.parquet.bounded import Share
+from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.mirror.engine import Conflicted, Failed
+from mirrorlake.mirror.row_checks import Demands
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model import keys as codes
 from mirrorlake.model import types

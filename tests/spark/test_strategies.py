@@ -20,7 +20,7 @@ from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.engine import STRATEGY, SparkEngine
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance import mirrored
 from tests.conformance.mirrored import Mirrored

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.doubles.dfs import DataLake
-from tests.storage.lakes import Lake
+from tests.storage.azure_accounts import Lake
 
 
 @pytest.fixture(scope="session")

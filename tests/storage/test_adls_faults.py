@@ -14,7 +14,7 @@ from tests.conformance.store import stage
 from tests.doubles.clock import SteppedClock
 from tests.doubles.dfs import DataLake, Fault, Seen
 from tests.doubles.memory_store import MemoryStore
-from tests.storage.lakes import ROOT, Lake
+from tests.storage.azure_accounts import ROOT, Lake
 
 PATHS = ["t/_1", "t/_2", "t/1", "t/2", "u/1"]
 MISHAPS = [Fault.ANSWER_LOST, Fault.TIMED_OUT, Fault.REQUEST_LOST, Fault.BUSY]

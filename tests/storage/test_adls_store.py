@@ -17,7 +17,7 @@ from tests.conformance.store import FINAL, STAGED, StoreContract, entry_of, name
 from tests.doubles.dfs import DataLake, Fault, Seen
 from tests.doubles.dfs.server import PAGE
 from tests.doubles.dfs.tree import Conditions, Node, Refused
-from tests.storage.lakes import ROOT, Lake
+from tests.storage.azure_accounts import ROOT, Lake
 
 ATTEMPTS = 4
 NO_CONDITIONS = Conditions()

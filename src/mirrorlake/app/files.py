@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from mirrorlake import root
 from mirrorlake.app.reader import TableReader
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
+from mirrorlake.delta.log.history import Batch
+from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import ForeignTable, UsageError
-from mirrorlake.lake.history import Batch
-from mirrorlake.lake.log import TableLog
-from mirrorlake.landing import layout
-from mirrorlake.landing.identity import Tails
+from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.metadata import NAMED
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
 from mirrorlake.mirror.plan import Known, Target
@@ -81,7 +81,7 @@ def read(project: Project, table: str) -> TableFiles:
     """
     store = store_of(project)
     scan = _scan(project, store, table)
-    path = layout.delta_path(scan.folder, project.mirror.default_schema)
+    path = root.delta_path(scan.table, project.mirror.default_schema)
     try:
         known, done = _known(project, store, scan, path)
         waiting = [file for file in scan.files if known.detection.is_new(file)]

@@ -9,20 +9,20 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
-from mirrorlake import config
-from mirrorlake.app import extras, files, status
-from mirrorlake.app.apart import check_apart
-from mirrorlake.app.apply import ApplyLoop, Pending
-from mirrorlake.app.child import CaptureProcess
-from mirrorlake.app.flights import Lanes
-from mirrorlake.app.report import ApplyReport
+from mirrorlake import config, root
+from mirrorlake.app import extras, files
+from mirrorlake.app.capture_process import CaptureProcess
+from mirrorlake.app.loop.apply_loop import ApplyLoop, Pending
+from mirrorlake.app.loop.background import Lanes
+from mirrorlake.app.loop.report import ApplyReport
+from mirrorlake.app.own_root import check_apart
+from mirrorlake.app.status import mirror_status
 from mirrorlake.app.stores import store_of
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.load import LoadProgress
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.errors import SparkUnavailable, UsageError
-from mirrorlake.landing import layout
 from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.seams import Probe, WallClock, no_probe
@@ -30,7 +30,7 @@ from mirrorlake.sources.base import Finding, Source, SourceTable
 
 if TYPE_CHECKING:
     from mirrorlake.spark.engine import SparkEngine
-    from mirrorlake.spark.session import Spark
+    from mirrorlake.spark.session.spark_session import Spark
 
 Say = Callable[[str], None]
 Loading = Callable[[LoadProgress], None]
@@ -109,9 +109,9 @@ class Mirror:
         finally:
             source.close()
 
-    def status(self) -> status.Status:
+    def status(self) -> mirror_status.Status:
         """How each table stands. Starts no JVM."""
-        return status.read(self.project)
+        return mirror_status.read(self.project)
 
     def files(self, table: str) -> files.TableFiles:
         """Which landed files of a table are applied, when, and with which rows. Starts no JVM."""
@@ -120,7 +120,8 @@ class Mirror:
     def plan(self) -> list[TablePlan]:
         """What `apply_once` would do now. Starts no JVM, takes no lease, changes nothing."""
         from mirrorlake.app.reader import TableReader
-        from mirrorlake.spark import jars, trials
+        from mirrorlake.spark.session import jars
+        from mirrorlake.spark.trial import record as trials
 
         # Without Spark there is nothing to apply with, and yet something to plan.
         with contextlib.suppress(SparkUnavailable):
@@ -193,7 +194,7 @@ class Mirror:
     def detach(self) -> list[str]:
         """Remove what was made in the source for this mirror. Returns what was removed."""
         source = self._source()
-        record = Records(self._store, layout.LANDING).stream()
+        record = Records(self._store, root.LANDING).stream()
         try:
             return source.detach(record.made if record else ())
         finally:
@@ -201,7 +202,7 @@ class Mirror:
 
     def made(self) -> list[str]:
         """What was made in the source for this mirror, in words."""
-        record = Records(self._store, layout.LANDING).stream()
+        record = Records(self._store, root.LANDING).stream()
         return list(record.made) if record else []
 
     # -- parts ----------------------------------------------------------------------------------
@@ -210,9 +211,9 @@ class Mirror:
         """The engine; starts Spark at the first call."""
         if self._engine is None:
             with extras.needed("applying changes"):
-                from mirrorlake.spark import guard
                 from mirrorlake.spark.engine import SparkEngine
-                from mirrorlake.spark.session import Spark
+                from mirrorlake.spark.session.spark_session import Spark
+                from mirrorlake.spark.trial import guard
 
             if self._given is not None:
                 self._spark = Spark.given(self._given, self.project.tables)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from mirrorlake.lake.log import TableLog
-from mirrorlake.landing import layout
+from mirrorlake.delta import tables
+from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.mirror.progress import Progress, read_named_batches, read_progress, table_at
 from mirrorlake.model.landed import NamedBatch
 from mirrorlake.storage.store import Store
@@ -26,7 +26,7 @@ class TableReader:
         return read_named_batches(self._log(path), table_at(path), after)
 
     def paths(self, known: Collection[str] = ()) -> list[str]:
-        return list(layout.delta_tables(self._store, known))
+        return list(tables.delta_tables(self._store, known))
 
     def _log(self, path: str) -> TableLog:
         return TableLog.below(self._store, path)

@@ -6,18 +6,19 @@ from collections.abc import Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from mirrorlake import root
 from mirrorlake.app.stores import store_of
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
+from mirrorlake.delta import tables as table_removal
 from mirrorlake.errors import TableError, UsageError, printable
-from mirrorlake.lake import leaving
 from mirrorlake.landing import layout
-from mirrorlake.landing.lease import Lease
 from mirrorlake.landing.metadata import BY_TIME, NAMED
 from mirrorlake.landing.scan import Scanner, TableScan
 from mirrorlake.mirror.processed import folder_of
 from mirrorlake.model.landed import PartName
 from mirrorlake.model.seams import WallClock
+from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.store import Store
 
 
@@ -37,7 +38,7 @@ class Reset:
             if self.captured:
                 lines.append(f"{scan.table}: remove {scan.folder.path} and load the table again")
             else:
-                path = layout.delta_path(scan.folder, self.project.mirror.default_schema)
+                path = root.delta_path(scan.table, self.project.mirror.default_schema)
                 lines.append(f"{scan.table}: remove {path} and apply {_files_of(scan)}")
         lines += [f"{table}: capture it again" for table in self.stopped]
         if self.everything and self.captured:
@@ -57,17 +58,17 @@ class Reset:
                 self._forget_files(store)
             else:
                 for scan in self.tables:
-                    path = layout.delta_path(scan.folder, self.project.mirror.default_schema)
-                    leaving.remove(store, path)
+                    path = root.delta_path(scan.table, self.project.mirror.default_schema)
+                    table_removal.remove(store, path)
                     store.delete_folder(folder_of(path))
 
     def _forget_files(self, store: Store) -> None:
-        records = Records(store, layout.LANDING)
+        records = Records(store, root.LANDING)
         record = records.stream()
         if self.everything and record is not None:
             # First, so that a crash in between leaves a stream that begins anew, not a gap.
             records.write_stream(replace(record, start=""))
-            store.delete_folder(f"{layout.LANDING}/{layout.CUTS}")
+            store.delete_folder(f"{root.LANDING}/{layout.CUTS}")
         for scan in self.tables:
             store.delete_folder(scan.folder.path)
             records.forget(str(scan.table))
@@ -82,7 +83,7 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
     """
     store = store_of(project)
     scanner = Scanner(store, partitions=project.mirror.partitions)
-    records = Records(store, layout.LANDING)
+    records = Records(store, root.LANDING)
     scans = {str(scan.table): scan for scan in scanner.scan()}
     stopped = set(records.stopped())
     captured = records.stream() is not None

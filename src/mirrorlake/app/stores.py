@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from mirrorlake import root
 from mirrorlake.config import Project
-from mirrorlake.landing import layout
 from mirrorlake.storage.local import LocalStore
-from mirrorlake.storage.parts import PartedStore
+from mirrorlake.storage.mounted import PartedStore
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import Place, open_store
 
@@ -14,8 +14,8 @@ def store_of(project: Project) -> Store:
     """Where a mirror reads and writes. Raises UsageError."""
     store: Store = LocalStore(project.root)
     elsewhere: list[tuple[Place | None, tuple[str, ...]]] = [
-        (project.landing, layout.LANDED),
-        (project.tables, layout.MIRRORED),
+        (project.landing, root.LANDED),
+        (project.tables, root.MIRRORED),
     ]
     for place, parts in elsewhere:
         if place is not None:

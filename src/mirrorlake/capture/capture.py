@@ -9,13 +9,14 @@ from dataclasses import replace
 
 import structlog
 
-from mirrorlake.capture import members, places
+from mirrorlake import root
+from mirrorlake.capture import members, table_positions
 from mirrorlake.capture.load import Loader, LoadProgress
 from mirrorlake.capture.loop import CaptureLoop
-from mirrorlake.capture.places import Place
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.strict import Strict
+from mirrorlake.capture.table_positions import Place
 from mirrorlake.errors import (
     PrerequisiteMissing,
     SourceGap,
@@ -23,13 +24,20 @@ from mirrorlake.errors import (
     TableError,
     UnsupportedTable,
 )
-from mirrorlake.landing import layout, publish
+from mirrorlake.landing import publish
 from mirrorlake.landing.cuts import Cuts
-from mirrorlake.landing.lease import Lease
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.seams import Clock, Point, Probe, no_probe
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import ChangeStream, Finding, Severity, Snapshot, Source, SourceTable
+from mirrorlake.sources.base import (
+    ChangeStream,
+    Finding,
+    Severity,
+    Snapshot,
+    Source,
+    SourceTable,
+)
+from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
@@ -61,7 +69,7 @@ class Capture:
     ) -> None:
         self._source, self._store, self._settings = source, store, settings
         self._clock, self._probe, self._stop = clock, probe, stop or threading.Event()
-        self._zone = layout.LANDING
+        self._zone = root.LANDING
         self._records = Records(store, self._zone)
         self._cuts = Cuts(store, self._zone)
         self._lease = Lease(store, "capture", clock, holder)
@@ -79,7 +87,7 @@ class Capture:
         Raises LeaseHeld, PrerequisiteMissing, SourceGap, SourceUnavailable.
         """
         self._lease.take()
-        places.settle(self._store, self._zone)
+        table_positions.settle(self._store, self._zone)
         self._tables = members.captured(self._source, self._records)
         for table in self._tables:
             if table.append_only:
@@ -193,7 +201,7 @@ class Capture:
         record = self._records.stream()
         assert record is not None
         for table, folder in tables.values():
-            places.describe(self._store, table, folder, record.source)
+            table_positions.describe(self._store, table, folder, record.source)
         with self._pool() as pool:
             for outcome in self._loader().run(snapshot, tables, pool):
                 if isinstance(outcome, TableError):
@@ -221,7 +229,7 @@ class Capture:
         )
 
     def _folders(self) -> list[tuple[SourceTable, str]]:
-        found = places.folders(self._store, self._zone, self._tables)
+        found = table_positions.folders(self._store, self._zone, self._tables)
         return [(table, found[table.table]) for table in self._tables]
 
     # -- streaming ------------------------------------------------------------------------------
@@ -277,7 +285,9 @@ class Capture:
                 continue
             truncated = strict.complete(table, folder) if strict else None
             try:
-                found.append(places.find(self._store, self._source, table, folder, truncated))
+                found.append(
+                    table_positions.find(self._store, self._source, table, folder, truncated)
+                )
             except TableError as error:
                 members.stop(self._records, error)
         return found

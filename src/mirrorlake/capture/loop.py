@@ -19,23 +19,17 @@ import structlog
 
 from mirrorlake.capture import members, segments
 from mirrorlake.capture.outbox import Outbox
-from mirrorlake.capture.places import Place
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.strict import Strict
+from mirrorlake.capture.table_positions import Place
 from mirrorlake.errors import TableError
 from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.seams import Clock, Point, Probe, no_probe
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import (
-    Changes,
-    ChangeStream,
-    Chunk,
-    TableFault,
-    Truncation,
-)
+from mirrorlake.sources.base import Changes, ChangeStream, Chunk, TableFault, Truncation
 from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()

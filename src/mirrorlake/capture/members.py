@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import structlog
 
-from mirrorlake.capture import places
+from mirrorlake.capture import table_positions
 from mirrorlake.capture.record import Records
 from mirrorlake.errors import NotSelected, SelectionChanged, TableError, UnsupportedColumn
 from mirrorlake.landing import publish
@@ -59,7 +59,7 @@ def _admit(table: SourceTable, records: Records) -> None:
             ),
         )
     elif code == UnsupportedColumn.code:
-        folder = places.folders(records.store, records.zone, [table])[table.table]
+        folder = table_positions.folders(records.store, records.zone, [table])[table.table]
         if is_new(table.table, folder, records):  # nothing of it is lost: it never began
             records.forget(name)
 
@@ -67,7 +67,7 @@ def _admit(table: SourceTable, records: Records) -> None:
 def _leave_out(selected: set[TableId], records: Records) -> None:
     """Take note of tables that were landed and are not selected, or not there, any more."""
     stopped = records.stopped()
-    for table, folder in places.known(records.store, records.zone).items():
+    for table, folder in table_positions.known(records.store, records.zone).items():
         name = str(table)
         if table in selected or name in stopped or is_new(table, folder, records):
             continue

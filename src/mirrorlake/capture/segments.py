@@ -14,7 +14,7 @@ from datetime import datetime
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.landing.masks import packed
+from mirrorlake.landing.parquet.unchanged import packed
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Marker
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.sources.base import Changes, SourceTable, Transactions, Truncation

@@ -13,12 +13,13 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.capture import places
+from mirrorlake import root
+from mirrorlake.capture import table_positions
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.segments import Rows
 from mirrorlake.capture.staged import StagedFile
-from mirrorlake.landing import layout, publish
-from mirrorlake.landing.masks import unpacked
+from mirrorlake.landing import publish
+from mirrorlake.landing.parquet.unchanged import unpacked
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.landed import FileKind, Footer
 from mirrorlake.model.position import Position
@@ -46,11 +47,11 @@ class Strict:
 
     def staging(self, folder: str) -> str:
         """Where files of a table are staged: its own folder may be deleted at any time."""
-        return f"{layout.LANDING}/{STAGING}/{folder.removeprefix(f'{layout.LANDING}/')}"
+        return f"{root.LANDING}/{STAGING}/{folder.removeprefix(f'{root.LANDING}/')}"
 
     def remove_staged(self) -> None:
         """Remove what an interrupted run left unpublished."""
-        self._store.delete_folder(f"{layout.LANDING}/{STAGING}")
+        self._store.delete_folder(f"{root.LANDING}/{STAGING}")
 
     def fill(self, rows: Rows) -> Rows:
         """The rows with every value in them."""
@@ -81,7 +82,7 @@ class Strict:
         The position is recorded first: from then on nothing before it is published again, and a
         crash in between is made good by `complete`.
         """
-        generation = places.new_generation()
+        generation = table_positions.new_generation()
         self._records.truncate(str(table), str(position), generation)
         self._rebuild(self._tables[table], folder, generation, position)
         return 1
@@ -92,7 +93,7 @@ class Strict:
         if entry is None:
             return None
         position = Position.parse(entry["position"], self._source.parse_point)
-        found = places.generation_of(self._store, table.table, folder)
+        found = table_positions.generation_of(self._store, table.table, folder)
         if found != entry["generation"] or publish.newest_file(self._store, folder) is None:
             self._rebuild(table, folder, entry["generation"], position)
         return position
@@ -101,7 +102,7 @@ class Strict:
         self, table: SourceTable, folder: str, generation: str, position: Position
     ) -> None:
         self._store.delete_folder(folder)
-        places.describe(self._store, table, folder, self._identity, generation)
+        table_positions.describe(self._store, table, folder, self._identity, generation)
         staged = publish.staged_path(self.staging(folder), "empty")
         file = StagedFile(self._store, staged, arrow_schema(table.schema))
         file.finish(

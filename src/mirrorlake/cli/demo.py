@@ -10,8 +10,8 @@ import typer
 from mirrorlake.cli.options import Json
 
 if TYPE_CHECKING:
-    from mirrorlake.app.demo.demo import Demo, DemoResult
-    from mirrorlake.app.demo.verify import Verdict
+    from mirrorlake.demo.demo import Demo, DemoResult
+    from mirrorlake.demo.verify import Verdict
 
 
 def demo(
@@ -37,11 +37,11 @@ def demo(
     """
     import tempfile
 
-    from mirrorlake.app.demo.demo import Demo, DemoSettings
     from mirrorlake.cli import logs
     from mirrorlake.cli.output import print_json
     from mirrorlake.cli.stage import stage
     from mirrorlake.cli.stop import leave_at_once
+    from mirrorlake.demo.demo import Demo, DemoSettings
 
     prepare = logs.configure(quiet=True)
     keep = keep or folder is not None

@@ -14,8 +14,8 @@ import typer
 from mirrorlake.cli.options import Json
 
 if TYPE_CHECKING:
-    from mirrorlake.landing.lint import Finding, Profile, Reading, Result, Target
-    from mirrorlake.landing.lint.linter import Progress
+    from mirrorlake.lint import Finding, Profile, Reading, Result, Target
+    from mirrorlake.lint.linter import Progress
 
 
 class Page(StrEnum):
@@ -70,7 +70,7 @@ def lint(
     mirrorlake lint --explain LZ-117
     """
     from mirrorlake.errors import UsageError
-    from mirrorlake.landing.lint import Profile, Reading, Version, of_place
+    from mirrorlake.lint import Profile, Reading, Version, of_place
 
     if explain is not None:
         _explain(explain)
@@ -91,8 +91,8 @@ def lint(
 def _lint(
     target: Target, path: str, profile: Profile, reading: Reading, sarif: Path | None
 ) -> Result:
+    from mirrorlake import lint as linter
     from mirrorlake.errors import UsageError
-    from mirrorlake.landing import lint as linter
     from mirrorlake.storage.urls import is_url
 
     inside = not is_url(path) and sarif and sarif.resolve().is_relative_to(Path(path).resolve())
@@ -113,14 +113,14 @@ def _write_sarif(result: Result, root: Path | str, file: Path) -> None:
     import json
 
     from mirrorlake import __version__
-    from mirrorlake.landing.lint.sarif import log
+    from mirrorlake.lint.sarif import log
 
     file.write_text(json.dumps(log(result, root, __version__), indent=2, ensure_ascii=False) + "\n")
 
 
 def _explain(clause: str) -> None:
     from mirrorlake.errors import UsageError
-    from mirrorlake.landing.lint.pages import clauses, page
+    from mirrorlake.lint.markdown import clauses, page
 
     wanted = clause.upper()
     if wanted not in clauses():
@@ -157,8 +157,8 @@ def _print_finding(finding: Finding) -> None:
 
 
 def _summary(result: Result) -> str:
-    from mirrorlake.landing.lint import Severity
-    from mirrorlake.landing.lint.finding import counted
+    from mirrorlake.lint import Severity
+    from mirrorlake.lint.finding import counted
 
     counts = [
         counted(count, severity)
@@ -171,7 +171,7 @@ def _summary(result: Result) -> str:
 
 def _print_facts(result: Result) -> None:
     from mirrorlake.cli.output import print_json
-    from mirrorlake.landing.lint import Severity
+    from mirrorlake.lint import Severity
 
     print_json(
         {

@@ -24,9 +24,7 @@ from mirrorlake.cli import (
     sql,
     status,
 )
-from mirrorlake.cli import (
-    run as run_command,
-)
+from mirrorlake.cli import run as run_command
 from mirrorlake.cli.output import fail
 from mirrorlake.errors import MirrorlakeError, StorageUnavailable
 

@@ -11,10 +11,10 @@ import typer
 from mirrorlake.cli.options import DEFAULT, Config, Json, Place
 
 if TYPE_CHECKING:
-    from mirrorlake.landing.publisher import Published, Publisher
-    from mirrorlake.landing.textformat import TextFormat
+    from mirrorlake.landing.text.format import TextFormat
     from mirrorlake.model.table import TableId
     from mirrorlake.model.types import DataType
+    from mirrorlake.publisher import Published, Publisher
     from mirrorlake.storage.store import Store
 
 
@@ -148,9 +148,9 @@ def publish(
     from mirrorlake.cli.options import project
     from mirrorlake.cli.progress import publish_progress
     from mirrorlake.errors import UsageError
-    from mirrorlake.landing.publisher import Partner, Publisher
-    from mirrorlake.landing.publisher.files import Reading, rows_of
-    from mirrorlake.landing.publisher.places import is_mirrored
+    from mirrorlake.publisher import Partner, Publisher
+    from mirrorlake.publisher.input.files import Reading, rows_of
+    from mirrorlake.publisher.locations import is_mirrored
     from mirrorlake.storage.urls import open_store
 
     logs.configure(verbose=False, quiet=True)
@@ -237,14 +237,14 @@ def _table(text: str) -> TableId:
 
 def _types(publisher: Publisher, table: TableId, asked: Mapping[str, str]) -> dict[str, DataType]:
     """What is known of the columns: by the table, and by the caller."""
-    from mirrorlake.landing.publisher.publisher import type_of
+    from mirrorlake.publisher.publisher import type_of
 
     return {name: type_of(name, kind) for name, kind in asked.items()} | publisher.columns(table)
 
 
 def _text(form: str | None) -> TextFormat | None:
     from mirrorlake.errors import UsageError
-    from mirrorlake.landing.textformat import TextFormat
+    from mirrorlake.landing.text.format import TextFormat
 
     separators = {"csv": ",", "tsv": "\t", "psv": "|"}
     if form is None or form == "parquet":
@@ -273,7 +273,7 @@ def _drop(publisher: Publisher, store: Store, table: TableId, wait: float | None
     if wait is None:
         publisher.drop(table)
         return
-    from mirrorlake.landing.publisher.places import is_mirrored
+    from mirrorlake.publisher.locations import is_mirrored
 
     publisher.drop(table, patience=wait, gone=lambda: not is_mirrored(store, table))
 

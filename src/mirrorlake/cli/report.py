@@ -7,7 +7,8 @@ from typing import Any
 
 import typer
 
-from mirrorlake.app.report import ApplyReport, TableReport
+from mirrorlake import root
+from mirrorlake.app.loop.report import ApplyReport, TableReport
 from mirrorlake.cli.output import print_json, print_table, say
 from mirrorlake.config import Project
 from mirrorlake.errors import NotSelected
@@ -18,11 +19,10 @@ Stopped = Mapping[str, Mapping[str, Any]]
 
 def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
     """Print what was done; exit code 1 when a table stands still, in apply or in capture."""
-    from mirrorlake.app import status
+    from mirrorlake.app.status import mirror_status
     from mirrorlake.app.stores import store_of
-    from mirrorlake.landing import layout
 
-    stopped = status.stopped(project)
+    stopped = mirror_status.stopped(project)
     tables = {str(table.table): table for table in report.tables.values()}
     # What stopped the capture of a table lies deeper than what stops its apply.
     failed = {name: table.error.facts() for name, table in tables.items() if table.error}
@@ -37,15 +37,15 @@ def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
             [_row(name, tables.get(name), errors.get(name)) for name in names],
         )
     else:
-        say(f"The landing zone, {store_of(project).location(layout.LANDING)}, holds no table.")
+        say(f"The landing zone, {store_of(project).location(root.LANDING)}, holds no table.")
     _end(errors, silent=as_json)
 
 
 def finish_capture(project: Project) -> None:
     """Say which tables are no longer captured; exit code 1 when there are any."""
-    from mirrorlake.app import status
+    from mirrorlake.app.status import mirror_status
 
-    _end(status.stopped(project))
+    _end(mirror_status.stopped(project))
 
 
 def _end(errors: Stopped, *, silent: bool = False) -> None:

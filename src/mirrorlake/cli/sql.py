@@ -23,8 +23,8 @@ def sql(
     """
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import print_json, print_table
+    from mirrorlake.delta import sql as lake
     from mirrorlake.errors import UsageError
-    from mirrorlake.lake import sql as lake
 
     found = project(config, root)
     if found.tables is not None:

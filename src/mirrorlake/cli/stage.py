@@ -12,7 +12,7 @@ from mirrorlake.cli.output import say
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
-    from mirrorlake.app.demo.demo import Stage
+    from mirrorlake.demo.demo import Stage
 
 
 @contextmanager

@@ -9,8 +9,8 @@ import typer
 from mirrorlake.cli.options import DEFAULT, Config, Json, Root
 
 if TYPE_CHECKING:
-    from mirrorlake.app.status import Status
-    from mirrorlake.landing.partner import Partner
+    from mirrorlake.app.status.mirror_status import Status
+    from mirrorlake.landing.partner_events import Partner
 
 CLEAR = "\x1b[2J\x1b[H"
 """What makes a terminal empty."""

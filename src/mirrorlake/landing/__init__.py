@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from mirrorlake.landing.publisher import Partner, Published, Publisher, TextFormat
+    from mirrorlake.publisher import Partner, Published, Publisher, TextFormat
 
 __all__ = ["Partner", "Published", "Publisher", "TextFormat"]
 
@@ -13,4 +13,4 @@ def __getattr__(name: str) -> Any:
     # Imported when first used: a part of the room is wanted without Arrow.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module("mirrorlake.landing.publisher"), name)
+    return getattr(import_module("mirrorlake.publisher"), name)

@@ -1,29 +1,15 @@
-"""Where things lie below the root of a mirrored database (LZ-007 to LZ-025)."""
+"""Folders and names within a landing zone (LZ-007 to LZ-025)."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mirrorlake.landing.names import folder_name
 from mirrorlake.model.table import TableId
+from mirrorlake.root import LANDING, LANDING_V1
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.tree import Lister
-
-LANDING = "Files/LandingZone"
-LANDING_V1 = "LandingZone"
-TABLES = "Tables"
-STATE = "Files/Mirrorlake"
-"""Leases and stored errors of ours."""
-DROPPED = f"{STATE}/dropped"
-"""Tables that were taken out of the mirror, below their paths."""
-MERGING = f"{STATE}/merging"
-"""What batches hand to Spark's own MERGE, below the paths of their tables; gone after each."""
-MONITORING = "Files/Monitoring"
-LANDED = (LANDING, LANDING_V1, f"{STATE}/leases/capture", f"{STATE}/leases/publisher")
-"""What lies together wherever the landing zone lies: itself, and the right to write into it."""
-MIRRORED = (TABLES, DROPPED, f"{STATE}/leases/mirror")
-"""What lies together wherever the tables lie: themselves, and the right to write them."""
 
 SCHEMA_SUFFIX = ".schema"
 METADATA = "_metadata.json"
@@ -71,32 +57,9 @@ def table_folders(store: Lister, zone: str) -> Iterator[TableFolder]:
                     yield TableFolder(TableId(schema, table), f"{zone}/{name}/{table}")
 
 
-def delta_tables(store: Store, known: Collection[str] = ()) -> Iterator[str]:
-    """The paths at which Delta tables lie, at either level below `Tables`.
-
-    known: paths to pass over, without a look at their many files.
-    """
-    for path in [f"{TABLES}/{name}" for name in store.list(TABLES).folders]:
-        if path in known:
-            continue
-        folders = store.list(path).folders
-        if "_delta_log" in folders:
-            yield path
-            continue
-        for inner in [f"{path}/{name}" for name in folders]:
-            if inner not in known and "_delta_log" in store.list(inner).folders:
-                yield inner
-
-
 def folder_of(zone: str, table: TableId, taken: frozenset[str] = frozenset()) -> str:
     """The folder in which our publisher lands `table` (LZ-006, LZ-013)."""
     name = folder_name(table.name, apart_from=taken)
     if not table.schema:
         return f"{zone}/{name}"
     return f"{zone}/{folder_name(table.schema)}{SCHEMA_SUFFIX}/{name}"
-
-
-def delta_path(folder: TableFolder, default_schema: str | None) -> str:
-    """Where the table of a folder is written (LZ-017, LZ-018, LZ-019)."""
-    schema = folder.table.schema or default_schema
-    return f"{TABLES}/{schema}/{folder.table.name}" if schema else f"{TABLES}/{folder.table.name}"

@@ -8,10 +8,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirrorlake.errors import BadMetadata
-from mirrorlake.landing import lenient, textmembers
-from mirrorlake.landing.lenient import Note, NotJson
-from mirrorlake.landing.textformat import TextFormat
-from mirrorlake.landing.textmembers import Members, WrongMember
+from mirrorlake.landing import lenient_json
+from mirrorlake.landing.lenient_json import Note, NotJson
+from mirrorlake.landing.text import members as textmembers
+from mirrorlake.landing.text.format import TextFormat
+from mirrorlake.landing.text.members import Members, WrongMember
 from mirrorlake.model.landed import FORMAT
 
 SEQUENTIAL = "SequentialFileName"
@@ -95,7 +96,7 @@ def decode(content: bytes, *, table: str, file: str) -> Metadata:
             hint="Write nothing but what describes the table.",
         )
     try:
-        parsed = lenient.parse(content)
+        parsed = lenient_json.parse(content)
     except NotJson as error:
         raise BadMetadata(
             f"not JSON at line {error.line}, column {error.column}: {error.message}",
@@ -115,7 +116,7 @@ def decode(content: bytes, *, table: str, file: str) -> Metadata:
     try:
         return _metadata(members, parsed.notes, _ours(members.get("mirrorlake"), table, file))
     except WrongMember as wrong:
-        place = lenient.locate(content, wrong.path)
+        place = lenient_json.locate(content, wrong.path)
         at = f" at line {place[0]}, column {place[1]}" if place else ""
         raise BadMetadata(f"{wrong}{at}", table=table, file=file, hint=_MEND) from wrong
 

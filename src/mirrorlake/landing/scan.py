@@ -14,13 +14,16 @@ from typing import BinaryIO
 
 import structlog
 
+from mirrorlake import root
 from mirrorlake.errors import BadFile, DuplicateNumber, TableError
-from mirrorlake.landing import delimited, layout, metadata, parquet, partner
+from mirrorlake.landing import layout, metadata, partner_events
+from mirrorlake.landing import text as delimited
 from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.metadata import BY_TIME, IN_PARTITIONS, SEQUENTIAL, Metadata
+from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.partitions import partitions
-from mirrorlake.landing.partner import Partner
-from mirrorlake.landing.textformat import TextFormat
+from mirrorlake.landing.partner_events import Partner
+from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.model.landed import FileName, FreeName, PartName
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Entry, Listing, Store
@@ -140,7 +143,7 @@ class Scanner:
         if len(zones) > 1 and not self._warned:
             log.warning(TWO_ZONES, used=zones[0], ignored=zones[1])
             self._warned = True
-        return zones[0] if zones else layout.LANDING
+        return zones[0] if zones else root.LANDING
 
     def scan(self) -> list[TableScan]:
         """All tables, in order. Copies of one folder are called by the names of their folders."""
@@ -162,15 +165,15 @@ class Scanner:
         """
         self._looks += 1
         if self._looks % ANOTHER_ZONE != 1:
-            seen = look(self._store, layout.LANDING)
-            if isinstance(seen, Looked) and seen.list(layout.LANDING).folders:
-                return layout.LANDING, seen
+            seen = look(self._store, root.LANDING)
+            if isinstance(seen, Looked) and seen.list(root.LANDING).folders:
+                return root.LANDING, seen
         zone = self.zone()
         return zone, look(self._store, zone)
 
     def partner(self) -> Partner:
         """What `_partnerEvents.json` says; one that cannot be read gives one warning (LZ-067)."""
-        found = partner.read(self._store, self.zone())
+        found = partner_events.read(self._store, self.zone())
         if found.problem and found != self._partner:
             log.warning(BAD_PARTNER, file=layout.PARTNER, problem=found.problem)
         self._partner = found

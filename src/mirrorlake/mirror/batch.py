@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from mirrorlake.errors import MissingFile, TableError, printable
-from mirrorlake.landing.parquet import Inspected
+from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.landing.scan import Landed
 from mirrorlake.model.landed import FileKind
 

@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from mirrorlake.lake import bounds
+from mirrorlake.delta import statistics as bounds
 
 CLASSES = (1 << 20, 8 << 20, 64 << 20)
 """Sizes in bytes below which a file is of the first, second and third class; above, of none."""

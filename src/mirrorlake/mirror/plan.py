@@ -7,16 +7,16 @@ from dataclasses import dataclass, field, replace
 
 from mirrorlake.errors import BadFile, TableError, printable
 from mirrorlake.landing.metadata import BY_TIME, IN_PARTITIONS, NAMED
-from mirrorlake.landing.parquet import Inspected
+from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.landing.scan import Landed, TableScan
-from mirrorlake.mirror import schema as schemas
+from mirrorlake.mirror import schema_evolution as schemas
 from mirrorlake.mirror.batch import BatchLimits, Run, batch_of
-from mirrorlake.mirror.demands import Demands, check_size
-from mirrorlake.mirror.detection import ByTime, Detection, InPartitions, InSequence
+from mirrorlake.mirror.file_detection import ByTime, Detection, InPartitions, InSequence
 from mirrorlake.mirror.processed import Processed
 from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.recreated import is_begun_anew, is_recreated
 from mirrorlake.mirror.refusals import refusal
+from mirrorlake.mirror.row_checks import Demands, check_size
 from mirrorlake.mirror.steps import (
     AddColumns,
     ApplyFiles,

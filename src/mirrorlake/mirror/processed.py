@@ -17,11 +17,11 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
+from mirrorlake import root
 from mirrorlake.errors import ProgressLost
-from mirrorlake.landing import layout
+from mirrorlake.landing.applied_names import SideRecord
 from mirrorlake.landing.metadata import NAMED
 from mirrorlake.landing.names import folder_name
-from mirrorlake.landing.processed import SideRecord
 from mirrorlake.landing.scan import TableScan
 from mirrorlake.mirror.progress import Progress
 from mirrorlake.model.landed import LaterFormat, NamedBatch, PartName
@@ -117,7 +117,7 @@ class Follower:
         return ProgressLost(
             f"which files it has applied can no longer be told: {what}",
             table=self._table,
-            hint=f"Put back {layout.STATE} and {self.path} as they were together, or let the "
+            hint=f"Put back {root.STATE} and {self.path} as they were together, or let the "
             "publisher recreate the folder with all its data and run "
             f"`mirrorlake reset {self._table}`.",
         )
@@ -159,4 +159,4 @@ class Followers:
 
 def folder_of(path: str) -> str:
     """Where the side records of the table at `path` are, those of earlier generations too."""
-    return f"{layout.STATE}/processed/{path}"
+    return f"{root.STATE}/processed/{path}"

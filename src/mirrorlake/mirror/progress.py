@@ -8,11 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mirrorlake.delta import schema as schemas
+from mirrorlake.delta.log.history import Batch, batch_of, batches, named_batches
+from mirrorlake.delta.log.table_log import APPLICATION, Action, BrokenLog, Snapshot, TableLog
 from mirrorlake.errors import ForeignTable
-from mirrorlake.lake import schema as schemas
-from mirrorlake.lake.history import Batch, batch_of, batches, named_batches
-from mirrorlake.lake.log import APPLICATION, Action, BrokenLog, Snapshot, TableLog
-from mirrorlake.landing.identity import Identity
+from mirrorlake.landing.file_identity import Identity
 from mirrorlake.landing.metadata import SEQUENTIAL
 from mirrorlake.mirror.faults import UnreachableTable
 from mirrorlake.mirror.strategy import TableFacts

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from mirrorlake.errors import ForeignTable, printable
-from mirrorlake.landing.identity import Identity
+from mirrorlake.landing.file_identity import Identity
 from mirrorlake.landing.metadata import NAMED
 from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror.processed import Processed

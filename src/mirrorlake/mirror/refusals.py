@@ -13,7 +13,7 @@ from mirrorlake.errors import (
     UnsupportedTable,
 )
 from mirrorlake.landing.metadata import NAMED
-from mirrorlake.landing.parquet import match_columns
+from mirrorlake.landing.parquet.reader import match_columns
 from mirrorlake.mirror.recreated import lost_last, recreation
 from mirrorlake.mirror.strategy import Choice, Facts, way_of
 

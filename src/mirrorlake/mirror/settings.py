@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from mirrorlake.mirror.batch import BatchLimits
-from mirrorlake.mirror.demands import Demands
+from mirrorlake.mirror.row_checks import Demands
 from mirrorlake.mirror.strategy import Wanted
 
 

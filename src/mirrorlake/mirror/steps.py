@@ -10,7 +10,7 @@ from typing import Any
 from mirrorlake.errors import TableError, printable
 from mirrorlake.landing.metadata import SEQUENTIAL
 from mirrorlake.landing.scan import Landed
-from mirrorlake.mirror.demands import Demands
+from mirrorlake.mirror.row_checks import Demands
 from mirrorlake.mirror.strategy import Choice
 from mirrorlake.model.change import Marker
 from mirrorlake.model.state import TableState

@@ -26,7 +26,7 @@ from pyspark.sql import SparkSession
 
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Outcome, Unknown
 from mirrorlake.spark.refusals import CONFLICTS
-from mirrorlake.spark.sessions import Sessions
+from mirrorlake.spark.session.thread_sessions import Sessions
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 

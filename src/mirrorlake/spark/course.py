@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 from pyroaring import BitMap
 
 from mirrorlake.errors import WorkerLost
-from mirrorlake.landing.bounded import Share
+from mirrorlake.landing.parquet.bounded import Share
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.model.seams import Point, Probe
 from mirrorlake.spark.pieces import (

@@ -24,8 +24,8 @@ from typing import Any
 
 from mirrorlake.model.seams import no_probe
 from mirrorlake.spark import task
-from mirrorlake.spark.board import Board
 from mirrorlake.spark.course import Course, GivenUp
+from mirrorlake.spark.crew_board import Board
 from mirrorlake.spark.pieces import DealSpec, Dealt, Folded, FoldSpec, Taken, TakeSpec
 from mirrorlake.spark.waves import Waves
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.lake.join import connected
+from mirrorlake.delta.lookup.key_join import connected
 from mirrorlake.model.arrow import contiguous
 from mirrorlake.model.equality import comparable
 

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from mirrorlake.apply.commit_metadata import receipt
 from mirrorlake.errors import MirrorlakeError, printable
-from mirrorlake.landing.identity import Identity, altered
+from mirrorlake.landing.file_identity import Identity, altered
 from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.compaction import taken_along
 from mirrorlake.mirror.engine import Conflicted, Counts, Failed, Outcome
-from mirrorlake.mirror.receipt import receipt
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model.change import Marker
 from mirrorlake.model.seams import Point, Probe

@@ -12,11 +12,13 @@ from pathlib import Path
 
 import structlog
 
+from mirrorlake.apply.table_logs import TableLogs
+from mirrorlake.delta import schema as schemas
+from mirrorlake.delta import tables as table_removal
+from mirrorlake.delta.log.durability import flush, settle, settle_since
+from mirrorlake.delta.log.table_log import Snapshot, TableLog
 from mirrorlake.errors import ForeignTable, TableError
-from mirrorlake.lake import schema as schemas
-from mirrorlake.lake.durable import flush, settle, settle_since
-from mirrorlake.lake.log import Snapshot, TableLog
-from mirrorlake.landing import layout
+from mirrorlake.mirror.batch_limits import CHECKPOINT_EVERY
 from mirrorlake.mirror.engine import (
     AlreadyApplied,
     Applied,
@@ -26,7 +28,6 @@ from mirrorlake.mirror.engine import (
     Unknown,
 )
 from mirrorlake.mirror.faults import TableFault
-from mirrorlake.mirror.pace import CHECKPOINT_EVERY
 from mirrorlake.mirror.progress import Progress, table_at
 from mirrorlake.mirror.refusals import closed
 from mirrorlake.mirror.steps import (
@@ -38,22 +39,21 @@ from mirrorlake.mirror.steps import (
     SetKey,
 )
 from mirrorlake.mirror.strategy import Choice, Facts, Wanted, Way, way_of
-from mirrorlake.mirror.tablelogs import TableLogs
 from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.seams import Point, Probe, no_probe
 from mirrorlake.model.table import TableId
 from mirrorlake.spark import tables
-from mirrorlake.spark.checkpoint import Checkpoints, leave_to_delta
 from mirrorlake.spark.commit import Committer
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.jobs import Jobs
-from mirrorlake.spark.merge import Merge
-from mirrorlake.spark.optimize import Optimizer
-from mirrorlake.spark.rearrange import Rearranger
+from mirrorlake.spark.maintenance.checkpoint import Checkpoints, leave_to_delta
+from mirrorlake.spark.maintenance.compaction import Rearranger
+from mirrorlake.spark.maintenance.optimize import Optimizer
+from mirrorlake.spark.maintenance.vacuum import vacuum
+from mirrorlake.spark.merge.merge_strategy import Merge
 from mirrorlake.spark.refusals import refusals
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.strategy import Begun, Strategy
-from mirrorlake.spark.vacuum import vacuum
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url, options_of
 
@@ -131,7 +131,7 @@ class SparkEngine:
         self._probe(Point.TABLE_CREATED)
 
     def paths(self, known: Collection[str] = ()) -> Sequence[str]:
-        return list(layout.delta_tables(self._store, known))
+        return list(table_removal.delta_tables(self._store, known))
 
     def drop(self, step: DropTable) -> None:
         if self.progress(step.path).generation != step.generation:

@@ -13,9 +13,10 @@ from typing import TypeVar
 import structlog
 from pyspark.sql import SparkSession
 
-from mirrorlake.spark import task, workers
+from mirrorlake.spark import task
 from mirrorlake.spark.bundles import bundled
 from mirrorlake.spark.refusals import RAISED, death, lost
+from mirrorlake.spark.session import workers
 
 log = structlog.get_logger()
 

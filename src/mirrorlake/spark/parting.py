@@ -11,9 +11,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from mirrorlake.landing.delimited import parts
-from mirrorlake.landing.delimited.survey import Survey
-from mirrorlake.landing.textformat import TextFormat
+from mirrorlake.landing.text import splits as parts
+from mirrorlake.landing.text.format import TextFormat
+from mirrorlake.landing.text.survey import Survey
 from mirrorlake.spark.jobs import Jobs
 from mirrorlake.spark.refusals import RAISED, death
 from mirrorlake.spark.task import LandedPath

@@ -18,14 +18,14 @@ import numpy as np
 import pyarrow as pa
 from pyroaring import BitMap
 
-from mirrorlake.lake import parts
-from mirrorlake.lake.place import at_hand
-from mirrorlake.lake.probe import candidates
-from mirrorlake.lake.rewrite import written
-from mirrorlake.landing.bounded import Share
-from mirrorlake.landing.parquet import Rows
-from mirrorlake.mirror import receipt
-from mirrorlake.mirror.fold import Batch, fold
+from mirrorlake.apply import commit_metadata
+from mirrorlake.apply.fold import Batch, fold
+from mirrorlake.delta.lookup.key_lookup import candidates
+from mirrorlake.delta.workspace import at_hand
+from mirrorlake.delta.write import stages as parts
+from mirrorlake.delta.write.rewrite import written
+from mirrorlake.landing.parquet.bounded import Share
+from mirrorlake.landing.parquet.reader import Rows
 from mirrorlake.model.arrow import contiguous, nullable_schema
 from mirrorlake.model.table import Schema
 from mirrorlake.spark import scratch, task
@@ -57,7 +57,7 @@ class Dealt:
 
     keys: str
     texts: tuple[str, ...]
-    rows: tuple[receipt.Rows, ...]
+    rows: tuple[commit_metadata.Rows, ...]
     dealer: str
     partial: bool
 
@@ -89,7 +89,7 @@ class DealSpec(task.Piece):
         return Dealt(
             scratch.write(self.folder, sections),
             tuple(self._kept(part, some) for part, some in zip(self.landed, found, strict=True)),
-            tuple(map(receipt.by_marker, markers)),
+            tuple(map(commit_metadata.by_marker, markers)),
             f"duckdb {duckdb.__version__}",
             any(piece.unchanged is not None for piece in pieces),
         )

@@ -24,8 +24,8 @@ from dataclasses import dataclass, replace
 
 import structlog
 
+from mirrorlake import root
 from mirrorlake.errors import WorkerLost
-from mirrorlake.landing import layout
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model.seams import Probe
 from mirrorlake.spark import crew
@@ -36,7 +36,7 @@ from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 
-SCRATCH = f"{layout.STATE}/scratch"
+SCRATCH = f"{root.STATE}/scratch"
 """What tasks hand to each other, in a folder for each batch."""
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from mirrorlake.lake.schema import TableSchema
+from mirrorlake.delta.schema import TableSchema
 from mirrorlake.mirror.engine import Outcome
 from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.steps import ApplyFiles

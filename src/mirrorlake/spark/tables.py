@@ -8,8 +8,7 @@ from typing import Any
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from mirrorlake.lake import leaving
-from mirrorlake.landing.layout import DROPPED
+from mirrorlake.delta import tables
 from mirrorlake.mirror.progress import (
     DETECTION,
     FOLDER,
@@ -18,9 +17,10 @@ from mirrorlake.mirror.progress import (
     REQUIRED,
     RESEEDED,
 )
-from mirrorlake.mirror.schema import needs_mapping
+from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
 from mirrorlake.model.table import Schema
+from mirrorlake.root import DROPPED
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url
 
@@ -29,7 +29,7 @@ PROPERTIES = {
     "delta.enableDeletionVectors": "true",
     "delta.enableInCommitTimestamps": "true",  # a copied table keeps its times (CF-143)
     # Delta writes checkpoints within a commit, which then takes a second longer. Ours are written
-    # between commits (`mirror/pace.py`); this is for whoever writes the table without us.
+    # between commits (`mirror/batch_limits.py`); this is for whoever writes the table without us.
     "delta.checkpointInterval": "10000",
 }
 
@@ -59,7 +59,7 @@ def create(spark: SparkSession, location: str, step: CreateTable) -> None:
 def drop(spark: SparkSession, store: Store, path: str) -> None:
     """Remove a table; there may be none. Delta replaces no table that has a path for its name."""
     if is_url(store.location(path)):
-        leaving.remove(store, path)  # a copy of each object would be all that moving adds
+        tables.remove(store, path)  # a copy of each object would be all that moving adds
     else:
         move_aside(store, path)
         store.delete_folder(f"{DROPPED}/{path}")
@@ -80,7 +80,7 @@ def _forget(spark: SparkSession, place: str) -> None:
 
 def move_aside(store: Store, path: str) -> None:
     """Move a table to where no reader looks, in the place of one that was put there before."""
-    leaving.put_aside(store, path, f"{DROPPED}/{path}")
+    tables.put_aside(store, path, f"{DROPPED}/{path}")
 
 
 def add_columns(spark: SparkSession, location: str, step: AddColumns, known: Schema) -> None:

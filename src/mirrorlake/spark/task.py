@@ -20,25 +20,27 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlake import version
+from mirrorlake.apply.commit_metadata import Rows, by_marker
+from mirrorlake.apply.fold import Batch, fold
+from mirrorlake.delta import deletion_vectors
+from mirrorlake.delta.lookup.key_lookup import path_of
+from mirrorlake.delta.partitions import NullText
+from mirrorlake.delta.schema import TableSchema
+from mirrorlake.delta.workspace import LostFile, Unreachable, at_hand
+from mirrorlake.delta.write import flush
+from mirrorlake.delta.write.append import append
+from mirrorlake.delta.write.compact import compact
+from mirrorlake.delta.write.rewrite import NoBaseRow, rewrite
 from mirrorlake.errors import BadValue, ForeignTable, MirrorlakeError, MissingBaseRow
-from mirrorlake.lake import flushing, vectors
-from mirrorlake.lake.append import append
-from mirrorlake.lake.compact import compact
-from mirrorlake.lake.partitions import NullText
-from mirrorlake.lake.place import LostFile, Unreachable, at_hand
-from mirrorlake.lake.probe import path_of
-from mirrorlake.lake.rewrite import NoBaseRow, rewrite
-from mirrorlake.lake.schema import TableSchema
-from mirrorlake.landing import delimited, parquet
-from mirrorlake.landing.bounded import Share
-from mirrorlake.landing.delimited.parts import Part
+from mirrorlake.landing import text as delimited
+from mirrorlake.landing.parquet import reader as parquet
+from mirrorlake.landing.parquet.bounded import Share
 from mirrorlake.landing.scan import Landed
-from mirrorlake.landing.textformat import TextFormat
-from mirrorlake.mirror.demands import Demands, check_rows
+from mirrorlake.landing.text.format import TextFormat
+from mirrorlake.landing.text.splits import Part
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.mirror.faults import TableFault, UnreachableTable, UnreadableFile
-from mirrorlake.mirror.fold import Batch, fold
-from mirrorlake.mirror.receipt import Rows, by_marker
+from mirrorlake.mirror.row_checks import Demands, check_rows
 from mirrorlake.model.change import Marker
 from mirrorlake.storage.store import StorageFailed, Store
 from mirrorlake.storage.urls import ObjectOptions, is_url, open_file, options_of
@@ -172,7 +174,7 @@ def run(spec: Spec) -> TaskResult:
     if isinstance(spec, TaskSpec):
         pa.set_cpu_count(spec.threads)  # of a process that is a task's own
     try:
-        with flushing.behind():
+        with flush.behind():
             return _run(spec) if isinstance(spec, TaskSpec) else _compact(spec)
     except MirrorlakeError as error:
         return TaskResult(error=error)
@@ -185,7 +187,7 @@ def run(spec: Spec) -> TaskResult:
 def _piece(spec: Piece) -> TaskResult:
     pa.set_cpu_count(spec.batch.threads)
     try:
-        with flushing.behind():
+        with flush.behind():
             return TaskResult(handed=spec.work())
     except MirrorlakeError as error:
         return TaskResult(error=error)
@@ -227,7 +229,7 @@ def _damage(spec: TaskSpec | CompactSpec, table: Path) -> ForeignTable | None:
             if _is_here(spec, path):
                 pq.read_metadata(path)
             if vector and _has_vector(spec, table, vector):
-                vectors.read(table, vector)
+                deletion_vectors.read(table, vector)
         except FileNotFoundError as error:
             return _lost(spec, f"{Path(error.filename or path).name} is missing")
         except (pa.ArrowException, OSError, ValueError) as error:
@@ -241,7 +243,7 @@ def _is_here(spec: TaskSpec | CompactSpec, path: Path) -> bool:
 
 
 def _has_vector(spec: TaskSpec | CompactSpec, table: Path, vector: Mapping[str, Any]) -> bool:
-    return vector["storageType"] == "i" or _is_here(spec, vectors.path_of(table, vector))
+    return vector["storageType"] == "i" or _is_here(spec, deletion_vectors.path_of(table, vector))
 
 
 def null_text(spec: Spec, found: NullText) -> BadValue:

@@ -34,7 +34,7 @@ from obstore.store import AzureStore, MemoryStore, S3Store
 
 from mirrorlake.errors import UnsafeStorage
 from mirrorlake.storage.local import Absence, Unlisted
-from mirrorlake.storage.objectfile import WHOLE, beginning, opened
+from mirrorlake.storage.object_file import WHOLE, beginning, opened
 from mirrorlake.storage.store import Entry, Listing, StorageFailed, UnsafePath, checked
 from mirrorlake.storage.tree import PAGE, Tree
 from mirrorlake.storage.urls import ObjectOptions

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from mirrorlake.app.demo.server import EmbeddedServer
+from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import BadValue
 from tests.conformance.scene import faults, loaded
 from tests.conftest import database_on

@@ -10,7 +10,7 @@ from structlog.testing import capture_logs
 
 from mirrorlake.errors import BadValue
 from mirrorlake.sources.postgresql.source import VALUES_REPLACED
-from mirrorlake.sources.postgresql.values import Extremes
+from mirrorlake.sources.postgresql.types.values import Extremes
 from tests.conformance.scene import events, faults
 from tests.sources.postgresql.captured import Captured
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from mirrorlake.app.demo.server import EmbeddedServer
+from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import MirrorlakeError, SourceUnavailable, UsageError
 from mirrorlake.sources.base import Severity
 from mirrorlake.sources.postgresql.settings import PostgresSettings

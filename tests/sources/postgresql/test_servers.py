@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import psycopg
 import pytest
 
-from mirrorlake.app.demo.server import EmbeddedServer
+from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import PrerequisiteMissing, SourceGap, SourceUnavailable
 from mirrorlake.sources.base import ChangeStream, Severity
 from mirrorlake.sources.postgresql.settings import PostgresSettings
@@ -15,7 +15,7 @@ from tests.conformance.scene import until
 from tests.conftest import Database, database_on
 from tests.older_postgres import RELEASES
 from tests.sources.postgresql.captured import Captured
-from tests.sources.postgresql.test_preflight import the_finding
+from tests.sources.postgresql.checks.test_server import the_finding
 
 pytestmark = pytest.mark.postgres
 

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from mirrorlake.errors import SourceUnavailable
-from mirrorlake.sources.postgresql import copying
+from mirrorlake.sources.postgresql import copy
 from tests.conformance.scene import loaded, until
 from tests.sources.postgresql.captured import Captured
 
@@ -68,7 +68,7 @@ def test_pieces_may_be_read_from_several_threads(any_captured: Captured) -> None
 
 
 def test_rows_are_read_in_blocks(captured: Captured, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(copying, "BLOCK", 2_000)
+    monkeypatch.setattr(copy, "BLOCK", 2_000)
     captured.run(APPLES, FILL.format(20))
     source = captured.source()
     (table,) = source.discover()
@@ -82,7 +82,7 @@ def test_rows_are_read_in_blocks(captured: Captured, monkeypatch: pytest.MonkeyP
 def test_a_byte_order_mark_at_the_beginning_of_a_block_belongs_to_the_value(
     captured: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(copying, "BLOCK", 1)
+    monkeypatch.setattr(copy, "BLOCK", 1)
     captured.run(
         "create table notes (note text)",
         "insert into notes values ('\ufeffa'), ('\ufeff'), ('\ufeff\ufeffb'), ('c')",

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.app.demo.server import EmbeddedServer
+from mirrorlake.demo.server import EmbeddedServer
 from tests.conftest import database_on
 from tests.sources.postgresql.captured import Captured
 

@@ -9,7 +9,7 @@ from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.model.types import INTEGER, STRING
 from mirrorlake.sources.base import SourceTable
 from mirrorlake.sources.postgresql.decoder import Decoder
-from mirrorlake.sources.postgresql.types import TypeRow, Types
+from mirrorlake.sources.postgresql.types.mapping import TypeRow, Types
 from tests.conformance.scene import UNCHANGED
 
 INT4, TEXT = 23, 25

@@ -11,7 +11,7 @@ from mirrorlake.model.change import FEED_COLUMNS
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.sources.base import SourceTable
 from mirrorlake.sources.postgresql.connect import Connection
-from mirrorlake.sources.postgresql.types import TypeRow, Types
+from mirrorlake.sources.postgresql.types.mapping import TypeRow, Types
 from mirrorlake.sources.selection import Selection
 
 _TYPES = """

@@ -31,8 +31,8 @@ from mirrorlake.sources.base import (
 from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.catalog import refusal
 from mirrorlake.sources.postgresql.protocol import Messages, Relation, Tuples
-from mirrorlake.sources.postgresql.types import PgType
-from mirrorlake.sources.postgresql.values import ColumnDecoder, Extremes
+from mirrorlake.sources.postgresql.types.mapping import PgType
+from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
 from mirrorlake.sources.selection import matches
 
 Resolve = Callable[[int, int], PgType]

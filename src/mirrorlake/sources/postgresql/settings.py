@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from mirrorlake.sources.postgresql.values import Extremes
+from mirrorlake.sources.postgresql.types.values import Extremes
 from mirrorlake.sources.selection import Selection
 
 MIB = 1 << 20

@@ -20,13 +20,13 @@ from mirrorlake.errors import BadValue, SourceUnavailable, TableError
 from mirrorlake.model.arrow import arrow_type, contiguous, nullable_schema
 from mirrorlake.model.position import Lsn
 from mirrorlake.sources.base import Piece, SourceTable
-from mirrorlake.sources.postgresql.arrays import json_to_array
 from mirrorlake.sources.postgresql.connect import Connection, any_text, connect, translated
-from mirrorlake.sources.postgresql.copying import copied
+from mirrorlake.sources.postgresql.copy import copied
 from mirrorlake.sources.postgresql.decoder import NotedIn
 from mirrorlake.sources.postgresql.settings import PostgresSettings
-from mirrorlake.sources.postgresql.types import Form
-from mirrorlake.sources.postgresql.values import ColumnDecoder, Extremes
+from mirrorlake.sources.postgresql.types.arrays import json_to_array
+from mirrorlake.sources.postgresql.types.mapping import Form
+from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
 
 _PAGE = 8192
 _BOM = "\ufeff".encode()

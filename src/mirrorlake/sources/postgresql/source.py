@@ -13,7 +13,7 @@ from mirrorlake.errors import PrerequisiteMissing, SourceGap, SourceUnavailable,
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Established, Finding, Severity, SourceTable
-from mirrorlake.sources.postgresql import preflight, preflight_tables, publication
+from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql import slot as slots
 from mirrorlake.sources.postgresql.catalog import (
     CatalogTable,
@@ -21,6 +21,7 @@ from mirrorlake.sources.postgresql.catalog import (
     read_tables,
     read_types,
 )
+from mirrorlake.sources.postgresql.checks import server_checks, table_checks
 from mirrorlake.sources.postgresql.connect import (
     Connection,
     connect,
@@ -32,7 +33,7 @@ from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot, read_rows
 from mirrorlake.sources.postgresql.stream import PostgresStream
-from mirrorlake.sources.postgresql.types import PgType, Types
+from mirrorlake.sources.postgresql.types.mapping import PgType, Types
 
 log = structlog.get_logger()
 
@@ -60,13 +61,13 @@ class PostgresSource:
         with translated():
             findings = [
                 Finding("reachable", Severity.OK, f"connected to {connection.info.dbname}"),
-                *preflight.server(connection, self._settings),
+                *server_checks.server(connection, self._settings),
             ]
             catalog = self._catalog()
             tables = self._described(catalog)
-            findings += preflight_tables.tables(connection, self._settings, catalog, tables)
+            findings += table_checks.tables(connection, self._settings, catalog, tables)
             if slots.slot_state(connection, self._settings.slot):
-                findings += preflight.watch(connection, self._settings, tables)
+                findings += server_checks.watch(connection, self._settings, tables)
         return findings
 
     def discover(self) -> list[SourceTable]:
@@ -80,8 +81,8 @@ class PostgresSource:
                 hint="Widen the patterns, case counts; `mirrorlake check` names those that match "
                 "nothing.",
             )
-        if idle := preflight_tables.idle(self._settings, catalog):
-            raise PrerequisiteMissing(idle[0], where="source", hint=preflight_tables.IDLE_HINT)
+        if idle := table_checks.idle(self._settings, catalog):
+            raise PrerequisiteMissing(idle[0], where="source", hint=table_checks.IDLE_HINT)
         return tables
 
     def identity(self) -> Mapping[str, str]:
@@ -160,7 +161,7 @@ class PostgresSource:
                 f"replication slot {slot} has been read up to {state.confirmed}, the zone holds "
                 f"changes up to {since}"
             )
-        findings = preflight.watch(self._sql(), self._settings, [])
+        findings = server_checks.watch(self._sql(), self._settings, [])
         for finding in findings:
             if finding.severity is Severity.ERROR:
                 raise _gap(finding.message)
@@ -195,10 +196,10 @@ class PostgresSource:
 
     def watch(self, tables: Sequence[SourceTable]) -> list[Finding]:
         with translated():
-            findings = list(preflight.watch(self._sql(), self._settings, tables))
+            findings = list(server_checks.watch(self._sql(), self._settings, tables))
             catalog = self._catalog()
             now = {table.table: table for table in self._described(catalog)}
-            findings += preflight_tables.changed(tables, now, catalog)
+            findings += table_checks.changed(tables, now, catalog)
             # Whoever lost their key can work on at once, whatever becomes of the mirror.
             keyless = [table for table in now.values() if table.append_only]
             publication.exclude(self._sql(), self._settings, keyless)

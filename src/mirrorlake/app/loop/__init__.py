@@ -1,0 +1,1 @@
+"""The apply loop: its cycle and the background jobs beside it."""

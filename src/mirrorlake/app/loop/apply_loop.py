@@ -1,0 +1,359 @@
+"""The apply loop: scan, plan, execute, clean up; it orders effects and decides nothing.
+
+Order, on which "nothing lost, nothing twice" rests; a crash test stands behind every arrow:
+
+    lease held → commit of rows, images and progress at once → commit durable
+      → names recorded, in timestamp mode → files moved aside
+
+Progress is what the tables have recorded, read again at the start.
+
+Small batches of all tables are applied together in each cycle, and go to the same cut, so that the
+versions they reach belong together. Large ones are under way beside the cycles (`app/loop/background.py`).
+They begin together as well: in one cycle, when no large batch is under way any more, and to the
+cut of that cycle. So at the cut at which a round of large batches begins every table stops, the
+quiet ones at once and the busy ones at the end of the round; in between quiet tables go on to later
+cuts.
+"""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
+from functools import partial
+from math import inf, isfinite
+
+from mirrorlake import root
+from mirrorlake.app.loop.background import POLL_SECONDS, Flights, Lanes
+from mirrorlake.app.loop.limits import Limits
+from mirrorlake.app.loop.outcomes import Outcomes
+from mirrorlake.app.loop.planning import Planning
+from mirrorlake.app.loop.report import ApplyReport
+from mirrorlake.app.loop.retries import Retries
+from mirrorlake.app.loop.table_builder import Builder
+from mirrorlake.app.maintenance.deleted_tables import Departures
+from mirrorlake.app.maintenance.file_maintenance import Care, Written
+from mirrorlake.app.maintenance.landing_cleanup import Tidying
+from mirrorlake.app.maintenance.table_removal import Dropping
+from mirrorlake.app.maintenance.vacuum import Vacuums
+from mirrorlake.app.status.monitor import Monitor
+from mirrorlake.app.status.table_status_file import Board
+from mirrorlake.errors import LeaseLost, TableError, UsageError, WorkerLost
+from mirrorlake.landing import layout
+from mirrorlake.landing.cuts import Cut, Cuts
+from mirrorlake.landing.scan import Scanner
+from mirrorlake.mirror.batch_limits import is_large
+from mirrorlake.mirror.engine import Applied, MirrorEngine, Outcome
+from mirrorlake.mirror.processed import Followers
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CreateTable, TablePlan
+from mirrorlake.model.seams import Clock, Probe, no_probe
+from mirrorlake.model.table import TableId
+from mirrorlake.storage.lease import Lease
+from mirrorlake.storage.store import Store, UnsafePath
+
+Pending = Callable[[TableId, int], None]
+"""Is told in each cycle how many files of a table wait."""
+
+_Batch = tuple[TablePlan, ApplyFiles]
+
+
+class ApplyLoop:
+    """Mirrors one landing zone with one engine. Not for several threads.
+
+    lanes: where work goes on beside the cycles; threads by default.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        engine: MirrorEngine,
+        settings: MirrorSettings,
+        clock: Clock,
+        *,
+        stop: threading.Event | None = None,
+        probe: Probe = no_probe,
+        holder: str | None = None,
+        new_generation: Callable[[], str] = lambda: str(uuid.uuid4()),
+        pending: Pending = lambda _table, _files: None,
+        lanes: Lanes | None = None,
+        name: str = "mirror",
+        source: str = "GenericMirror",
+        platform: str = "",
+    ) -> None:
+        self._store, self._engine, self._settings, self._clock = store, engine, settings, clock
+        self._stop, self._pending = stop or threading.Event(), pending
+        self._scanner = Scanner(
+            store, strict_text=settings.strict_text, partitions=settings.partitions
+        )
+        self._followers = Followers(store, engine)
+        self._cuts = Cuts(store, self._scanner.zone())
+        self._lease = Lease(store, "mirror", clock, holder)
+        self._board = Board(store, clock)
+        self._retries = Retries(clock)
+        self._limits = Limits(store, clock, settings)
+        self._planning = Planning(
+            store,
+            self._scanner,
+            self._followers,
+            engine.progress,
+            settings,
+            new_generation,
+            platform,
+        )
+        self._tidying = Tidying(
+            store, self._scanner, self._followers, engine, settings, clock, probe
+        )
+        self._builder = Builder(engine, store, probe, self._lease.check)
+        self._departures = Departures(store, self._scanner.zone, engine, settings, clock)
+        self._vacuums = Vacuums(store, engine, clock, settings.vacuum)
+        self._monitor = Monitor(
+            store, self._scanner, settings, clock, engine.progress, self._followers, name, source
+        )
+        self._flights = Flights(lanes or Lanes.threads(1), clock, self._stop)
+        self._care = Care(engine, self._flights, self._lease.check, settings, clock)
+        self._planned: list[TablePlan] = []
+        self.report = ApplyReport()
+        self._dropping = Dropping(
+            engine, self._departures, self.report, self._monitor, self._lease.check
+        )
+        self._outcomes = Outcomes(
+            engine,
+            self.report,
+            self._retries,
+            self._planning,
+            self._scanner,
+            self._monitor,
+            self._limits,
+        )
+
+    def open(self) -> None:
+        """Take the right to write, and make the landing zone. Raises LeaseHeld, UsageError."""
+        self._lease.take()
+        self._provide_zone()
+        self._monitor.open()
+
+    def close(self) -> None:
+        """End what is under way, and give the right to write back."""
+        self._flights.close()
+        self._board.write(self.report.tables.values(), force=True)
+        if self._is_holder():
+            self._monitor.close(self._planning.scans, self.report.tables.values())
+        self._lease.release()
+
+    def _is_holder(self) -> bool:
+        """Whether what is shown is ours to show: another mirror may have taken over."""
+        try:
+            self._lease.check()
+        except LeaseLost:
+            return False
+        return True
+
+    def once(self) -> ApplyReport:
+        """Apply everything that is landed when this is called, and then clean up."""
+        target = self._cuts.newest()
+        while not self._stop.is_set():
+            if self.cycle(target) or self._flights.wait():
+                continue
+            pause = self._retries.pause()
+            if pause is None:
+                break
+            self._clock.sleep(pause)
+        if not self._stop.is_set():
+            self._care.finish()
+        self._tidying.do(self._planning.plans(target, self._flights.held), force=True)
+        self._vacuums.all(self._ours(), self._planning.paths.values(), self._lease.check)
+        return self.report
+
+    def run(self, watch: Callable[[], None] = lambda: None) -> None:
+        """Apply what lands until told to stop. watch: called in each round; ends it by raising."""
+        pause = self._settings.poll_seconds
+        while not self._stop.is_set():
+            watch()
+            busy = self.cycle(self._cuts.newest())
+            self._vacuum()
+            pause = (
+                self._settings.poll_seconds if busy else min(pause * 2, self._settings.idle_seconds)
+            )
+            if self._flights or not busy:
+                self._rest(pause)
+
+    def _rest(self, pause: float) -> None:
+        """Until the next look at the zone; less when some work is done, or the source has landed
+        more, where to look for that costs nothing."""
+        until, looks = self._clock.monotonic() + pause, self._settings.look_seconds
+        while not (self._stop.is_set() or self._flights.is_any_done):
+            if isfinite(looks) and self._cuts.is_behind():
+                break
+            left = until - self._clock.monotonic()
+            if left <= 0:
+                break
+            self._clock.sleep(min(left, looks, POLL_SECONDS if self._flights else inf))
+
+    def newest_cut(self) -> Cut | None:
+        return self._cuts.newest()
+
+    def cycle(self, cut: Cut | None) -> bool:
+        """One round over all tables. Returns whether anything was applied."""
+        self._lease.check()
+        begun = self._clock.now()
+        landed = self._flights.land()
+        held = self._flights.held
+        plans = self._limits.held(self._planning.plans(cut, held))
+        planned = self._planned = self._retries.held(plans)
+        self.report.note(planned)
+        for table in planned:
+            self._pending(table.table, table.pending)
+        free = [table for table in planned if table.table not in held]
+        self._tidying.do(free)
+        ready = self._build([table for table in free if not table.is_idle])
+        built = {table.table for table in ready}
+        self._monitor.begun([t for t in free if t.is_idle or t.table in built])
+        progressed = self._apply(ready, begun)
+        paths = {table.path for table in self._flights.held.values()}
+        self._dropping.look(self._planning, paths)
+        self._monitor.failed(self.report.tables.values())
+        self._board.write(self.report.tables.values(), force=landed or progressed)
+        self._monitor.show(self._planning.scans, self.report.tables.values())
+        return landed or progressed
+
+    def plan(self, cut: Cut | None) -> list[TablePlan]:
+        """What a cycle up to this cut would do; nothing is changed."""
+        planned = self._limits.held(self._planning.plans(cut))
+        gone = self._departures.plans(self._planning.scans, self._planning.paths)
+        departed = {table.table for table in gone}
+        return [table for table in planned if table.table not in departed] + gone
+
+    def _provide_zone(self) -> None:
+        """A folder to land in, for whoever waits for one (LZ-004).
+
+        Where there are tables there was one, in either form: it is not mounted, and one that is
+        made in its place would hide it.
+        """
+        if layout.landing_zones(self._store) or self._engine.paths():
+            return
+        try:
+            self._store.make_folder(root.LANDING)
+        except (UnsafePath, FileExistsError):
+            self._lease.release()
+            raise UsageError(
+                "the landing zone is no folder, or a link that leads out of the root",
+                where=root.LANDING,
+                hint="Put a folder there, or let root be the folder in which it truly lies.",
+            ) from None
+
+    # -- executing ------------------------------------------------------------------------------
+
+    def _build(self, planned: Sequence[TablePlan]) -> list[TablePlan]:
+        """Make tables and columns; returns the plans that can go on."""
+        if any(isinstance(step, CreateTable) for table in planned for step in table.steps):
+            self._departures.prepare(self._planning.scans, self._planning.paths)
+        ready = []
+        for table, error in zip(planned, self._builder.build(planned), strict=True):
+            if error is None:
+                ready.append(table)
+                self._built(table)
+                continue
+            self.report.fail(table.table, table.path, error)
+            for step in table.steps:
+                if isinstance(step, ApplyFiles):
+                    self._retries.failed(step, error)
+        return ready
+
+    def _built(self, table: TablePlan) -> None:
+        for step in table.steps:
+            if isinstance(step, CreateTable) and not step.replace:
+                self._monitor.added(step.table)
+            elif isinstance(step, AddColumns):
+                self._monitor.altered(step.table)
+
+    def _apply(self, ready: Sequence[TablePlan], begun: datetime) -> bool:
+        """Apply the batches of these tables, beside if large or deadly. Returns whether a table got
+        on.
+
+        All large batches of a round begin in one cycle, and so go to one cut.
+        """
+        every = [(t, step) for t in ready for step in t.steps if isinstance(step, ApplyFiles)]
+        batches = [(table, step) for table, step in every if not _died(table)]
+        for table, step in every:
+            if _died(table):
+                self._try_apart(table, step, begun)
+        limits = self._settings.limits
+        small = [(table, step) for table, step in batches if not is_large(step, limits)]
+        large = [(table, step) for table, step in batches if is_large(step, limits)]
+        if not self._flights.is_applying:
+            for group in _grouped(large):
+                self._begin(group, begun)
+        if not small:
+            return False
+        outcomes = self._engine.apply([step for _table, step in small], self._lease.check)
+        return self._note(small, outcomes, begun)
+
+    def _begin(self, batches: Sequence[_Batch], begun: datetime) -> None:
+        self._flights.apply(
+            [table for table, _step in batches],
+            partial(self._engine.apply, [step for _, step in batches], self._lease.check),
+            lambda outcomes: self._note(batches, outcomes, begun),
+        )
+
+    def _try_apart(self, table: TablePlan, step: ApplyFiles, begun: datetime) -> None:
+        """Try a batch again whose tasks died: beside the others, which would die with it."""
+        self._flights.apart(
+            table,
+            partial(self._engine.apply, [step], self._lease.check),
+            lambda outcomes: self._note([(table, step)], outcomes, begun),
+        )
+
+    def _note(
+        self, batches: Sequence[_Batch], outcomes: Sequence[Outcome], begun: datetime
+    ) -> bool:
+        """Note outcomes, and look after what was written. Returns whether a table got on."""
+        done = [(table, step, o) for (table, step), o in zip(batches, outcomes, strict=True)]
+        progressed = [self._outcomes.note(step, outcome, begun) for _, step, outcome in done]
+        self._limits.save()
+        self._care.after([Written(t, s, o.version) for t, s, o in done if isinstance(o, Applied)])
+        return any(progressed)
+
+    def _vacuum(self) -> None:
+        """Remove old data files of a table that is due, beside the cycles.
+
+        It waits meanwhile, because files that are not committed yet look like old ones; for the
+        vacuum of no other table.
+        """
+        if not self._flights.may_care:
+            return
+        path = self._vacuums.next(self._ours(), self._planning.paths.values())
+        for table in self._planned:
+            if table.path == path:
+                work = partial(self._vacuums.vacuum, path, self._lease.check)
+                self._flights.care(work, [table])
+
+    def _ours(self) -> Iterator[str]:
+        """The paths of the tables that we may write, and do not write now."""
+        held = self._flights.held
+        for table, path in self._planning.paths.items():
+            if table not in held and self._is_ours(path):
+                yield path
+
+    def _is_ours(self, path: str) -> bool:
+        try:
+            progress = self._engine.progress(path)
+        except (TableError, UnsafePath):
+            return False
+        return bool(progress.generation) and not progress.unsupported
+
+
+def _died(table: TablePlan) -> bool:
+    """Whether the tasks of its batch died when it was tried last."""
+    return isinstance(table.error, WorkerLost)
+
+
+def _grouped(batches: Sequence[_Batch]) -> list[list[_Batch]]:
+    """What goes into one job: tables that load together, each other table by itself.
+
+    Nobody reads tables that load, and a task for each of their files uses all cores.
+    """
+    loads = [(table, step) for table, step in batches if step.is_load]
+    others = [[(table, step)] for table, step in batches if not step.is_load]
+    return [loads, *others] if loads else others

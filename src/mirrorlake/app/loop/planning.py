@@ -1,0 +1,184 @@
+"""What a cycle would do: the zone is looked at, and each table is planned for.
+
+A table that has not changed since it was last planned for, in its folder, in its log and in its
+target, is not planned for again: the plan is a function of these.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
+
+from mirrorlake import root
+from mirrorlake.errors import NestedTables, TableError, UnsupportedTable
+from mirrorlake.landing.cuts import Cut
+from mirrorlake.landing.file_identity import Tails
+from mirrorlake.landing.metadata import SEQUENTIAL
+from mirrorlake.landing.parquet.reader import Inspected
+from mirrorlake.landing.scan import Landed, Look, Scanner, TableScan
+from mirrorlake.mirror.batch import Run
+from mirrorlake.mirror.plan import Known, Target, candidates, nested, plan
+from mirrorlake.mirror.processed import Followers
+from mirrorlake.mirror.progress import Progress
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.mirror.steps import TablePlan
+from mirrorlake.model.state import TableState
+from mirrorlake.model.table import TableId
+from mirrorlake.storage.store import Store, UnsafePath
+
+
+@dataclass(frozen=True, slots=True)
+class _Settled:
+    """The plan of a table that has nothing to do, and all that it follows from."""
+
+    scan: TableScan
+    progress: Progress
+    target: Target
+    plan: TablePlan
+
+    def holds(self, scan: TableScan, progress: Progress, target: Target) -> bool:
+        known = self.scan
+        return (
+            progress is self.progress
+            and target == self.target
+            and scan.described == known.described
+            and scan.metadata is known.metadata
+            and scan.table == known.table
+            and scan.files == known.files
+            and scan.error is None
+        )
+
+
+class Planning:
+    """Looks at one zone again and again. Not for several threads.
+
+    platform: why `direct` is not open in this session; progress: the state of the table at a path,
+    the same object as long as it is the same; scans: of
+    the last look, in order; paths: where their tables are.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        scanner: Scanner,
+        followers: Followers,
+        progress: Callable[[str], Progress],
+        settings: MirrorSettings,
+        new_generation: Callable[[], str],
+        platform: str = "",
+    ) -> None:
+        self._scanner, self._followers, self._progress = scanner, followers, progress
+        self._settings, self._new_generation = settings, new_generation
+        self._platform = platform
+        self._tails = Tails(store)
+        self._failed: dict[str, tuple[Look, TableError]] = {}  # by the path of a file
+        self._settled: dict[str, _Settled] = {}  # by the path of a folder
+        self._inside: Mapping[TableId, TableId] = {}
+        self.scans: list[TableScan] = []
+        self.paths: dict[TableId, str] = {}
+
+    def plans(
+        self, cut: Cut | None, under_way: Mapping[TableId, TablePlan] | None = None
+    ) -> list[TablePlan]:
+        """The plans of the tables that have a folder, up to a cut.
+
+        under_way: of tables that are left alone now, how they stand meanwhile.
+        """
+        self._look()
+        busy = under_way or {}
+        return [busy.get(scan.table) or self._plan_one(scan, cut) for scan in self.scans]
+
+    def refused(self, file: Landed, error: TableError) -> None:
+        """A file could not be applied: it is not tried again before it is another (LZ-269)."""
+        self._failed[file.path] = (file.look, error)
+
+    def _look(self) -> None:
+        self.scans = self._scanner.scan()
+        schema = self._settings.default_schema
+        paths = {scan.table: root.delta_path(scan.table, schema) for scan in self.scans}
+        if paths != self.paths:
+            self.paths, self._inside = paths, nested(paths)
+            self._let_go({scan.folder.path for scan in self.scans})
+
+    def _let_go(self, folders: Collection[str]) -> None:
+        """Forget what was known of folders that are gone."""
+        self._settled = {path: s for path, s in self._settled.items() if path in folders}
+        self._failed = {
+            path: known
+            for path, known in self._failed.items()
+            if path.rpartition("/")[0] in folders
+        }
+
+    def _plan_one(self, scan: TableScan, cut: Cut | None) -> TablePlan:
+        path = self.paths[scan.table]
+        try:
+            if scan.table in self._inside:
+                raise NestedTables(
+                    f"its path {path} and that of {self._inside[scan.table]} lie inside each other",
+                    table=str(scan.table),
+                    hint="Rename one of them, or set default_schema.",
+                )
+            progress, target = self._progress(path), _target(scan.table, cut)
+            settled = self._settled.get(scan.folder.path)
+            if settled and settled.holds(scan, progress, target):
+                return settled.plan
+            return self._planned(scan, path, progress, target)
+        except UnsafePath as unsafe:
+            error: TableError = UnsupportedTable(
+                str(unsafe),
+                table=str(scan.table),
+                hint="Give its folder or its schema another name, or remove the link.",
+            )
+        except TableError as found:
+            error = found
+        return TablePlan(scan.table, path, scan.folder.path, TableState.FAILED, error=error)
+
+    def _planned(self, scan: TableScan, path: str, progress: Progress, target: Target) -> TablePlan:
+        known = Known(
+            scan=scan,
+            path=path,
+            progress=progress,
+            target=target,
+            metadata_required=self._settings.metadata_required,
+            tail=self._tails,
+            demands=self._settings.demands,
+            processed=self._followers.processed(scan, path, progress),
+            wanted=self._settings.strategy,
+            platform=self._platform,
+        )
+        run = candidates(known, self._settings.limits)
+        inspected = self._inspect(scan.table, run)
+        found = plan(known, run, inspected, self._settings.limits, self._new_generation())
+        self._settled.pop(scan.folder.path, None)
+        # By time it follows from the names that were applied too, and these are many.
+        nothing_to_do = not (run.files or found.steps or found.error or found.waiting)
+        if nothing_to_do and progress.exists and scan.detection == SEQUENTIAL:
+            self._settled[scan.folder.path] = _Settled(scan, progress, target, found)
+        return found
+
+    def _inspect(self, table: TableId, run: Run) -> dict[str, Inspected | TableError]:
+        """The footers of a run, and what is known to be wrong with its files (LZ-269)."""
+        found: dict[str, Inspected | TableError] = {}
+        for file in run.files:
+            failed = self._failed.get(file.path)
+            if failed and failed[0] == file.look:
+                found[file.path] = failed[1]
+                break
+            self._failed.pop(file.path, None)
+            try:
+                found[file.path] = self._scanner.inspect(table, file)
+            except TableError as error:
+                found[file.path] = error
+                break
+        return found
+
+
+def _target(table: TableId, cut: Cut | None) -> Target:
+    """How far a table goes: to the cut, or as far as it can when no cut knows it yet.
+
+    Of a table that it excludes the newest cut says nothing; an earlier one knew it.
+    """
+    name = str(table)
+    if cut is None or name not in cut.tables:
+        return Target()
+    return Target(cut.tables[name], None if name in cut.excluded else cut.number)

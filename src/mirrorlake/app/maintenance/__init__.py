@@ -1,0 +1,1 @@
+"""What is done with tables and files between batches."""

@@ -1,0 +1,142 @@
+"""Looking after the files of tables between batches (CF-156): few data files, a recent checkpoint.
+
+Nothing depends on it: rows are right without it, and what does not succeed is left to the next
+batch. What is short is done within the cycle, what is long beside it. A table whose files are
+rearranged waits with its batches, for as long as one step of that takes, which is no larger than a
+batch (`mirror/compaction.py`). Tables that are written together become due together: what is not
+begun at once waits for the next batch of its table, or for the end of the batches, and no batch for
+the turn of its table. For a checkpoint none waits.
+"""
+
+from __future__ import annotations
+
+import itertools
+import zlib
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import structlog
+
+from mirrorlake.app.loop.background import Flights
+from mirrorlake.errors import TableError
+from mirrorlake.mirror.batch_limits import CHECKPOINT_EVERY, is_long
+from mirrorlake.mirror.engine import Applied, Conflicted, Failed, MirrorEngine, Outcome, Unknown
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.mirror.steps import ApplyFiles, Compact, TablePlan
+from mirrorlake.model.seams import Clock
+
+log = structlog.get_logger()
+
+FILES_COMPACTED = "files_compacted"
+COMPACTION_DEFERRED = "compaction_deferred"
+COMPACTION_FAILED = "compaction_failed"
+CHECKPOINT_WRITTEN = "checkpoint_written"
+CHECKPOINT_FAILED = "checkpoint_failed"
+REST_SECONDS = 600.0
+"""After a rearrangement that failed, and may have cost an executor, or found nothing to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Written:
+    """A table that has just got a batch. version: the one that holds it."""
+
+    plan: TablePlan
+    step: ApplyFiles
+    version: int
+
+
+class Care:
+    """For the tables of one loop. before_commit: refuses a commit by raising."""
+
+    def __init__(
+        self,
+        engine: MirrorEngine,
+        flights: Flights,
+        before_commit: Callable[[], None],
+        settings: MirrorSettings,
+        clock: Clock,
+    ) -> None:
+        self._engine, self._flights, self._before_commit = engine, flights, before_commit
+        self._settings, self._clock = settings, clock
+        self._kept: dict[str, int] = {}  # version up to which a checkpoint was begun, by path
+        self._rests: dict[str, float] = {}  # until when files are left as they are, by path
+        self._due: dict[str, Compact] = {}  # whose turn has not come, by path
+        self._turns: dict[str, int] = {}  # when each had its last one, by path
+        self._turn = itertools.count(1)
+
+    def after(self, written: Sequence[Written]) -> None:
+        """Do what tables need that were just written."""
+        for one in written:
+            self._checkpoint(one.step.path, one.version)
+        if self._settings.compaction:
+            self._rearrange(written)
+
+    def finish(self) -> None:
+        """Rearrange what is still due, when there are no more batches that would wait for it."""
+        while self._due:
+            _path, step = self._due.popitem()
+            if self._engine.rearrangeable(step.path) is not None:
+                self._told([step], self._engine.compact([step], self._before_commit))
+
+    def _rearrange(self, written: Sequence[Written]) -> None:
+        short, together = [], 0
+        # Whose turn is longest ago comes first: one that is always due keeps none waiting for ever.
+        for one in sorted(written, key=lambda one: self._turns.get(one.step.path, 0)):
+            if self._clock.monotonic() < self._rests.get(one.step.path, 0.0):
+                continue
+            rows = self._engine.rearrangeable(one.step.path)
+            self._due.pop(one.step.path, None)
+            if rows is None:
+                continue
+            step = Compact(one.step.table, one.step.path, one.step.key)
+            if not is_long(together + rows, self._settings.limits):
+                short.append(step)
+                together += rows
+            elif is_long(rows, self._settings.limits) and self._flights.may_rearrange:
+                work = partial(self._engine.compact, [step], self._before_commit)
+                self._flights.rearrange(one.plan, work, partial(self._told, [step]))
+            else:
+                self._due[one.step.path] = step
+                continue
+            self._turns[one.step.path] = next(self._turn)
+        if short:
+            self._told(short, self._engine.compact(short, self._before_commit))
+
+    def _told(self, steps: Sequence[Compact], outcomes: Sequence[Outcome | None]) -> bool:
+        """Say what became of rearrangements. No table has got on by them."""
+        for step, outcome in zip(steps, outcomes, strict=True):
+            match outcome:
+                case Applied(version):
+                    log.info(FILES_COMPACTED, table=str(step.table), version=version)
+                case Conflicted(reason) | Unknown(reason):
+                    log.info(COMPACTION_DEFERRED, table=str(step.table), reason=reason)
+                case Failed(error):
+                    log.warning(COMPACTION_FAILED, table=str(step.table), code=error.code)
+            if outcome is None or isinstance(outcome, Failed):
+                self._rests[step.path] = self._clock.monotonic() + REST_SECONDS
+        return False
+
+    def _checkpoint(self, path: str, version: int) -> None:
+        begun = self._kept.get(path, version + 1)
+        if begun > version:  # not known yet, or made anew since
+            begun = self._kept[path] = _last_due(path, version)
+        if version - begun >= CHECKPOINT_EVERY:
+            self._kept[path] = version
+            self._flights.care(partial(self._write_checkpoint, path, version))
+
+    def _write_checkpoint(self, path: str, version: int) -> None:
+        began = self._clock.monotonic()
+        try:
+            self._engine.checkpoint(path)
+        except TableError as error:
+            log.warning(CHECKPOINT_FAILED, path=path, code=error.code)
+        else:
+            seconds = round(self._clock.monotonic() - began, 3)
+            log.info(CHECKPOINT_WRITTEN, path=path, version=version, seconds=seconds)
+
+
+def _last_due(path: str, version: int) -> int:
+    """The version at which a table was due last. Tables that are written together are due one after
+    another: many checkpoints at once would take both cores from the cycles for seconds."""
+    return version - (version - zlib.crc32(path.encode())) % CHECKPOINT_EVERY

@@ -1,0 +1,1 @@
+"""How a mirror and its tables stand, for people and programs."""

@@ -1,0 +1,89 @@
+"""How a mirror stands: read from the zone and the tables themselves, without a JVM."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from mirrorlake.app.reader import TableReader
+from mirrorlake.app.status import table_status_file
+from mirrorlake.app.status.table_status import TableStatus, View, tables_of
+from mirrorlake.app.stores import store_of
+from mirrorlake.capture.record import Records
+from mirrorlake.config import Project
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.landing.file_identity import Tails
+from mirrorlake.landing.partner_events import Partner
+from mirrorlake.landing.scan import Scanner
+from mirrorlake.mirror.processed import Followers
+from mirrorlake.mirror.progress import Progress, read_progress
+from mirrorlake.storage.lease import holder_of
+
+
+@dataclass(frozen=True, slots=True)
+class Status:
+    """A mirror. capture, apply: the process that runs it now, in words, or None; landing_zone: the
+    folder in which files are landed; partner: what the publisher says of itself."""
+
+    mirror: str
+    capture: str | None
+    apply: str | None
+    tables: list[TableStatus] = field(default_factory=list)
+    landing_zone: str = ""
+    partner: Partner = field(default_factory=Partner)
+
+    @property
+    def state(self) -> str:
+        return "Running" if self.apply else "Stopped"
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "mirror": self.mirror,
+            "state": self.state,
+            "landing_zone": self.landing_zone,
+            "capture": self.capture,
+            "apply": self.apply,
+            "partner": self.partner.facts() if self.partner.is_told else None,
+            "tables": [table.facts() for table in self.tables],
+        }
+
+
+def read(project: Project, now: datetime | None = None) -> Status:
+    """The status of a project's mirror."""
+    store = store_of(project)
+    moment = now or datetime.now(UTC)
+    settings = project.mirror
+    scanner = Scanner(store, strict_text=settings.strict_text, partitions=settings.partitions)
+    capture = holder_of(store, "capture", moment)
+    apply = holder_of(store, "mirror", moment)
+    view = View(
+        store,
+        project.mirror,
+        scanner,
+        Followers(store, TableReader(store)),
+        moment,
+        Tails(store),
+        is_fed=project.source is None or capture is not None,
+        is_running=apply is not None,
+    )
+
+    def progress(path: str, table: str) -> Progress:
+        return read_progress(TableLog.below(store, path), table)
+
+    return Status(
+        mirror=project.name,
+        capture=capture,
+        apply=apply,
+        tables=tables_of(
+            view, scanner.scan(), progress, table_status_file.read(store), stopped(project)
+        ),
+        landing_zone=store.location(scanner.zone()),
+        partner=scanner.partner(),
+    )
+
+
+def stopped(project: Project) -> dict[str, dict[str, Any]]:
+    """The tables that are no longer captured, with the error that stopped each."""
+    store = store_of(project)
+    return Records(store, Scanner(store).zone()).stopped()

@@ -1,0 +1,257 @@
+"""How each table stands: read from its folder and from the table itself, without a JVM."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from mirrorlake import root
+from mirrorlake.errors import ForeignTable, TableError
+from mirrorlake.landing.file_identity import Tails
+from mirrorlake.landing.scan import Landed, Scanner, TableScan
+from mirrorlake.mirror.plan import NO_METADATA, Known, Target, other_files
+from mirrorlake.mirror.processed import Followers
+from mirrorlake.mirror.progress import Progress
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.model.applied import Totals
+from mirrorlake.model.landed import format_time
+from mirrorlake.model.state import TableState
+from mirrorlake.storage.store import Store, UnsafePath
+
+
+@dataclass(frozen=True, slots=True)
+class TableStatus:
+    """One table. version, position: None before the first batch; last_file: the number of the last
+    applied file, in timestamp mode its name, 0 before the first; lag_seconds: age of the oldest
+    change that is landed and not applied, 0 when none is, None when nobody knows: its time is not
+    told, or no capture runs that would land what happens in the source.
+
+    state: where it is, and goes on from when the mirror starts; is_running: whether the mirror
+    works; total: what was applied since the table was made; synced: time of the last commit;
+    source_time: when the source committed the last change that is applied, None when unknown.
+    """
+
+    table: str
+    state: TableState
+    path: str
+    version: int | None
+    last_file: int | str
+    pending_files: int
+    position: str | None
+    total: Totals
+    lag_seconds: float | None
+    error: Mapping[str, Any] | None
+    waiting: str = ""
+    synced: datetime | None = None
+    source_time: datetime | None = None
+    folder: str = ""
+    is_running: bool = True
+
+    @property
+    def status(self) -> TableState:
+        """The state in the words of LZ-296: a stopped mirror stops what has not failed (LZ-295)."""
+        if self.is_running or self.state is TableState.FAILED:
+            return self.state
+        return TableState.STOPPED
+
+    @property
+    def inserts(self) -> int:
+        return self.total.insert
+
+    @property
+    def updates(self) -> int:
+        return self.total.update
+
+    @property
+    def deletes(self) -> int:
+        return self.total.delete
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "state": str(self.state),
+            "status": str(self.status),
+            "version": self.version,
+            "last_file": self.last_file,
+            "pending_files": self.pending_files,
+            "position": self.position,
+            "applied": {
+                "insert": self.inserts,
+                "update": self.updates,
+                "delete": self.deletes,
+            },
+            "processed_rows": self.total.rows,
+            "processed_bytes": self.total.bytes,
+            "duplicates": self.total.duplicates,
+            "last_sync": format_time(self.synced) if self.synced else None,
+            "source_time": format_time(self.source_time) if self.source_time else None,
+            "lag_seconds": self.lag_seconds,
+            "error": self.error,
+            "waiting": self.waiting or None,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class View:
+    """From where and when it is looked. is_fed: whether what happens in the source lands now."""
+
+    store: Store
+    settings: MirrorSettings
+    scanner: Scanner
+    followers: Followers
+    now: datetime
+    tails: Tails
+    is_fed: bool = True
+    is_running: bool = True
+
+
+def tables_of(
+    view: View,
+    scans: Iterable[TableScan],
+    progress: Callable[[str, str], Progress],
+    noted: Mapping[str, Mapping[str, Any]],
+    halted: Mapping[str, Mapping[str, Any]],
+) -> list[TableStatus]:
+    """How each table stands.
+
+    progress: of the table at a path, with a name for errors; noted: what the mirror last said of
+    its tables; halted: the tables that are no longer captured, with the error of each.
+    """
+    tables = []
+    for scan in scans:
+        name = str(scan.table)
+        tables.append(_table(view, scan, progress, noted.get(name, {}), halted.get(name)))
+    begun = {table.table for table in tables}
+    tables += [_unknown(name, halted[name]) for name in sorted(halted.keys() - begun)]
+    tables += [
+        _departed(name, noted[name]) for name in sorted(_gone(noted) - begun - halted.keys())
+    ]
+    return [replace(table, is_running=view.is_running) for table in tables]
+
+
+def _gone(noted: Mapping[str, Mapping[str, Any]]) -> set[str]:
+    return {name for name, entry in noted.items() if entry.get("gone")}
+
+
+def _departed(table: str, noted: Mapping[str, Any]) -> TableStatus:
+    """A table whose folder is missing, and which is not dropped yet."""
+    return replace(
+        _unknown(table, {}, path=str(noted.get("path", ""))),
+        state=TableState.REPLICATING,
+        error=None,
+        waiting=str(noted.get("waiting") or ""),
+    )
+
+
+def _table(
+    view: View,
+    scan: TableScan,
+    progress_of: Callable[[str, str], Progress],
+    noted: Mapping[str, Any],
+    halted: Mapping[str, Any] | None,
+) -> TableStatus:
+    name, path = str(scan.table), root.delta_path(scan.table, view.settings.default_schema)
+    error = halted or (scan.error.facts() if scan.error else None) or noted.get("error")
+    try:
+        known = _known(view, scan, path, progress_of(path, name))
+        is_reseeded = known.is_reseeded
+    except (TableError, UnsafePath) as found:
+        # Of the table nothing is known then, and all others are shown as they are.
+        return _unknown(name, error or _facts(found, name), path, len(scan.files))
+    detection, progress = known.detection, known.progress
+    pending = [file for file in scan.files if detection.is_new(file)]
+    done = None if is_reseeded else progress.batch
+    return TableStatus(
+        table=name,
+        state=TableState.FAILED if error else _state(known, pending),
+        path=path,
+        version=progress.version if progress.exists else None,
+        last_file=(known.processed.last if known.recorded else None) or known.recorded,
+        pending_files=len(pending),
+        position=done.position if done else None,
+        total=done.total if done else Totals(),
+        lag_seconds=_lag(view, scan, pending),
+        error=error,
+        waiting="" if error else _waiting(view, known, noted, pending),
+        synced=done.time if done else None,
+        source_time=done.source_time if done else None,
+        folder=scan.folder.path,
+    )
+
+
+def _known(view: View, scan: TableScan, path: str, progress: Progress) -> Known:
+    """Raises ProgressLost."""
+    return Known(
+        scan,
+        path,
+        progress,
+        Target(),
+        view.settings.metadata_required,
+        tail=view.tails,
+        processed=view.followers.processed(scan, path, progress),
+        wanted=view.settings.strategy,
+    )
+
+
+def _facts(error: TableError | UnsafePath, table: str) -> Mapping[str, Any]:
+    if isinstance(error, UnsafePath):
+        error = ForeignTable(str(error), table=table, hint="Give its folder another name.")
+    return error.facts()
+
+
+def _unknown(table: str, error: Mapping[str, Any], path: str = "", pending: int = 0) -> TableStatus:
+    return TableStatus(
+        table=table,
+        state=TableState.FAILED,
+        path=path,
+        version=None,
+        last_file=0,
+        pending_files=pending,
+        position=None,
+        total=Totals(),
+        lag_seconds=None,
+        error=error,
+    )
+
+
+def _state(known: Known, pending: list[Landed]) -> TableState:
+    progress = known.progress
+    if not progress.exists:
+        # With metadata and no file it waits for one, for as long as it takes (LZ-275); without,
+        # its files are not read (LZ-040).
+        begun = not known.is_unread and (known.scan.metadata is not None or bool(pending))
+        return TableState.SNAPSHOTTING if begun else TableState.INITIALIZED
+    if known.is_reseeded or progress.is_reseeding:
+        return TableState.RESEEDING
+    loading = not progress.recorded or (progress.is_loading and bool(pending))
+    return TableState.SNAPSHOTTING if loading else TableState.REPLICATING
+
+
+def _waiting(view: View, known: Known, noted: Mapping[str, Any], pending: list[Landed]) -> str:
+    """For what a table waits: what can be seen now, else what its last run has noted."""
+    if known.is_unread:
+        return NO_METADATA
+    if not known.recorded and not known.scan.files and known.scan.described:
+        since = datetime.fromtimestamp(known.scan.described.modified, UTC)
+        age = timedelta(seconds=max(round((view.now - since).total_seconds()), 0))
+        others = other_files(known.scan)
+        return others or f"its first data file, for {age} now (LZ-275)"
+    return str(noted.get("waiting") or "") if pending else ""
+
+
+def _lag(view: View, scan: TableScan, pending: list[Landed]) -> float | None:
+    if not view.is_fed:
+        return None
+    if not pending:
+        return 0.0
+    if pending[0].text is not None:  # it has no footer that could tell
+        return None
+    try:
+        footer = view.scanner.inspect(scan.table, pending[0]).footer
+    except (TableError, FileNotFoundError):
+        return None
+    if footer is None or footer.commit_times is None:
+        return None
+    return max((view.now - footer.commit_times[0]).total_seconds(), 0.0)

@@ -1,0 +1,58 @@
+"""The board: how each table stands, for `status`. A view of what the tables say, written beside
+them; whoever loses it loses nothing."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from mirrorlake import root
+from mirrorlake.model.landed import format_time
+from mirrorlake.model.seams import Clock
+from mirrorlake.storage.store import Store
+
+if TYPE_CHECKING:
+    from mirrorlake.app.loop.report import TableReport
+
+PATH = f"{root.STATE}/board.json"
+EVERY = 1.0
+"""Seconds between two writings at most; it is read by people."""
+
+
+class Board:
+    """Writes the board of one mirror."""
+
+    def __init__(self, store: Store, clock: Clock) -> None:
+        self._store, self._clock = store, clock
+        self._written = clock.monotonic() - EVERY
+        self._last: dict[str, Any] = {}
+
+    def write(self, tables: Iterable[TableReport], *, force: bool = False) -> None:
+        now = self._clock.monotonic()
+        if now - self._written < EVERY and not force:
+            return
+        board = {str(table.table): entry(table) for table in tables}
+        if board != self._last:
+            content = {"written": format_time(self._clock.now()), "tables": board}
+            self._store.replace(PATH, json.dumps(content, indent=1).encode())
+            self._last, self._written = board, now
+
+
+def read(store: Store) -> dict[str, dict[str, Any]]:
+    """Table name to its entry; empty without a board."""
+    try:
+        tables: dict[str, dict[str, Any]] = json.loads(store.read(PATH))["tables"]
+    except (FileNotFoundError, ValueError, KeyError):
+        return {}
+    return tables
+
+
+def entry(table: TableReport) -> dict[str, Any]:
+    """What the board says of a table."""
+    return {
+        "path": table.path,
+        "error": table.error.facts() if table.error else None,
+        "waiting": table.waiting,
+        **({"gone": True} if table.is_gone else {}),
+    }

@@ -1,0 +1,1 @@
+"""One batch, without a JVM: read, fold, look up, write, commit."""

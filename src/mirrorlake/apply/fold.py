@@ -1,0 +1,218 @@
+"""The fold: many changes become their net effect, in file and row order.
+
+The meaning is that of applying the rows one after another (LZ-076 to LZ-089, LZ-110): insert adds
+a row, whatever is there; update and upsert replace all rows of their key by one; delete removes
+them. So per key only the last row that replaced or deleted counts, and the inserts after it.
+
+Values that the source did not send are taken from the row as it was just before: of the same key
+for an update, of the key deleted directly before for an insert (a change of the key). Chains of
+such rows are followed by pointer jumping, in as many rounds as the chain has bits.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from mirrorlake.errors import KeyedChangeWithoutKey, MissingBaseRow
+from mirrorlake.landing.parquet.reader import Rows, match_columns
+from mirrorlake.landing.parquet.unchanged import unpacked
+from mirrorlake.model import keys as codes
+from mirrorlake.model.arrow import nullable_schema, taken, taken_values
+from mirrorlake.model.change import Marker
+from mirrorlake.model.net import NetChanges
+from mirrorlake.model.table import Schema
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The landed rows of one batch, in order, each file with its name for errors."""
+
+    table: str
+    schema: Schema
+    key: Sequence[str]
+    files: Sequence[tuple[str, Rows]]
+    truncate: bool = False
+
+
+def fold(batch: Batch) -> NetChanges:
+    """The net effect of a batch; every file has the columns of the table's schema.
+
+    Memory: about three times the rows. Raises KeyedChangeWithoutKey, MissingBaseRow.
+    """
+    data = pa.concat_tables(
+        [nullable_schema(batch.schema).empty_table(), *(rows.data for _name, rows in batch.files)]
+    )
+    markers = [rows.marker.to_numpy(zero_copy_only=False) for _name, rows in batch.files]
+    marker = np.concatenate(markers) if markers else np.zeros(0, np.int8)
+    operations = {int(m): int((marker == m).sum()) for m in Marker}
+    if not batch.key:
+        _check_keyless(batch)
+    partial = any(rows.unchanged is not None for _name, rows in batch.files)
+    if not partial and not marker.any():
+        return _inserts(batch, data, operations)
+    coded = codes.encode(data.select(list(batch.key)))
+    groups = _Groups(coded, marker)
+    kept = groups.kept
+    missing, base, source = _unchanged(batch, marker, coded.code)
+    rows = taken(data, kept) if source is None else _filled(data, source[kept])
+    return NetChanges(
+        keys=data.select(list(batch.key)).take(pa.array(coded.first)),
+        reset=groups.reset | batch.truncate,
+        rows=rows,
+        kept=kept,
+        code=coded.code[kept],
+        first=groups.first,
+        missing=None if missing is None or not missing[kept].any() else missing[kept],
+        base=base[kept],
+        truncate=batch.truncate,
+        operations=operations,
+    )
+
+
+class _Groups:
+    """What is left of the rows of each key.
+
+    reset: per key, whether some row of it replaced or deleted; kept: the rows that keys are left
+    with, ascending; first: bool, which of these take the place of what was there.
+    """
+
+    def __init__(self, coded: codes.Coded, marker: np.ndarray) -> None:
+        code, n, keys = coded.code, len(coded.code), len(coded.first)
+        # The last and the first row of each key, without bringing its rows together.
+        resets = np.flatnonzero(marker != Marker.INSERT)
+        last = np.full(keys, -1)
+        np.maximum.at(last, code[resets], resets)
+        self.reset = last >= 0
+        self.kept = np.flatnonzero((np.arange(n) >= last[code]) & (marker != Marker.DELETE))
+        of_kept, lowest = code[self.kept], np.full(keys, n)
+        np.minimum.at(lowest, of_kept, self.kept)
+        self.first = self.reset[of_kept] & (lowest[of_kept] == self.kept)
+
+
+def _check_keyless(batch: Batch) -> None:
+    """A table without a key only grows (LZ-034)."""
+    for name, rows in batch.files:
+        keyed = rows.marker.to_numpy(zero_copy_only=False) != Marker.INSERT
+        if keyed.any():
+            row = int(np.argmax(keyed))
+            raise KeyedChangeWithoutKey(
+                f"marker {rows.marker[row].as_py()} needs a key, and the table has none",
+                table=batch.table,
+                file=name,
+                row=row + 1,
+                hint="Name the key in keyColumns of _metadata.json.",
+            )
+
+
+def _inserts(batch: Batch, data: pa.Table, operations: dict[int, int]) -> NetChanges:
+    """Nothing but inserts: every row stays, whatever its key (LZ-077)."""
+    n = data.num_rows
+    return NetChanges(
+        keys=data.select(list(batch.key)).slice(0, 0),
+        reset=np.zeros(0, bool),
+        rows=data,
+        kept=np.arange(n),
+        code=np.full(n, -1),
+        first=np.zeros(n, bool),
+        missing=None,
+        base=np.full(n, -1),
+        truncate=batch.truncate,
+        operations=operations,
+    )
+
+
+# -- unchanged values ---------------------------------------------------------------------------
+
+
+def _unchanged(
+    batch: Batch, marker: np.ndarray, code: np.ndarray
+) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
+    """Where each value comes from.
+
+    Returns: missing, bool rows x columns, values that only the table has; base, the key whose row
+    has them, -1 for none; source, int64 rows x columns, the row of the batch that has the value.
+    All but `base` are None when every value was sent.
+    """
+    n = len(marker)
+    base = np.full(n, -1)
+    mask = _mask(batch)
+    if mask is None:
+        return None, base, None
+    before = _before(batch, marker, code, np.asarray(mask.any(axis=1)))
+    # Nodes 0..n-1 are rows, nodes n.. are the rows that keys had before the batch.
+    keys = int(code.max()) + 1
+    source = np.repeat(np.arange(n)[:, None], mask.shape[1], axis=1)
+    for place in np.flatnonzero(mask.any(axis=0)).tolist():
+        jump = np.concatenate((np.where(mask[:, place], before, np.arange(n)), n + np.arange(keys)))
+        while True:
+            farther = jump[jump]
+            if np.array_equal(farther, jump):
+                break
+            jump = farther
+        source[:, place] = jump[:n]
+    missing = source >= n
+    row, column = np.nonzero(missing)
+    base[row] = source[row, column] - n
+    if batch.truncate and missing.any():
+        raise _no_base(batch, int(row[0]))
+    return missing, base, np.where(missing, np.arange(n)[:, None], source)
+
+
+def _mask(batch: Batch) -> np.ndarray | None:
+    """The masks of all files over the columns of the table."""
+    if all(rows.unchanged is None for _name, rows in batch.files):
+        return None
+    names = batch.schema.names
+    parts = []
+    for _name, rows in batch.files:
+        part = np.zeros((rows.data.num_rows, len(names)), bool)
+        if rows.unchanged is not None:
+            bits = unpacked(rows.unchanged, len(rows.names))
+            for wanted, found in match_columns(names, list(rows.names)).items():
+                part[:, names.index(wanted)] = bits[:, rows.names.index(found)]
+        parts.append(part)
+    return np.concatenate(parts)
+
+
+def _before(batch: Batch, marker: np.ndarray, code: np.ndarray, masked: np.ndarray) -> np.ndarray:
+    """For each masked row the node that its row was before: a row, or n + a key."""
+    n = len(marker)
+    order = codes.in_order(code)
+    previous = np.full(n, -1)  # the row before, of the same key
+    same = code[order][1:] == code[order][:-1]
+    previous[order[1:][same]] = order[:-1][same]
+    moved = masked & (marker == Marker.INSERT)  # the key changed: the deletion stands just before
+    holder = np.where(moved, np.arange(n) - 1, np.arange(n))
+    starts = np.cumsum([0, *(rows.data.num_rows for _name, rows in batch.files)])[:-1]
+    lost = moved & ((holder < 0) | np.isin(np.arange(n), starts))
+    lost |= moved & (marker[np.maximum(holder, 0)] != Marker.DELETE)
+    if lost.any():
+        raise _no_base(batch, int(np.argmax(lost)))
+    earlier = previous[holder]
+    gone = masked & (earlier >= 0) & (marker[np.maximum(earlier, 0)] == Marker.DELETE)
+    if gone.any():
+        raise _no_base(batch, int(np.argmax(gone)))
+    return np.where(earlier >= 0, earlier, n + code[holder])
+
+
+def _filled(data: pa.Table, source: np.ndarray) -> pa.Table:
+    columns = [taken_values(data.column(i), source[:, i]) for i in range(data.num_columns)]
+    return pa.table(columns, schema=data.schema)
+
+
+def _no_base(batch: Batch, row: int) -> MissingBaseRow:
+    for name, rows in batch.files:
+        if row < rows.data.num_rows:
+            return MissingBaseRow(
+                "a value that did not change has no earlier row to be taken from",
+                table=batch.table,
+                file=name,
+                row=row + 1,
+                hint=f"Load the table anew with `mirrorlake reset {batch.table}`.",
+            )
+        row -= rows.data.num_rows
+    raise AssertionError("the row is in no file")

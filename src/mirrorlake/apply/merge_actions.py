@@ -1,0 +1,92 @@
+"""Net changes against the rows that a table has: what is left for a `MERGE` to do, row by row.
+
+`MERGE` refuses two source rows for one row of the table, and knows no row that is added whatever is
+there. So every key gets at most one act that matches (update or delete), and everything else is an
+insert that matches nothing. Which of them a key gets depends on how many rows it has, so that rows
+and feed are those of the specification (LZ-077, LZ-089, CF-144):
+
+    rows there   rows to come    acts
+    one          some            one update; the others are inserts
+    one          none            delete
+    several      any             delete, which takes all of them; inserts
+    none         any             inserts
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import IntEnum
+
+import numpy as np
+import pyarrow as pa
+
+from mirrorlake.delta.write.rewrite import completed
+from mirrorlake.mirror.engine import Counts
+from mirrorlake.model.net import NetChanges
+
+
+class Act(IntEnum):
+    """What a row of the source of a `MERGE` does."""
+
+    NOTHING = -1
+    INSERT = 0  # adds a row, whatever is there
+    UPDATE = 1  # takes the place of the one row of its key
+    DELETE = 2  # removes all rows of its key
+
+
+@dataclass(frozen=True, slots=True)
+class Acts:
+    """rows: n rows with all columns of the table, of a delete only the key; act: int8, n."""
+
+    rows: pa.Table
+    act: np.ndarray
+    counts: Counts
+
+
+def acts_of(net: NetChanges, code: np.ndarray, found: pa.Table | None = None) -> Acts:
+    """What is to be done, given the rows that the keys of a batch have.
+
+    code: int64, for each row of the table that has a key which is reset, the number of that key in
+    `net.keys`; found: those rows with all columns, where values are missing. Not for a batch that
+    empties the table. Raises NoBaseRow.
+    """
+    keys = len(net.reset)
+    before = np.bincount(code, minlength=keys)
+    rows = net.rows if found is None else completed(net, found, code)
+    updated = np.zeros(rows.num_rows, bool)
+    if keys:
+        updated = net.first & (before == 1)[net.code]
+    replaced = np.zeros(keys, bool)
+    replaced[net.code[updated]] = True
+    gone = np.flatnonzero((before > 0) & ~replaced)
+    act = np.concatenate(
+        (np.where(updated, Act.UPDATE, Act.INSERT), np.full(len(gone), Act.DELETE))
+    )
+    count = int(updated.sum())
+    return Acts(
+        pa.concat_tables([rows, _keys_only(net, gone, rows.schema)]),
+        act.astype(np.int8),
+        Counts(
+            insert=rows.num_rows - count,
+            update=count,
+            delete=len(code) - count,
+            duplicates=int(np.maximum(before - 1, 0).sum()),
+        ),
+    )
+
+
+def inserts_of(net: NetChanges, deleted: int = 0) -> Acts:
+    """What is to be done where no row of the table matters: a table that only grows, or one that
+    was emptied of `deleted` rows."""
+    rows = net.rows
+    counts = Counts(insert=rows.num_rows, delete=deleted)
+    return Acts(rows, np.full(rows.num_rows, Act.INSERT, np.int8), counts)
+
+
+def _keys_only(net: NetChanges, which: np.ndarray, schema: pa.Schema) -> pa.Table:
+    keys = net.keys.take(pa.array(which, pa.int64()))
+    columns = [
+        keys[field.name] if field.name in keys.column_names else pa.nulls(len(which), field.type)
+        for field in schema
+    ]
+    return pa.table(columns, schema=schema)

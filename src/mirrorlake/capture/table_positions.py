@@ -1,0 +1,177 @@
+"""Where each table of a stream stands in the zone: its folder, its last file, its checkpoint."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from mirrorlake.errors import (
+    BadFile,
+    BadMetadata,
+    KeyColumnsChanged,
+    SelectionChanged,
+    TableRecreated,
+)
+from mirrorlake.landing import layout, metadata, publish
+from mirrorlake.landing.metadata import Metadata, OurMetadata
+from mirrorlake.landing.parquet import reader as parquet
+from mirrorlake.model.landed import FileKind
+from mirrorlake.model.position import Position
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import Source, SourceTable
+from mirrorlake.storage.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A table in the zone. `number` is 0 and `checkpoint` None before its first file."""
+
+    table: SourceTable
+    folder: str
+    number: int = 0
+    checkpoint: Position | None = None
+
+
+def folders(store: Store, zone: str, tables: Sequence[SourceTable]) -> dict[TableId, str]:
+    """A folder for each table: the one it has, else a new one.
+
+    A new table whose name equals another but for case gets a folder that differs in more.
+    """
+    chosen = known(store, zone)
+    for table in tables:
+        if table.table not in chosen:
+            schema = table.table.schema
+            beside = {t.table.name for t in tables if t.table.schema == schema}
+            beside |= {t.name for t in chosen if t.schema == schema}
+            others = frozenset(name.casefold() for name in beside - {table.table.name})
+            chosen[table.table] = layout.folder_of(zone, table.table, others)
+    return {table.table: chosen[table.table] for table in tables}
+
+
+def known(store: Store, zone: str) -> dict[TableId, str]:
+    """The folders that say which table they hold; of copies, the one with the table's name."""
+    found: dict[TableId, str] = {}
+    for folder in layout.table_folders(store, zone):
+        try:
+            described = _described(store, folder.table, folder.path)
+        except BadMetadata:
+            continue  # if it is one of ours it is found by its name, and stops its own table
+        if described and described.ours:
+            schema = str(described.ours.source.get("schema", folder.table.schema))
+            table = TableId(schema, described.ours.table)
+            if table not in found or folder.path == layout.folder_of(zone, table):
+                found[table] = folder.path
+    return found
+
+
+def settle(store: Store, zone: str) -> None:
+    """Make durable what an earlier process has named in a zone and may not have lived to flush: the
+    source will be told that it may forget all of it."""
+    inner = [f"{zone}/{layout.CUTS}", *(f.path for f in layout.table_folders(store, zone))]
+    above = {path.rpartition("/")[0] for path in inner}
+    for folder in [zone, *sorted(above - {zone}), *inner]:
+        store.settle(folder)
+
+
+def find(
+    store: Store,
+    source: Source,
+    table: SourceTable,
+    folder: str,
+    truncated: Position | None = None,
+) -> Place:
+    """The place of a table, read from its newest file. Raises TableError.
+
+    truncated: nothing at or before it may be published again, though the folder is empty.
+    """
+    newest = publish.newest_file(store, folder)
+    if newest is None:
+        return Place(table, folder, checkpoint=truncated)
+    _check_unchanged(store, table, folder)
+    with store.open(newest.path) as handle:
+        found = parquet.inspect(handle, newest.size, table=str(table.table), file=str(newest.name))
+    if found.footer is None:
+        raise BadFile(
+            "the newest file was not written by this publisher",
+            table=str(table.table),
+            file=str(newest.name),
+            hint="Use another root for this source, or take the table out of source.tables.",
+        )
+    checkpoint = Position.parse(found.footer.last, source.parse_point)
+    if found.footer.kind is FileKind.LOAD:
+        # The snapshot holds every transaction that ends at its point, and all of it.
+        checkpoint = Position.after(checkpoint.end)
+    return Place(table, folder, newest.number, checkpoint)
+
+
+def describe(
+    store: Store,
+    table: SourceTable,
+    folder: str,
+    source: Mapping[str, str],
+    generation: str | None = None,
+) -> None:
+    """Write `_metadata.json` of a table that begins anew (LZ-029, LZ-056)."""
+    content = Metadata(
+        key_columns=table.key,
+        ours=OurMetadata(
+            generation=generation or new_generation(),
+            table=table.table.name,
+            source={
+                **source,
+                "schema": table.table.schema,
+                "identity": table.identity,
+                "append_only": table.append_only,
+                "selection": dict(table.selection),
+                "types": {name: str(kind) for name, kind in table.source_types.items()},
+            },
+        ),
+    )
+    store.replace(f"{folder}/{layout.METADATA}", metadata.encode(content))
+
+
+def new_generation() -> str:
+    return str(uuid.uuid4())
+
+
+def generation_of(store: Store, table: TableId, folder: str) -> str:
+    """The generation in the `_metadata.json` of a table of ours."""
+    described = _described(store, table, folder)
+    return described.ours.generation if described and described.ours else ""
+
+
+def _check_unchanged(store: Store, table: SourceTable, folder: str) -> None:
+    """The table is selected and told apart as it was when it was loaded (LZ-036)."""
+    described = _described(store, table.table, folder)
+    if described is None or described.ours is None:
+        return
+    name = str(table.table)
+    hint = f"Load it anew with `mirrorlake reset {name}`, or undo the change."
+    if described.ours.source.get("identity", table.identity) != table.identity:
+        raise TableRecreated(
+            "the table was dropped and created again in the source",
+            table=name,
+            hint=f"Load it anew with `mirrorlake reset {name}`.",
+        )
+    if described.key_columns != table.key:
+        raise KeyColumnsChanged(
+            f"the key was ({', '.join(described.key_columns)}) when the table was loaded, it is "
+            f"({', '.join(table.key)}) now",
+            table=name,
+            hint=hint,
+        )
+    if described.ours.source.get("selection", {}) != dict(table.selection):
+        raise SelectionChanged(
+            "other columns or rows are selected than when the table was loaded",
+            table=name,
+            hint=hint,
+        )
+
+
+def _described(store: Store, table: TableId, folder: str) -> Metadata | None:
+    try:
+        content = store.read(f"{folder}/{layout.METADATA}")
+    except FileNotFoundError:
+        return None
+    return metadata.decode(content, table=str(table), file=layout.METADATA)

@@ -1,0 +1,382 @@
+"""Finds the rows of given keys in the files of a table.
+
+Files whose statistics exclude every key are not opened. In the others the keys are located first,
+by an index of the file (`keyindex`) or by its key columns, and then the pages they lie in are read
+(`pages`). Where most pages are wanted anyway, or a file does not say where its pages are, keys and
+rows are read in one go (`join`). What small files hold is kept in memory (`small`), and what those
+hold that are read again and again. Rows that a deletion vector has removed are left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+import numpy as np
+import pyarrow as pa
+
+from mirrorlake.delta import deletion_vectors, partitions
+from mirrorlake.delta import statistics as bounds
+from mirrorlake.delta.lookup import key_index, key_join, pages, row_cache
+from mirrorlake.delta.partitions import candidates
+from mirrorlake.delta.schema import TableSchema
+from mirrorlake.delta.statistics import Ordered
+from mirrorlake.model.arrow import arrow_schema
+
+__all__ = ["Matches", "candidates", "live_rows", "path_of", "probe"]
+
+DENSE = 128
+"""Rows for each key sought, below which it is not asked any more where the keys are: spread evenly,
+sixteen of them lie in each page."""
+
+MOST_PAGES = 0.8
+"""The part of its pages from which on a file is read whole: that takes less for each page."""
+
+NONE = np.zeros(0, np.int64)
+"""No rows."""
+
+INDEXED_ROWS = 4_000_000
+"""Rows whose index is made in one search at most: it delays the batch by less than a second."""
+
+
+@dataclass(frozen=True, slots=True)
+class Matches:
+    """Rows of the table that have one of the keys.
+
+    rows: m rows with all columns; code: int64, the key of each; file: int64, which of the probed
+    files; row: int64, the row number in it. gone: for each probed file the rows that its deletion
+    vector had removed already, ascending.
+    """
+
+    rows: pa.Table
+    code: np.ndarray
+    file: np.ndarray
+    row: np.ndarray
+    gone: Mapping[int, np.ndarray]
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    """What was found in some of the files."""
+
+    rows: pa.Table
+    code: np.ndarray
+    file: np.ndarray
+    row: np.ndarray
+
+
+def probe(
+    table: Path,
+    files: Sequence[Mapping[str, Any]],
+    schema: TableSchema,
+    keys: pa.Table,
+    threads: int,
+) -> Matches:
+    """The rows with these keys (distinct, in the table's key columns) in these files."""
+    gone = {
+        place: deletion_vectors.read(table, add["deletionVector"])
+        for place, add in enumerate(files)
+        if add.get("deletionVector")
+    }
+    search = _Search(table, files, schema, keys, gone, threads, _Allowance(INDEXED_ROWS))
+    if partitions.in_key(schema, keys):
+        found = [
+            one
+            for part in partitions.parts(files, schema, keys)
+            for one in _in_partition(search, part)
+        ]
+    else:
+        found = search.run()
+    return Matches(
+        pa.concat_tables([arrow_schema(schema.schema).empty_table(), *(f.rows for f in found)]),
+        _joined([f.code for f in found]),
+        _joined([f.file for f in found]),
+        _joined([f.row for f in found]),
+        gone,
+    )
+
+
+def _in_partition(whole: _Search, part: partitions.Part) -> list[_Found]:
+    """What is found in some of the files; all of them, where their partition is all of the key."""
+    own = [whole.files[place] for place in part.places]
+    gone = whole.gone
+    left = {n: gone[place] for n, place in enumerate(part.places.tolist()) if place in gone}
+    search = replace(whole, files=own, keys=part.keys, gone=left)
+    found = search.run() if part.keys.num_columns else search.every()
+    return [_Found(f.rows, part.code[f.code], part.places[f.file], f.row) for f in found]
+
+
+def live_rows(
+    table: Path, add: Mapping[str, Any], schema: TableSchema, but: np.ndarray = NONE
+) -> pa.Table:
+    """All rows of a file, `but` some, that no deletion vector has removed, with all columns."""
+    rows = row_cache.table_rows(path_of(table, add), partitions.of_file(add, schema))
+    vector = add.get("deletionVector")
+    if vector or len(but):
+        live = np.ones(rows.num_rows, bool)
+        live[but] = False
+        live[deletion_vectors.read(table, vector) if vector else NONE] = False
+        rows = rows.filter(pa.array(live))
+    return rows
+
+
+def path_of(table: Path, add: Mapping[str, Any]) -> Path:
+    """The file of an add action: relative and URL-encoded, or an absolute URL."""
+    path = add["path"]
+    parsed = urlparse(path)
+    if parsed.scheme == "file":
+        return Path(unquote(parsed.path))
+    return table / unquote(path)
+
+
+@dataclass(slots=True)
+class _Allowance:
+    """How many rows may still be indexed in a search."""
+
+    rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Search:
+    """The search for some keys in some files."""
+
+    table: Path
+    files: Sequence[Mapping[str, Any]]
+    schema: TableSchema
+    keys: pa.Table
+    gone: Mapping[int, np.ndarray]
+    threads: int
+    allowance: _Allowance
+
+    def run(self) -> list[_Found]:
+        few = [place for place, add in enumerate(self.files) if int(add["size"]) < row_cache.SMALL]
+        large = [
+            place for place, add in enumerate(self.files) if int(add["size"]) >= row_cache.SMALL
+        ]
+        held, whole = self._held(few)
+        if self.keys.num_rows * DENSE > sum(_records(self.files[place]) for place in large):
+            at_hand = [place for place in large if self._is_at_hand(place)]
+            whole, large = [*whole, *sorted(set(large) - set(at_hand))], at_hand
+        found, rest = self._by_pages(large)
+        whole = sorted([*whole, *rest])
+        return [
+            *found,
+            *([self._small(held)] if held else []),
+            *([self._whole(whole)] if whole else []),
+        ]
+
+    def every(self) -> list[_Found]:
+        """All rows that are there, which have the one key."""
+        found = []
+        for place, add in enumerate(self.files):
+            rows = row_cache.table_rows(path_of(self.table, add), self._within(place))
+            row = np.setdiff1d(np.arange(rows.num_rows), self.gone.get(place, NONE))
+            file, code = np.full(len(row), place), np.zeros(len(row), np.int64)
+            found.append(_Found(rows.take(pa.array(row)), code, file, row))
+        return found
+
+    def _by_pages(self, places: Sequence[int]) -> tuple[list[_Found], list[int]]:
+        """What is found in some files, and which of them are to be read whole."""
+        if not places:
+            return [], []
+        located = self._located(places)
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="pages") as pool:
+            found = list(pool.map(lambda place: self._paged(place, *located[place]), places))
+        rest = [place for place, one in zip(places, found, strict=True) if one is None]
+        paged = [one for one in found if one is not None and len(one.code)]
+        return self._verified(paged), rest
+
+    # -- where ----------------------------------------------------------------------------------
+
+    def _located(self, places: Sequence[int]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+        """For each of these files the keys that it may have, and the rows that may have them."""
+        indexes = self._indexes(places)
+        located = {}
+        if indexes:
+            sought = key_index.Sought.of(self.keys, self.schema)
+            ordered = Ordered(self.schema, self.keys)
+            located = {
+                place: index.find(sought.only(ordered.held(self.files[place])))
+                for place, index in indexes.items()
+            }
+        plain = [place for place in places if place not in located]
+        if plain:
+            found = key_join.places(self._paths(plain), self.schema, self.keys, self.threads)
+            code, file, row = (
+                _numbers(found, name) for name in (key_join.CODE, key_join.FILE, key_join.ROW)
+            )
+            for number, place in enumerate(plain):
+                own = file == number
+                located[place] = code[own], row[own]
+        return {place: self._still_there(place, *located[place]) for place in places}
+
+    def _indexes(self, places: Sequence[int]) -> dict[int, key_index.KeyIndex]:
+        """The indexes that there are, and some that are made now."""
+        key, indexes = self.keys.column_names, {}
+        missing = []
+        for place in places:
+            add = self.files[place]
+            if _records(add) < key_index.LEAST_ROWS:
+                continue
+            index = key_index.opened(self.table, add, self.schema, key)
+            if index is not None:
+                indexes[place] = index
+            elif _records(add) <= key_index.MOST_ROWS and self.allowance.rows > 0:
+                missing.append(place)
+                self.allowance.rows -= _records(add)
+        with ThreadPoolExecutor(self.threads, thread_name_prefix="index") as pool:
+            made = pool.map(
+                lambda place: key_index.build(self.table, self.files[place], self.schema, key),
+                missing,
+            )
+            indexes |= {p: index for p, index in zip(missing, made, strict=True) if index}
+        return indexes
+
+    def _still_there(
+        self, place: int, code: np.ndarray, row: np.ndarray
+    ) -> tuple[np.ndarray, np.ndarray]:
+        """Those that no deletion vector has removed, by row."""
+        if place in self.gone:
+            live = ~np.isin(row, self.gone[place])
+            code, row = code[live], row[live]
+        order = np.argsort(row, kind="stable")
+        return code[order], row[order]
+
+    # -- what -----------------------------------------------------------------------------------
+
+    def _paged(self, place: int, code: np.ndarray, row: np.ndarray) -> _Found | None:
+        """Rows of one file, by their pages; None when it is to be read whole."""
+        file = np.full(len(row), place)
+        target = arrow_schema(self.schema.schema)
+        if not len(row):
+            return _Found(target.empty_table(), code, file, row)
+        path, within = path_of(self.table, self.files[place]), self._within(place)
+        rows = row_cache.often(path, within)
+        if rows is None:
+            own, of = np.unique(row, return_inverse=True)
+            layout, share = self._layout(path, own)
+            rows = row_cache.again(path, within, share)
+            if rows is None and layout is not None and share <= MOST_PAGES:
+                stored_names = self.schema.file_schema().names
+                present = [name for name in stored_names if name in layout.columns]
+                stored = pages.read(path, layout, own, present).take(pa.array(of))
+                return _Found(self._of_table(stored, self.schema.physical, file), code, file, row)
+        if rows is None or row.max() >= rows.num_rows:
+            return None
+        return _Found(rows.take(pa.array(row)), code, file, row)
+
+    def _layout(self, path: Path, rows: np.ndarray) -> tuple[pages.Layout | None, float]:
+        """Where the pages of a file are, if it says so and has these rows (ascending), and the part
+        of them that have some of these: 1 for a file that is to be read whole."""
+        key = self.schema.physical_of(self.keys.column_names[0])
+        try:
+            layout = pages.layout(path)
+        except pages.NoPageIndex:
+            return None, 1.0
+        if rows[-1] >= layout.rows or key not in layout.columns:
+            return None, 1.0
+        return layout, layout.share(rows, key)
+
+    def _verified(self, found: Sequence[_Found]) -> list[_Found]:
+        """Those rows that have the key: a hash is only a hint."""
+        if not found:
+            return []
+        rows, code = pa.concat_tables([f.rows for f in found]), _joined([f.code for f in found])
+        file, row = _joined([f.file for f in found]), _joined([f.row for f in found])
+        same = key_join.equal(rows.select(self.keys.column_names), code, self.keys)
+        if not same.all():
+            rows = rows.filter(pa.array(same))
+        return [_Found(rows, code[same], file[same], row[same])]
+
+    def _is_at_hand(self, place: int) -> bool:
+        """Whether a file is one to have an index, and its rows are in memory or come there now."""
+        if _records(self.files[place]) < key_index.LEAST_ROWS:
+            return False
+        path = path_of(self.table, self.files[place])
+        return row_cache.again(path, self._within(place), 1.0) is not None
+
+    def _held(self, places: Sequence[int]) -> tuple[dict[int, pa.Table], list[int]]:
+        """The rows of small files, and those files whose rows are too much to be held."""
+        paths = {place: path_of(self.table, self.files[place]) for place in places}
+        found = {place: row_cache.held(path, self._within(place)) for place, path in paths.items()}
+        held = {place: rows for place, rows in found.items() if rows is not None}
+        return held, [place for place, rows in found.items() if rows is None]
+
+    def _small(self, held: Mapping[int, pa.Table]) -> _Found:
+        """Rows of small files, among all of theirs in memory."""
+        names = self.keys.column_names
+        code, at = row_cache.matches(
+            self.keys, pa.concat_tables([rows.select(names) for rows in held.values()])
+        )
+        ends = np.cumsum([rows.num_rows for rows in held.values()])
+        number = np.searchsorted(ends, at, side="right")
+        row = at - np.concatenate(([0], ends[:-1]))[number]
+        file = np.asarray(list(held), np.int64)[number]
+        live = ~_is_gone(file, row, self.gone)
+        code, file, row = code[live], file[live], row[live]
+        # File by file: what is taken from several tables at once is taken from a copy of them all.
+        rows = [held[place].take(pa.array(row[file == place])) for place in held]
+        return _Found(pa.concat_tables(rows), code, file, row)
+
+    def _whole(self, places: Sequence[int]) -> _Found:
+        """Rows of some files, by a join with all of their rows."""
+        found = key_join.rows(self._paths(places), self.schema, self.keys, self.threads)
+        code, row = _numbers(found, key_join.CODE), _numbers(found, key_join.ROW)
+        file = np.asarray(places, np.int64)[_numbers(found, key_join.FILE)]
+        rows = self._of_table(found, self.schema.schema.names, file)
+        live = ~_is_gone(file, row, self.gone)
+        if not live.all():
+            rows = rows.filter(pa.array(live))
+        return _Found(rows, code[live], file[live], row[live])
+
+    def _within(self, place: int) -> TableSchema:
+        return partitions.of_file(self.files[place], self.schema)
+
+    def _of_table(self, found: pa.Table, names: Sequence[str], file: np.ndarray) -> pa.Table:
+        """The columns of the table, of which `found` has some, under these names. file: which of
+        the files each row is in."""
+        target = arrow_schema(self.schema.schema)
+        columns = [
+            found[name].cast(field.type)
+            if name in found.column_names
+            else self._absent(field.name, file)
+            for name, field in zip(names, target, strict=True)
+        ]
+        return pa.table(columns, schema=target)
+
+    def _absent(self, name: str, file: np.ndarray) -> pa.Array:
+        """A column that the files of some rows do not have."""
+        if name not in self.schema.partitions or not len(file):
+            return pa.nulls(len(file), arrow_schema(self.schema.schema).field(name).type)
+        places, of = np.unique(file, return_inverse=True)
+        values = [self._within(place).absent(name, 1) for place in places.tolist()]
+        return pa.concat_arrays(values).take(pa.array(of))
+
+    def _paths(self, places: Sequence[int]) -> list[str]:
+        return [str(path_of(self.table, self.files[place])) for place in places]
+
+
+def _records(add: Mapping[str, Any]) -> int:
+    """The rows of a file, gone ones included; 0 when the log does not say."""
+    return bounds.records(add) or 0
+
+
+def _numbers(table: pa.Table, name: str) -> np.ndarray:
+    numbers: np.ndarray = table[name].to_numpy().astype(np.int64)
+    return numbers
+
+
+def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
+    return np.concatenate([np.zeros(0, np.int64), *arrays])
+
+
+def _is_gone(file: np.ndarray, row: np.ndarray, gone: Mapping[int, np.ndarray]) -> np.ndarray:
+    removed = np.zeros(len(file), bool)
+    for place, rows in gone.items():
+        mine = file == place
+        removed[mine] = np.isin(row[mine], rows)
+    return removed

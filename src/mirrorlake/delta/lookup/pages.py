@@ -1,0 +1,250 @@
+"""Reads few rows of a Parquet file: the pages they lie in, and no others.
+
+A reader of Parquet takes row groups whole, and so decompresses a quarter of a million rows for one.
+The page index of a file (Parquet format, "Page Index") says where each page lies and which row it
+begins with. The pages that hold wanted rows are copied into a small Parquet file in memory, one for
+each column, which Arrow then decodes like any other.
+
+Data files never change, so what was read of their footers is remembered.
+"""
+
+from __future__ import annotations
+
+import os
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlake.delta.lookup.bounded_cache import Kept
+from mirrorlake.delta.lookup.thrift import I32, Raw, Reader, encode
+
+_MAGIC = b"PAR1"
+_LIST_OF_LOCATIONS, _STRUCTURE = 0x19, 12
+_AROUND, _LOCATION = [0, 2, 4, 6], (0x16, 0x15, 0x16, 0x00)
+"""What stands around the numbers of a page location: 64 bits, 32 bits, 64 bits, the end."""
+
+_DAMAGE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
+"""What comes of fields that are missing or of another kind; whoever reads the file whole tells."""
+
+REMEMBERED = 64 << 20
+"""Bytes of page tables that are kept; that of two million rows of ten columns takes 400 kB."""
+
+
+_OBJECTS = 1_500
+"""Bytes that one column of one row group takes beside its numbers."""
+
+
+class NoPageIndex(ValueError):
+    """The file does not say where its pages are, or not in a way that is known here."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Chunk:
+    """One column of one row group. rows: the first row of each page, in the group, and its end.
+
+    at, size: bytes of each page; dictionary: where its dictionary page begins and ends.
+    """
+
+    facts: dict[int, Any]
+    rows: np.ndarray
+    at: np.ndarray
+    size: np.ndarray
+    dictionary: tuple[int, int] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Layout:
+    """Where the rows of a file are. starts: the first row of each row group, and the end."""
+
+    starts: np.ndarray
+    elements: dict[str, Raw]
+    groups: Sequence[dict[str, _Chunk]]
+
+    @property
+    def columns(self) -> Sequence[str]:
+        return list(self.elements)
+
+    @property
+    def rows(self) -> int:
+        return int(self.starts[-1])
+
+    @property
+    def nbytes(self) -> int:
+        """In memory, as far as it counts."""
+        chunks = [chunk for group in self.groups for chunk in group.values()]
+        return sum(_OBJECTS + 3 * chunk.rows.nbytes for chunk in chunks)
+
+    def grouped(self, rows: np.ndarray) -> list[tuple[dict[str, _Chunk], np.ndarray]]:
+        """Row groups with the rows (ascending) wanted of each, numbered from its first."""
+        cuts = np.searchsorted(rows, self.starts)
+        return [
+            (group, rows[cuts[i] : cuts[i + 1]] - self.starts[i])
+            for i, group in enumerate(self.groups)
+        ]
+
+    def share(self, rows: np.ndarray, column: str) -> float:
+        """The part of the pages of a column that hold one of these rows (ascending): 0 to 1."""
+        wanted = total = 0
+        for group, own in self.grouped(rows):
+            starts = group[column].rows
+            total += len(starts) - 1
+            wanted += len(np.unique(np.searchsorted(starts, own, side="right")))
+        return wanted / max(total, 1)
+
+
+def layout(path: Path) -> Layout:
+    """The page table of a file. Raises NoPageIndex, OSError."""
+    facts = path.stat()
+    known = str(path), facts.st_size, facts.st_mtime_ns
+    return _layouts.get(known) or _layouts.put(known, _layout(*known))
+
+
+def read(path: Path, where: Layout, rows: np.ndarray, columns: Sequence[str]) -> pa.Table:
+    """These rows (ascending, distinct) of these columns.
+
+    Raises OSError, and ArrowException when a page is not what it should be.
+    """
+    groups = [(group, own) for group, own in where.grouped(rows) if len(own)]
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        found = [
+            _column(handle, where.elements[name], [(g[name], own) for g, own in groups])
+            for name in columns
+        ]
+    finally:
+        os.close(handle)
+    return pa.table(found, names=list(columns))
+
+
+def _column(
+    handle: int, element: Raw, chunks: Sequence[tuple[_Chunk, np.ndarray]]
+) -> pa.ChunkedArray:
+    """The wanted rows of one column."""
+    body, groups, places = bytearray(_MAGIC), [], []
+    offset = 0
+    for chunk, rows in chunks:
+        pages = _pages(chunk, rows)
+        lengths = chunk.rows[pages + 1] - chunk.rows[pages]
+        begins = np.concatenate(([0], np.cumsum(lengths)))
+        of = np.searchsorted(chunk.rows[pages], rows, side="right") - 1
+        places.append(offset + begins[of] + rows - chunk.rows[pages][of])
+        offset += int(begins[-1])
+        groups.append(_copied(handle, body, chunk, pages, int(begins[-1])))
+    footer = encode(
+        {
+            1: I32(1),
+            2: [{4: b"schema", 5: I32(1)}, element],
+            3: offset,
+            4: groups,
+        }
+    )
+    body += footer + struct.pack("<I", len(footer)) + _MAGIC
+    file = pq.ParquetFile(
+        pa.BufferReader(pa.py_buffer(body)), coerce_int96_timestamp_unit="us", pre_buffer=False
+    )
+    return file.read(use_threads=False).column(0).take(pa.array(np.concatenate(places)))
+
+
+def _copied(
+    handle: int, body: bytearray, chunk: _Chunk, pages: np.ndarray, rows: int
+) -> dict[int, Any]:
+    """Copy pages of a column to the end of the body. Returns their row group."""
+    start = len(body)
+    facts = {number: chunk.facts[number] for number in (1, 2, 3, 4)}
+    facts = {1: I32(facts[1]), 2: [I32(e) for e in facts[2]], 3: facts[3], 4: I32(facts[4])}
+    if chunk.dictionary is not None:
+        first, end = chunk.dictionary
+        body += _bytes(handle, first, end)
+        facts[11] = start
+    data = len(body)
+    ends = chunk.at[pages] + chunk.size[pages]
+    breaks = np.flatnonzero(chunk.at[pages][1:] != ends[:-1]) + 1
+    for run in np.split(np.arange(len(pages)), breaks):
+        body += _bytes(handle, int(chunk.at[pages[run[0]]]), int(ends[run[-1]]))
+    size = len(body) - start
+    facts |= {5: rows, 6: size, 7: size, 9: data}
+    return {1: [{2: start, 3: facts}], 2: size, 3: rows}
+
+
+def _pages(chunk: _Chunk, rows: np.ndarray) -> np.ndarray:
+    """The pages of these rows (ascending, numbered in the group)."""
+    return np.unique(np.searchsorted(chunk.rows, rows, side="right") - 1)
+
+
+def _bytes(handle: int, start: int, end: int) -> bytes:
+    if not 0 <= start <= end <= os.fstat(handle).st_size:
+        raise OSError("a data file ends too early")
+    return os.pread(handle, end - start, start)
+
+
+def _layout(path: str, size: int, _modified: int) -> Layout:
+    with Path(path).open("rb") as file:
+        handle = file.fileno()
+        try:
+            tail = _bytes(handle, size - 8, size)
+            length = struct.unpack("<I", tail[:4])[0]
+            if tail[4:] != _MAGIC or length > size - 12:
+                raise NoPageIndex(path)
+            footer = Reader(_bytes(handle, size - 8 - length, size - 8)).structure(frozenset({2}))
+            return _parsed(handle, footer)
+        except _DAMAGE as error:
+            raise NoPageIndex(path) from error
+
+
+def _parsed(handle: int, footer: dict[int, Any]) -> Layout:
+    elements = {}
+    for raw in footer[2][1:]:
+        facts = Reader(raw.encoded).structure()
+        if 5 in facts or facts.get(3, 0) == 2:
+            raise NoPageIndex("a column is nested or repeated")
+        elements[facts[4].decode()] = raw
+    groups = []
+    for group in footer.get(4, []):
+        chunks = [_chunk(handle, column, group[3]) for column in group[1]]
+        groups.append(dict(zip(elements, chunks, strict=True)))
+    counts = [group[3] for group in footer.get(4, [])]
+    return Layout(np.concatenate(([0], np.cumsum(counts, dtype=np.int64))), elements, groups)
+
+
+def _chunk(handle: int, column: dict[int, Any], rows: int) -> _Chunk:
+    facts, start = column[3], column[4]
+    at, size, first = locations(_bytes(handle, start, start + column[5]))
+    dictionary = (facts[11], int(at[0])) if facts.get(11) and facts[11] < at[0] else None
+    return _Chunk({n: facts[n] for n in (1, 2, 3, 4)}, np.append(first, rows), at, size, dictionary)
+
+
+def locations(index: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Offsets, sizes and first rows of the pages in an encoded OffsetIndex.
+
+    All numbers at once: between them stand single bytes that are numbers of one byte too.
+    Raises NoPageIndex when it holds anything else.
+    """
+    if len(index) < 3 or index[0] != _LIST_OF_LOCATIONS or index[1] & 15 != _STRUCTURE:
+        raise NoPageIndex("a list of locations of another form")
+    head = Reader(index)
+    head.position = 1
+    count = head.count()
+    data = np.frombuffer(index, np.uint8, offset=head.position)
+    ends = np.flatnonzero(data < 0x80)[: 7 * count]
+    if len(ends) != 7 * count or not count:
+        raise NoPageIndex("a list of locations that ends too early")
+    begins = np.concatenate(([0], ends[:-1] + 1))
+    data = data[: ends[-1] + 1]
+    shifts = np.arange(len(data)) - np.repeat(begins, ends - begins + 1)
+    numbers = np.add.reduceat((data & 0x7F).astype(np.int64) << 7 * shifts, begins)
+    pages = numbers.reshape(count, 7)
+    if (pages[:, _AROUND] != _LOCATION).any():
+        raise NoPageIndex("page locations of another form")
+    at, size, first = pages[:, 1] >> 1, pages[:, 3] >> 1, pages[:, 5] >> 1
+    if first[0] != 0 or (np.diff(first) <= 0).any() or (np.diff(at) <= 0).any():
+        raise NoPageIndex("pages in no order")
+    return at, size, first
+
+
+_layouts: Kept[tuple[str, int, int], Layout] = Kept(REMEMBERED, lambda known: known.nbytes)

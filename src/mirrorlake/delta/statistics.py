@@ -1,0 +1,183 @@
+"""Which files can hold one of some keys, by the bounds that the log has of them."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.delta.schema import TableSchema
+from mirrorlake.model.arrow import contiguous
+
+_RECORDS = re.compile(r'\{"numRecords": ?([0-9]+)[,}]')
+"""How the statistics of a file begin, as all known writers write them."""
+
+
+def candidates(
+    files: Sequence[Mapping[str, Any]], schema: TableSchema, keys: pa.Table
+) -> list[Mapping[str, Any]]:
+    """The files that can hold one of the keys, by the bounds of their first key column."""
+    if keys.num_rows == 0:
+        return []
+    physical, column = _first(schema, keys)
+    present = column.drop_null()
+    bounds = _Bounds(present) if len(present) and _comparable(column.type) else None
+    return [
+        add
+        for add in files
+        if _may_hold(
+            _stats(add),
+            physical,
+            bounds,
+            has_null=column.null_count > 0,
+            comparable=_comparable(column.type),
+        )
+    ]
+
+
+class Ordered:
+    """Keys in the order of their first column, and so which of them a file can hold."""
+
+    def __init__(self, schema: TableSchema, keys: pa.Table) -> None:
+        self._physical, column = _first(schema, keys)
+        self._bounds: _Bounds | None = None
+        if _is_number(column.type) and column.null_count < len(column):
+            present = column.drop_null()
+            self._bounds = _Bounds(present)
+            absent = column.is_null().to_numpy(zero_copy_only=False)
+            self._codes = np.flatnonzero(~absent)[np.argsort(_as_numbers(present))]
+            self._nulls = np.flatnonzero(absent)
+
+    def held(self, add: Mapping[str, Any]) -> np.ndarray | None:
+        """The keys, by number, that this file can hold; None when nobody can tell."""
+        stats = _stats(add)
+        low = (stats.get("minValues") or {}).get(self._physical)
+        high = (stats.get("maxValues") or {}).get(self._physical)
+        if self._bounds is None or low is None or high is None:
+            return None
+        span = self._bounds.between(low, high)
+        return None if span is None else np.concatenate((self._codes[span], self._nulls))
+
+
+def _first(schema: TableSchema, keys: pa.Table) -> tuple[str, pa.Array]:
+    """The first key column: its name in the files, and its values."""
+    name = keys.column_names[0]
+    return schema.physical_of(name), contiguous(keys[name])
+
+
+def records(add: Mapping[str, Any]) -> int | None:
+    """The rows of a file, gone ones included, by its add action; None where it does not say."""
+    said = add.get("stats") or "{}"
+    if first := _RECORDS.match(said):  # every batch asks it of every file of its table
+        return int(first[1])
+    found = json.loads(said).get("numRecords")
+    return None if found is None else int(found)
+
+
+def _stats(add: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What the log says of the values of a file; nothing where it says nothing."""
+    said: Mapping[str, Any] = json.loads(add.get("stats") or "{}", parse_float=Decimal)
+    return said
+
+
+class _Bounds:
+    """Which ranges of values can hold one of the keys."""
+
+    def __init__(self, keys: pa.Array) -> None:
+        self._type = keys.type
+        self._ends: tuple[str, str] | None = None
+        self._numbers = np.zeros(0, np.int64)
+        if pa.types.is_string(keys.type):
+            ends = pc.min_max(keys).as_py()
+            self._ends = ends["min"], ends["max"]
+        else:
+            self._numbers = np.sort(_as_numbers(keys))
+
+    def meet(self, low: Any, high: Any) -> bool:
+        """Whether a key can lie between these bounds of the log."""
+        if self._ends is not None:
+            first, last = self._ends
+            known = isinstance(low, str) and isinstance(high, str)
+            return not known or bool(low <= last and first <= high)
+        span = self.between(low, high)
+        return span is None or span.start < span.stop
+
+    def between(self, low: Any, high: Any) -> slice | None:
+        """Which of the keys in order, of numbers, lie between these bounds; None when the bounds
+        cannot be read."""
+        least, most = _as_number(low, self._type), _as_number(high, self._type)
+        if least is None or most is None:
+            return None
+        if pa.types.is_timestamp(self._type):
+            least -= _vagueness(low)
+            most += _vagueness(high) + 1_000  # writers cut bounds to milliseconds, this one too
+        first = int(np.searchsorted(self._numbers, least))
+        return slice(first, int(np.searchsorted(self._numbers, most, side="right")))
+
+
+def _may_hold(
+    stats: Mapping[str, Any],
+    column: str,
+    bounds: _Bounds | None,
+    *,
+    has_null: bool,
+    comparable: bool,
+) -> bool:
+    if not stats or not comparable:
+        return True
+    nulls = (stats.get("nullCount") or {}).get(column)
+    if has_null and nulls != 0:
+        return True
+    if bounds is None:
+        return False
+    low = (stats.get("minValues") or {}).get(column)
+    high = (stats.get("maxValues") or {}).get(column)
+    if low is None or high is None:
+        return nulls is None or bool(nulls != stats.get("numRecords"))
+    return bounds.meet(low, high)
+
+
+def _comparable(kind: pa.DataType) -> bool:
+    """Types whose bounds in the log order like their values here."""
+    return pa.types.is_string(kind) or _is_number(kind)
+
+
+def _is_number(kind: pa.DataType) -> bool:
+    is_ = pa.types
+    return any(test(kind) for test in (is_.is_integer, is_.is_date, is_.is_timestamp))
+
+
+def _as_numbers(keys: pa.Array) -> np.ndarray:
+    """As numbers, because there are days that Python's calendar does not know."""
+    width = pa.int32() if keys.type.bit_width == 32 else pa.int64()
+    numbers: np.ndarray = (keys.cast(width) if pa.types.is_temporal(keys.type) else keys).to_numpy()
+    return numbers
+
+
+def _vagueness(moment: str) -> int:
+    """Microseconds by which the text of a bound may be wrong: Java leaves the seconds out of an
+    offset, which local times of before the zones had, some of them until 1972."""
+    return 0 if moment.endswith("Z") else 60_000_000
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _as_number(bound: Any, kind: pa.DataType) -> int | None:
+    """A bound from the log as Arrow holds such values; None when it cannot be read."""
+    if pa.types.is_integer(kind):
+        return bound if isinstance(bound, int) else None
+    try:
+        if pa.types.is_date(kind):
+            return date.fromisoformat(bound).toordinal() - _EPOCH.toordinal()
+        moment = datetime.fromisoformat(bound)
+        return (moment - _EPOCH) // timedelta(microseconds=1) if moment.tzinfo else None
+    except (ValueError, TypeError):
+        return None

@@ -1,0 +1,1 @@
+"""New data files, change files and deletion vectors of a table."""

@@ -1,0 +1,289 @@
+"""Parquet files in bounded memory: a small file may hold very much, and its footer may not say so.
+
+A column of one long text, repeated, takes its length once in the file and once per row in memory.
+So a file is decoded piece by piece, in pieces no larger than its longest values allow.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sys
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mirrorlake.landing.parquet import page_headers
+
+NO_LIMIT = sys.maxsize
+
+FILE_BYTES = 4 << 30
+"""What the rows of one landed file may take, unless a project says otherwise."""
+
+PIECE_ROWS = 65_536
+"""Rows that are decoded before their size is looked at; more are not faster."""
+
+PIECE_BYTES = 256 << 20
+"""What a piece may take when its values are as long as the longest."""
+
+PAGE_BYTES = 256 << 20
+"""What one page may take, and so one value: it is in memory several times while it is read."""
+
+_RATIOS = {"UNCOMPRESSED": 1, "SNAPPY": 22, "LZ4": 256, "GZIP": 1_040, "ZSTD": 1 << 15}
+"""How much larger than its bytes a page can be; of other codecs nobody knows."""
+
+SPLIT = "Split it into several files, or raise mirror.file_bytes if the memory is there."
+
+
+class TooLarge(ValueError):
+    """The rows take more memory than they may. hint: what a person can do."""
+
+    def __init__(self, what: str, hint: str = SPLIT) -> None:
+        super().__init__(what)
+        self.hint = hint
+
+
+def size(metadata: pq.FileMetaData, arrow: pa.Schema) -> int:
+    """What the footer tells of the memory that the rows take, in bytes.
+
+    The larger of what the columns take in the file before compression and of what their widths
+    take: a value that repeats is hardly in the file at all.
+    """
+    in_file = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
+    width = sum(_width(field.type) for field in arrow)
+    return int(max(in_file, metadata.num_rows * width // 8))
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """The part of a file that is read: of `count` equal runs of its row groups the one at `place`.
+
+    All shares of a file in order are the file; one may be empty.
+    """
+
+    place: int = 0
+    count: int = 1
+
+    def of(self, groups: int) -> range:
+        return range(self.place * groups // self.count, (self.place + 1) * groups // self.count)
+
+
+WHOLE = Share()
+
+
+@dataclass(frozen=True, slots=True)
+class _Wanted:
+    """What is read of a file: row groups, and columns by their names, None for all."""
+
+    metadata: pq.FileMetaData
+    groups: Sequence[int]
+    columns: Sequence[str] | None = None
+
+    @classmethod
+    def of(cls, metadata: pq.FileMetaData) -> _Wanted:
+        """All of it."""
+        return cls(metadata, range(metadata.num_row_groups))
+
+    def chunks(self) -> Iterator[Any]:
+        """What the footer tells of each column in each row group."""
+        for group in map(self.metadata.row_group, self.groups):
+            chunks = (group.column(j) for j in range(group.num_columns))
+            yield from (
+                chunk
+                for chunk in chunks
+                if self.columns is None or chunk.path_in_schema in self.columns
+            )
+
+    def rows(self) -> int:
+        return sum(self.metadata.row_group(group).num_rows for group in self.groups)
+
+    def size(self) -> int:
+        """Bytes before compression, as the footer tells."""
+        if self.columns is None:
+            return sum(self.metadata.row_group(group).total_byte_size for group in self.groups)
+        return sum(chunk.total_uncompressed_size for chunk in self.chunks())
+
+
+def read(parquet: pq.ParquetFile, handle: BinaryIO, most: int) -> pa.Table:
+    """The rows of an opened file.
+
+    Raises TooLarge beyond `most` bytes, ValueError when there are not as many rows as the footer
+    says, and what Arrow raises.
+    """
+    found = list(pieces(parquet, handle, most))
+    return pa.Table.from_batches(found, found[0].schema if found else parquet.schema_arrow)
+
+
+def pieces(
+    parquet: pq.ParquetFile,
+    handle: BinaryIO,
+    most: int,
+    share: Share = WHOLE,
+    columns: list[str] | None = None,
+) -> Iterator[pa.RecordBatch]:
+    """The rows of a share of an opened file in pieces, each of bounded size.
+
+    columns: those that are wanted, None for all.
+    Raises TooLarge when the pieces so far take more than `most` bytes, or a page would, ValueError
+    when there are not as many rows as the footer says, and what Arrow raises.
+    """
+    metadata = parquet.metadata
+    groups = share.of(metadata.num_row_groups)
+    wanted = _Wanted(metadata, groups, columns)
+    said = wanted.rows()
+    if share == WHOLE:
+        said = metadata.num_rows
+    elif (total := _Wanted.of(metadata).rows()) != metadata.num_rows:
+        raise ValueError(f"{total} rows, and its footer says {metadata.num_rows}")
+    check_columns(metadata, handle, groups)
+    check_pages(wanted, handle)
+    taken = rows = 0
+    size = _piece_rows(wanted, handle, most)
+    # To hand a few rows to a thread and wait for it takes longer than to decode them.
+    several = said > PIECE_ROWS
+    for piece in parquet.iter_batches(
+        size, row_groups=list(groups), columns=columns, use_threads=several
+    ):
+        taken += piece.nbytes
+        if taken > most:
+            raise TooLarge(f"its rows take more than {most:,} bytes in memory")
+        rows += piece.num_rows
+        yield piece
+    if rows != said:
+        raise ValueError(f"{rows} rows, and its footer says {said}")
+
+
+def stream(parquet: pq.ParquetFile, handle: BinaryIO) -> Iterator[pa.RecordBatch]:
+    """The rows of an opened file in pieces of bounded size. Raises what Arrow raises."""
+    check_columns(parquet.metadata, handle)
+    wanted = _Wanted.of(parquet.metadata)
+    yield from parquet.iter_batches(_piece_rows(wanted, handle, PIECE_BYTES))
+
+
+def check_columns(
+    metadata: pq.FileMetaData, handle: BinaryIO, asked_of: Sequence[int] | None = None
+) -> None:
+    """Be sure that what the footer tells of columns can be asked for.
+
+    What Arrow raises there passes through pyarrow unseen and ends the process, for example where
+    the columns of a file are encrypted. Arrow's reader asks the same, before it reads a page, and
+    it raises.
+    asked_of: the row groups that are read, None for all. Raises ValueError and what Arrow raises.
+    """
+    groups = range(metadata.num_row_groups)
+    if any(metadata.row_group(group).num_columns != metadata.num_columns for group in groups):
+        raise ValueError("a row group has not the columns of the file")
+    if not metadata.num_columns:
+        return  # of which Arrow's reader makes batches in another way
+    asked = pq.ParquetFile(handle, metadata=metadata, buffer_size=1, pre_buffer=False)
+    for group in groups if asked_of is None else asked_of:
+        for _batch in asked.reader.iter_batches(0, row_groups=[group], use_threads=False):
+            raise AssertionError("no rows were asked for")
+
+
+def check_pages(wanted: _Wanted, handle: BinaryIO) -> None:
+    """Refuse a file with a page that takes more than PAGE_BYTES: Arrow unpacks it at once.
+
+    A value lies in one page, so that none is longer. Pages are looked at wherever so much can be
+    packed into the bytes of their column, which are all that Arrow reads of it, whatever the footer
+    says of their size in memory. Raises TooLarge.
+    """
+    for chunk in wanted.chunks():
+        packed = chunk.total_compressed_size
+        if packed * _RATIOS.get(chunk.compression, PAGE_BYTES) <= PAGE_BYTES:
+            continue
+        largest = _largest_page(handle, _begin(chunk), packed)
+        if largest > PAGE_BYTES:
+            raise TooLarge(
+                f"column {chunk.path_in_schema} has values that take {largest:,} bytes in one "
+                f"page, and a page may take {PAGE_BYTES:,}",
+                hint="Keep values below that, and write long ones in smaller pages.",
+            )
+
+
+def _largest_page(handle: BinaryIO, begin: int, packed: int) -> int:
+    """Bytes in memory. Behind what is no page Arrow goes no further either."""
+    largest = 0
+    with contextlib.suppress(page_headers.NoPage):
+        for page in page_headers.pages(handle, begin, begin + packed):
+            largest = max(largest, page.unpacked)
+    return largest
+
+
+def _begin(chunk: Any) -> int:
+    """Where the pages of a column begin: with the dictionary, if it has one."""
+    begin = chunk.dictionary_page_offset
+    return int(begin if begin and begin > 0 else chunk.data_page_offset)
+
+
+def _piece_rows(wanted: _Wanted, handle: BinaryIO, most: int) -> int:
+    if wanted.rows() * wanted.size() <= most:
+        return PIECE_ROWS  # no value is longer than all of them
+    return max(1, min(PIECE_ROWS, PIECE_BYTES // max(1, _longest(wanted, handle))))
+
+
+def _longest(wanted: _Wanted, handle: BinaryIO) -> int:
+    """Bytes of a row whose every value is the longest of its dictionary, or more.
+
+    No value is longer than its whole dictionary. Only where that is too much to be said, values are
+    looked at.
+    """
+    small, large = 0, []
+    sizes = _dictionaries(wanted, handle)
+    for name, size in sorted(sizes.items(), key=lambda item: item[1]):
+        if small + size <= PIECE_BYTES // PIECE_ROWS:
+            small += size
+        else:
+            large.append(name)
+    return small + (_longest_of(wanted, handle, large) if large else 0)
+
+
+def _dictionaries(wanted: _Wanted, handle: BinaryIO) -> dict[str, int]:
+    """The bytes of the largest dictionary of each text column; sys.maxsize where nobody knows."""
+    sizes: dict[str, int] = {}
+    for chunk in wanted.chunks():
+        if chunk.physical_type != "BYTE_ARRAY" or not chunk.has_dictionary_page:
+            continue
+        try:
+            page = page_headers.page_at(handle, _begin(chunk))
+        except ValueError:
+            size = sys.maxsize
+        else:
+            size = page.unpacked if page.kind == page_headers.DICTIONARY else sys.maxsize
+        name = chunk.path_in_schema
+        sizes[name] = max(size, sizes.get(name, 0))
+    return sizes
+
+
+def _longest_of(wanted: _Wanted, handle: BinaryIO, names: list[str]) -> int:
+    # To read one row is to read the dictionary, and to leave the other pages alone.
+    coded = pq.ParquetFile(
+        handle,
+        metadata=wanted.metadata,
+        read_dictionary=names,
+        buffer_size=1 << 16,
+        pre_buffer=False,
+    )
+    longest = 0
+    for group in wanted.groups:
+        for row in coded.iter_batches(1, row_groups=[group], columns=names):
+            longest = max(longest, sum(map(_longest_value, row.columns)))
+            break
+    return longest
+
+
+def _longest_value(column: pa.Array) -> int:
+    if not pa.types.is_dictionary(column.type):
+        return 0
+    return pc.max(pc.binary_length(column.dictionary)).as_py() or 0
+
+
+def _width(kind: pa.DataType) -> int:
+    """Bits of a value in memory at least."""
+    try:
+        return int(kind.bit_width)
+    except ValueError:
+        return 32  # text and the like: an offset at least

@@ -1,0 +1,461 @@
+"""Landed Parquet files: what is in one, and its rows in the types of the table.
+
+A file is looked at twice: `inspect` reads its footer, `read` its rows. Types become those of
+section 8 of the specification on the way.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from mirrorlake.errors import (
+    BadFile,
+    BadValue,
+    FileTooLarge,
+    MisspeltMarker,
+    UnknownMarker,
+    UnsupportedColumn,
+)
+from mirrorlake.landing.parquet import bounded
+from mirrorlake.model import types
+from mirrorlake.model.arrow import arrow_type, contiguous, decoded
+from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Marker
+from mirrorlake.model.landed import Footer, LaterFormat
+from mirrorlake.model.table import Column, Schema
+from mirrorlake.storage.store import StorageFailed
+
+RESERVED = frozenset({MARKER_COLUMN, UNCHANGED_COLUMN})
+"""Columns of a file that are no data."""
+
+_SHOWN = 200
+"""Bytes of a value that an error repeats."""
+
+_READ_AT_ONCE = 1 << 20
+"""Bytes of a file up to which it is fetched whole, and not column by column."""
+
+_RESEND = "Delete the file and upload a valid one under the same name."
+
+
+@dataclass(frozen=True, slots=True)
+class Inspected:
+    """What the footer of a landed file tells, or the header of delimited text.
+
+    `schema` holds the data columns in the order of the file, nullable where the file says so;
+    `size` is what the rows take uncompressed, in bytes; `marker_last`: no data column follows the
+    marker. Of large delimited text `rows` and `size` are estimates, and `is_exact` is false;
+    `ignored` are its columns that the declared schema does not have (LZ-193).
+    """
+
+    schema: Schema
+    rows: int
+    size: int
+    has_marker: bool
+    has_unchanged: bool
+    footer: Footer | None
+    marker_last: bool = True
+    is_exact: bool = True
+    ignored: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Rows:
+    """The rows of one landed file, in its order.
+
+    data: the table's columns in the table's types; marker: int8; unchanged: the packed masks of
+    `__mirrorlake_unchanged__` over the columns of *this file*, which `names` lists; None without;
+    size: what they took in memory as they stood in the file, in bytes, where somebody has counted.
+    """
+
+    data: pa.Table
+    marker: pa.Array
+    unchanged: pa.Array | None
+    names: tuple[str, ...]
+    size: int = 0
+
+
+def inspect(handle: BinaryIO, size: int, *, table: str, file: str) -> Inspected:
+    """Read the footer. Raises BadFile, UnsupportedColumn, MisspeltMarker."""
+    with _understood("not a complete Parquet file", table, file):
+        parquet = _opened(handle, size)
+        metadata, arrow = parquet.metadata, parquet.schema_arrow
+        memory = bounded.size(metadata, arrow)
+        names = arrow.names
+        misplaced = misplaced_types(parquet)
+    check_names(names, table, file)
+    if misplaced:
+        column, physical = misplaced[0]
+        raise UnsupportedColumn(
+            f"its logical type does not stand on {physical} (LZ-150)",
+            table=table,
+            file=file,
+            column=column,
+            hint="Write the file with a library that keeps to the Parquet format.",
+        )
+    columns = [
+        Column(field.name, column_type(field, table=table, file=file), field.nullable)
+        for field in arrow
+        if field.name not in RESERVED and not pa.types.is_null(field.type)
+    ]
+    texts = {
+        key.decode(errors="replace"): value.decode(errors="replace")
+        for key, value in (metadata.metadata or {}).items()
+    }
+    try:
+        footer = Footer.decode(texts)
+    except (LaterFormat, ValueError) as error:
+        raise BadFile(str(error), table=table, file=file, hint=_RESEND) from error
+    return Inspected(
+        schema=Schema.of(columns),
+        rows=metadata.num_rows,
+        size=memory,
+        has_marker=MARKER_COLUMN in names,
+        has_unchanged=UNCHANGED_COLUMN in names,
+        footer=footer,
+        marker_last=MARKER_COLUMN not in names
+        or RESERVED.issuperset(names[names.index(MARKER_COLUMN) :]),
+    )
+
+
+def misplaced_types(parquet: pq.ParquetFile) -> list[tuple[str, str]]:
+    """The columns whose logical type is not that of their physical type, which is told as well.
+
+    Arrow reads them as bare numbers, such as days for dates.
+    """
+    schema = parquet.schema
+    leaves = (schema.column(place) for place in range(len(schema.names)))
+    return [
+        (leaf.path, leaf.physical_type) for leaf in leaves if leaf.logical_type.type == "UNDEFINED"
+    ]
+
+
+def read(
+    handle: BinaryIO,
+    size: int,
+    target: Schema,
+    default: Marker,
+    *,
+    table: str,
+    file: str,
+    most: int = bounded.NO_LIMIT,
+) -> Rows:
+    """All rows of a file as rows of the table.
+
+    target: the table's columns; a column that the file lacks is NULL (LZ-214).
+    default: what a row without a marker does (LZ-091, LZ-094).
+    most: bytes that the rows may take in memory, whatever the footer promised.
+    Raises BadFile, BadValue, UnknownMarker.
+    """
+    with _understood("cannot be read", table, file):
+        near = _near(handle, size)
+        rows = bounded.read(_opened(near, size), near, most)
+    return converted(rows, target, default, table=table, file=file)
+
+
+def pieces(
+    handle: BinaryIO,
+    size: int,
+    target: Schema,
+    default: Marker,
+    *,
+    table: str,
+    file: str,
+    most: int = bounded.NO_LIMIT,
+    share: bounded.Share = bounded.WHOLE,
+    only: Sequence[str] | None = None,
+) -> Iterator[Rows]:
+    """The rows of a share of a file, a piece of bounded size at a time; see `read`.
+
+    One piece at least, without rows where there are none. A row in an error is counted from the
+    beginning of its piece.
+    only: those of the table's columns that are wanted, None for all; `names` lists these too.
+    """
+    with _understood("cannot be read", table, file):
+        near = _near(handle, size)
+        parquet = _opened(near, size)
+        columns = None
+        if only is not None:
+            columns = _columns(parquet.schema_arrow.names, target.names, only)
+            target = Schema.of([target[name] for name in only])
+        piece = None
+        for piece in bounded.pieces(parquet, near, most, share, columns):
+            rows = pa.Table.from_batches([piece])
+            found = converted(rows, target, default, table=table, file=file)
+            yield replace(found, size=piece.nbytes)
+        if piece is None:  # its types may be wrong all the same
+            rows = parquet.schema_arrow.empty_table()
+            rows = rows if columns is None else rows.select(columns)
+            yield converted(rows, target, default, table=table, file=file)
+
+
+def _columns(found: list[str], target: list[str], only: Sequence[str]) -> list[str]:
+    """Names in a file: of some columns of the table, and of those that are no data."""
+    data = match_columns(target, [name for name in found if name not in RESERVED])
+    return [name for name in found if name in RESERVED] + [
+        data[name] for name in only if name in data
+    ]
+
+
+def converted(rows: pa.Table, target: Schema, default: Marker, *, table: str, file: str) -> Rows:
+    """Rows as they stand in a file as rows of the table; see `read`.
+
+    Raises BadFile, BadValue, UnknownMarker.
+    """
+    names = [n for n in rows.column_names if n not in RESERVED]
+    places = match_columns(target.names, names)
+    data = pa.table(
+        [_column(rows, places.get(c.name), c, table, file) for c in target],
+        schema=pa.schema([pa.field(c.name, arrow_type(c.type)) for c in target]),
+    )
+    if MARKER_COLUMN in rows.column_names:
+        marker = markers(contiguous(rows[MARKER_COLUMN]), table=table, file=file)
+    else:
+        marker = pa.repeat(pa.scalar(int(default), pa.int8()), rows.num_rows)
+    masked = UNCHANGED_COLUMN in rows.column_names
+    return Rows(
+        data=data,
+        marker=marker,
+        unchanged=contiguous(rows[UNCHANGED_COLUMN]) if masked else None,
+        names=tuple(names),
+    )
+
+
+def match_columns(wanted: list[str], found: list[str]) -> Mapping[str, str]:
+    """For each wanted name the found one: the same, else the only one but for case (LZ-156)."""
+    folded: dict[str, list[str]] = {}
+    for name in found:
+        folded.setdefault(name.casefold(), []).append(name)
+    exact = set(found)
+    matched = {}
+    for name in wanted:
+        alike = folded.get(name.casefold(), [])
+        if name in exact:
+            matched[name] = name
+        elif len(alike) == 1 and alike[0] not in wanted:
+            matched[name] = alike[0]
+    return matched
+
+
+def column_type(field: pa.Field, *, table: str, file: str) -> types.DataType:
+    """The type of a Parquet column in the table (LZ-151 to LZ-155)."""
+    for found, data_type in _candidates(field.type):
+        if found:
+            return data_type
+    nested = pa.types.is_nested(field.type)
+    raise UnsupportedColumn(
+        f"its type {field.type} cannot be stored",
+        table=table,
+        file=file,
+        column=field.name,
+        hint=f"Write it as {'a JSON string (LZ-148)' if nested else 'text, or as binary'}.",
+    )
+
+
+def _candidates(kind: pa.DataType) -> Iterator[tuple[bool, types.DataType]]:
+    is_ = pa.types
+    if is_.is_dictionary(kind):
+        yield from _candidates(kind.value_type)
+        return
+    if isinstance(kind, pa.BaseExtensionType):  # JSON and UUID, among others
+        yield from _candidates(kind.storage_type)
+        return
+    for test, data_type in _SIMPLE:
+        yield test(kind), data_type
+    if is_.is_decimal(kind) and kind.precision <= types.MAX_PRECISION and kind.scale >= 0:
+        yield True, types.decimal(kind.precision, max(kind.scale, 0))
+
+
+_SIMPLE: tuple[tuple[Any, types.DataType], ...] = (
+    (pa.types.is_boolean, types.BOOLEAN),
+    (pa.types.is_int8, types.BYTE),
+    (pa.types.is_int16, types.SHORT),
+    (pa.types.is_int32, types.INTEGER),
+    (pa.types.is_int64, types.LONG),
+    (pa.types.is_uint8, types.SHORT),
+    (pa.types.is_uint16, types.INTEGER),
+    (pa.types.is_uint32, types.LONG),
+    (pa.types.is_uint64, types.decimal(20, 0)),
+    (pa.types.is_float16, types.FLOAT),
+    (pa.types.is_float32, types.FLOAT),
+    (pa.types.is_float64, types.DOUBLE),
+    (pa.types.is_string, types.STRING),
+    (pa.types.is_large_string, types.STRING),
+    (pa.types.is_string_view, types.STRING),
+    (pa.types.is_binary, types.BINARY),
+    (pa.types.is_large_binary, types.BINARY),
+    (pa.types.is_binary_view, types.BINARY),
+    (pa.types.is_fixed_size_binary, types.BINARY),
+    (pa.types.is_date, types.DATE),
+    (pa.types.is_timestamp, types.TIMESTAMP),
+    (pa.types.is_time, types.STRING),
+)
+
+
+def markers(column: pa.Array, *, table: str, file: str, before: int = 0) -> pa.Array:
+    """The marker column as int8 (LZ-084). Raises UnknownMarker for the first bad row (LZ-085).
+
+    before: how many rows of the file stand before this part of the column.
+    """
+    known = [int(marker) for marker in Marker]
+    column = _plain(column, table, file)
+    if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
+        plain = pc.index_in(column, value_set=pa.array([str(m) for m in known], column.type))
+        numbers = pa.array(known, pa.int8()).take(plain)
+    elif pa.types.is_integer(column.type):
+        fits = pc.is_in(column, value_set=pa.array(known, pa.int8()).cast(column.type))
+        numbers = pc.if_else(fits, column, None).cast(pa.int8())
+    else:
+        raise UnknownMarker(
+            f"{MARKER_COLUMN} has type {column.type}, expected an integer or text",
+            table=table,
+            file=file,
+            column=MARKER_COLUMN,
+            hint=_RESEND,
+        )
+    if numbers.null_count:
+        row = pc.index(numbers.is_null(), True).as_py()
+        value = _marker(column[row])
+        raise UnknownMarker(
+            f"marker {'NULL' if value is None else repr(value)} is none of 0, 1, 2 and 4",
+            table=table,
+            file=file,
+            row=before + row + 1,
+            column=MARKER_COLUMN,
+            value=None if value is None else str(value),
+            hint=_RESEND,
+        )
+    return numbers
+
+
+def _marker(value: pa.Scalar) -> int | str | None:
+    """As an error tells it: a text may be no UTF-8, and of any length."""
+    if not value.is_valid or pa.types.is_integer(value.type):
+        number: int | None = value.as_py()
+        return number
+    return bytes(value.as_buffer())[:_SHOWN].decode(errors="backslashreplace")
+
+
+def _column(rows: pa.Table, found: str | None, column: Column, table: str, file: str) -> pa.Array:
+    target = arrow_type(column.type)
+    if found is None:
+        return pa.nulls(rows.num_rows, target)
+    try:
+        values = _plain(contiguous(rows[found]), table, file)
+    except pa.ArrowInvalid as error:  # offsets have 32 bits
+        raise FileTooLarge(
+            f"one column of it holds more than 2 GiB: {error}",
+            table=table,
+            file=file,
+            column=column.name,
+            hint="Split it into several files.",
+        ) from error
+    try:
+        converted = values if values.type == target else _converted(values, target)
+        # Arrow reads what says to be text, or a number of so many digits, without a look at it.
+        converted.validate(full=True)
+    except pa.ArrowException as error:
+        raise BadValue(
+            f"a value does not fit {column.type}: {error}",
+            table=table,
+            file=file,
+            column=column.name,
+            hint=_RESEND,
+        ) from error
+    return converted
+
+
+def _plain(values: pa.Array, table: str, file: str) -> pa.Array:
+    """The values without what Arrow alone wraps around them. Raises BadFile for a row that names a
+    value which its dictionary does not have."""
+    if isinstance(values.type, pa.BaseExtensionType):
+        values = values.storage
+    if pa.types.is_dictionary(values.type):
+        with _understood("cannot be read", table, file):
+            values = decoded(values)
+    if pa.types.is_string_view(values.type):
+        values = values.cast(pa.string())
+    return values
+
+
+def _converted(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """Between an accepted Parquet type and the type of the table; nothing else gets here."""
+    if pa.types.is_timestamp(values.type):
+        # Without a zone it means UTC (LZ-152). Delta has microseconds: nanoseconds are cut, while a
+        # time that microseconds cannot hold is refused.
+        cut = values.type.unit == "ns"
+        return values.cast(pa.timestamp("us"), safe=not cut).cast(target)
+    if pa.types.is_null(values.type):
+        return pa.nulls(len(values), target)
+    return values.cast(target)
+
+
+@contextmanager
+def _understood(what: str, table: str, file: str) -> Iterator[None]:
+    """Whatever Arrow cannot make of a file is the file's fault, a name that is no UTF-8 too."""
+    try:
+        yield
+    except bounded.TooLarge as error:
+        raise FileTooLarge(
+            str(error),
+            table=table,
+            file=file,
+            hint=error.hint,
+        ) from None
+    except _Empty:
+        raise BadFile(
+            "Parquet file size is 0 bytes", table=table, file=file, hint=_RESEND
+        ) from None
+    except UnicodeDecodeError as error:
+        raise BadFile(
+            f"{what}: a name in it is not UTF-8", table=table, file=file, hint=_RESEND
+        ) from error
+    except StorageFailed:
+        raise
+    except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
+        raise BadFile(f"{what}: {error}", table=table, file=file, hint=_RESEND) from error
+
+
+class _Empty(ValueError):
+    """A file of no bytes at all."""
+
+
+def _near(handle: BinaryIO, size: int) -> BinaryIO:
+    """The file from its beginning, in memory if it is small."""
+    handle.seek(0)
+    return pa.BufferReader(handle.read()) if size <= _READ_AT_ONCE else handle
+
+
+def _opened(handle: BinaryIO, size: int) -> pq.ParquetFile:
+    if size == 0:
+        raise _Empty
+    # INT96 holds years that nanoseconds do not.
+    return pq.ParquetFile(handle, coerce_int96_timestamp_unit="us", pre_buffer=size > _READ_AT_ONCE)
+
+
+def check_names(names: list[str], table: str, file: str) -> None:
+    """Names of columns are apart, case ignored (LZ-156), and the marker is spelt right (LZ-086)."""
+    folded: dict[str, str] = {}
+    for name in names:
+        if name != MARKER_COLUMN and name.casefold() == MARKER_COLUMN.casefold():
+            raise MisspeltMarker(
+                f"column {name} is written {MARKER_COLUMN}",
+                table=table,
+                file=file,
+                column=name,
+                hint=_RESEND,
+            )
+        if (alike := folded.get(name.casefold())) is not None:
+            raise UnsupportedColumn(
+                f"columns {alike} and {name} differ only in case, or not at all (LZ-156)",
+                table=table,
+                file=file,
+                column=name,
+                hint="Rename one of them.",
+            )
+        folded[name.casefold()] = name

@@ -1,0 +1,212 @@
+"""Compressed text, told by its leading bytes (LZ-209), and unpacked piece by piece.
+
+What comes out is bounded, whatever a small file claims to hold.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import BinaryIO, Protocol
+
+import pyarrow as pa
+
+from mirrorlake.landing.text.origin import Origin
+from mirrorlake.storage.store import StorageFailed
+
+RATIO = 200
+"""How much larger than the file its text may be, before it is called a bomb."""
+MODEST = 256 << 20
+"""Bytes of text that any file may hold, however small it is packed."""
+SMALL_RAW = 1 << 20
+"""Raw Snappy has no leading bytes of its own; up to here it is looked for by unpacking."""
+
+_CODECS = {
+    b"\x1f\x8b": "gzip",
+    b"\x28\xb5\x2f\xfd": "zstd",
+    b"\xff\x06\x00\x00sNaPpY": "snappy",
+}
+_OTHERS = {
+    b"PK\x03\x04": "a ZIP archive, as Excel files are",
+    b"\xd0\xcf\x11\xe0": "an old Excel file",
+    b"PAR1": "a Parquet file",
+    b"BZh": "compressed with bzip2",
+    b"\xfd7zXZ\x00": "compressed with xz",
+    b"\x04\x22\x4d\x18": "compressed with LZ4",
+}
+"""What lands by mistake under the name of a text (LZ-210)."""
+_HINT = "Compress it with gzip, zstd or Snappy in its framing format, or not at all."
+_SNAPPY_BLOCK = 65_536
+_CONTROL = set(range(0x20)) - set(b"\t\n\r")
+
+
+class Reader(Protocol):
+    """Bytes in order; fewer than `size` only at the end."""
+
+    def read(self, size: int) -> bytes: ...
+
+
+def opened(handle: BinaryIO, size: int, origin: Origin) -> Reader:
+    """The text of a file, unpacked. Raises BadFile for what nobody can unpack.
+
+    size: of the file in bytes, compressed as it is.
+    """
+    codec = codec_of(handle, size, origin)
+    handle.seek(0)
+    if not codec:
+        return _Whole(handle)
+    if codec == "snappy":
+        return _Bounded(_Pieces(_framed(handle, origin)), size, origin)
+    return _Bounded(_arrow(handle, codec), size, origin)
+
+
+def codec_of(handle: BinaryIO, size: int, origin: Origin) -> str:
+    """How a file is compressed; empty when it is not. Raises BadFile for what nobody can unpack."""
+    handle.seek(0)
+    head = handle.read(16)
+    handle.seek(0)
+    for begin, codec in _CODECS.items():
+        if head.startswith(begin):
+            return codec
+    for magic, kind in _OTHERS.items():
+        # A column may well be called PAR1: what follows has to be binary too.
+        if head.startswith(magic) and _CONTROL & set(head):
+            raise origin.bad_file(f"it is {kind}, and no delimited text (LZ-209)", hint=_HINT)
+    if kind := _unframed(handle, size, head):
+        raise origin.bad_file(f"it is compressed as {kind}, not in its framing format", hint=_HINT)
+    return ""
+
+
+def _arrow(handle: BinaryIO, codec: str) -> Reader:
+    stream: Reader = pa.CompressedInputStream(pa.PythonFile(handle, mode="r"), codec)
+    return stream
+
+
+class _Whole:
+    """A file as it is; a raw file may give less than it was asked for."""
+
+    def __init__(self, handle: BinaryIO) -> None:
+        self._handle = handle
+
+    def read(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        while size > 0 and (part := self._handle.read(size)):
+            parts.append(part)
+            size -= len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+class _Bounded:
+    """An unpacked text that may not grow without bound."""
+
+    def __init__(self, inner: Reader, size: int, origin: Origin) -> None:
+        self._inner, self._origin = inner, origin
+        self._limit = max(MODEST, RATIO * size)
+        self._given = 0
+
+    def read(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        try:
+            while size > 0 and (part := bytes(self._inner.read(size))):
+                parts.append(part)
+                size -= len(part)
+        except StorageFailed:
+            raise
+        except (pa.ArrowException, OSError, ValueError) as error:
+            raise self._origin.bad_file(f"it cannot be decompressed: {error}") from error
+        text = b"".join(parts)
+        self._given += len(text)
+        if self._given > self._limit:
+            raise self._origin.bad_file(
+                f"it unpacks to more than {self._limit:,} bytes, over {RATIO} times its size",
+                hint="Write it as several smaller files, or without compression.",
+            )
+        return text
+
+
+class _Pieces:
+    """A reader over pieces of any length."""
+
+    def __init__(self, pieces: Iterator[bytes]) -> None:
+        self._pieces, self._rest = pieces, b""
+
+    def read(self, size: int) -> bytes:
+        while not self._rest:
+            piece = next(self._pieces, None)
+            if piece is None:
+                return b""
+            self._rest = piece
+        given, self._rest = self._rest[:size], self._rest[size:]
+        return given
+
+
+def _framed(handle: BinaryIO, origin: Origin) -> Iterator[bytes]:
+    """The blocks of Snappy's framing format (framing_format.txt of google/snappy).
+
+    A length that is wrong is found by the codec; checksums are not compared.
+    """
+    while header := handle.read(4):
+        kind, length = header[0], int.from_bytes(header[1:], "little")
+        body = handle.read(length)
+        if len(header) < 4 or len(body) < length:
+            raise origin.bad_file("its last Snappy block is cut off")
+        if kind == 0x00:
+            yield _snappy(body[4:], origin)
+        elif kind == 0x01:
+            yield body[4:]
+        elif kind < 0x80:
+            raise origin.bad_file(f"it has a Snappy block of the unknown kind {kind}")
+
+
+def _snappy(body: bytes, origin: Origin) -> bytes:
+    length, begin = _varint(body)
+    if begin == 0 or length > _SNAPPY_BLOCK:
+        raise origin.bad_file("it has a Snappy block longer than the format allows")
+    return bytes(pa.decompress(body, decompressed_size=length, codec="snappy", asbytes=True))
+
+
+def _unframed(handle: BinaryIO, size: int, head: bytes) -> str:
+    """Snappy without its framing, which has no leading bytes: by its lengths, then by unpacking."""
+    if _is_hadoop(head, size):
+        return "Snappy blocks of Hadoop"
+    length, begin = _varint(head)
+    # A text of n bytes becomes no less than n/22 and no more than 32 + n + n/6 of them.
+    if not begin or not length or size > SMALL_RAW:
+        return ""
+    if not size - 32 - size // 6 <= length <= 22 * size:
+        return ""
+    body = handle.read(size)
+    if _is_text(body):
+        return ""
+    try:
+        pa.decompress(body, decompressed_size=length, codec="snappy", asbytes=True)
+    except (pa.ArrowException, OSError, ValueError):
+        return ""
+    return "raw Snappy"
+
+
+def _is_text(body: bytes) -> bool:
+    """Whether bytes are readable as they are; some short texts are valid Snappy by chance."""
+    try:
+        body.decode()
+    except UnicodeDecodeError:
+        return False
+    return not _CONTROL & set(body)
+
+
+def _is_hadoop(head: bytes, size: int) -> bool:
+    """Two lengths, most significant byte first, and a raw block that begins with the first."""
+    if len(head) < 12 or head[0]:
+        return False
+    text, packed = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
+    # A wide encoding begins with zeros as well, and has one here again.
+    return 0 < packed <= size - 8 and 0 < _varint(head[8:])[0] <= text
+
+
+def _varint(body: bytes) -> tuple[int, int]:
+    """A number in groups of seven bits, and the bytes it takes; 0 bytes where there is none."""
+    value = 0
+    for place, byte in enumerate(body[:5]):
+        value |= (byte & 0x7F) << (7 * place)
+        if byte < 0x80:
+            return value, place + 1
+    return 0, 0

@@ -1,0 +1,296 @@
+"""A landed text file against the declared schema and the columns of the table."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import BinaryIO
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.errors import FileTooLarge, TableError
+from mirrorlake.landing.parquet.bounded import NO_LIMIT, SPLIT
+from mirrorlake.landing.parquet.reader import Inspected, Rows, match_columns
+from mirrorlake.landing.text import splits as parts
+from mirrorlake.landing.text.columns import (
+    Source,
+    columns_of,
+    data_names,
+    markers_of,
+    sources_of,
+)
+from mirrorlake.landing.text.format import TextFormat
+from mirrorlake.landing.text.origin import Origin
+from mirrorlake.landing.text.records import Block, Records
+from mirrorlake.landing.text.splits import Part
+from mirrorlake.model.arrow import arrow_type
+from mirrorlake.model.change import MARKER_COLUMN, Marker
+from mirrorlake.model.table import Column, Schema
+
+COUNTED = 8 << 20
+"""Bytes of text up to which rows are counted; of more they are estimated from as many."""
+
+PIECE_BYTES = 32 << 20
+"""What the rows of a piece take in memory, about."""
+
+THREAD_PART = 16 << 20
+"""Bytes of text that one thread reads at a time."""
+
+
+def inspect(handle: BinaryIO, size: int, text: TextFormat, *, table: str, file: str) -> Inspected:
+    """Read the header, and as many rows as tell how many there are.
+
+    size: of the file in bytes, compressed as it is. The schema is the declared one, or a nullable
+    text for each column (LZ-192). Raises BadFile, UnsupportedColumn, MisspeltMarker.
+    """
+    records = Records(handle, size, text, Origin(table, file), COUNTED)
+    columns = columns_of(records.header, text, table, file)
+    rows = used = 0
+    for block in records.blocks():
+        rows, used = rows + block.rows, used + block.tokens.used
+        if used >= COUNTED // 2:
+            break
+    total = used
+    if not records.is_whole:
+        total = max(used, used * size // max(handle.tell(), 1))
+    data = data_names(records.header)
+    found = match_columns([column.name for column in columns], data)
+    return Inspected(
+        schema=Schema.of([Column(column.name, column.data_type) for column in columns]),
+        rows=rows * total // max(used, 1),
+        size=total,
+        has_marker=MARKER_COLUMN in records.header,
+        has_unchanged=False,
+        footer=None,
+        marker_last=MARKER_COLUMN not in records.header or records.header[-1] == MARKER_COLUMN,
+        is_exact=records.is_whole,
+        ignored=tuple(sorted(set(data) - set(found.values()))),
+    )
+
+
+def read(
+    handle: BinaryIO,
+    size: int,
+    schema: Schema,
+    default: Marker,
+    text: TextFormat,
+    *,
+    table: str,
+    file: str,
+    key: Sequence[str] = (),
+    threads: int = 1,
+    most: int = NO_LIMIT,
+) -> Rows:
+    """All rows of a file as rows of the table.
+
+    schema: the table's columns; one that the file lacks is NULL (LZ-195, LZ-214). default: what a
+    row without a marker does (LZ-091, LZ-094). key: the key columns, which are not nullable unless
+    they are declared so (LZ-206). threads: how many may work at a time. most: bytes that the rows
+    may take in memory. Memory: the rows, and a few times one block of the text per thread.
+    Raises BadFile, BadValue, UnknownMarker, FileTooLarge.
+    """
+    reading = _Reading(handle, size, schema, default, text, Origin(table, file), key)
+    taken = reading.limited(reading.everything(threads), most)
+    return reading.rows(list(taken))
+
+
+def pieces(
+    handle: BinaryIO,
+    size: int,
+    schema: Schema,
+    default: Marker,
+    text: TextFormat,
+    *,
+    table: str,
+    file: str,
+    key: Sequence[str] = (),
+    part: Part | None = None,
+    about: int = PIECE_BYTES,
+) -> Iterator[Rows]:
+    """The rows of a file, or of a part of it, in pieces of about so many bytes; see `read`.
+
+    At least one piece. Memory: two of them, however large the file is.
+    """
+    reading = _Reading(handle, size, schema, default, text, Origin(table, file), key)
+    some: list[Converted] = []
+    taken, is_empty = 0, True
+    for one in reading.converted(part):
+        some.append(one)
+        taken += one[0].nbytes
+        if taken >= about:
+            yield reading.rows(some)
+            some, taken, is_empty = [], 0, False
+    if some or is_empty:
+        yield reading.rows(some)
+
+
+def has_marker(handle: BinaryIO, size: int, text: TextFormat, *, table: str, file: str) -> bool:
+    """Whether rows of a file say what they do. Raises BadFile."""
+    return MARKER_COLUMN in Records(handle, size, text, Origin(table, file)).header
+
+
+Converted = tuple[pa.RecordBatch, pa.Array]
+"""Rows in the columns of the table, and their markers."""
+
+
+class _Reading:
+    """One file, and what its rows are to become."""
+
+    def __init__(
+        self,
+        handle: BinaryIO,
+        size: int,
+        schema: Schema,
+        default: Marker,
+        text: TextFormat,
+        origin: Origin,
+        key: Sequence[str],
+    ) -> None:
+        self._handle, self._size, self._text, self._origin = handle, size, text, origin
+        self._schema, self._default, self._key = schema, default, key
+        self._target = pa.schema([pa.field(c.name, arrow_type(c.type)) for c in schema])
+        self._lock = threading.Lock()
+        self._names: tuple[str, ...] = ()
+
+    def rows(self, converted: Sequence[Converted]) -> Rows:
+        """These rows as one; after the first of them was read."""
+        marker = [marker for _batch, marker in converted]
+        return Rows(
+            data=pa.Table.from_batches([batch for batch, _marker in converted], self._target),
+            marker=pa.concat_arrays(marker or [pa.array([], pa.int8())]),
+            unchanged=None,
+            names=self._names,
+        )
+
+    def converted(self, part: Part | None = None, threads: int = 1) -> Iterator[Converted]:
+        """The rows of a part, or of the file, a block at a time."""
+        records = Records(
+            self._handle, self._size, self._text, self._origin, part=part, lock=self._lock
+        )
+        self._names = tuple(data_names(records.header))
+        values = self._values(records.header)
+        yield from _in_order(records.blocks(), values, threads)
+
+    def everything(self, threads: int) -> Iterator[Converted]:
+        """The rows of the file by as many threads."""
+        if threads < 2:
+            yield from self.converted()
+            return
+        with ThreadPoolExecutor(threads, thread_name_prefix="text") as pool:
+            some = parts.cut(self._handle, self._size, self._text, THREAD_PART, pool, self._lock)
+            if len(some) > 1:
+                yield from _of_parts(pool, some, self.converted, threads)
+                return
+        self._handle.seek(0)
+        yield from self.converted(threads=threads)
+
+    def limited(self, converted: Iterator[Converted], most: int) -> Iterator[Converted]:
+        """As long as they take no more than so many bytes. Raises FileTooLarge."""
+        taken = 0
+        for one in converted:
+            taken += one[0].nbytes
+            if taken > most:
+                raise FileTooLarge(
+                    f"its rows take more than {most:,} bytes in memory",
+                    table=self._origin.table,
+                    file=self._origin.file,
+                    hint=SPLIT,
+                )
+            yield one
+
+    def _values(self, header: list[str]) -> Callable[[Block], Converted]:
+        sources = sources_of(header, self._schema, self._text, self._key, self._origin)
+        place = header.index(MARKER_COLUMN) if MARKER_COLUMN in header else None
+        change = _Change(sources, place, self._default, self._origin, self._target)
+        return change.values
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """From the texts of a block to values. place: of the marker in the file."""
+
+    sources: Sequence[Source]
+    place: int | None
+    default: Marker
+    origin: Origin
+    target: pa.Schema
+
+    def values(self, block: Block) -> Converted:
+        """Raises the first fault by row, then by column, whatever else is in the block."""
+        try:
+            return self._values(block)
+        except TableError as error:
+            raise self._first(block, error) from None
+
+    def _values(self, block: Block) -> Converted:
+        marker = markers_of(block, self.place, self.default, self.origin)
+        changes = pc.not_equal(marker, int(Marker.DELETE))
+        columns = [source.values(block, changes) for source in self.sources]
+        return pa.record_batch(columns, schema=self.target), marker
+
+    def _first(self, block: Block, error: TableError) -> TableError:
+        """Columns are changed one by one: a later column may be wrong in an earlier row."""
+        while (before := (error.row or 0) - block.first - 1) > 0:
+            block = block.head(before)
+            try:
+                self._values(block)
+            except TableError as earlier:
+                error = earlier
+            else:
+                break
+        return error
+
+
+def _in_order(
+    blocks: Iterator[Block], values: Callable[[Block], Converted], threads: int
+) -> Iterator[Converted]:
+    """The values of all blocks in their order, and of several faults the first."""
+    if threads < 2:
+        yield from map(values, blocks)
+        return
+    # One thread finds the fields, the others make values of them.
+    with ThreadPoolExecutor(threads - 1, thread_name_prefix="text") as pool:
+        pending: deque[Future[Converted]] = deque()
+        for future in _submitted(pool, blocks, values):
+            pending.append(future)
+            if len(pending) > threads:
+                yield pending.popleft().result()
+        yield from (future.result() for future in pending)
+
+
+def _submitted(
+    pool: ThreadPoolExecutor, blocks: Iterator[Block], values: Callable[[Block], Converted]
+) -> Iterator[Future[Converted]]:
+    """A fault of the text itself waits its turn, as one of a value does."""
+    try:
+        for block in blocks:
+            yield pool.submit(values, block)
+    except TableError as error:
+        failed: Future[Converted] = Future()
+        failed.set_exception(error)
+        yield failed
+
+
+def _of_parts(
+    pool: ThreadPoolExecutor,
+    some: Sequence[Part],
+    converted: Callable[[Part], Iterator[Converted]],
+    threads: int,
+) -> Iterator[Converted]:
+    """The values of all parts in their order, a thread each, and of several faults the first."""
+    pending: deque[Future[list[Converted]]] = deque()
+    waiting = iter(some)
+    try:
+        for part in waiting:
+            pending.append(pool.submit(lambda part: list(converted(part)), part))
+            if len(pending) > threads:
+                yield from pending.popleft().result()
+        while pending:
+            yield from pending.popleft().result()
+    finally:
+        for future in pending:
+            future.cancel()

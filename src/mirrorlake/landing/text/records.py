@@ -1,0 +1,255 @@
+"""A delimited text as rows: blocks of whole rows, one after another, in bounded memory."""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.errors import BadFile
+from mirrorlake.landing.text.compression import opened
+from mirrorlake.landing.text.encodings import Undecodable, Utf8
+from mirrorlake.landing.text.format import TextFormat
+from mirrorlake.landing.text.origin import Origin
+from mirrorlake.landing.text.splits import Part
+from mirrorlake.landing.text.survey import Window
+from mirrorlake.landing.text.tokens import CARRIAGE_RETURN, Dialect, Flags, Tokens, tokenize
+
+BLOCK = 2 << 20
+"""Bytes that are looked at together."""
+HEAD = 64 << 10
+"""Bytes of the first block, which has the header to be taken off."""
+ROW_LIMIT = 20 << 20
+"""Bytes of one row: more is a quote that nobody closed, or no text at all.
+
+The worst text of this size, nothing but quotes, takes less than 1 GiB of memory.
+"""
+
+
+@dataclass(frozen=True)
+class Block:
+    """Whole rows of a text, each of `width` fields.
+
+    first: how many data rows stand before it; line: on which it begins, from 1.
+    """
+
+    text: bytes
+    tokens: Tokens
+    dialect: Dialect
+    width: int
+    first: int
+    line: int
+
+    @property
+    def rows(self) -> int:
+        return len(self.tokens.marks) // self.width
+
+    def head(self, rows: int) -> Block:
+        """The first of its rows, one at least."""
+        tokens, _rest = self.tokens.split(rows * self.width)
+        return replace(self, tokens=tokens)
+
+    def column(self, place: int) -> pa.Array:
+        """The content of a column as texts, none of them NULL, without quotes and escapes."""
+        fields = np.arange(2 * place, 2 * len(self.tokens.marks), 2 * self.width, dtype=np.int32)
+        values = self._cuts.take(pa.array(fields))
+        escaped = self.tokens.escaped[place :: self.width]
+        if not escaped.any():
+            return values
+        mask = pa.array(escaped)
+        return pc.replace_with_mask(values, mask, self._unescaped(values.filter(mask)))
+
+    def quoted(self, place: int) -> Flags:
+        """Which fields of a column are in quotes."""
+        return self.tokens.quoted[place :: self.width]
+
+    def line_of(self, row: int) -> int:
+        """The line, from 1, on which a row of this block begins, counted from 0."""
+        begin = int(self.tokens.marks[row * self.width - 1]) + 1 if row else 0
+        return self.line + lines(self.text, begin, self.dialect)
+
+    @cached_property
+    def _cuts(self) -> pa.Array:
+        """The text cut at the ends of all fields: every other piece is a field."""
+        offsets = np.empty(2 * len(self.tokens.marks), np.int32)
+        offsets[0::2], offsets[1::2] = self.tokens.starts, self.tokens.ends
+        pieces = max(len(offsets) - 1, 0)
+        return pa.StringArray.from_buffers(pieces, pa.py_buffer(offsets), pa.py_buffer(self.text))
+
+    def _unescaped(self, values: pa.Array) -> pa.Array:
+        """Contents of quoted fields without what only makes a character literal (LZ-201)."""
+        quote, escape = self.dialect.quote, self.dialect.escape
+        assert quote is not None  # only what is quoted is escaped
+        if escape is None:
+            return pc.replace_substring(values, pattern=chr(quote) * 2, replacement=chr(quote))
+        q, e = re.escape(chr(quote)), re.escape(chr(escape))
+        return pc.replace_substring_regex(
+            values, pattern=f"{e}([{e}{q}])|{q}({q})", replacement=r"\1\2"
+        )
+
+
+class Records:
+    """The header of a text and its rows. Raises BadFile for what is no text of this form.
+
+    part: which of its rows, None for all; lock: of a handle that others read at the same time;
+    block: how many bytes are looked at together. The first fault is the same whatever they are.
+    """
+
+    def __init__(
+        self,
+        handle: BinaryIO,
+        size: int,
+        text: TextFormat,
+        origin: Origin,
+        block: int = BLOCK,
+        *,
+        part: Part | None = None,
+        lock: threading.Lock | None = None,
+    ) -> None:
+        self._origin, self._block = origin, block
+        self._dialect, self._strict = Dialect.of(text), text.strict
+        self.is_whole = False  # whether all of the text has been looked at
+        self._encoding = text.encoding
+        self._rows, self._line = -1, 1  # data rows seen, where the header is not one
+        lock = lock or threading.Lock()
+        if part is None:
+            self._text = Utf8(opened(handle, size, origin), text.encoding)
+        else:
+            end = part.end if part.begin == 0 else size
+            self._text = Utf8(Window(handle, 0, end, lock), text.encoding)
+        self._pieces = self._read()
+        self.header, self._begun = self._head()
+        if part is not None and part.begin:
+            window = Window(handle, part.begin, part.end, lock)
+            self._text = Utf8(window, text.encoding, part.begin)
+            self._rows, self._line = part.row, part.line
+            self._pieces, self._begun = self._read(), iter(())
+
+    def blocks(self) -> Iterator[Block]:
+        """The rows behind the header, once. Raises BadFile behind the last good one."""
+        yield from self._begun
+        for text, tokens in self._pieces:
+            yield from self._good(text, tokens)
+
+    def _head(self) -> tuple[list[str], Iterator[Block]]:
+        for text, tokens in self._pieces:
+            width = int(np.argmax(tokens.ends_row)) + 1
+            head, rest = tokens.split(width)
+            if wrong := self._wrong(text, head, width):
+                raise self._fault(wrong[1], 0)
+            names = Block(text, head, self._dialect, 1, 0, self._line).column(0).to_pylist()
+            self._rows, self._width = 0, width
+            self._line += lines(text, head.used, self._dialect)
+            return names, self._good(text[head.used :], rest)
+        raise self._origin.bad_file(
+            "No data rows available: it has no header, and not a byte of text (LZ-159)"
+        )
+
+    def _good(self, text: bytes, tokens: Tokens) -> Iterator[Block]:
+        """The rows up to the first that is none, which count from now on."""
+        wrong = self._wrong(text, tokens, self._width)
+        if wrong and wrong[0]:
+            tokens, _rest = tokens.split(wrong[0] * self._width)
+        if len(tokens.marks) and (not wrong or wrong[0]):
+            block = Block(text, tokens, self._dialect, self._width, self._rows, self._line)
+            self._rows += block.rows
+            self._line += lines(text, tokens.used, self._dialect)
+            yield block
+        if wrong:
+            raise self._fault(wrong[1], self._rows + 1)
+
+    def _read(self) -> Iterator[tuple[bytes, Tokens]]:
+        """Blocks with their fields, those with at least one whole row."""
+        rest, size = b"", min(HEAD, self._block)
+        while True:
+            fault: Undecodable | None = None
+            try:
+                grown = min(len(rest), max(ROW_LIMIT - len(rest), 0))
+                more, is_end = self._text.read(max(size, grown))
+            except Undecodable as error:
+                more, is_end, fault = error.before, False, error
+            text = rest + more if rest else more
+            tokens = tokenize(text, self._dialect, is_end=is_end)
+            self.is_whole = is_end
+            if len(tokens.marks):
+                yield text, tokens
+            rest, size = text[tokens.used :], self._block
+            if len(rest) > ROW_LIMIT:
+                raise self._fault(_too_long(), self._rows + 1)
+            if fault:
+                raise self._undecodable(fault)
+            if tokens.unclosed and is_end:
+                raise self._fault("it ends within quotes that nobody closes", self._rows + 1)
+            if is_end:
+                return
+
+    def _wrong(self, text: bytes, tokens: Tokens, width: int) -> tuple[int, str] | None:
+        """The first row, from 0, that is none of `width` fields, and what is wrong with it."""
+        found: list[tuple[int, str]] = []
+        if len(text) > ROW_LIMIT and (long := _long_row(tokens)) is not None:
+            found.append((long, _too_long()))
+        if tokens.stray >= 0:
+            row = int(np.count_nonzero(tokens.ends_row[: tokens.stray]))
+            found.append((row, "it has text behind a closing quote (LZ-201)"))
+        if (wrong := _wrong_width(tokens, width)) is not None:
+            row, fields = wrong
+            found.append((row, f"it has {fields} fields, and the header has {width} (LZ-199)"))
+        if self._strict and (row := _loose_end(text, tokens, self._dialect)) >= 0:
+            found.append((row, "it does not end as RowSeparator says (LZ-200)"))
+        # Of several faults of one row the first of these is told.
+        return min(found, key=lambda one: one[0], default=None)
+
+    def _fault(self, what: str, row: int) -> BadFile:
+        """Of the row that begins on the line at hand."""
+        return self._origin.bad_file(f"{what}, on line {self._line}", row=row)
+
+    def _undecodable(self, fault: Undecodable) -> BadFile:
+        hint = f"Write the file in {self._encoding}, or name its encoding in _metadata.json."
+        return self._origin.bad_file(
+            f"byte {fault.byte} of its text is not {self._encoding} ({fault.reason}), in the row "
+            f"of line {self._line}",
+            row=self._rows + 1,
+            hint=hint,
+        )
+
+
+def lines(text: bytes, end: int, dialect: Dialect) -> int:
+    """How many lines end in the first bytes of a text, those within quotes among them."""
+    return text.count(bytes([dialect.row_end]), 0, end)
+
+
+def _too_long() -> str:
+    return f"a row is longer than {ROW_LIMIT:,} bytes"
+
+
+def _long_row(tokens: Tokens) -> int | None:
+    """The first row, from 0, that is longer than a row may be."""
+    long = np.diff(tokens.marks[tokens.ends_row], prepend=-1) - 1 > ROW_LIMIT
+    return int(np.argmax(long)) if long.any() else None
+
+
+def _wrong_width(tokens: Tokens, width: int) -> tuple[int, int] | None:
+    """The first row with another number of fields, from 0, and that number."""
+    ends = tokens.ends_row
+    rows = len(ends) // width
+    if len(ends) == rows * width and ends[width - 1 :: width].sum() == rows == ends.sum():
+        return None
+    counts = np.diff(np.flatnonzero(ends), prepend=-1)
+    row = int(np.argmax(counts != width))
+    return row, int(counts[row])
+
+
+def _loose_end(text: bytes, tokens: Tokens, dialect: Dialect) -> int:
+    """The first row, from 0, that ends otherwise than declared; -1 for none."""
+    ends = tokens.marks[tokens.ends_row]
+    loose = ends == len(text)
+    if dialect.returns:
+        loose |= np.frombuffer(text, np.uint8)[np.maximum(ends - 1, 0)] != CARRIAGE_RETURN
+    return int(np.argmax(loose)) if loose.any() else -1

@@ -1,0 +1,225 @@
+"""What a stretch of text does to a reader that comes into it, without reading its fields.
+
+A quote may hide line ends, so where a row begins deep inside a text cannot be told from there. But
+a reader can enter a stretch in two ways only, within quotes or not; for each of both, one pass over
+the positions of few bytes tells how many rows end in the stretch, where the first of them does, and
+how the reader leaves. Stretches are surveyed in any order, by anybody, and joined in theirs.
+
+A stretch begins where the byte before it leaves no doubt: behind no quote, no escape, and no
+carriage return that may belong to a row end.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass
+from enum import IntEnum
+from typing import BinaryIO
+
+import numpy as np
+
+from mirrorlake.landing.text.tokens import (
+    CARRIAGE_RETURN,
+    Bytes,
+    Dialect,
+    Quoted,
+    quoted_fields,
+)
+
+STRETCH = 256 << 10
+"""Bytes that are looked at together."""
+EDGE = 64 << 10
+"""Bytes behind a place in which a stretch has to begin; else nothing is said of the text."""
+
+
+class Way(IntEnum):
+    """How a reader comes into a stretch, or leaves it."""
+
+    OUTSIDE = 0
+    QUOTED = 1
+    LOST = 2  # text behind a closing quote: whoever reads these rows refuses them
+
+
+@dataclass(frozen=True, slots=True)
+class Passage:
+    """A way through a stretch.
+
+    rows: that end in it; first: the byte of the file behind the first of them, -1 for none; lines:
+    line ends up to there; out: how the reader leaves.
+    """
+
+    rows: int
+    first: int
+    lines: int
+    out: Way
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """Both ways through a stretch. lines: its line ends, those within quotes among them."""
+
+    outside: Passage
+    quoted: Passage
+    lines: int
+
+    def passage(self, way: Way) -> Passage:
+        return self.quoted if way is Way.QUOTED else self.outside
+
+
+class Window:
+    """The bytes of a file from one place to another, as `compression.Reader`.
+
+    Windows on one file handle share a lock, and may then be read by several threads.
+    """
+
+    def __init__(
+        self, handle: BinaryIO, begin: int, end: int, lock: threading.Lock | None = None
+    ) -> None:
+        self._handle, self._at, self._end = handle, begin, end
+        self._lock = lock or threading.Lock()
+
+    def read(self, size: int) -> bytes:
+        parts: list[bytes] = []
+        wanted = min(size, self._end - self._at)
+        with self._lock:
+            self._handle.seek(self._at)
+            while wanted > 0 and (part := self._handle.read(wanted)):
+                parts.append(part)
+                wanted -= len(part)
+                self._at += len(part)
+        return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def survey(
+    handle: BinaryIO,
+    size: int,
+    dialect: Dialect,
+    begin: int,
+    end: int,
+    *,
+    start: int = 0,
+    stretch: int = STRETCH,
+    lock: threading.Lock | None = None,
+) -> Survey | None:
+    """What is said of the bytes from about `begin` to about `end`; None where nothing can be.
+
+    size: of the file; start: where its text begins, behind a byte order mark. What one survey
+    leaves at its end, the one that begins there looks at. Memory: a few times STRETCH.
+    """
+    lock = lock or threading.Lock()
+    edges = []
+    for place in (*range(begin, end, stretch), end):
+        edge = start
+        if place > start:
+            settled = _settled(Window(handle, place - 1, size, lock), place, size, dialect)
+            if settled is None:
+                return None
+            edge = settled
+        edges.append(edge)
+    ways = {way: _Way(way) for way in (Way.OUTSIDE, Way.QUOTED)}
+    if dialect.quote is None:
+        ways[Way.QUOTED].out = Way.LOST
+    lines = 0
+    for one, other in _stretches(edges):
+        # Byte 0 is the one before the stretch; the text as a whole begins as a row does.
+        text = bytearray() if one > start else bytearray([dialect.row_end])
+        text += Window(handle, max(one - 1, start), other, lock).read(other - one + 1)
+        found: dict[Way, Passage] = {}
+        for way in ways.values():
+            if way.out is not Way.LOST:
+                if way.out not in found:
+                    found[way.out] = _passage(text, dialect, way.out)
+                way.follow(found[way.out], one - 1, lines)
+        lines += text.count(dialect.row_end, 1)
+    return Survey(ways[Way.OUTSIDE].passage(), ways[Way.QUOTED].passage(), lines)
+
+
+def _stretches(edges: list[int]) -> Iterator[tuple[int, int]]:
+    return ((one, other) for one, other in itertools.pairwise(edges) if one < other)
+
+
+@dataclass(slots=True)
+class _Way:
+    """One way through all stretches so far."""
+
+    out: Way
+    rows: int = 0
+    first: int = -1
+    lines: int = 0
+
+    def follow(self, passage: Passage, base: int, lines: int) -> None:
+        """base: of the file, the place of the stretch's byte 0; lines: before the stretch."""
+        if self.first < 0 <= passage.first:
+            self.first, self.lines = base + passage.first, lines + passage.lines
+        self.rows += passage.rows
+        self.out = passage.out
+
+    def passage(self) -> Passage:
+        return Passage(self.rows, self.first, self.lines, self.out)
+
+
+def _settled(window: Window, place: int, size: int, dialect: Dialect) -> int | None:
+    """The first place from here on behind a byte that leaves no doubt; None within no EDGE.
+
+    window: from the byte before the place to the end of the file.
+    """
+    doubtful = {dialect.quote, dialect.escape}
+    if dialect.returns:
+        doubtful.add(CARRIAGE_RETURN)
+    head = window.read(16)
+    for more in (0, EDGE):
+        head += window.read(more)
+        for ahead, byte in enumerate(head):
+            if byte not in doubtful:
+                return place + ahead
+    return size if place + len(head) > size else None
+
+
+def _passage(text: bytearray, dialect: Dialect, way: Way) -> Passage:
+    """A way through a stretch; byte 0 stands before it. `first` counts from byte 0."""
+    before = text[0]
+    if way is Way.QUOTED:
+        assert dialect.quote is not None
+        text[0] = dialect.quote  # as if a field had begun just here
+    data = np.frombuffer(text, np.uint8)
+    has_quotes = dialect.quote is not None and dialect.quote in text
+    found = quoted_fields(data, dialect) if has_quotes else None
+    try:
+        if found is None:
+            first = text.find(dialect.row_end, 1) + 1
+            return Passage(
+                text.count(dialect.row_end, 1), first or -1, 1 if first else 0, Way.OUTSIDE
+            )
+        return _through(data, dialect, found)
+    finally:
+        del data
+        text[0] = before
+
+
+def _through(data: Bytes, dialect: Dialect, found: Quoted) -> Passage:
+    ends = np.flatnonzero(data[1:] == dialect.row_end) + 1
+    before, until = np.searchsorted(ends, found.opens), np.searchsorted(ends, found.closes)
+    # Between two quoted fields stand the row ends from `one` to `other`.
+    one, other = np.append(0, until), np.append(before, len(ends))
+    free = other - one
+    first = int(one[np.argmax(free > 0)]) if free.any() else -1
+    out = Way.OUTSIDE
+    if _is_lost(data, dialect, found):
+        out = Way.LOST
+    elif found.closes[-1] == len(data):
+        out = Way.QUOTED
+    return Passage(int(free.sum()), int(ends[first]) + 1 if first >= 0 else -1, first + 1, out)
+
+
+def _is_lost(data: Bytes, dialect: Dialect, found: Quoted) -> bool:
+    """Whether something stands behind a closing quote that ends no field."""
+    behind = found.closes + 1
+    behind = behind[behind < len(data)]
+    follows = data[behind]
+    fits = (follows == dialect.separator) | (follows == dialect.row_end)
+    if dialect.returns:
+        second = np.minimum(behind + 1, len(data) - 1)
+        fits |= (follows == CARRIAGE_RETURN) & (data[second] == dialect.row_end)
+    return not fits.all()

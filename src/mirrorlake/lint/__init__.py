@@ -1,0 +1,23 @@
+"""Says which clause each file of a landing zone breaks, without Spark and without changing it."""
+
+from mirrorlake.lint.finding import Finding, Place, Profile, Report, Rule, Severity, Version
+from mirrorlake.lint.linter import Result, lint
+from mirrorlake.lint.sampling import Reading, Unread
+from mirrorlake.lint.target import Target, of_path, of_place
+
+__all__ = [
+    "Finding",
+    "Place",
+    "Profile",
+    "Reading",
+    "Report",
+    "Result",
+    "Rule",
+    "Severity",
+    "Target",
+    "Unread",
+    "Version",
+    "lint",
+    "of_path",
+    "of_place",
+]

@@ -1,0 +1,278 @@
+"""The linter: table after table, from names to metadata to files to rows.
+
+It only reads. Memory: one table's names, a piece of one file at a time, and the keys of that file
+up to a limit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field, replace
+from functools import partial
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlake.errors import BadValue, TableError, UnknownMarker
+from mirrorlake.landing import layout
+from mirrorlake.landing.layout import TableFolder
+from mirrorlake.landing.parquet import bounded
+from mirrorlake.landing.parquet import reader as parquet
+from mirrorlake.landing.parquet.reader import Rows
+from mirrorlake.landing.partitions import partitions
+from mirrorlake.lint import text_files
+from mirrorlake.lint.finding import Finding, Place, Profile, Report, shown
+from mirrorlake.lint.rules import columns as column_rules
+from mirrorlake.lint.rules import layout as layout_rules
+from mirrorlake.lint.rules import metadata as metadata_rules
+from mirrorlake.lint.rules import parquet as parquet_rules
+from mirrorlake.lint.rules import partner_events as partner_rules
+from mirrorlake.lint.rules import rows as row_rules
+from mirrorlake.lint.rules import sequence as sequence_rules
+from mirrorlake.lint.rules.evolution import History
+from mirrorlake.lint.rules.metadata import Described
+from mirrorlake.lint.rules.parquet import NOT_OURS, UNREADABLE, Opener
+from mirrorlake.lint.rules.rows import Counts, RowCheck
+from mirrorlake.lint.sampling import Reading, Unread
+from mirrorlake.lint.table_view import DataFile, Seen, TableView, cleanup_listings, has_metadata
+from mirrorlake.lint.target import Target
+from mirrorlake.model.change import Marker
+from mirrorlake.model.table import TableId
+
+PIECE = bounded.PIECE_ROWS
+"""Rows of a Parquet file that are looked at together, where they are not long."""
+
+Progress = Callable[[TableId, int, int], None]
+"""Called before each table with its place, from 0, and their number; at the end with both equal."""
+
+
+def _silent(_table: TableId, _done: int, _all: int) -> None:
+    pass
+
+
+@dataclass(slots=True)
+class Result:
+    """What was found. unreadable: folders and files that the system did not let us read."""
+
+    report: Report
+    tables: int = 0
+    files: int = 0
+    unread: Unread = field(default_factory=Unread)
+    unreadable: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def findings(self) -> list[Finding]:
+        return self.report.findings
+
+    @property
+    def is_good(self) -> bool:
+        return not self.report.errors and not self.unreadable
+
+
+def lint(
+    target: Target,
+    profile: Profile = Profile(),  # noqa: B008  both are frozen
+    reading: Reading = Reading(),  # noqa: B008
+    progress: Progress = _silent,
+) -> Result:
+    """Look at all that the target names. Raises OSError only when the zone itself is gone."""
+    result = Result(Report(profile))
+    folders = target.tables()
+    if target.folders is None:
+        layout_rules.check_zone(target, folders, result.report)
+        partner_rules.check(target, result.report)
+    share = reading.share(len(folders))
+    for place, folder in enumerate(folders):
+        progress(folder.table, place, len(folders))
+        try:
+            _Table(target, folder, result).check(reading, share)
+        except OSError as error:
+            result.unreadable.append((folder.path, shown(error)))
+    if folders:
+        progress(folders[-1].table, len(folders), len(folders))
+    return result
+
+
+class _Table:
+    """One table folder."""
+
+    def __init__(self, target: Target, folder: TableFolder, result: Result) -> None:
+        self._target = target
+        self._store = target.store
+        self._folder = folder
+        self._result = result
+        self._report = result.report
+
+    def check(self, reading: Reading, share: int) -> None:
+        if layout_rules.is_schema_misspelt(self._target, self._folder):
+            place = Place(self._folder.path)
+            self._report.add(layout_rules.SCHEMA_CASE, place, place.file)
+            return
+        self._result.tables += 1
+        layout_rules.check_folder(self._target, self._folder, self._report)
+        view = self._view()
+        partner_rules.check_level(view.listing, view.place, self._report)
+        text_files.check_described(view, self._report)
+        metadata = view.described.metadata
+        history = History(metadata.key_columns if metadata else (), self._report)
+        for part in self._parts(view):
+            sequence_rules.check(part, self._report)
+            sequence_rules.check_cleanup(part, self._store, self._report)
+            self._files(part, reading, share, history)
+
+    def _parts(self, view: TableView) -> list[TableView]:
+        """The folders with a sequence of files: of a table its own, where partitions are read those
+        of its partitions too."""
+        if not view.is_partitioned(self._report.profile):
+            return [view]
+        parts = [view]
+        for path, listing in partitions(self._store, self._folder.path, view.listing):
+            if path:
+                folder = TableFolder(self._folder.table, f"{self._folder.path}/{path}")
+                moved = cleanup_listings(self._store, folder.path, listing)
+                parts.append(replace(view, folder=folder, listing=listing, moved=moved))
+        return [part for part in parts if part.files or part.moved] or parts[:1]
+
+    def _view(self) -> TableView:
+        listing = self._store.list(self._folder.path)
+        described = Described(None, None)
+        place = Place(f"{self._folder.path}/{layout.METADATA}", self._folder.table)
+        if has_metadata(listing):
+            described = metadata_rules.check(self._store.read(place.path), place, self._report)
+        moved = cleanup_listings(self._store, self._folder.path, listing)
+        return TableView(self._folder, listing, described, moved)
+
+    def _files(self, view: TableView, reading: Reading, share: int, history: History) -> None:
+        files = view.files
+        depths = reading.depths(files, share)
+        self._result.files += len(files)
+        self._result.unread.unopened += len(files) - len(depths)
+        for file in files:
+            place = Place(file.path, self._folder.table)
+            if file.path not in depths:
+                parquet_rules.check_size(file, place, self._report)
+                continue
+            try:
+                seen, counts = self._file(view, file, place, depths[file.path])
+            except FileNotFoundError:
+                self._result.unread.vanished += 1
+                continue
+            except OSError as error:
+                self._result.unreadable.append((file.path, shown(error)))
+                continue
+            if seen:
+                history.next(seen, counts, place)
+
+    def _file(
+        self, view: TableView, file: DataFile, place: Place, depth: int | None
+    ) -> tuple[Seen | None, Counts | None]:
+        open_: Opener = partial(self._store.open, file.path)
+        metadata = view.described.metadata
+        text = view.text
+        if metadata is None and not file.is_parquet:
+            self._result.unread.unopened += 1  # how it is written is not known
+            return None, None
+        seen = (
+            parquet_rules.look(open_, file, place, self._report)
+            if file.is_parquet
+            else text_files.look(open_, text, file, place, self._report)
+        )
+        if seen is None:
+            return None, None
+        key = metadata.key_columns if metadata else ()
+        names = column_rules.check_key(key, seen.schema, seen.names, place, self._report)
+        if metadata is None or names is None or depth == 0:
+            self._result.unread.footers += 1  # nobody asks, or what a row means is not known
+            return seen, None
+        rows = RowCheck(
+            names,
+            is_keyless=not key,
+            has_marker=seen.has_marker,
+            place=place,
+            report=self._report,
+        )
+        default = Marker.UPSERT if metadata.upsert_default else Marker.INSERT
+        if file.is_parquet:
+            pieces = _parquet_pieces(open_, seen, default, place, depth)
+            return seen, self._rows(rows, pieces, seen, place, depth)
+        pieces = text_files.pieces(open_, text, seen, default, names, place, depth)
+        counts = self._rows(rows, pieces, seen, place, depth)
+        if counts and not counts.is_only_deletes:
+            text_files.check_declared(seen, text, place, self._report)
+        return seen, counts
+
+    def _rows(
+        self,
+        rows: RowCheck,
+        pieces: Iterator[Rows],
+        seen: Seen,
+        place: Place,
+        depth: int | None,
+    ) -> Counts | None:
+        try:
+            for piece in pieces:
+                rows.piece(piece)
+        except TableError as error:
+            self._refused(error, seen, place)
+            return None
+        except NOT_OURS:
+            raise
+        except bounded.TooLarge as error:
+            self._report.add(parquet_rules.REFUSED, place, shown(error))
+            return None
+        except UNREADABLE as error:
+            self._report.add(parquet_rules.INCOMPLETE, place, shown(error))
+            return None
+        is_complete = depth is None or rows.looked == seen.rows
+        self._result.unread.partly += not is_complete
+        counts = rows.end(is_complete=is_complete)
+        self._result.unread.uncompared += not rows.has_compared
+        return counts
+
+    def _refused(self, error: TableError, seen: Seen, place: Place) -> None:
+        """The engine's refusal of a row, as a finding."""
+        if not seen.file.is_parquet:
+            text_files.refuse(error, place, header=seen.names, report=self._report)
+            return
+        at = Place(place.path, place.table, row=error.row, column=_shown(error.column))
+        if isinstance(error, UnknownMarker):
+            told = "NULL" if error.value is None else shown(error.value)
+            self._report.add(row_rules.UNKNOWN, at, f"marker {told}")
+        elif isinstance(error, BadValue):
+            self._report.add(row_rules.VALUE, at, shown(error.what))
+        else:
+            self._report.add(parquet_rules.INCOMPLETE, at, shown(error.what))
+
+
+def _shown(name: str | None) -> str | None:
+    return None if name is None else shown(name)
+
+
+def _parquet_pieces(
+    open_: Opener, seen: Seen, default: Marker, place: Place, depth: int | None
+) -> Iterator[Rows]:
+    """The rows of a Parquet file, converted by the engine's own code. depth: bytes to read.
+
+    Raises TableError with rows counted over the whole file, and what damaged bytes raise.
+    """
+    size = seen.file.size
+    most = None if depth is None else max(PIECE, (seen.rows or 0) * depth // size)
+    done = 0
+    with open_() as handle:
+        opened = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
+        for batch in bounded.pieces(opened, handle, bounded.FILE_BYTES):
+            try:
+                yield parquet.converted(
+                    pa.Table.from_batches([batch]),
+                    seen.schema,
+                    default,
+                    table=str(place.table),
+                    file=seen.file.name,
+                )
+            except TableError as error:
+                if error.row is not None:
+                    error.row += done
+                raise
+            done += batch.num_rows
+            if most is not None and done >= most:
+                return

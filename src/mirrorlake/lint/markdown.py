@@ -1,0 +1,76 @@
+"""What there is to say of a clause and its rules, as Markdown.
+
+`mirrorlake lint --explain LZ-117` prints a page; `docs/reference/findings/` holds all of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from mirrorlake.lint.catalog import RULES
+from mirrorlake.lint.finding import Rule
+
+
+def clauses() -> list[str]:
+    """The clauses that have a page."""
+    return sorted({rule.id for rule in RULES})
+
+
+def page(clause: str) -> str:
+    """The page of a clause: each of its rules with what it means, how to mend it, an example."""
+    rules = [rule for rule in RULES if rule.id == clause]
+    lines = [f"# {clause}"]
+    for rule in rules:
+        lines += ["", *_rule(rule)]
+    return "\n".join(lines) + "\n"
+
+
+def index() -> str:
+    """All rules in one table, with links to their pages."""
+    lines = [
+        "# Findings of the linter",
+        "",
+        "What `mirrorlake lint` can say, by the clause of the",
+        "[specification](../../spec/landing-zone.md) that a file or folder breaks.",
+        "`mirrorlake lint --explain LZ-117` prints the same text.",
+        "",
+        "| Clause | Rule | What | Severity | With `--strict` |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for rule in RULES:
+        usual, strict = _severities(rule)
+        lines.append(
+            f"| [{rule.id}]({rule.id}.md) | `{rule.name}` | {rule.title} | {usual} | {strict} |"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def _rule(rule: Rule) -> Iterator[str]:
+    usual, strict = _severities(rule)
+    yield f"## {rule.title}"
+    yield ""
+    yield f"Rule `{rule.name}`: {usual}" + (
+        "" if strict == usual else f", with `--strict` {strict}"
+    )
+    if rule.also:
+        yield f"Breaks as well: {', '.join(rule.also)}"
+    yield ""
+    yield rule.why
+    yield ""
+    yield f"**Expected**: {rule.expected}"
+    yield ""
+    yield f"**How to mend it**: {rule.mend}"
+    yield ""
+    yield "For example, this breaks it:"
+    yield ""
+    yield "```text"
+    yield rule.example
+    yield "```"
+
+
+def _severities(rule: Rule) -> tuple[str, str]:
+    """As a table tells them: usual, and strict."""
+    usual = str(rule.severity or "not reported")
+    strict = str(rule.strict or rule.severity)
+    only = f" (`--version {rule.only}`)" if rule.only else ""
+    return usual + only, strict + only

@@ -1,0 +1,109 @@
+"""Findings as SARIF 2.1.0, the form that code review tools read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from mirrorlake.lint.catalog import RULES
+from mirrorlake.lint.finding import Finding, Place, Profile, Rule, Severity
+from mirrorlake.lint.linter import Result
+
+VERSION = "2.1.0"
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+BASE = "ROOT"
+"""The name under which the root of the paths stands in the log."""
+
+
+def log(result: Result, root: Path | str, release: str) -> dict[str, Any]:
+    """The log of one run.
+
+    root: what the paths of the findings are below, a folder or a URL; release: our version. What
+    could not be read is a notification of the tool, because it is no fault of a publisher.
+    """
+    profile = result.report.profile
+    rules = [rule for rule in RULES if rule.weight(profile) is not None]
+    places = {rule.key: at for at, rule in enumerate(rules)}
+    return {
+        "$schema": SCHEMA,
+        "version": VERSION,
+        "runs": [
+            {
+                "tool": {
+                    "driver": {
+                        "name": "mirrorlake lint",
+                        "semanticVersion": release,
+                        "rules": [_rule(rule, profile) for rule in rules],
+                    }
+                },
+                "originalUriBaseIds": {BASE: {"uri": _uri(root) + "/"}},
+                "columnKind": "unicodeCodePoints",
+                "invocations": [_invocation(result)],
+                "results": [_result(finding, places) for finding in result.findings],
+            }
+        ],
+    }
+
+
+def _uri(root: Path | str) -> str:
+    if isinstance(root, Path):
+        return root.as_uri().rstrip("/")
+    scheme, _, rest = root.partition("://")
+    return f"{scheme}://{quote(rest.rstrip('/'))}"
+
+
+def _rule(rule: Rule, profile: Profile) -> dict[str, Any]:
+    severity = rule.weight(profile)
+    assert severity is not None
+    return {
+        "id": rule.key,
+        "name": rule.name,
+        "shortDescription": {"text": rule.title},
+        "fullDescription": {"text": rule.why, "markdown": rule.why},
+        "help": {"text": rule.mend, "markdown": f"{rule.mend}\n\n```text\n{rule.example}\n```"},
+        "defaultConfiguration": {"level": _LEVELS[severity]},
+        "properties": {"tags": [rule.id, *rule.also]},
+    }
+
+
+def _result(finding: Finding, places: dict[str, int]) -> dict[str, Any]:
+    place = finding.place
+    named = (("table", place.table), ("row", place.row), ("column", place.column))
+    where = ", ".join(f"{name} {fact}" for name, fact in named if fact is not None)
+    message = f"{finding.rule.title}: {finding.found}; expected {finding.expected}"
+    return {
+        "ruleId": finding.rule.key,
+        "ruleIndex": places[finding.rule.key],
+        "level": _LEVELS[finding.severity],
+        "message": {"text": f"{message} ({where})." if where else f"{message}."},
+        "locations": [_location(place)],
+    }
+
+
+def _location(place: Place) -> dict[str, Any]:
+    physical: dict[str, Any] = {
+        "artifactLocation": {"uri": quote(place.path), "uriBaseId": BASE},
+    }
+    if place.line is not None:
+        physical["region"] = {"startLine": place.line, "startColumn": place.character or 1}
+    found: dict[str, Any] = {"physicalLocation": physical}
+    if place.column is not None:
+        name = f"{place.table}.{place.column}" if place.table else place.column
+        found["logicalLocations"] = [{"fullyQualifiedName": name, "kind": "member"}]
+    return found
+
+
+def _invocation(result: Result) -> dict[str, Any]:
+    told = [f"{path} could not be read: {why}" for path, why in result.unreadable]
+    notes = [*told, *([unread] if (unread := result.unread.told()) else [])]
+    return {
+        "executionSuccessful": not result.unreadable,
+        "toolExecutionNotifications": [
+            {"level": "error" if note in told else "note", "message": {"text": note}}
+            for note in notes
+        ],
+    }
+
+
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.NOTE: "note"}

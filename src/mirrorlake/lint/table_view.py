@@ -1,0 +1,137 @@
+"""A table folder as the rules see it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+from mirrorlake.landing import layout
+from mirrorlake.landing.layout import TableFolder
+from mirrorlake.landing.metadata import BY_TIME
+from mirrorlake.landing.scan import CLEANUP_FOLDERS, Landed, data_files
+from mirrorlake.landing.text.format import TextFormat
+from mirrorlake.lint.finding import Place, Profile
+from mirrorlake.lint.rules.metadata import Described
+from mirrorlake.model.landed import FileName
+from mirrorlake.model.table import Schema
+from mirrorlake.storage.store import Entry, Listing, Store
+
+PARQUET = "parquet"
+
+
+@dataclass(frozen=True)
+class TableView:
+    """A table folder: what lies in it, what its metadata say, and what was processed.
+
+    moved: listings of its cleanup folders, by path; files: its data files, in the order in which
+    they are applied.
+    """
+
+    folder: TableFolder
+    listing: Listing
+    described: Described
+    moved: dict[str, Listing]
+
+    @cached_property
+    def extension(self) -> str:
+        """Of text files, without the leading dot and in lower case (LZ-158, LZ-189)."""
+        told = self.described.record.value("FileExtension") if self.described.record else None
+        return told.lower().removeprefix(".") if isinstance(told, str) and told else "csv"
+
+    @property
+    def text(self) -> TextFormat:
+        """How text files are written, as far as it is known."""
+        found = self.described.metadata
+        return (found.text if found else None) or TextFormat(extension=self.extension)
+
+    @property
+    def is_timed(self) -> bool:
+        """Whether files are read by their times (LZ-122)."""
+        found = self.described.metadata
+        return found is not None and found.detection == BY_TIME
+
+    def is_partitioned(self, profile: Profile) -> bool:
+        """Whether there is a sequence in each partition folder (LZ-059)."""
+        found = self.described.metadata
+        return bool(profile.partitions and found and found.partitioned and not self.is_timed)
+
+    @cached_property
+    def files(self) -> tuple[DataFile, ...]:
+        if self.is_timed:
+            timed = [entry for entry in self.listing.files if self.is_data(entry.name)]
+            ordered = sorted(timed, key=lambda entry: (entry.modified, entry.name))
+            return tuple(DataFile.of(self.folder.path, entry) for entry in ordered)
+        landed = data_files(self.folder.path, self.listing, self.text)
+        return tuple(DataFile.numbered(file) for file in landed)
+
+    def is_data(self, name: str) -> bool:
+        """Whether a file of any name has the ending of a data file."""
+        text = self.extension
+        endings = (f".{PARQUET}", f".{text}", f".{text}.gz", f".{text}.zst")
+        return not name.startswith("_") and name.lower().endswith(endings)
+
+    def at(self, name: str) -> Place:
+        return Place(f"{self.folder.path}/{name}", self.folder.table)
+
+    @property
+    def place(self) -> Place:
+        return Place(self.folder.path, self.folder.table)
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A data file under either detection. number: in sequential mode only."""
+
+    path: str
+    name: str
+    size: int
+    modified: float
+    number: int | None
+
+    @classmethod
+    def of(cls, folder: str, entry: Entry) -> DataFile:
+        return cls(f"{folder}/{entry.name}", entry.name, entry.size, entry.modified, None)
+
+    @classmethod
+    def numbered(cls, file: Landed) -> DataFile:
+        return cls(file.path, file.path.rpartition("/")[2], file.size, file.modified, file.number)
+
+    @property
+    def is_parquet(self) -> bool:
+        """Parquet by its ending; everything else is text (LZ-158)."""
+        return self.name.lower().endswith(f".{PARQUET}")
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """A data file as the engine sees it before it reads rows.
+
+    schema: the columns that its rows have in the table; rows: None where nobody knows; names: the
+    data columns that are in the file.
+    """
+
+    file: DataFile
+    schema: Schema
+    has_marker: bool
+    rows: int | None
+    names: tuple[str, ...]
+
+
+def cleanup_listings(store: Store, folder: str, listing: Listing) -> dict[str, Listing]:
+    """The cleanup folders of a table that exist (LZ-244)."""
+    names = [name for name in CLEANUP_FOLDERS if name in listing.folders]
+    return {f"{folder}/{name}": store.list(f"{folder}/{name}") for name in names}
+
+
+def moved_numbers(view: TableView) -> set[int]:
+    """The numbers of processed files that are still there."""
+    return {
+        name.number
+        for listing in view.moved.values()
+        for entry in listing.files
+        if (name := FileName.parse(entry.name))
+    }
+
+
+def has_metadata(listing: Listing) -> bool:
+    return any(entry.name == layout.METADATA for entry in listing.files)

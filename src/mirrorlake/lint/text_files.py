@@ -1,0 +1,211 @@
+"""Looks at delimited-text files: the metadata they need, their header, their rows.
+
+The engine's own reader decides; what it refuses is told by the clause that it names.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import replace
+
+from mirrorlake.errors import BadFile, TableError, UnknownMarker
+from mirrorlake.landing import text as delimited
+from mirrorlake.landing.parquet.reader import Rows, match_columns
+from mirrorlake.landing.text.compression import opened
+from mirrorlake.landing.text.encodings import Undecodable, Utf8
+from mirrorlake.landing.text.format import TextFormat
+from mirrorlake.landing.text.origin import Origin
+from mirrorlake.landing.text.reader import PIECE_BYTES
+from mirrorlake.landing.text.records import Records
+from mirrorlake.lint.finding import Place, Report, Rule, listed, shown
+from mirrorlake.lint.rules import columns as column_rules
+from mirrorlake.lint.rules import metadata as metadata_rules
+from mirrorlake.lint.rules import parquet as parquet_rules
+from mirrorlake.lint.rules import rows as row_rules
+from mirrorlake.lint.rules import text as rules
+from mirrorlake.lint.rules import text_metadata as text_member_rules
+from mirrorlake.lint.rules.parquet import NOT_OURS, UNREADABLE, Opener
+from mirrorlake.lint.table_view import DataFile, Seen, TableView, has_metadata
+from mirrorlake.model.change import MARKER_COLUMN, Marker
+
+_HEAD = 1 << 16
+"""Bytes in which the header and its line end are looked for."""
+
+_CLAUSE = re.compile(r"\((LZ-[0-9]{3})\)")
+
+
+def check_described(view: TableView, report: Report) -> None:
+    """Whether the table has metadata, and those that its text files need."""
+    texts = [file.name for file in view.files if not file.is_parquet]
+    if not has_metadata(view.listing):
+        rule = rules.UNDESCRIBED if texts else metadata_rules.ABSENT
+        report.add(rule, view.at(texts[0]) if texts else view.place, _instead(view))
+        return
+    if not texts:
+        return
+    report.add(rules.NOT_IN_V1, view.at(texts[0]), listed(texts))
+    record = view.described.record
+    if record is None:
+        return
+    if "FileExtension" not in record:
+        report.add(rules.NO_EXTENSION, record.here(), "no FileExtension")
+    if not text_member_rules.is_declared(record):
+        report.add(rules.UNDECLARED, record.here(), "no SchemaDefinition")
+    if packed := [name for name in texts if name.lower().endswith((".gz", ".zst"))]:
+        report.add(rules.COMPRESSED_NAME, view.at(packed[0]), listed(packed))
+
+
+def _instead(view: TableView) -> str:
+    alike = [f.name for f in view.listing.files if f.name.lower() == "_metadata.json"]
+    return f"{alike[0]} instead" if alike else "no such file"
+
+
+def look(
+    open_: Opener, text: TextFormat, file: DataFile, place: Place, report: Report
+) -> Seen | None:
+    """What the header tells; None when the engine would not read the file."""
+    if not parquet_rules.check_size(file, place, report):
+        return None
+    origin = Origin(str(place.table), file.name)
+    errors = report.errors
+    try:
+        with open_() as handle:
+            header = Records(handle, file.size, text, origin, _HEAD).header
+        _header(header, text, place, report)
+        _line_ends(open_, text, file, place, report)
+        if report.errors > errors:
+            return None
+        with open_() as handle:
+            found = delimited.inspect(handle, file.size, text, table=origin.table, file=origin.file)
+    except TableError as error:
+        refuse(error, place, header=(), report=report)
+        return None
+    except NOT_OURS:
+        raise
+    except UNREADABLE as error:
+        report.add(parquet_rules.INCOMPLETE, place, shown(error))
+        return None
+    if found.ignored:
+        at = replace(place, column=shown(found.ignored[0]))
+        report.add(rules.UNDECLARED_COLUMN, at, listed(list(found.ignored)))
+    names = tuple(name for name in header if name != MARKER_COLUMN)
+    rows = found.rows if found.is_exact else None
+    return Seen(file, found.schema, found.has_marker, rows, names)
+
+
+def pieces(
+    open_: Opener,
+    text: TextFormat,
+    seen: Seen,
+    default: Marker,
+    key: list[str],
+    place: Place,
+    depth: int | None,
+) -> Iterator[Rows]:
+    """The rows of a file. depth: bytes of it to read, about. Raises TableError."""
+    file = seen.file
+    with open_() as handle:
+        for rows in delimited.pieces(
+            handle,
+            file.size,
+            seen.schema,
+            default,
+            text,
+            table=str(place.table),
+            file=file.name,
+            key=key,
+            about=min(depth or PIECE_BYTES, PIECE_BYTES),
+        ):
+            # Where a compressed file ends its reader closes it.
+            read = file.size if handle.closed else handle.tell()
+            yield rows
+            if depth is not None and read >= depth:
+                return
+
+
+def check_declared(seen: Seen, text: TextFormat, place: Place, report: Report) -> None:
+    """Declared columns that a file lacks and may lack; the others are refused with the rows."""
+    found = match_columns(seen.schema.names, list(seen.names))
+    lacking = [
+        column.name
+        for column in text.columns or ()
+        if column.name != MARKER_COLUMN
+        and column.name not in found
+        and column.nullable is not False
+    ]
+    if lacking:
+        at = replace(place, column=shown(lacking[0]))
+        report.add(rules.DECLARED_ABSENT, at, f"no {listed(lacking)}")
+
+
+def refuse(error: TableError, place: Place, *, header: tuple[str, ...], report: Report) -> None:
+    """The engine's refusal as a finding. header: the data columns that the file has."""
+    at = replace(place, row=error.row, column=None if error.column is None else shown(error.column))
+    report.add(_rule_of(error, header), at, shown(error.what))
+
+
+def _rule_of(error: TableError, header: tuple[str, ...]) -> Rule:
+    if isinstance(error, UnknownMarker):
+        return row_rules.UNKNOWN
+    named = _CLAUSE.findall(error.what)
+    clause = named[-1] if named else ""
+    if clause == "LZ-205" and error.column not in match_columns([error.column or ""], list(header)):
+        return rules.REQUIRED_ABSENT
+    if clause in _BY_CLAUSE:
+        return _BY_CLAUSE[clause]
+    if isinstance(error, BadFile):
+        return next(
+            (rule for word, rule in _BY_WORD if word in error.what), parquet_rules.INCOMPLETE
+        )
+    return parquet_rules.REFUSED
+
+
+_BY_CLAUSE = {
+    "LZ-159": rules.NO_HEADER,
+    "LZ-199": rules.FIELDS,
+    "LZ-201": rules.QUOTES,
+    "LZ-205": rules.REQUIRED_NULL,
+    **rules.VALUES,
+}
+_BY_WORD = (
+    ("compressed", rules.COMPRESSION),
+    ("unpacks", rules.COMPRESSION),
+    ("Snappy", rules.COMPRESSION),
+    ("quotes", rules.QUOTES),
+    ("a row is longer", rules.QUOTES),
+    ("of its text is not", rules.ENCODED),
+)
+
+
+def _header(header: list[str], text: TextFormat, place: Place, report: Report) -> None:
+    counts = Counter(header)
+    if not any(header):
+        report.add(rules.NO_HEADER, replace(place, row=0), "an empty first row")
+        return
+    for name in [name for name, count in counts.items() if count > 1 and name]:
+        at = replace(place, row=0, column=shown(name))
+        report.add(rules.HEADER_TWICE, at, f"{counts[name]} columns {shown(name)}")
+    # A column without a name cannot be declared, so that it is ignored where columns are.
+    names = [name for name in counts if name or text.columns is None]
+    column_rules.check_names(names, replace(place, row=0), report)
+    column_rules.check_marker_place(header, place, report)
+
+
+def _line_ends(
+    open_: Opener, text: TextFormat, file: DataFile, place: Place, report: Report
+) -> None:
+    if text.row_separator != "\r\n":
+        return
+    try:
+        with open_() as handle:
+            reader = opened(handle, file.size, Origin(str(place.table), file.name))
+            head, is_end = Utf8(reader, text.encoding).read(_HEAD)
+    except Undecodable:
+        return  # the rows are refused with their place
+    first = head.find(b"\n")
+    if first > 0 and head[first - 1 : first] != b"\r":
+        report.add(rules.LINE_END, replace(place, row=0), "the header ends with a bare \\n")
+    if is_end and not head.endswith((b"\n", b"\r")):
+        report.add(rules.LAST_LINE, place, "the file ends within a row")

@@ -1,0 +1,106 @@
+"""What the rows of a landed file must keep to besides their types.
+
+The plan sees footers; whether every row is a deletion, or a key is NULL, only the rows tell. So
+these checks are made where they are read, by every engine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.errors import FileTooLarge, KeyColumnMissing, NullKey, SchemaMergeFailure
+from mirrorlake.landing.parquet.bounded import FILE_BYTES
+from mirrorlake.landing.parquet.reader import Inspected, Rows, match_columns
+from mirrorlake.model.change import Marker
+
+
+@dataclass(frozen=True, slots=True)
+class Demands:
+    """What a project asks of files beyond the specification.
+
+    strict_keys: a NULL in a key is an error (LZ-257). file_bytes: what the rows of one file may
+    take in memory; a task holds all of them.
+    """
+
+    strict_keys: bool = False
+    file_bytes: int = FILE_BYTES
+
+
+def check_size(found: Inspected, demands: Demands, *, table: str, file: str) -> None:
+    """Refuse a file whose footer tells more than a task may read. Raises FileTooLarge.
+
+    A text is only estimated, and its reader looks at what it truly takes.
+    """
+    if found.is_exact and found.size > demands.file_bytes:
+        raise FileTooLarge(
+            f"its {found.rows:,} rows take {found.size:,} bytes in memory, and a file may take "
+            f"{demands.file_bytes:,}",
+            table=table,
+            file=file,
+            hint="Split it into several files, or raise mirror.file_bytes if the memory is there.",
+        )
+
+
+def check_rows(
+    rows: Rows,
+    *,
+    key: Sequence[str],
+    required: Sequence[str],
+    demands: Demands,
+    table: str,
+    file: str,
+    before: int = 0,
+) -> None:
+    """Refuse rows that lack what they need.
+
+    before: rows of the file that stand before these.
+    key, required: columns of the table, which a file with rows must have: the key always (LZ-046),
+    those that the first file declared non-null unless all it does is delete (LZ-217, LZ-218).
+    Raises KeyColumnMissing, SchemaMergeFailure, NullKey.
+    """
+    if not rows.data.num_rows:
+        return
+    matched = match_columns(rows.data.column_names, list(rows.names))
+    for name in key:
+        if name not in matched:
+            raise KeyColumnMissing(
+                f"its key column {name} is missing in this file",
+                table=table,
+                file=file,
+                column=name,
+                hint="Write it in every file: without its key no row can be found.",
+            )
+    for name in required:
+        if name not in matched and not _only_deletes(rows):
+            raise SchemaMergeFailure(
+                f"Column '{name}' is missing, and the first file of the table declared it non-null",
+                table=table,
+                file=file,
+                column=name,
+                hint="Write the column, or recreate the table folder with all data (LZ-216).",
+            )
+    if demands.strict_keys:
+        _check_keys(rows, key, table, file, before)
+
+
+def _only_deletes(rows: Rows) -> bool:
+    return bool(pc.all(pc.equal(rows.marker, pa.scalar(int(Marker.DELETE), pa.int8()))).as_py())
+
+
+def _check_keys(rows: Rows, key: Sequence[str], table: str, file: str, before: int) -> None:
+    for name in key:
+        column = rows.data[name]
+        if column.null_count:
+            row = pc.index(column.is_null(), value=True).as_py()
+            raise NullKey(
+                f"key column {name} is NULL, and mirror.strict_keys is on",
+                table=table,
+                file=file,
+                row=before + row + 1,
+                column=name,
+                hint="Give the row a key, or choose other keyColumns.",
+            )

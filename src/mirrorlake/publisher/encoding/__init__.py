@@ -1,0 +1,1 @@
+"""Rows into the bytes of data files."""

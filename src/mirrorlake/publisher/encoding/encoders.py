@@ -1,0 +1,127 @@
+"""Rows into the bytes of a data file: Parquet, or delimited text."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlake.errors import BadFile
+from mirrorlake.landing.parquet import reader as parquet
+from mirrorlake.landing.text.format import TextFormat
+from mirrorlake.model.table import Schema
+from mirrorlake.publisher.encoding.text import TextEncoder, header_of
+
+GROUP_BYTES = 32 << 20
+"""Of rows in memory before they become a row group."""
+
+
+class Codec(StrEnum):
+    """How files are compressed (LZ-145, LZ-173). Text knows no Snappy here, and is plain by
+    default."""
+
+    NONE = "none"
+    SNAPPY = "snappy"
+    GZIP = "gzip"
+    ZSTD = "zstd"
+
+
+class Encoder(Protocol):
+    """Writes the rows of one file, in order. All of them have the same columns."""
+
+    def write(self, rows: pa.Table) -> None: ...
+
+    def close(self) -> None:
+        """Finish the file; the handle below stays open."""
+        ...
+
+
+@dataclass
+class ParquetEncoder:
+    """A Parquet file of row groups of about `group_bytes` of rows in memory."""
+
+    sink: BinaryIO
+    schema: pa.Schema
+    codec: Codec
+    group_bytes: int = GROUP_BYTES
+
+    def __post_init__(self) -> None:
+        self._writer = pq.ParquetWriter(
+            self.sink,
+            self.schema,
+            compression=str(self.codec),
+            # Without Arrow's own description every reader sees the types of Parquet alone.
+            store_schema=False,
+        )
+        self._held: list[pa.Table] = []
+        self._bytes = 0
+
+    def write(self, rows: pa.Table) -> None:
+        self._held.append(rows)
+        self._bytes += rows.nbytes
+        if self._bytes >= self.group_bytes:
+            self._flush()
+
+    def close(self) -> None:
+        self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        if self._held:
+            self._writer.write_table(pa.concat_tables(self._held).combine_chunks())
+        self._held, self._bytes = [], 0
+
+
+def encoder_of(
+    sink: BinaryIO,
+    schema: pa.Schema,
+    text: TextFormat | None,
+    codec: Codec,
+    file_bytes: int,
+    *,
+    table: str,
+) -> Encoder:
+    """The encoder for files of a table with these columns, the marker among them."""
+    if text is None:
+        return ParquetEncoder(sink, schema, codec, min(GROUP_BYTES, file_bytes))
+    return TextEncoder(sink, schema.names, text, str(codec), table=table)
+
+
+def check_file(
+    handle: BinaryIO,
+    size: int,
+    rows: int,
+    text: TextFormat | None,
+    codec: Codec,
+    names: list[str],
+    *,
+    table: str,
+    file: str,
+) -> Schema | None:
+    """Be sure that a written file is complete and valid (LZ-133). Raises BadFile.
+
+    Returns the columns that a reader of it finds, None for text.
+    """
+    if text is None:
+        found = parquet.inspect(handle, size, table=table, file=file)
+        if found.rows != rows:
+            raise _incomplete(f"{found.rows} rows of {rows} are in it", table, file)
+        return found.schema
+    expected = header_of(names, text)
+    if codec in {Codec.GZIP, Codec.ZSTD}:
+        stream = pa.CompressedInputStream(pa.PythonFile(handle, mode="r"), str(codec))
+    else:
+        stream = pa.PythonFile(handle, mode="r")
+    start = stream.read(len(expected))
+    if start != expected:
+        raise _incomplete("its header is not the one that was written", table, file)
+    return None
+
+
+def _incomplete(what: str, table: str, file: str) -> BadFile:
+    return BadFile(
+        what, table=table, file=file, hint="Nothing was published. Look at the storage; try again."
+    )

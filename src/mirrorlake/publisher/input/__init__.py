@@ -1,0 +1,1 @@
+"""Rows in whatever form people have them."""

@@ -1,0 +1,266 @@
+"""Files that people have, as rows: CSV, JSON lines, Parquet and Excel.
+
+They are read piece by piece while they are published. What a file does not say of its types is told
+by the table that it goes to, and else seen from its first rows.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+from zipfile import BadZipFile
+
+import pyarrow as pa
+import pyarrow.csv as pc
+import pyarrow.json as pj
+import pyarrow.parquet as pq
+from pyarrow import compute
+
+from mirrorlake.errors import BadFile, UsageError
+from mirrorlake.landing.parquet import bounded
+from mirrorlake.model.arrow import arrow_type
+from mirrorlake.model.types import TIMESTAMP, DataType
+
+BLOCK = 16 << 20
+"""Bytes of a text file that are looked at together; the first block tells the types."""
+
+
+class Form(StrEnum):
+    """What a file is."""
+
+    CSV = "csv"
+    JSON = "json"
+    PARQUET = "parquet"
+    EXCEL = "excel"
+
+
+_FORMS = {
+    ".csv": Form.CSV,
+    ".tsv": Form.CSV,
+    ".psv": Form.CSV,
+    ".txt": Form.CSV,
+    ".json": Form.JSON,
+    ".jsonl": Form.JSON,
+    ".ndjson": Form.JSON,
+    ".parquet": Form.PARQUET,
+    ".xlsx": Form.EXCEL,
+    ".xlsm": Form.EXCEL,
+}
+_SEPARATORS = {".tsv": "\t", ".psv": "|"}
+_LOSSY = {"int64": r"^\s*[+-]?0[0-9]", "double": r"^\s*[+-]?[0-9]{16,}\s*$|^\s*[+-]?0[0-9]"}
+"""What of a column of text is no number, by the type that Arrow sees in it."""
+_PACKED = {".gz", ".zst", ".bz2"}
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """How a file is to be read.
+
+    types: of columns, by name; separator: None for the one that the extension means; null: what
+    else than an empty field is NULL; sheet: of an Excel file, None for the first.
+    """
+
+    types: Mapping[str, DataType] = field(default_factory=dict)
+    separator: str | None = None
+    encoding: str = "utf-8"
+    null: str | None = None
+    sheet: str | None = None
+
+
+def rows_of(path: Path, reading: Reading) -> Any:
+    """The rows of a file, as `Publisher` takes them; they are read while they are published.
+
+    Raises UsageError for a file that is not there or of no known kind; while it is read, BadFile.
+    """
+    form = form_of(path)
+    if not path.is_file():
+        raise UsageError("there is no such file", where=str(path), hint="Name files to publish.")
+    read: dict[Form, Callable[[Path, Reading], Iterator[Any]]] = {
+        Form.CSV: _csv,
+        Form.JSON: _json,
+        Form.PARQUET: _parquet,
+        Form.EXCEL: _excel,
+    }
+    return _told(path, read[form](path, reading))
+
+
+def form_of(path: Path) -> Form:
+    """What a file is, by its extension. Raises UsageError."""
+    suffix = _suffix(path)
+    if suffix not in _FORMS:
+        raise UsageError(
+            "the extension tells no kind of file",
+            where=str(path),
+            hint=f"Known are {', '.join(_FORMS)}; text may be packed (.gz, .zst).",
+        )
+    return _FORMS[suffix]
+
+
+def _suffix(path: Path) -> str:
+    name = path.with_suffix("") if path.suffix.lower() in _PACKED else path
+    return name.suffix.lower()
+
+
+def _told(path: Path, rows: Iterator[Any]) -> Iterator[Any]:
+    """The rows, and what goes wrong as an error of ours."""
+    try:
+        yield from rows
+    except (pa.ArrowException, UnicodeDecodeError, EOFError, KeyError) as error:
+        raise BadFile(
+            f"cannot be read: {error}",
+            table=str(path.parent),
+            file=path.name,
+            hint="Mend the file, or say how it is to be read: a type for the column, the "
+            "separator, the encoding.",
+        ) from error
+
+
+def _csv(path: Path, reading: Reading) -> Iterator[pa.Table]:
+    """An empty field is NULL, an empty quoted one is the empty text.
+
+    Digits that a number would not keep are text: zip codes, and numbers of accounts.
+    """
+    told = _hints(reading.types)
+    with _open_csv(path, reading, told) as batches:
+        for seen in batches.schema:
+            # What is not in the encoding is seen as bytes.
+            if pa.types.is_binary(seen.type) and seen.name not in reading.types:
+                raise pa.ArrowInvalid(f"column {seen.name} is not {reading.encoding}")
+        numbers = {
+            seen.name: seen.type
+            for seen in batches.schema
+            if seen.name not in reading.types and str(seen.type) in _LOSSY
+        }
+    with _open_csv(path, reading, told | dict.fromkeys(numbers, pa.string())) as batches:
+        first = True
+        for batch in batches:
+            table = pa.Table.from_batches([batch])
+            if first:
+                numbers = {n: kind for n, kind in numbers.items() if not _loses(table[n], kind)}
+            first = False
+            yield _numbered(table, numbers)
+        if first:
+            yield _numbered(batches.schema.empty_table(), numbers)
+
+
+def _open_csv(
+    path: Path, reading: Reading, types: Mapping[str, pa.DataType]
+) -> pc.CSVStreamingReader:
+    separator = reading.separator or _SEPARATORS.get(_suffix(path), ",")
+    return pc.open_csv(
+        path,
+        pc.ReadOptions(encoding=reading.encoding, block_size=BLOCK),
+        pc.ParseOptions(delimiter=separator, newlines_in_values=True),
+        pc.ConvertOptions(
+            column_types=types,
+            null_values=["", *([reading.null] if reading.null else [])],
+            strings_can_be_null=True,
+            quoted_strings_can_be_null=False,
+        ),
+    )
+
+
+def _loses(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
+    """Whether a value has digits that a number of this kind would not keep."""
+    found = compute.match_substring_regex(column, _LOSSY[str(kind)])
+    return bool(compute.any(found).as_py())
+
+
+def _numbered(table: pa.Table, numbers: Mapping[str, pa.DataType]) -> pa.Table:
+    """The texts of these columns as the numbers that the first block told them to be."""
+    for name, kind in numbers.items():
+        column = table[name]
+        if _loses(column, kind):
+            raise pa.ArrowInvalid(
+                f"column {name} began with plain numbers, and has one that begins with 0, or has "
+                "more digits than a number keeps"
+            )
+        place = table.column_names.index(name)
+        trimmed = compute.utf8_trim_whitespace(column)
+        table = table.set_column(place, name, trimmed.cast(kind))
+    return table
+
+
+def _json(path: Path, reading: Reading) -> Iterator[pa.Table]:
+    """One object a line; a member that a line lacks is NULL. Lines are read in blocks."""
+    known = pa.schema(list(_hints(reading.types).items()))
+    with pa.input_stream(path, compression="detect") as stream:
+        rest = b""
+        while block := stream.read(BLOCK):
+            whole, end, rest = (rest + block).rpartition(b"\n")
+            if whole:
+                yield _lines(whole + end, known)
+        if rest.strip():
+            yield _lines(rest, known)
+
+
+def _lines(block: bytes, known: pa.Schema) -> pa.Table:
+    try:
+        table = _parsed(block, known)
+    except pa.ArrowInvalid:
+        # An object or a list is text only once it is landed (LZ-148).
+        table = _parsed(block, pa.schema([f for f in known if not pa.types.is_string(f.type)]))
+    # A column that no line of the block names is absent, not NULL.
+    return table.select([n for n in table.column_names if json.dumps(n).encode() in block])
+
+
+def _parsed(block: bytes, known: pa.Schema) -> pa.Table:
+    return pj.read_json(
+        io.BytesIO(block),
+        pj.ReadOptions(block_size=len(block) + 1),
+        pj.ParseOptions(explicit_schema=known if len(known) else None),
+    )
+
+
+def _hints(types: Mapping[str, DataType]) -> dict[str, pa.DataType]:
+    """What text is told of its types; times are left to be seen, as they may or may not have a
+    zone."""
+    return {name: arrow_type(kind) for name, kind in types.items() if kind != TIMESTAMP}
+
+
+def _parquet(path: Path, _reading: Reading) -> Iterator[pa.Table]:
+    with path.open("rb") as handle, pq.ParquetFile(handle) as file:
+        yield file.schema_arrow.empty_table()
+        for batch in bounded.stream(file, handle):
+            yield pa.Table.from_batches([batch])
+
+
+def _excel(path: Path, reading: Reading) -> Iterator[dict[str, Any]]:
+    """The rows of a sheet below its header; Excel has a row for each of them, and so have we."""
+    import openpyxl
+    from openpyxl.utils.exceptions import InvalidFileException
+
+    try:
+        book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    except (InvalidFileException, BadZipFile, OSError, ValueError, KeyError) as error:
+        raise pa.ArrowInvalid(f"not an Excel file: {error}") from error
+    try:
+        if reading.sheet is not None and reading.sheet not in book.sheetnames:
+            raise pa.ArrowInvalid(f"there is no sheet {reading.sheet!r} in {book.sheetnames}")
+        sheet = book[reading.sheet or book.sheetnames[0]]
+        lines = sheet.iter_rows(values_only=True)
+        header = [str(name) for name in next(lines, ()) if name is not None]
+        if len(set(header)) < len(header) or not header:
+            raise pa.ArrowInvalid(f"the first row names no columns, or one twice: {header}")
+        for line in lines:
+            values = line[: len(header)]
+            if any(value is not None for value in line[len(header) :]):
+                raise pa.ArrowInvalid("a row has more cells than the first one has names")
+            if any(value is not None for value in values):
+                row = dict.fromkeys(header) | dict(zip(header, values, strict=False))
+                yield _typed(row, reading.types)
+    finally:
+        book.close()
+
+
+def _typed(row: dict[str, Any], types: Mapping[str, DataType]) -> dict[str, Any]:
+    """Numbers of a column of text as Excel shows them: 7, not 7.0."""
+    for name, value in row.items():
+        if name in types and types[name].name == "string" and isinstance(value, int | float):
+            row[name] = str(int(value)) if float(value).is_integer() else str(value)
+    return row

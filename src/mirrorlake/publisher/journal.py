@@ -1,0 +1,266 @@
+"""The batches of one table: which numbers each has, and how far it got.
+
+Order of effects, on which "no batch lost, none twice" rests; a crash test stands behind each arrow:
+
+    numbers assigned → files staged → table described → batch sealed → files published → recorded
+
+A sealed batch is whole under underscore names, with the digest of each file: whoever comes next can
+publish it without its rows. One that is not sealed has nothing to show, and begins again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+import structlog
+
+from mirrorlake.errors import BatchPending, NameTaken
+from mirrorlake.landing.scan import CLEANUP_FOLDERS
+from mirrorlake.model.seams import Point, Probe
+from mirrorlake.model.types import DataType
+from mirrorlake.publisher import state as states
+from mirrorlake.publisher.locations import Workshop
+from mirrorlake.publisher.state import Assignment, DataFile, State
+from mirrorlake.storage.store import Store
+
+log = structlog.get_logger()
+
+BATCH_COMPLETED = "batch_completed"
+BATCH_WITHDRAWN = "batch_withdrawn"
+
+_NUMBER = re.compile(r"([0-9]{20})[.-]")
+
+
+class Outcome(StrEnum):
+    PUBLISHED = "published"
+    ALREADY_PUBLISHED = "already published"
+
+
+@dataclass(frozen=True, slots=True)
+class Published:
+    """What became of a batch: its files in order, and its rows by operation."""
+
+    table: str
+    batch: str | None
+    outcome: Outcome
+    files: tuple[DataFile, ...]
+
+    @property
+    def rows(self) -> dict[str, int]:
+        counts: dict[str, int] = {}
+        for file in self.files:
+            for kind, count in file.rows.items():
+                counts[kind] = counts.get(kind, 0) + count
+        return counts
+
+    def facts(self) -> dict[str, Any]:
+        """As `mirrorlake publish --json` prints it."""
+        return {
+            "table": self.table,
+            "batch": self.batch,
+            "outcome": str(self.outcome),
+            "rows": self.rows,
+            "files": [
+                {"number": file.number, "name": file.name, "size": file.size} for file in self.files
+            ],
+        }
+
+
+class Journal:
+    """Not for several threads. `state` is what is durable; every method that changes it says so."""
+
+    def __init__(
+        self,
+        store: Store,
+        workshop: Workshop,
+        state: State,
+        probe: Probe,
+        keep: Callable[[], None],
+        *,
+        table: str,
+    ) -> None:
+        """keep: called before each visible step; raises when the right to write is lost."""
+        self._store, self._workshop, self._table = store, workshop, table
+        self._folder = workshop.table
+        self._probe, self._keep = probe, keep
+        self.state = state
+
+    def save(self, state: State) -> None:
+        states.save(self._store, self._folder, state)
+        self.state = state
+
+    def complete(self) -> None:
+        """Publish a batch that an earlier run left sealed (LZ-136).
+
+        One without a name of which nothing is visible is left: its caller never heard of it, and
+        sends it again. Raises NameTaken (LZ-137).
+        """
+        pending = self.state.pending
+        if pending is None or not pending.is_sealed:
+            return
+        if pending.batch is None and not self.is_visible(pending):
+            return
+        if self._finish(pending):
+            log.warning(BATCH_COMPLETED, table=self._table, first=pending.first)
+        else:  # a staged file is gone: the batch begins again
+            self.save(replace(self.state, pending=replace(pending, files=None)))
+
+    def published(self, batch: str | None) -> Published | None:
+        """The batch when it is published already (LZ-135): its files are the assigned ones.
+
+        Raises NameTaken when a path holds other content (LZ-137).
+        """
+        done = self.state.known(batch)
+        if done and all(self._is_there(f) or self._was_consumed(f) for f in done.files or ()):
+            return self._told(done, Outcome.ALREADY_PUBLISHED)
+        return None
+
+    def begin(self, batch: str | None) -> None:
+        """Make room for a batch: what is pending is the same one, or withdrawn.
+
+        A batch that is done and has lost a file gets its numbers again: so a failed file that was
+        deleted is repaired (LZ-268). Raises BatchPending for another batch with a name, which only
+        its own caller can send again.
+        """
+        pending = self.state.pending
+        if pending and pending.batch is not None and pending.batch != batch:
+            raise BatchPending(
+                f"batch {pending.batch!r} was begun and is not published yet",
+                table=self._table,
+                hint="Publish it again under its name first; or give it up with "
+                f"`mirrorlake publish --give-up {pending.batch} --table {self._table}`.",
+            )
+        if pending and pending.batch is None:
+            log.warning(BATCH_WITHDRAWN, table=self._table, first=pending.first)
+            self.withdraw()
+        if (done := self.state.known(batch)) and self.state.pending is None:
+            self.save(replace(self.state, pending=replace(done, files=None)))
+
+    def assign(self, batch: str | None) -> Assignment:
+        """The numbers of a batch begin here; durable before anything of it is written (LZ-121)."""
+        assigned = self.state.pending or Assignment(batch, self.next_number())
+        self.save(replace(self.state, pending=assigned))
+        self._probe(Point.BATCH_ASSIGNED)
+        self._workshop.tidy(self._store)
+        return assigned
+
+    def withdraw(self) -> None:
+        """Forget a batch of which nothing is visible; its number goes to the next one."""
+        self.save(replace(self.state, pending=None))
+        self._workshop.tidy(self._store)
+
+    def publish(
+        self, files: Sequence[DataFile], columns: Mapping[str, DataType], *, marked: bool
+    ) -> Published:
+        """Seal the assigned batch and give its staged files their final names. Raises NameTaken."""
+        assigned = self.state.pending
+        assert assigned is not None
+        sealed = replace(assigned, files=tuple(files), columns=dict(columns), marked=marked)
+        self._check_count(sealed)
+        self.save(replace(self.state, pending=sealed))
+        self._probe(Point.BATCH_SEALED)
+        if not self._finish(sealed):
+            raise NameTaken(
+                "its staged file is gone before it was published",
+                table=self._table,
+                hint="Another process removed it: stop that one, and publish the batch again.",
+            )
+        return self._told(sealed, Outcome.PUBLISHED)
+
+    def is_visible(self, sealed: Assignment) -> bool:
+        """Whether anything of a sealed batch can be seen. Raises NameTaken."""
+        return any(self._is_there(file) for file in sealed.files or ())
+
+    def next_number(self) -> int:
+        """One more than what we remember, and than any file here or put aside (LZ-140)."""
+        places = (self._folder, *(f"{self._folder}/{name}" for name in CLEANUP_FOLDERS))
+        seen = [
+            int(match[1])
+            for place in places
+            for entry in self._store.list(place).files
+            if (match := _NUMBER.match(entry.name))
+        ]
+        return max(self.state.next, max(seen, default=0) + 1)
+
+    # -- files ----------------------------------------------------------------------------------
+
+    def _finish(self, sealed: Assignment) -> bool:
+        """Publish the files of a sealed batch and record it; False when a staged one is lost."""
+        for file in sealed.files or ():
+            self._keep()
+            if not self._publish(file):
+                return False
+            self._probe(Point.BATCH_PUBLISHED_ONE)
+        self._keep()
+        self.save(self.state.finished(sealed))
+        self._probe(Point.BATCH_RECORDED)
+        return True
+
+    def _publish(self, file: DataFile) -> bool:
+        final = f"{self._folder}/{file.name}"
+        for staged in self._workshop.paths(file.name):
+            try:
+                self._store.publish(staged, final)
+            except FileExistsError:
+                self._check(final, file)
+                self._store.settle(self._folder)  # the run that named it may not have flushed that
+                self._store.delete(staged)
+            except FileNotFoundError:
+                continue
+            return True
+        self._store.settle(self._folder)
+        return self._is_there(file) or self._was_consumed(file)
+
+    def _is_there(self, file: DataFile) -> bool:
+        """Whether the file stands in the folder or was put aside. Raises NameTaken."""
+        for place in (self._folder, *(f"{self._folder}/{name}" for name in CLEANUP_FOLDERS)):
+            if any(entry.name == file.name for entry in self._store.list(place).files):
+                self._check(f"{place}/{file.name}", file)
+                return True
+        return False
+
+    def _was_consumed(self, file: DataFile) -> bool:
+        """Whether a file that is nowhere was applied and removed in the end.
+
+        Files go aside in the order of their numbers and the last one stays (LZ-243, LZ-244): where
+        a lower number is left, or nothing was ever put aside, somebody deleted it.
+        """
+        listing = self._store.list(self._folder)
+        numbers = [int(m[1]) for entry in listing.files if (m := _NUMBER.match(entry.name))]
+        moved = any(name in listing.folders for name in CLEANUP_FOLDERS)
+        return moved and bool(numbers) and min(numbers) > file.number
+
+    def _check(self, path: str, file: DataFile) -> None:
+        """Be sure that a path holds the content that was assigned to it."""
+        digest, size = hashlib.sha256(), 0
+        with self._store.open(path) as handle:
+            while part := handle.read(1 << 20):
+                digest.update(part)
+                size += len(part)
+        if (size, digest.hexdigest()) != (file.size, file.sha256):
+            raise NameTaken(
+                "the path of this batch holds other content (LZ-137)",
+                table=self._table,
+                file=file.name,
+                hint="Two publishers write to this table: stop one. Then find out which content "
+                "is right; nothing was overwritten.",
+            )
+
+    def _check_count(self, sealed: Assignment) -> None:
+        """A batch that is published anew keeps to the numbers it had."""
+        before = next((one for one in self.state.done if one.first == sealed.first), None)
+        if before and len(before.files or ()) != len(sealed.files or ()):
+            raise NameTaken(
+                f"the batch had {len(before.files or ())} files and now has "
+                f"{len(sealed.files or ())}",
+                table=self._table,
+                hint="Publish it with the rows and the settings that it had.",
+            )
+
+    def _told(self, batch: Assignment, outcome: Outcome) -> Published:
+        return Published(self._table, batch.batch, outcome, batch.files or ())

@@ -1,0 +1,82 @@
+"""Where a table of a publisher lies in the zone, and where its files are built."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from mirrorlake.landing.layout import folder_of
+from mirrorlake.landing.names import folder_name
+from mirrorlake.model.table import TableId
+from mirrorlake.root import TABLES
+from mirrorlake.storage.store import Store
+
+SCRATCH_PAD = "_scratchPad"
+"""The folder of a zone that every mirror leaves alone (LZ-022)."""
+
+_STAGED = re.compile(r"_([0-9]{20})[.-]")
+
+
+class Built(StrEnum):
+    """Where files are built and checked before they get their names."""
+
+    BESIDE = "beside"
+    SCRATCH_PAD = "scratch_pad"
+
+
+@dataclass(frozen=True, slots=True)
+class Workshop:
+    """Where the files of one table are built. zone, table: folders, the one in the other."""
+
+    zone: str
+    table: str
+    built: Built = Built.BESIDE
+
+    @property
+    def folders(self) -> tuple[str, str]:
+        """The folder in use, and the one that an earlier run may have used."""
+        aside = f"{self.zone}/{SCRATCH_PAD}/{self.table.removeprefix(self.zone + '/')}"
+        return (self.table, aside) if self.built is Built.BESIDE else (aside, self.table)
+
+    def paths(self, name: str) -> tuple[str, str]:
+        """Where the file is built that is to be called `name` (LZ-131, LZ-132), and where an
+        earlier run may have built it."""
+        use, earlier = self.folders
+        return f"{use}/_{name}", f"{earlier}/_{name}"
+
+    def tidy(self, store: Store) -> None:
+        """Remove what was built and not published, wherever it was built."""
+        for folder in self.folders:
+            for entry in store.list(folder).files:
+                if _STAGED.match(entry.name):
+                    store.delete(f"{folder}/{entry.name}")
+
+
+def folder_for(store: Store, zone: str, table: TableId) -> str:
+    """The folder of a table, the same one whenever it is asked for (LZ-006, LZ-013).
+
+    Names that no folder can have, such as one with `/`, are percent-encoded. A table whose name
+    equals another but for case gets a folder that differs in more, as some storages ignore case.
+    """
+    plain = folder_of(zone, table)
+    apart = folder_of(zone, table, frozenset({table.name.casefold()}))
+    parent, _, name = plain.rpartition("/")
+    there = store.list(parent).folders
+    if apart.rpartition("/")[2] in there:
+        return apart
+    twins = [other for other in there if other != name and other.casefold() == name.casefold()]
+    return apart if twins and name not in there else plain
+
+
+def is_mirrored(store: Store, table: TableId) -> bool:
+    """Whether our mirror still has the Delta table, in its own schema or in any as a default."""
+    if table.schema:
+        return _is_delta(store, f"{TABLES}/{folder_name(table.schema)}/{folder_name(table.name)}")
+    name = folder_name(table.name)
+    places = [TABLES, *(f"{TABLES}/{schema}" for schema in store.list(TABLES).folders)]
+    return any(_is_delta(store, f"{place}/{name}") for place in places)
+
+
+def _is_delta(store: Store, path: str) -> bool:
+    return bool(store.list(f"{path}/_delta_log").files)

@@ -1,0 +1,183 @@
+"""Row markers from words: which operation each row is, and what a changed key becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.errors import (
+    IncompleteRow,
+    KeyColumnMissing,
+    KeyedChangeWithoutKey,
+    UnknownMarker,
+    UsageError,
+)
+from mirrorlake.model.arrow import contiguous, decoded
+from mirrorlake.model.change import MARKER_COLUMN, Marker
+from mirrorlake.publisher.input.rows import Piece
+
+
+class Operation(StrEnum):
+    """What the rows of a batch do. LOAD is for the rows a table begins with."""
+
+    LOAD = "load"
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+    UPSERT = "upsert"
+
+    @property
+    def marker(self) -> Marker:
+        return Marker.INSERT if self is Operation.LOAD else Marker[self.name]
+
+
+_WORDS = {
+    **{word: marker for marker in Marker for word in (marker.name.lower(), str(int(marker)))},
+    "i": Marker.INSERT,
+    "u": Marker.UPDATE,
+    "d": Marker.DELETE,
+}
+"""What a column of operations may say, in any case: the word, its first letter, or the marker."""
+
+
+@dataclass(frozen=True, slots=True)
+class Meaning:
+    """How the rows of a batch are to be read.
+
+    operation: what all rows do, unless `column` names the column that says it row by row;
+    previous: for changed keys, key column to the column that holds its earlier value.
+    """
+
+    operation: Operation = Operation.LOAD
+    column: str | None = None
+    previous: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def is_load(self) -> bool:
+        return self.column is None and self.operation is Operation.LOAD
+
+    def taken(self) -> set[str]:
+        """The columns that say something about the row and are no data of it."""
+        return {*self.previous.values(), *([self.column] if self.column else [])}
+
+
+def markers_of(piece: Piece, meaning: Meaning, *, table: str) -> pa.Array:
+    """The marker of each row, int32. Raises UnknownMarker, KeyColumnMissing for no such column."""
+    if meaning.column is None:
+        marker = pa.scalar(int(meaning.operation.marker), pa.int32())
+        return pa.repeat(marker, piece.rows.num_rows)
+    if meaning.column not in piece.rows.column_names:
+        raise UsageError(
+            f"there is no column {meaning.column}, which should tell the operation",
+            where=f"table {table}",
+            hint="Say what the rows do: that they are the initial ones, one operation for all of "
+            "them, or the column that has it.",
+        )
+    said = contiguous(piece.rows[meaning.column])
+    if pa.types.is_dictionary(said.type):
+        said = decoded(said)
+    words = pc.utf8_lower(pc.utf8_trim_whitespace(said.cast(pa.string())))
+    places = pc.index_in(words, value_set=pa.array(list(_WORDS)))
+    found = pa.array([int(marker) for marker in _WORDS.values()], pa.int32()).take(places)
+    if found.null_count:
+        row = pc.index(found.is_null(), True).as_py()
+        value = said[row].as_py()
+        raise UnknownMarker(
+            f"{'NULL' if value is None else repr(value)} is no operation",
+            table=table,
+            row=piece.before + row + 1,
+            column=meaning.column,
+            value=None if value is None else str(value),
+            hint="Write insert, update, delete or upsert, or 0, 1, 2 or 4.",
+        )
+    return found
+
+
+def check_rows(
+    piece: Piece, markers: pa.Array, key: Sequence[str], absent: Sequence[str], *, table: str
+) -> None:
+    """Be sure that each row has what its operation needs.
+
+    absent: columns that the table has and these rows do not. Raises KeyedChangeWithoutKey (LZ-043),
+    KeyColumnMissing, and IncompleteRow for a row that updates and lacks a column (LZ-100, LZ-101).
+    """
+    kinds = markers.to_numpy()
+    if not key and (kinds != Marker.INSERT).any():
+        raise KeyedChangeWithoutKey(
+            "an update, delete or upsert finds its row by the key, and the table has none",
+            table=table,
+            row=piece.before + int((kinds != Marker.INSERT).argmax()) + 1,
+            hint="Name the key columns, which can be added at any time (LZ-035).",
+        )
+    for name in key:
+        if name not in piece.rows.column_names:
+            raise KeyColumnMissing(
+                f"there is no column {name}, which belongs to the key",
+                table=table,
+                column=name,
+                hint=f"The columns are: {', '.join(piece.rows.column_names)}.",
+            )
+    full = np.isin(kinds, [Marker.UPDATE, Marker.UPSERT])
+    for place, name in piece.lacking.items():
+        if full[place] or name in key:
+            raise _incomplete(table, piece.before + place + 1, name)
+    if absent and full.any():
+        raise _incomplete(table, piece.before + int(full.argmax()) + 1, absent[0])
+
+
+def with_deletes(
+    data: pa.Table, markers: pa.Array, key: Sequence[str], previous: Mapping[str, pa.Array]
+) -> tuple[pa.Table, pa.Array]:
+    """Write each change of a key as a delete of the earlier key and an insert of the row (LZ-102).
+
+    previous: key column to its earlier values in the column's type, NULL where it did not change.
+    The delete stands directly before its insert, and has the key columns alone (LZ-103).
+    """
+    earlier = {
+        name: pc.coalesce(values, contiguous(data[name])) for name, values in previous.items()
+    }
+    changed = np.zeros(data.num_rows, bool)
+    for name, values in earlier.items():
+        differs = pc.fill_null(pc.not_equal(values, contiguous(data[name])), True)
+        given = previous[name].is_valid()
+        changed |= pc.and_(given, differs).to_numpy(zero_copy_only=False)
+    changed &= np.isin(markers.to_numpy(), [Marker.UPDATE, Marker.UPSERT])
+    if not changed.any():
+        return data, markers
+    places = np.repeat(np.arange(data.num_rows), 1 + changed)
+    deletes = np.append(places[1:] == places[:-1], [False])  # the first row of each pair
+    kinds = markers.to_numpy()[places].copy()
+    kinds[np.flatnonzero(deletes)] = Marker.DELETE
+    kinds[np.flatnonzero(deletes) + 1] = Marker.INSERT
+    where, mask = pa.array(places), pa.array(deletes)
+    columns = []
+    for name, column in zip(data.column_names, data.columns, strict=True):
+        values = contiguous(column).take(where)
+        if name in earlier:
+            values = pc.if_else(mask, earlier[name].take(where), values)
+        elif name not in key:
+            values = pc.if_else(mask, pa.scalar(None, values.type), values)
+        columns.append(values)
+    return pa.table(columns, schema=data.schema), pa.array(kinds, pa.int32())
+
+
+def marked(data: pa.Table, markers: pa.Array, *, first: bool) -> pa.Table:
+    """The rows with their marker column, as the first (LZ-070) or the last one (LZ-072)."""
+    place = 0 if first else data.num_columns
+    return data.add_column(place, pa.field(MARKER_COLUMN, pa.int32()), markers)
+
+
+def _incomplete(table: str, row: int, column: str) -> IncompleteRow:
+    return IncompleteRow(
+        "a row that updates needs the full row, and this one lacks a column",
+        table=table,
+        row=row,
+        column=column,
+        hint="Give every column, NULL where it is meant; or drop the table and load it anew "
+        "without the column (LZ-216).",
+    )

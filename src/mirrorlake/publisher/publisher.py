@@ -1,0 +1,296 @@
+"""The door for people who write publishers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from mirrorlake.errors import UsageError
+from mirrorlake.landing.text.format import TextFormat
+from mirrorlake.model.seams import Clock, Probe, WallClock, no_probe
+from mirrorlake.model.table import TableId
+from mirrorlake.model.types import DataType
+from mirrorlake.publisher import state as states
+from mirrorlake.publisher.describe import Layout, Partner, introduce
+from mirrorlake.publisher.encoding.encoders import Codec
+from mirrorlake.publisher.journal import Published
+from mirrorlake.publisher.locations import Built, Workshop, folder_for
+from mirrorlake.publisher.operations import Meaning, Operation
+from mirrorlake.publisher.table import FILE_BYTES, AssignedTable, Settings
+from mirrorlake.root import LANDING, LANDING_V1
+from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import open_store
+
+
+class Publisher:
+    """Writes tables into the landing zone below one root; the one writer of each (LZ-138).
+
+    Every call is whole when it returns: its rows are visible to the mirror, in order, exactly once
+    for each `batch`. After a crash, call again with the same batch and the same rows.
+
+    root: a folder, a URL such as `s3://bucket/shop` or one of Azure Data Lake Storage or OneLake,
+    or a Store. partner: who publishes, for `_partnerEvents.json`. zone: where the landing zone lies
+    below the root, `Files/LandingZone` or `LandingZone` (LZ-010). built: where files are built and
+    checked before they get their names, `beside` the table's own (LZ-131) or in the zone's
+    `scratch_pad` (LZ-132). codec: how files are compressed, `snappy`, `zstd`, `gzip` or `none`;
+    text is plain unless it is asked for. file_bytes: about how large a file may grow. told: called
+    with the table and the rows written of the batch at hand. Not for several threads.
+    """
+
+    def __init__(
+        self,
+        root: str | Path | Store,
+        *,
+        partner: Partner | None = None,
+        zone: str = LANDING,
+        built: str = Built.BESIDE,
+        codec: str | None = None,
+        file_bytes: int = FILE_BYTES,
+        clock: Clock | None = None,
+        probe: Probe = no_probe,
+        told: Callable[[TableId, int], None] = lambda _table, _rows: None,
+    ) -> None:
+        """Raises UsageError."""
+        if zone not in {LANDING, LANDING_V1}:
+            raise UsageError(
+                f"{zone!r} is no landing zone",
+                where="zone",
+                hint=f"It is {LANDING} or {LANDING_V1}.",
+            )
+        self._store = open_store(root) if isinstance(root, str | Path) else root
+        self._zone, self._partner = zone, partner
+        self._built: Built = _word(Built, built, "built")
+        self._codec = None if codec is None else _word(Codec, codec, "codec")
+        self._file_bytes, self._told = file_bytes, told
+        self._clock, self._probe = clock or WallClock(), probe
+        self._tables: dict[TableId, AssignedTable] = {}
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        try:
+            self.close()
+        except OSError:
+            if error is None:  # else it is what went wrong first that is told
+                raise
+
+    def close(self) -> None:
+        """Give the right to write to whoever comes next.
+
+        Raises OSError when the storage fails; then the right to that table ends by itself.
+        """
+        tables, self._tables = self._tables, {}
+        with ExitStack() as closing:
+            for table in tables.values():
+                closing.callback(table.close)  # each of them, though another one fails
+
+    def load(
+        self,
+        table: str | TableId,
+        rows: Any,
+        *,
+        key: str | Sequence[str] | None = None,
+        batch: str | None = None,
+        types: Mapping[str, str] | None = None,
+        layout: str | None = None,
+        text: TextFormat | None = None,
+    ) -> Published:
+        """Publish rows that a table begins with (LZ-093), in one call or in several.
+
+        table: `schema.name`, or a name. rows: a frame of pandas, Polars or Spark, an Arrow table or
+        reader, dicts; large input is streamed. key: the columns of the unique key, `()` for none;
+        needed once, with the first call. batch: a name for these rows, under which they are
+        published once however often they are sent. types: Delta types for columns that do not tell
+        their own, such as {"zip": "string"}. layout: `v1` puts the marker first, on every row.
+        text: delimited text instead of Parquet.
+        Raises UsageError, TableError, LeaseHeld, LeaseLost.
+        """
+        asked = _asked(key=key, layout=layout, text=text)
+        return self._publish(table, rows, Meaning(), asked, types, batch)
+
+    def publish(
+        self,
+        table: str | TableId,
+        rows: Any,
+        *,
+        operation: str | None = None,
+        marker_column: str | None = None,
+        previous_key: Mapping[str, str] | None = None,
+        key: str | Sequence[str] | None = None,
+        batch: str | None = None,
+        types: Mapping[str, str] | None = None,
+        layout: str | None = None,
+        text: TextFormat | None = None,
+    ) -> Published:
+        """Publish changes, in the order in which they are to be applied (LZ-108).
+
+        operation: what all rows do, `insert`, `update`, `delete` or `upsert`; or else
+        marker_column: the column that says it row by row, in these words, their first letters, or
+        as 0, 1, 2 and 4 (by default `__rowMarker__`). Rows that update have all columns (LZ-100),
+        rows that delete need the key alone (LZ-103). previous_key: for updates that change the key,
+        key column to the column that holds its earlier value, NULL where it stayed (LZ-102).
+        The rest is as in `load`.
+        """
+        meaning = _meaning(operation, marker_column, previous_key)
+        asked = _asked(key=key, layout=layout, text=text)
+        return self._publish(table, rows, meaning, asked, types, batch)
+
+    def describe(
+        self,
+        table: str | TableId,
+        *,
+        key: str | Sequence[str] | None = None,
+        layout: str | None = None,
+        text: TextFormat | None = None,
+        by_time: bool | None = None,
+        upsert_default: bool | None = None,
+        hold: bool = False,
+    ) -> None:
+        """Settle how a table is landed before its first rows (LZ-056).
+
+        by_time: files that may arrive independently of each other, applied in the order of their
+        times (LZ-128). upsert_default: what others land without a marker is an upsert (LZ-048).
+        hold: a bulk load; the mirror sees nothing of it before `release`.
+        """
+        asked = _asked(
+            key=key, layout=layout, text=text, by_time=by_time, upsert_default=upsert_default
+        )
+        self._table(table).describe(asked, hold=hold)
+
+    def columns(self, table: str | TableId) -> dict[str, DataType]:
+        """The columns of a table and their types, as far as they are published. Takes no right."""
+        name = _named(table)
+        folder = folder_for(self._store, self._zone, name)
+        state = states.load(self._store, folder, table=str(name))
+        return dict(state.columns) if state else {}
+
+    def release(self, table: str | TableId) -> None:
+        """Let the mirror see a table that `describe` held back."""
+        self._table(table).release()
+
+    def drop(
+        self,
+        table: str | TableId,
+        *,
+        patience: float = 300.0,
+        gone: Callable[[], bool] | None = None,
+    ) -> None:
+        """Delete a table's folder, so that the mirror drops the table; then it can begin anew.
+
+        That is how a column is removed or renamed, a type or a key changed, a table renamed
+        (LZ-216, LZ-220, LZ-225, LZ-237). A reader may hold the folder: it is tried again for
+        `patience` seconds (LZ-236). gone: says whether the mirror has dropped the table; waited for
+        as well (LZ-239).
+        """
+        self._table(table).drop(patience, gone)
+
+    def wait_for(
+        self, table: str | TableId, mirrored: Callable[[], bool], *, patience: float = 300.0
+    ) -> None:
+        """Wait until the mirror has a table: after it began anew, changes go on only then (LZ-239).
+
+        mirrored: says whether the mirror has it. Raises TableError after `patience` seconds.
+        """
+        self._table(table).wait_for(patience, mirrored)
+
+    def give_up(self, table: str | TableId, batch: str) -> bool:
+        """Withdraw a batch that was begun and can never be sent again; False for no such batch."""
+        return self._table(table).give_up(batch)
+
+    def _publish(
+        self,
+        table: str | TableId,
+        rows: Any,
+        meaning: Meaning,
+        asked: Mapping[str, Any],
+        types: Mapping[str, str] | None,
+        batch: str | None,
+    ) -> Published:
+        kinds = {name: type_of(name, kind) for name, kind in (types or {}).items()}
+        text = asked.get("text")
+        codec = self._codec or (Codec.NONE if text else Codec.SNAPPY)
+        settings = Settings(codec, self._file_bytes)
+        return self._table(table).publish(rows, meaning, asked, kinds, batch, settings)
+
+    def _table(self, table: str | TableId) -> AssignedTable:
+        name = _named(table)
+        if name not in self._tables:
+            introduce(self._store, self._zone, self._partner)
+            folder = folder_for(self._store, self._zone, name)
+            self._tables[name] = AssignedTable(
+                self._store,
+                Workshop(self._zone, folder, self._built),
+                name,
+                f"publisher/{folder.removeprefix(self._zone + '/')}",
+                self._clock,
+                self._probe,
+                lambda rows: self._told(name, rows),
+            )
+        # Who could not be told whether the right is ours asks again, as the same one.
+        self._tables[name].take()
+        return self._tables[name]
+
+
+def _named(table: str | TableId) -> TableId:
+    name = TableId.parse(table) if isinstance(table, str) else table
+    if not name.name:
+        raise UsageError("a table needs a name", where="table", hint="Such as sales.orders.")
+    return name
+
+
+def _asked(**members: Any) -> dict[str, Any]:
+    asked = {name: value for name, value in members.items() if value is not None}
+    if isinstance(asked.get("key"), str):
+        asked["key"] = (asked["key"],)
+    if "key" in asked:
+        asked["key"] = tuple(dict.fromkeys(asked["key"]))
+    if "layout" in asked:
+        asked["layout"] = _word(Layout, asked["layout"], "layout")
+    return asked
+
+
+def _meaning(
+    operation: str | None, column: str | None, previous: Mapping[str, str] | None
+) -> Meaning:
+    if operation is not None and column is not None:
+        raise UsageError(
+            "operation and marker_column both say what the rows do",
+            where="publish",
+            hint="Give one of them.",
+        )
+    if operation is not None:
+        word = _word(Operation, operation, "operation")
+        if word is Operation.LOAD:
+            raise UsageError("initial rows are no change", where="operation", hint="Use load.")
+        return Meaning(word, None, previous or {})
+    return Meaning(Operation.UPSERT, column or "__rowMarker__", previous or {})
+
+
+def _word(words: Any, said: str, where: str) -> Any:
+    try:
+        return words(str(said).lower())
+    except ValueError:
+        known = ", ".join(str(word) for word in words)
+        raise UsageError(f"{said!r} is none of {known}", where=where, hint="Use one.") from None
+
+
+def type_of(column: str, kind: str) -> DataType:
+    """A Delta type by its name. Raises UsageError."""
+    try:
+        return DataType.parse(kind)
+    except ValueError as error:
+        raise UsageError(
+            str(error),
+            where=f"type of column {column}",
+            hint="Types are boolean, byte, short, integer, long, float, double, decimal(p,s), "
+            "string, binary, date and timestamp.",
+        ) from error

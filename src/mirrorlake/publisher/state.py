@@ -1,0 +1,171 @@
+"""What a publisher remembers of a table: a file beside its data, `_publisher.json`.
+
+It begins with an underscore, so that no reader of the zone looks at it (LZ-021), and it goes with
+the folder when the table is dropped.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Self
+
+from mirrorlake.errors import BadMetadata
+from mirrorlake.model.types import DataType
+from mirrorlake.publisher.describe import Description
+from mirrorlake.storage.store import Store
+
+FILE = "_publisher.json"
+FORMAT = "1"
+
+REMEMBERED = 1_000
+"""Batches that are known by their name when they are published once more."""
+
+
+@dataclass(frozen=True, slots=True)
+class DataFile:
+    """A file of a batch, and what tells its content from any other."""
+
+    number: int
+    name: str
+    size: int
+    sha256: str
+    rows: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Assignment:
+    """A batch and the numbers that are its own (LZ-121).
+
+    batch: as its caller calls it, None for one without a name; files: None as long as not all of
+    them are staged; columns, marked: what the table is when the batch is published.
+    """
+
+    batch: str | None
+    first: int
+    files: tuple[DataFile, ...] | None = None
+    columns: Mapping[str, DataType] = field(default_factory=dict)
+    marked: bool = False
+
+    @property
+    def is_sealed(self) -> bool:
+        return self.files is not None
+
+    @property
+    def after(self) -> int:
+        """The number of the file that follows."""
+        return self.first + len(self.files or ())
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A table as its publisher left it.
+
+    held: `_metadata.json` is kept back until the table is released (LZ-056); columns: the types of
+    what was published, by name; marked: a file with markers was published (LZ-107); next: the
+    number of the next file; pending: a batch that was begun; done: the last ones, oldest first.
+    """
+
+    description: Description
+    held: bool = False
+    columns: Mapping[str, DataType] = field(default_factory=dict)
+    marked: bool = False
+    next: int = 1
+    pending: Assignment | None = None
+    done: tuple[Assignment, ...] = ()
+
+    def known(self, batch: str | None) -> Assignment | None:
+        """The batch of this name, when it is done."""
+        named = (one for one in self.done if batch is not None and one.batch == batch)
+        return next(named, None)
+
+    def finished(self, batch: Assignment) -> Self:
+        """The state once a sealed batch is published."""
+        others = tuple(one for one in self.done if one.first != batch.first)
+        told = replace(batch, columns={}, marked=False)
+        return replace(
+            self,
+            pending=None,
+            columns={**self.columns, **batch.columns},
+            marked=self.marked or batch.marked,
+            next=max(self.next, batch.after),
+            done=(*others, told)[-REMEMBERED:] if batch.files else self.done,
+        )
+
+
+def load(store: Store, folder: str, *, table: str) -> State | None:
+    """The state of a table; None when nothing of ours is there. Raises BadMetadata."""
+    path = f"{folder}/{FILE}"
+    try:
+        content = store.read(path)
+    except FileNotFoundError:
+        return None
+    try:
+        return _state(json.loads(content))
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise BadMetadata(
+            f"cannot be read: {error}",
+            table=table,
+            file=FILE,
+            hint="Put it back as it was, or drop the table and load it anew.",
+        ) from error
+
+
+def save(store: Store, folder: str, state: State) -> None:
+    """Replace the state; it is durable on return."""
+    record = {
+        "format": FORMAT,
+        "description": state.description.as_record(),
+        "held": state.held,
+        "columns": _names(state.columns),
+        "marked": state.marked,
+        "next": state.next,
+        "pending": _record(state.pending) if state.pending else None,
+        "done": [_record(one) for one in state.done],
+    }
+    content = json.dumps(record, indent=1, ensure_ascii=False)
+    store.replace(f"{folder}/{FILE}", content.encode(errors="surrogatepass"))
+
+
+def _record(batch: Assignment) -> dict[str, Any]:
+    return {
+        "batch": batch.batch,
+        "first": batch.first,
+        "files": None if batch.files is None else [asdict(file) for file in batch.files],
+        "columns": _names(batch.columns),
+        "marked": batch.marked,
+    }
+
+
+def _state(record: Mapping[str, Any]) -> State:
+    if record["format"] != FORMAT:
+        raise ValueError(f"format {record['format']!r}, this release reads {FORMAT!r}")
+    return State(
+        description=Description.parse(record["description"]),
+        held=bool(record["held"]),
+        columns=_types(record["columns"]),
+        marked=bool(record["marked"]),
+        next=int(record["next"]),
+        pending=_assignment(record["pending"]) if record["pending"] else None,
+        done=tuple(_assignment(one) for one in record["done"]),
+    )
+
+
+def _assignment(record: Mapping[str, Any]) -> Assignment:
+    files = record["files"]
+    return Assignment(
+        batch=record["batch"],
+        first=int(record["first"]),
+        files=None if files is None else tuple(DataFile(**file) for file in files),
+        columns=_types(record["columns"]),
+        marked=bool(record["marked"]),
+    )
+
+
+def _names(columns: Mapping[str, DataType]) -> dict[str, str]:
+    return {name: str(kind) for name, kind in columns.items()}
+
+
+def _types(record: Mapping[str, str]) -> dict[str, DataType]:
+    return {name: DataType.parse(kind) for name, kind in record.items()}

@@ -1,0 +1,346 @@
+"""One table of a publisher: its right to write, its description, and each batch in its order."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import structlog
+
+from mirrorlake.errors import KeyColumnsChanged, TableError, UsageError
+from mirrorlake.landing import layout, metadata
+from mirrorlake.landing.metadata import Metadata
+from mirrorlake.model.seams import Clock, Point, Probe
+from mirrorlake.model.table import TableId
+from mirrorlake.model.types import DataType
+from mirrorlake.publisher import state as states
+from mirrorlake.publisher.describe import MANY_KEYS, Description, metadata_of
+from mirrorlake.publisher.encoding.encoders import Codec
+from mirrorlake.publisher.encoding.text import check_form
+from mirrorlake.publisher.input.rows import pieces
+from mirrorlake.publisher.journal import Journal, Published
+from mirrorlake.publisher.locations import Workshop
+from mirrorlake.publisher.operations import Meaning, Operation
+from mirrorlake.publisher.shaping import Shaper
+from mirrorlake.publisher.staging import Staging
+from mirrorlake.publisher.state import State
+from mirrorlake.storage.lease import RENEW, Lease
+from mirrorlake.storage.store import Store
+
+log = structlog.get_logger()
+
+FILE_BYTES = 256 << 20  # one Spark task reads a file whole; larger ones serialise the apply
+
+LONG_KEY = "key_of_many_columns"
+_DROP_AGAIN = "Let the mirror run, or stop what holds the folder; then drop it again."
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """How files are written; may differ from batch to batch.
+
+    file_bytes: about how large a file may grow.
+    """
+
+    codec: Codec = Codec.SNAPPY
+    file_bytes: int = FILE_BYTES
+
+
+class AssignedTable:
+    """A table that this publisher alone writes (LZ-138). Not for several threads."""
+
+    def __init__(
+        self,
+        store: Store,
+        workshop: Workshop,
+        table: TableId,
+        role: str,
+        clock: Clock,
+        probe: Probe,
+        told: Callable[[int], None],
+    ) -> None:
+        """It may be used once `take` returned."""
+        self._store, self._workshop, self._table = store, workshop, table
+        self._folder = workshop.table
+        self._clock, self._probe, self._told = clock, probe, told
+        self._lease = Lease(store, role, clock)
+        self._taken, self._kept = False, clock.monotonic()
+
+    def take(self) -> None:
+        """Take the right to write, unless we have it. Raises LeaseHeld."""
+        if not self._taken:
+            self._lease.take()
+            self._taken, self._kept = True, self._clock.monotonic()
+
+    def close(self) -> None:
+        """Give the right back. Raises OSError when that cannot be told to anybody."""
+        self._lease.release()
+
+    def describe(self, asked: Mapping[str, Any], *, hold: bool = False) -> Description:
+        """Settle how the table is landed, and write `_metadata.json` where it can be written.
+
+        asked: members of Description; those that are left out stay as they are. hold: keep the
+        metadata back until `release` (LZ-056). Raises KeyColumnsChanged (LZ-036), UsageError.
+        """
+        journal = self._journal(asked, hold=hold)
+        self._write_metadata(journal.state)
+        return journal.state.description
+
+    def publish(
+        self,
+        rows: Any,
+        meaning: Meaning,
+        asked: Mapping[str, Any],
+        types: Mapping[str, DataType],
+        batch: str | None,
+        settings: Settings,
+    ) -> Published:
+        """Publish one batch; effects in the order that `journal` states."""
+        journal = self._journal(asked)
+        journal.complete()
+        if done := journal.published(batch):
+            return done
+        self._check(journal.state, meaning, batch)
+        journal.begin(batch)
+        state = journal.state
+        shaper = Shaper(state.description, state.columns, types, meaning)
+        first = journal.assign(batch).first
+        try:
+            staged = self._staging(state, settings).write(
+                first,
+                shaper.shape(pieces(rows, table=str(self._table))),
+                empty_file=meaning.is_load and first == 1,
+            )
+        except Exception:
+            self._keep_lease(always=True)  # the state may be another's by now
+            journal.withdraw()
+            raise
+        self._keep_lease(always=True)
+        self._write_metadata(replace(journal.state, columns=shaper.columns))
+        return journal.publish(staged, shaper.columns, marked=not meaning.is_load and bool(staged))
+
+    def release(self) -> None:
+        """Write the `_metadata.json` of a table that was held back (LZ-056)."""
+        state = self._loaded()
+        if state is None:
+            raise UsageError(
+                "there is nothing to release", where=f"table {self._table}", hint="Load it first."
+            )
+        self._keep_lease(always=True)
+        journal = self._journal_of(state)
+        journal.complete()
+        self._write_metadata(replace(journal.state, held=False))
+        journal.save(replace(journal.state, held=False))
+
+    def give_up(self, batch: str) -> bool:
+        """Withdraw a batch that was begun; False when no such batch is pending.
+
+        Of one that is visible in part the rest is published: what was seen cannot be taken back.
+        """
+        state = self._loaded()
+        if state is None or state.pending is None or state.pending.batch != batch:
+            return False
+        self._keep_lease(always=True)
+        journal = self._journal_of(state)
+        if journal.is_visible(state.pending):
+            journal.complete()
+        else:
+            journal.withdraw()
+        return True
+
+    def drop(self, patience: float, gone: Callable[[], bool] | None) -> None:
+        """Delete the folder with all its data (LZ-216, LZ-231).
+
+        A reader may hold it: then wait and try again (LZ-236), `patience` seconds at most. gone:
+        asked after it until it says that the mirrored table has disappeared (LZ-239), which took 1
+        to 2 minutes on the original (LZ-240). Raises TableError when the time is up.
+        """
+        self._lease.check()
+        until = self._clock.monotonic() + patience
+        while (refused := self._delete()) is not None:
+            self._wait(until, f"its folder cannot be deleted: {refused}")
+        self._probe(Point.FOLDER_DROPPED)
+        while gone is not None and not gone():
+            self._wait(until, "the mirrored table is still there")
+
+    def wait_for(self, patience: float, mirrored: Callable[[], bool]) -> None:
+        """Wait until the mirrored table is there, `patience` seconds at most (LZ-239).
+
+        Raises TableError when the time is up.
+        """
+        self._lease.check()
+        until = self._clock.monotonic() + patience
+        hint = "Let the mirror run; then publish the changes again."
+        while not mirrored():
+            self._wait(until, "the mirror does not have the table yet", hint)
+
+    # -- steps ----------------------------------------------------------------------------------
+
+    def _delete(self) -> OSError | None:
+        try:
+            for folder in self._workshop.folders:
+                self._store.delete_folder(folder)
+        except OSError as error:
+            return error
+        return None
+
+    def _wait(self, until: float, why: str, hint: str = _DROP_AGAIN) -> None:
+        left = until - self._clock.monotonic()
+        if left <= 0:
+            raise TableError(why, table=str(self._table), hint=hint)
+        self._clock.sleep(min(1.0, left))
+        self._keep_lease()
+
+    def _journal_of(self, state: State) -> Journal:
+        return Journal(
+            self._store,
+            self._workshop,
+            state,
+            self._probe,
+            self._keep_lease,
+            table=str(self._table),
+        )
+
+    def _journal(self, asked: Mapping[str, Any], *, hold: bool = False) -> Journal:
+        """The table as it stands, with what is asked of it; durable."""
+        self._keep_lease(always=True)
+        table = str(self._table)
+        found = self._loaded()
+        if found is None:
+            self._refuse_foreign()
+            state = State(self._first(asked), held=hold)
+        elif _is_untouched(found):
+            state = replace(found, description=replace(found.description, **asked), held=hold)
+        else:
+            state = replace(found, description=_agreed(found.description, asked))
+        if state.description.text:
+            check_form(state.description.text, table=table)
+        journal = self._journal_of(state)
+        if state != found:
+            journal.save(state)
+        return journal
+
+    def _first(self, asked: Mapping[str, Any]) -> Description:
+        """The description of a table that begins; its key may stand in the folder already."""
+        described = self._described()
+        key = asked.get("key")
+        if key is None:
+            if described is None:
+                raise UsageError(
+                    "the table is new, and nothing says what its key is",
+                    where=f"table {self._table}",
+                    hint="Name the key columns, or say that it has none: key=() in Python, "
+                    "--no-key on the command line.",
+                )
+            asked = {**asked, "key": described.key_columns}
+        elif described and described.key_columns and described.key_columns != key:
+            raise _key_changed(str(self._table), described.key_columns, key)
+        if len(asked["key"]) >= MANY_KEYS:
+            log.warning(LONG_KEY, table=str(self._table), columns=len(asked["key"]))
+        return Description(self._table, str(uuid.uuid4()), **asked)
+
+    def _refuse_foreign(self) -> None:
+        """A table that capture lands has a log of its own; its numbers are not ours to give."""
+        described = self._described()
+        if described and described.ours and described.ours.source.get("type") != "publisher":
+            raise UsageError(
+                "the table is captured from a source, and a second writer would break it (LZ-138)",
+                where=f"table {self._table}",
+                hint="Publish under another name.",
+            )
+
+    def _described(self) -> Metadata | None:
+        try:
+            content = self._store.read(f"{self._folder}/{layout.METADATA}")
+        except FileNotFoundError:
+            return None
+        return metadata.decode(content, table=str(self._table), file=layout.METADATA)
+
+    def _loaded(self) -> State | None:
+        return states.load(self._store, self._folder, table=str(self._table))
+
+    def _write_metadata(self, state: State) -> None:
+        """Keep `_metadata.json` as the state says, unless it is held back or has no columns yet."""
+        described = state.description
+        if state.held or (described.text and not state.columns):
+            return
+        path = f"{self._folder}/{layout.METADATA}"
+        content = metadata_of(described, state.columns)
+        try:
+            found = self._store.read(path)
+        except FileNotFoundError:
+            found = b""
+        if found == content:
+            return
+        if found:
+            there = metadata.decode(found, table=str(self._table), file=layout.METADATA)
+            if there.key_columns and there.key_columns != described.key:
+                raise _key_changed(str(self._table), there.key_columns, described.key)
+        self._store.replace(path, content)
+        self._probe(Point.TABLE_DESCRIBED)
+
+    def _check(self, state: State, meaning: Meaning, batch: str | None) -> None:
+        if meaning.is_load and state.marked and not state.known(batch):
+            raise UsageError(
+                "the table has changes already, and initial rows would be inserted once more",
+                where=f"table {self._table}",
+                hint="Publish them as changes; or drop the table and load it anew (LZ-239).",
+            )
+        if meaning.operation is Operation.LOAD and meaning.previous:
+            raise UsageError(
+                "initial rows have no earlier key",
+                where=f"table {self._table}",
+                hint="Publish changes of keys as updates.",
+            )
+
+    def _staging(self, state: State, settings: Settings) -> Staging:
+        return Staging(
+            store=self._store,
+            workshop=self._workshop,
+            description=state.description,
+            codec=settings.codec,
+            file_bytes=settings.file_bytes,
+            keep=self._keep_lease,
+            told=self._told,
+            after=lambda: self._probe(Point.BATCH_STAGED_ONE),
+        )
+
+    def _keep_lease(self, *, always: bool = False) -> None:
+        """Be sure to hold the right to write still. Raises LeaseLost."""
+        now = self._clock.monotonic()
+        if always or now - self._kept >= RENEW.total_seconds():
+            self._lease.check()
+            self._kept = now
+
+
+def _is_untouched(state: State) -> bool:
+    """Whether nothing of the table was ever begun, so that all of it may still change."""
+    return state.next == 1 and state.pending is None and not state.done and not state.held
+
+
+def _agreed(description: Description, asked: Mapping[str, Any]) -> Description:
+    """The description with what is asked, where the two do not contradict each other."""
+    table = str(description.table)
+    key: Sequence[str] | None = asked.get("key")
+    if key is not None and tuple(key) != description.key:
+        if description.key:
+            raise _key_changed(table, description.key, key)
+        description = replace(description, key=tuple(key))  # it can be added at any time (LZ-035)
+    for name, value in asked.items():
+        if name != "key" and value != getattr(description, name):
+            raise UsageError(
+                f"{name} cannot change while the table lives",
+                where=f"table {table}",
+                hint="Leave it out; or drop the table and load it anew.",
+            )
+    return description
+
+
+def _key_changed(table: str, old: Sequence[str], new: Sequence[str]) -> KeyColumnsChanged:
+    return KeyColumnsChanged(
+        f"the key columns are {', '.join(old)} and cannot become {', '.join(new) or 'none'}",
+        table=table,
+        hint="Drop the table and load it anew with the other key (LZ-037).",
+    )

@@ -1,0 +1,1 @@
+"""What must hold in PostgreSQL before and while changes are captured."""

@@ -1,0 +1,138 @@
+"""A column of texts as a column of values.
+
+Arrow reads the ordinary values of a column in one pass. Only when it meets one that the type of
+the table cannot hold (an infinity, a year beyond 9999 or before 1, NaN in a decimal) are those
+few values looked for and treated as the settings say.
+"""
+
+from __future__ import annotations
+
+import binascii
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.errors import BadValue
+from mirrorlake.model.arrow import arrow_type
+from mirrorlake.sources.postgresql.types.arrays import arrays_to_json
+from mirrorlake.sources.postgresql.types.mapping import Form, PgType
+
+FIRST_DAY, LAST_DAY = "0001-01-01", "9999-12-31"
+FIRST_MOMENT, LAST_MOMENT = f"{FIRST_DAY} 00:00:00", f"{LAST_DAY} 23:59:59.999999"
+
+_DAY = r"^\d{4}-\d\d-\d\d$"
+_MOMENT = r"^\d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?(\+00)?$"
+
+
+@dataclass(frozen=True, slots=True)
+class Extremes:
+    """What becomes of values that no Delta type can hold."""
+
+    dates: Literal["clamp", "null", "error"] = "clamp"  # keeps `valid_to = infinity` comparable
+    numbers: Literal["null", "error"] = "error"  # NaN is not near any decimal
+
+
+Noted = Callable[[str, int], None]
+"""Told of a column and how many of its values were replaced."""
+
+
+@dataclass(frozen=True, slots=True)
+class ColumnDecoder:
+    """Reads the texts of one column. `noted` hears of every replacement."""
+
+    table: str
+    column: str
+    type: PgType
+    extremes: Extremes
+    noted: Noted
+
+    def decode(self, texts: pa.Array) -> pa.Array:  # noqa: PLR0911  (one line per form)
+        """texts: string; returns the type of the table. Raises BadValue."""
+        target = arrow_type(self.type.type)
+        match self.type.form:
+            case Form.TEXT:
+                return self._checked(texts)
+            case Form.BOOLEAN:
+                return pc.equal(texts, "t")
+            case Form.NUMBER:
+                return texts.cast(target)
+            case Form.DECIMAL:
+                return self._decimal(texts, target)
+            case Form.DATE:
+                return self._calendar(texts, target, _DAY, FIRST_DAY, LAST_DAY)
+            case Form.TIMESTAMP:
+                local = self._calendar(
+                    texts, pa.timestamp("us"), _MOMENT, FIRST_MOMENT, LAST_MOMENT
+                )
+                return local.cast(target)
+            case Form.INSTANT:
+                return self._calendar(
+                    texts, target, _MOMENT, f"{FIRST_MOMENT}+00", f"{LAST_MOMENT}+00"
+                )
+            case Form.BYTEA:
+                return _bytea(texts)
+            case Form.ARRAY:
+                return arrays_to_json(self._checked(texts), self.type.element)
+
+    def _checked(self, texts: pa.Array) -> pa.Array:
+        """The texts, all of them UTF-8: a SQL_ASCII database may hold anything."""
+        try:
+            texts.validate(full=True)
+        except pa.ArrowInvalid:
+            raise self._refused("a text is not UTF-8", "Convert the database to UTF8.") from None
+        return texts
+
+    def _calendar(
+        self, texts: pa.Array, target: pa.DataType, ordinary: str, first: str, last: str
+    ) -> pa.Array:
+        try:
+            return texts.cast(target)
+        except pa.ArrowInvalid:
+            odd = pc.fill_null(pc.invert(pc.match_substring_regex(texts, ordinary)), False)
+        if self.extremes.dates == "error":
+            value = texts.filter(odd)[0].as_py()
+            raise self._refused(
+                f"{value!r} lies outside the years 1 to 9999",
+                "Set source.extremes.dates to clamp or null.",
+            )
+        early = pc.or_(pc.ends_with(texts, " BC"), pc.starts_with(texts, "-"))
+        bound = pc.if_else(early, first, last) if self.extremes.dates == "clamp" else None
+        self.noted(self.column, pc.sum(odd).as_py())
+        return pc.if_else(odd, bound, texts).cast(target)
+
+    def _decimal(self, texts: pa.Array, target: pa.DataType) -> pa.Array:
+        try:
+            return texts.cast(target)
+        except pa.ArrowInvalid:
+            odd = pc.fill_null(pc.match_substring_regex(texts, "[a-zA-Z]"), False)
+        if self.extremes.numbers == "error":
+            value = texts.filter(odd)[0].as_py()
+            raise self._refused(
+                f"{value} is no value of {self.type.type}",
+                "Set source.extremes.numbers to null, or declare the column as numeric without "
+                "precision, which is carried as text.",
+            )
+        self.noted(self.column, pc.sum(odd).as_py())
+        return pc.if_else(odd, None, texts).cast(target)
+
+    def _refused(self, what: str, hint: str) -> BadValue:
+        return BadValue(what, table=self.table, column=self.column, hint=hint)
+
+
+def _bytea(texts: pa.Array) -> pa.Array:
+    """The bytes of `\\x0af1…`: all hex digits of the column are read in one call."""
+    digits = pc.utf8_slice_codeunits(texts, 2)
+    valid, offsets, data = digits.buffers()
+    places = np.frombuffer(offsets, np.int32)[digits.offset : digits.offset + len(digits) + 1]
+    decoded = binascii.unhexlify(memoryview(data)[places[0] : places[-1]]) if data else b""
+    halved = (places - places[0]) // 2
+    return pa.Array.from_buffers(
+        pa.binary(),
+        len(digits),
+        [valid, pa.py_buffer(halved.astype(np.int32)), pa.py_buffer(decoded)],
+        offset=0,
+    )

@@ -1,0 +1,1 @@
+"""Tables kept compact: compaction, checkpoints, vacuum."""

@@ -1,0 +1,97 @@
+"""Checkpoints between two commits, so that no batch waits for one.
+
+Ours where we know all that the log holds (`delta/log/checkpoint.py`), else by Delta itself, for which
+there is no public way. A table that is left to Delta's public interface gets them within every so
+manieth commit, which takes a second longer.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import structlog
+from pyspark.sql import SparkSession
+
+from mirrorlake.delta.log.checkpoint import Unfamiliar, write
+from mirrorlake.delta.log.table_log import BrokenLog
+from mirrorlake.mirror.faults import TableFault
+from mirrorlake.storage.urls import is_url
+
+log = structlog.get_logger()
+
+LEFT_TO_DELTA = "checkpoint_left_to_delta"
+INTERVAL = "delta.checkpointInterval"
+DELTAS_OWN = 10
+"""The interval of a table that does not say."""
+
+CLEAN_EVERY = 86_400.0
+"""Seconds between two looks at what a log no longer needs; Delta counts in days."""
+
+
+class Checkpoints:
+    """Of the tables that one engine writes. Not for several threads."""
+
+    def __init__(self, spark: SparkSession, clock: Callable[[], float] = time.monotonic) -> None:
+        self._spark, self._clock = spark, clock
+        self._cleaned: dict[str, float] = {}
+
+    def write(self, location: str) -> None:
+        """Write one of the newest version of the table at a location, and let Delta remove the part
+        of its log that has expired. Raises TableFault."""
+        now = self._clock()
+        if is_url(location) or not self._ours(location):
+            _by_delta(self._spark, location)
+        elif now >= self._cleaned.get(location, now):
+            self._cleaned[location] = now + CLEAN_EVERY
+            delta = _delta_log(self._spark, location)
+            none = self._spark._jvm.scala.Option.empty()  # type: ignore[union-attr]  # noqa: SLF001
+            delta.doLogCleanup(delta.update(False, none, none), none)
+
+    def _ours(self, location: str) -> bool:
+        try:
+            write(Path(location))
+        except Unfamiliar as reason:
+            log.info(LEFT_TO_DELTA, location=location, reason=str(reason))
+            return False
+        except (OSError, BrokenLog) as error:
+            raise _failed(location, type(error).__name__) from error
+        return True
+
+
+def _by_delta(spark: SparkSession, location: str) -> None:
+    """Delta tells its own log of what goes wrong, and nobody else: whether there is one is looked
+    up. It cleans the log on the way."""
+    delta = _delta_log(spark, location)
+    none = spark._jvm.scala.Option.empty()  # type: ignore[union-attr]  # noqa: SLF001
+    snapshot = delta.update(False, none, none)
+    version = snapshot.version()
+    delta.checkpoint(snapshot, none)
+    if version < 0 or not delta.checkpointExistsAtVersion(version):
+        raise _failed(location, f"of version {version}")
+
+
+def _delta_log(spark: SparkSession, location: str) -> Any:
+    jvm: Any = spark._jvm  # noqa: SLF001
+    logs = jvm.org.apache.spark.sql.delta.DeltaLog
+    return logs.forTable(spark._jsparkSession, location)  # noqa: SLF001
+
+
+def _failed(location: str, why: str) -> TableFault:
+    return TableFault(
+        f"no checkpoint was written: {why}",
+        table=Path(location).name,
+        hint="Spark's log may say more. It is tried again after some more commits.",
+    )
+
+
+def leave_to_delta(
+    spark: SparkSession, location: str, properties: Mapping[str, str], every: int
+) -> None:
+    """Have Delta write a checkpoint within every so manieth commit, at least. properties: as the
+    table has them now."""
+    if int(properties.get(INTERVAL, DELTAS_OWN)) > every:
+        quoted = location.replace("`", "``")
+        spark.sql(f"alter table delta.`{quoted}` set tblproperties ('{INTERVAL}' = '{every}')")

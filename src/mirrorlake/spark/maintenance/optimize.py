@@ -1,0 +1,100 @@
+"""Files of a table rearranged by Delta's own commands: for tables that only Delta may write.
+
+They leave the rows as they are, say so to the feed (`dataChange` false), and are one commit each.
+When another writer was faster, Delta commits what it has made beside that, or, where the same files
+were touched, not at all.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from delta.tables import DeltaTable
+from pyspark.sql import SparkSession
+
+from mirrorlake.delta.log.durability import flush
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.schema import TableSchema
+from mirrorlake.mirror.engine import Applied, Conflicted, Failed, Outcome
+from mirrorlake.mirror.optimize import Join, Partition, Purge
+from mirrorlake.spark.jobs import Jobs
+from mirrorlake.spark.merge.merge_strategy import LAST_VERSION, SETTINGS
+from mirrorlake.spark.merge.statements import MovedOn
+from mirrorlake.spark.refusals import RAISED, fault, raised
+from mirrorlake.spark.session.thread_sessions import Sessions
+from mirrorlake.storage.urls import is_url
+
+BOUNDS = "spark.databricks.delta.optimize"
+"""The settings of a session that say which files Delta takes; it has no other way."""
+
+_SETTINGS = {**SETTINGS, "spark.sql.parser.escapedStringLiterals": "false"}
+
+
+class Optimizer:
+    """Runs OPTIMIZE and REORG in sessions of its own."""
+
+    def __init__(self, spark: SparkSession, jobs: Jobs) -> None:
+        self._sessions, self._jobs = Sessions(spark, _SETTINGS), jobs
+
+    def run(
+        self, table: str, location: str, schema: TableSchema, command: Join | Purge
+    ) -> Outcome | None:
+        """Run a command; None when Delta found nothing to do.
+
+        Whatever goes wrong, rows and feed are what they were.
+        """
+        with self._sessions.active() as session:
+            session.conf.unset(LAST_VERSION)
+            try:
+                with self._jobs.tagged():
+                    _run(session, location, schema, command)
+            except RAISED as error:
+                found = raised(error, table, MovedOn.__name__)
+                if isinstance(found, Conflicted):
+                    return found
+                return Failed(fault(error, table, "rearranging"))
+            newest = session.conf.get(LAST_VERSION, None)
+        if newest is None:
+            return None
+        if not is_url(location):  # objects are durable when they are there
+            flush(Path(location), TableLog(location).actions(int(newest)))
+        return Applied(int(newest))
+
+
+def _run(session: SparkSession, location: str, schema: TableSchema, command: Join | Purge) -> None:
+    # Of the files of a partition that fit into this, one is made.
+    session.conf.set(f"{BOUNDS}.maxFileSize", str(command.reach.bytes))
+    within = condition(schema, command.reach.partitions)
+    match command:
+        case Join(_reach, below, dead):
+            session.conf.set(f"{BOUNDS}.minFileSize", str(below))
+            session.conf.set(f"{BOUNDS}.maxDeletedRowsRatio", str(dead))
+            builder = DeltaTable.forPath(session, location).optimize()
+            (builder.where(within) if within else builder).executeCompaction().collect()
+        case Purge():
+            where = f"where {within}" if within else ""
+            session.sql(f"reorg table delta.{_quoted(location)} {where} apply (purge)").collect()
+
+
+def condition(schema: TableSchema, partitions: Sequence[Partition]) -> str:
+    """The partitions as SQL; empty for a table that has none."""
+    if not all(partitions):
+        return ""
+    return " or ".join(f"({_within(schema, partition)})" for partition in partitions)
+
+
+def _within(schema: TableSchema, partition: Partition) -> str:
+    said = []
+    for physical, value in partition:
+        column = schema.schema.columns[schema.physical.index(physical)]
+        if value in {None, ""}:  # the log has both for NULL
+            said.append(f"{_quoted(column.name)} is null")
+        else:
+            text = str(value).replace("\\", "\\\\").replace("'", "\\'")
+            said.append(f"{_quoted(column.name)} = cast('{text}' as {column.type})")
+    return " and ".join(said)
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

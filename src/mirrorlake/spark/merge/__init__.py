@@ -1,0 +1,1 @@
+"""Batches applied by Delta's own MERGE."""

@@ -1,0 +1,170 @@
+"""What the plain way says to Spark and Delta: the look-up of keys, the `MERGE`, the append.
+
+All of it by public interfaces. Names of a user's stand in quotes, and values never in a statement.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+from delta.tables import DeltaTable
+from pyspark.sql import Column, DataFrame, SparkSession, functions
+
+from mirrorlake.apply.merge_actions import Act
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.model.table import Schema
+from mirrorlake.spark.commit import USER_METADATA
+from mirrorlake.spark.merge.task import ACT, CODE, MergeResult, column
+from mirrorlake.spark.strategy import Begun
+
+APPLICATION_ID = "spark.databricks.delta.write.txnAppId"
+APPLICATION_VERSION = "spark.databricks.delta.write.txnVersion"
+
+
+class MovedOn(Exception):
+    """The table has a version beyond the one that a batch was begun on."""
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """The acts of a batch. files: Parquet files of them; does: the kinds that they are."""
+
+    files: tuple[str, ...]
+    does: frozenset[Act]
+
+    def rows(self, session: SparkSession, batch: Begun) -> DataFrame:
+        """The acts with the fence beside them, which falls when the table has another version than
+        that which the batch was begun on."""
+        schema = batch.schema.schema
+        columns = [f"{column(place)} {one.type}" for place, one in enumerate(schema)]
+        kinds = ", ".join([*columns, f"{ACT} byte"])
+        fence = session.range(1, numPartitions=1).mapInArrow(_fence(batch), f"{ACT} byte")
+        nothing = [
+            functions.lit(None).cast(str(one.type)).alias(column(n)) for n, one in enumerate(schema)
+        ]
+        fence = fence.select(*nothing, ACT)
+        if not self.files:
+            return fence
+        return session.read.schema(kinds).parquet(*map(_literally, self.files)).union(fence)
+
+
+def _fence(batch: Begun) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    """One row that does nothing, if there is no commit after the one that the batch was begun on.
+
+    Spark computes it when Delta reads the source, which is inside the transaction: the version that
+    the transaction stands on is not beyond what is seen here.
+    """
+
+    location, options, following = batch.location, batch.options, batch.version + 1
+
+    def fence(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for _batch in batches:
+            if TableLog(location, options).has(following):
+                raise MovedOn
+            act = pa.array([int(Act.NOTHING)], pa.int8())
+            yield pa.RecordBatch.from_arrays([act], [ACT])
+
+    return fence
+
+
+def look_up(session: SparkSession, batch: Begun, wanted: MergeResult, target: str) -> None:
+    """Write the number of its key of each row that the table has of these keys, and the rows
+    themselves where they are needed."""
+    schema, key = batch.schema.schema, batch.step.key
+    kinds = [f"{column(place)} {schema[name].type}" for place, name in enumerate(key)]
+    reader = session.read.schema(", ".join([*kinds, f"{CODE} long"]))
+    keys = reader.parquet(_literally(wanted.keys)).alias("s")
+    table = session.read.format("delta").load(batch.location).alias("t")
+    same = [_same(name, place, schema) for place, name in enumerate(key)]
+    found = table.join(keys, _all(same))
+    columns = [_of_table(one.name).alias(column(n)) for n, one in enumerate(schema)]
+    chosen = found.select(*(columns if wanted.whole else []), functions.col(f"s.{CODE}"))
+    chosen.write.parquet(target)
+
+
+def merge(session: SparkSession, batch: Begun, source: Source, rows: DataFrame, said: str) -> None:
+    schema, step = batch.schema.schema, batch.step
+    own = {
+        _quoted(one.name): functions.col(f"s.{column(n)}")
+        for n, one in enumerate(schema)
+        if one.name not in batch.progress.computed
+    }
+    matching = [int(act) for act in (Act.UPDATE, Act.DELETE)]
+    # Of a table that is emptied nothing matches; some columns still have to be compared, or Spark
+    # has no way to join but each row with each.
+    same = [_same(name, schema.names.index(name), schema) for name in step.key or schema.names[:1]]
+    act = functions.col(f"s.{ACT}")
+    merge = DeltaTable.forPath(session, batch.location).alias("t")
+    builder = merge.merge(rows.alias("s"), act.isin(matching) & _all(same))
+    if Act.DELETE in source.does:
+        builder = builder.whenMatchedDelete(act == int(Act.DELETE))
+    if Act.UPDATE in source.does or not source.does:
+        builder = builder.whenMatchedUpdate(act == int(Act.UPDATE), set=own)
+    if Act.INSERT in source.does:
+        builder = builder.whenNotMatchedInsert(act == int(Act.INSERT), values=own)
+    if step.truncated:
+        builder = builder.whenNotMatchedBySourceDelete()
+    told = {
+        APPLICATION_ID: batch.progress.application,
+        APPLICATION_VERSION: str(step.last),
+        USER_METADATA: said,
+    }
+    for name, value in told.items():
+        session.conf.set(name, value)
+    try:
+        builder.execute()
+    finally:
+        for name in told:
+            session.conf.unset(name)
+
+
+def append(
+    _session: SparkSession, batch: Begun, _source: Source, rows: DataFrame, said: str
+) -> None:
+    columns = [
+        functions.col(column(n)).alias(one.name)
+        for n, one in enumerate(batch.schema.schema)
+        if one.name not in batch.progress.computed
+    ]
+    told = {
+        "txnAppId": batch.progress.application,
+        "txnVersion": str(batch.step.last),
+        "userMetadata": said,
+    }
+    inserts = rows.where(functions.col(ACT) == int(Act.INSERT)).select(*columns)
+    inserts.write.format("delta").mode("append").options(**told).save(batch.location)
+
+
+def _literally(path: str) -> str:
+    """A path to read, which Spark would take for a pattern if a folder is named like one."""
+    return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
+
+
+def _same(name: str, place: int, schema: Schema) -> Column:
+    """Whether a key column of table and source is equal (LZ-256, LZ-257).
+
+    To Spark -0.0 equals 0.0 and every NaN each other; as text the former differ.
+    """
+    ours, theirs = _of_table(name), functions.col(f"s.{column(place)}")
+    equal = ours.eqNullSafe(theirs)
+    if schema[name].type.name in {"float", "double"}:
+        equal = equal & ours.cast("string").eqNullSafe(theirs.cast("string"))
+    return equal
+
+
+def _all(conditions: Sequence[Column]) -> Column:
+    first, *others = conditions
+    for other in others:
+        first = first & other
+    return first
+
+
+def _of_table(name: str) -> Column:
+    return functions.col(f"t.{_quoted(name)}")
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

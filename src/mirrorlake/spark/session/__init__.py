@@ -1,0 +1,1 @@
+"""The Spark session: its jars, its settings, its workers."""

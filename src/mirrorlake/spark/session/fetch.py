@@ -1,0 +1,33 @@
+"""Prepares what the first start would have to wait for: `python -m mirrorlake.spark.session.fetch`.
+
+Fetches Delta's jars, and tries whether the direct way of writing is open with them.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from mirrorlake.errors import MirrorlakeError
+from mirrorlake.spark.session import jars
+from mirrorlake.spark.session.spark_session import Spark
+from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.spark.trial import guard
+from mirrorlake.spark.trial import record as trials
+
+
+def main() -> int:
+    def say(line: str) -> None:
+        print(line, file=sys.stderr, flush=True)  # noqa: T201
+
+    try:
+        if jars.to_fetch() or not trials.went_well():
+            with Spark.start(SparkSettings(master="local[1]", driver_memory="512m"), say) as spark:
+                guard.closed(spark)
+    except MirrorlakeError as error:
+        say(f"mirrorlake: {error}")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,167 @@
+"""What Spark needs besides Python: a Java, a tested pair of versions, and Delta's jars."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from importlib import metadata
+from pathlib import Path
+
+from mirrorlake.errors import SparkUnavailable
+from mirrorlake.spark.session import s3a
+from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.storage.urls import Place
+
+JAVA = (17, 21)
+
+TESTED = {
+    ("4.2.0", "4.4.0"): "io.delta:delta-spark_4.2_2.13:4.4.0",
+    ("4.1.1", "4.4.0"): "io.delta:delta-spark_4.1_2.13:4.4.0",
+}
+"""Pairs of pyspark and delta-spark, and the coordinates of Delta's jar for each."""
+
+_NEEDED = ("delta-storage", "delta-kernel-api", "delta-kernel-defaults")
+"""Jars without which Delta does not start, beside its own, by a part of their names."""
+
+# Delta's dependencies that Spark brings itself: a second copy is at best slow to fetch.
+_WITH_SPARK = (
+    "org.apache.hadoop:hadoop-client-api",
+    "org.apache.hadoop:hadoop-client-runtime",
+    "org.apache.hadoop:hadoop-common",
+    "org.apache.parquet:*",
+    "com.fasterxml.jackson.core:*",
+    "com.fasterxml.jackson.datatype:*",
+    "org.apache.logging.log4j:*",
+    "org.slf4j:*",
+    "org.roaringbitmap:*",
+    "org.xerial.snappy:*",
+    "io.airlift:*",
+    "commons-pool:*",
+    "com.github.luben:*",
+    "org.locationtech.jts:*",
+    "javax.annotation:*",
+    "commons-logging:*",
+    "com.google.code.findbugs:*",
+)
+
+
+OLDEST = (4, 0)
+"""Of pyspark and of delta-spark: what the plain way of writing needs."""
+
+
+def coordinates() -> str:
+    """Delta's jar for the installed pair. Raises SparkUnavailable for one that is too old."""
+    spark, delta = pair()
+    if (spark, delta) in TESTED:
+        return TESTED[spark, delta]
+    known = " or ".join(f"{one} with {other}" for one, other in TESTED)
+    if min(_minor(spark), _minor(delta)) < OLDEST:
+        raise SparkUnavailable(
+            f"pyspark {spark} and delta-spark {delta} are too old",
+            hint=f"Install {known}.",
+        )
+    # From 4.1 on Delta has an artifact for each Spark.
+    suffix = "_{}.{}".format(*_minor(spark)) if _minor(delta) >= (4, 1) else ""
+    return f"io.delta:delta-spark{suffix}_2.13:{delta}"
+
+
+def untested() -> str:
+    """Why nobody knows the insides of the installed pair; empty when it is tested."""
+    spark, delta = pair()
+    if (spark, delta) in TESTED:
+        return ""
+    return f"pyspark {spark} and delta-spark {delta} are not a tested pair"
+
+
+def pair() -> tuple[str, str]:
+    """The versions of pyspark and delta-spark. Raises SparkUnavailable when one is missing."""
+    try:
+        return metadata.version("pyspark"), metadata.version("delta-spark")
+    except metadata.PackageNotFoundError as missing:
+        raise SparkUnavailable(
+            f"{missing.name} is not installed",
+            hint='Run `pip install "mirrorlake[spark]"`.',
+        ) from None
+
+
+def _minor(version: str) -> tuple[int, int]:
+    major, minor, *_patch = *re.findall(r"\d+", version), "0", "0"
+    return int(major), int(minor)
+
+
+def check_java() -> int:
+    """The major version of the Java that Spark will start. Raises SparkUnavailable."""
+    hint = (
+        "Install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME."
+    )
+    home = os.environ.get("JAVA_HOME")
+    program = str(Path(home, "bin", "java")) if home else shutil.which("java")
+    if not program:
+        raise SparkUnavailable("there is no Java", hint=hint)
+    try:
+        answer = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
+    except OSError as error:
+        raise SparkUnavailable(f"{program} does not start: {error.strerror}", hint=hint) from error
+    match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
+    version = int(match[1]) if match else 0
+    if version not in JAVA:
+        raise SparkUnavailable(f"Java {version or 'of unknown version'} does not do", hint=hint)
+    return version
+
+
+def configuration(settings: SparkSettings, tables: Place | None = None) -> dict[str, str]:
+    """The Spark settings that bring the jars, and the way to tables on objects.
+
+    Raises SparkUnavailable for a jar that is missing.
+    """
+    wanted = coordinates()
+    if settings.jars is None:
+        packages, without = [wanted], list(_WITH_SPARK)
+        if tables is not None:
+            packages += s3a.coordinates()
+            without += s3a.excluded()
+        brought = {
+            "spark.jars.packages": ",".join(packages),
+            "spark.jars.excludes": ",".join(without),
+        }
+    else:
+        brought = {"spark.jars": _in_folder(settings.jars, wanted, tables)}
+    return brought if tables is None else brought | s3a.configuration(tables)
+
+
+def _in_folder(folder: Path, wanted: str, tables: Place | None) -> str:
+    """The jars that were put into a folder. Raises SparkUnavailable for one that is missing."""
+    found = sorted(folder.glob("*.jar"))
+    _group, artifact, version = wanted.split(":")
+    for name in (f"{artifact}-{version}", *_NEEDED, *(["hadoop-aws"] if tables else [])):
+        if not any(name in jar.name for jar in found):
+            raise SparkUnavailable(
+                f"no jar of {name} is in {folder}",
+                hint=f"Put the jars of {wanted} and its dependencies there, or leave spark.jars "
+                "out and let Spark fetch them.",
+            )
+    return ",".join(str(jar.absolute()) for jar in found)
+
+
+def to_fetch(tables: Place | None = None) -> str:
+    """What a start has to fetch first, in words; empty when an earlier one has done it."""
+    wanted = {"Delta Lake (13 MB)": coordinates()}
+    if tables is not None:
+        wanted["S3A (13 MB)"] = s3a.coordinates()[0]
+    return " and ".join(said for said, one in wanted.items() if not _is_fetched(one))
+
+
+def _is_fetched(coordinates: str) -> bool:
+    name = "{}_{}-{}.jar".format(*coordinates.split(":"))
+    return any((folder / "jars" / name).exists() for folder in _caches())
+
+
+def cache() -> Path:
+    """The folder of Spark's own cache of jars, for what we remember of them."""
+    return next((folder for folder in _caches() if folder.is_dir()), _caches()[0])
+
+
+def _caches() -> list[Path]:
+    return [Path.home() / ".ivy2.5.2", Path.home() / ".ivy2"]

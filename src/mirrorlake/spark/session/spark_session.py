@@ -1,0 +1,238 @@
+"""The Spark session: our own, or one that is given and then neither changed nor stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from py4j.java_gateway import JavaClass
+from pyspark import SparkContext
+from pyspark.sql import SparkSession
+
+from mirrorlake.errors import MirrorlakeError, SparkUnavailable
+from mirrorlake.spark.session import jars, log_store, s3a, workers
+from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.storage.urls import Place
+
+EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
+CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
+
+Say = Callable[[str], None]
+
+_logs: list[Path] = []
+"""Of the sessions that this process started, for the end without goodbye."""
+
+
+class Spark:
+    """A session to work with. Use as a context manager."""
+
+    def __init__(self, session: SparkSession, *, is_ours: bool, log: Path | None = None) -> None:
+        self.session, self._is_ours, self.log = session, is_ours, log
+
+    @classmethod
+    def given(cls, session: Any, tables: Place | None = None) -> Spark:
+        """Work in an existing session. tables: where they lie, if that is on objects.
+
+        Raises SparkUnavailable if it cannot write Delta, or its executors are not what tasks need;
+        UsageError or StorageUnavailable if it cannot write there.
+        """
+        if not isinstance(session, SparkSession) or not hasattr(session, "_jsparkSession"):
+            connect = type(session).__module__.startswith("pyspark.sql.connect")
+            raise _not_classic("this is a Spark Connect session" if connect else "")
+        jars.coordinates()
+        conf = session.sparkContext.getConf()
+        extensions = conf.get("spark.sql.extensions") or ""
+        catalog = conf.get("spark.sql.catalog.spark_catalog") or ""
+        if EXTENSION not in extensions or catalog != CATALOG:
+            raise SparkUnavailable(
+                "the session was made without Delta",
+                hint=f"Build it with spark.sql.extensions={EXTENSION} and "
+                f"spark.sql.catalog.spark_catalog={CATALOG}.",
+            )
+        workers.check(session)
+        if tables is not None:
+            s3a.check(session, tables)
+        return cls(session, is_ours=False)
+
+    @classmethod
+    def start(
+        cls,
+        settings: SparkSettings,
+        say: Say = lambda _line: None,
+        tables: Place | None = None,
+    ) -> Spark:
+        """Start a session of our own. tables: where they lie, if that is on objects.
+
+        Raises SparkUnavailable, StorageUnavailable.
+        """
+        if settings.master is None:
+            active = SparkSession.getActiveSession()
+            if active is None:
+                raise SparkUnavailable(
+                    "spark.master is left out, and there is no session",
+                    hint="Set spark.master, for example local[*], or run inside a Spark job.",
+                )
+            return cls.given(active, tables)
+        if settings.master.startswith("sc://"):
+            raise _not_classic("spark.master leads to Spark Connect")
+        jars.check_java()
+        found = jars.configuration(settings, tables)
+        if settings.jars is None and (missing := jars.to_fetch(tables)):
+            say(f"Fetching the jars of {missing}, for the first use ...")
+        # Workers must be this Python, or they lack what we need; where it has another place on
+        # other machines, the project says so, in the one setting that only spark-submit reads.
+        worker = settings.conf.get("spark.pyspark.python")
+        os.environ.setdefault("PYSPARK_PYTHON", worker or sys.executable)
+        os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+        log = Path(tempfile.mkstemp(prefix="mirrorlake-spark-", suffix=".log")[1])
+        _logs.append(log)
+        builder: Any = SparkSession.builder.master(settings.master).appName("mirrorlake")
+        for name, value in {**_ours(settings), **found, **settings.conf}.items():
+            builder = builder.config(name, value)
+        with _standard_error_to(log), _signals_kept():
+            try:
+                session = builder.getOrCreate()
+            except Exception as error:
+                raise _start_failure(error, log, settings) from error
+        if not isinstance(session._jvm.org.apache.spark.sql.delta.DeltaLog, JavaClass):  # noqa: SLF001
+            raise SparkUnavailable(
+                "Spark runs without Delta's jars",
+                where=str(log),
+                hint="Another session was started in this process before; start mirrorlake first.",
+            )
+        if settings.master.startswith("local"):
+            log_store.use(session)
+            if tables is not None:
+                log_store.use_on_s3(session)
+        started = cls(session, is_ours=True, log=log)
+        try:
+            workers.check(session)
+            if tables is not None:
+                s3a.check(session, tables)
+        except MirrorlakeError:
+            started.stop()
+            raise
+        return started
+
+    def stop(self) -> None:
+        """Stop the session, if it is ours. A JVM that is gone already is fine."""
+        if self._is_ours:
+            with contextlib.suppress(Exception):
+                self.session.stop()
+            if self.log is not None:
+                self.log.unlink(missing_ok=True)
+
+    def __enter__(self) -> Spark:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.stop()
+
+
+def end_jvm(patience: float = 1.5) -> None:
+    """End the JVM of this process at once, for a process that leaves and removes what was written.
+
+    A JVM that is just starting writes nothing, and ends by itself when this process does.
+    """
+    process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001  (no public way)
+    if process is not None:
+        process.terminate()  # Spark removes its own temporary files
+        try:
+            process.wait(patience)
+        except subprocess.TimeoutExpired:
+            process.kill()
+    for log in _logs:
+        log.unlink(missing_ok=True)
+
+
+def _ours(settings: SparkSettings) -> dict[str, str]:
+    assert settings.master is not None
+    local = settings.master.startswith("local")
+    cores = str(os.cpu_count() or 2)
+    # UTC in both places: in any other zone Delta verifies all files anew at each commit. VFORK:
+    # Hadoop starts a process for every file it makes.
+    java = "-Duser.timezone=UTC -Djdk.lang.Process.launchMechanism=VFORK"
+    conf = {
+        "spark.sql.extensions": EXTENSION,
+        "spark.sql.catalog.spark_catalog": CATALOG,
+        "spark.sql.session.timeZone": "UTC",
+        "spark.driver.memory": settings.driver_memory,
+        "spark.driver.extraJavaOptions": java,
+        "spark.scheduler.mode": "FAIR",  # a quiet table's job beside a busy one's
+        "spark.executor.extraJavaOptions": java,
+        "spark.ui.enabled": "false",
+        "spark.ui.showConsoleProgress": "false",
+        # Over TCP each task waits 40 ms for an acknowledgement that is sent late on purpose.
+        "spark.python.unix.domain.socket.enabled": "true",
+        # Memory that a batch gave back is kept for the next one, so many milliseconds: to be given
+        # it anew, page by page, takes a fifth of a large batch.
+        "spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000",
+        "spark.log.level": "WARN",
+        "spark.sql.shuffle.partitions": cores,
+        "spark.databricks.delta.snapshotPartitions": cores,
+    }
+    if local:
+        conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
+    return conf
+
+
+def _not_classic(what: str) -> SparkUnavailable:
+    return SparkUnavailable(
+        what or "this is no Spark session",
+        hint="Spark Connect has no way to the transaction of a Delta table; what is needed is a "
+        "classic session, of `SparkSession.builder` with a master such as local[*].",
+    )
+
+
+def _start_failure(error: Exception, log: Path, settings: SparkSettings) -> SparkUnavailable:
+    text = log.read_text(errors="replace") if log.exists() else ""
+    if "unresolved dependency" in text or "UNRESOLVED DEPENDENCIES" in text:
+        return SparkUnavailable(
+            f"the jars of {jars.coordinates()} could not be fetched",
+            where=str(log),
+            hint="Check the way to the Maven registry, or put the jars into a folder and name it "
+            "in spark.jars.",
+        )
+    reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
+    return SparkUnavailable(
+        f"Spark did not start on {settings.master}: {reason}",
+        where=str(log),
+        hint="The log says more.",
+    )
+
+
+@contextlib.contextmanager
+def _standard_error_to(log: Path) -> Iterator[None]:
+    """Let the JVM inherit a file as its standard error: its chatter is not for the terminal."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    target = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+    os.dup2(target, 2)
+    try:
+        yield
+    finally:
+        sys.stderr.flush()
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(target)
+
+
+@contextlib.contextmanager
+def _signals_kept() -> Iterator[None]:
+    """PySpark answers Ctrl-C by cancelling every job of the session; ours stops the run."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    handler = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, handler)

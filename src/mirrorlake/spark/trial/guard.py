@@ -1,0 +1,77 @@
+"""Whether the direct way is open with a Spark: tested versions, the right jars, and a trial.
+
+The trial is ten rows through everything the direct way rests on, once for each set of versions.
+What it finds is remembered (`trials`); one that failed is repeated at the next start.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import structlog
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from mirrorlake.spark.session import jars
+from mirrorlake.spark.session.spark_session import Spark
+from mirrorlake.spark.trial import record as trials
+from mirrorlake.spark.trial import run as trial
+
+log = structlog.get_logger()
+
+CLOSED = "direct_strategy_closed"
+PATIENCE = 300
+"""Seconds that a trial in a process of its own may take."""
+
+
+def closed(spark: Spark) -> str:
+    """Why the direct way is not open, in words; empty when it is. Says so once, as a warning."""
+    reason = jars.untested() or _other_jars(spark.session) or _trial(spark)
+    if reason:
+        log.warning(CLOSED, reason=reason, strategy="merge")
+    return reason
+
+
+def _other_jars(session: SparkSession) -> str:
+    """The versions that truly run: a session that is given has jars of its own."""
+    spark, delta = jars.pair()
+    try:
+        runs = str(session._jvm.io.delta.__getattr__("package$").__getattr__("MODULE$").VERSION())  # type: ignore[union-attr]  # noqa: SLF001
+    except (Py4JError, TypeError):
+        return "the session does not tell the version of its Delta"
+    if (session.version, runs) != (spark, delta):
+        return (
+            f"the session runs Spark {session.version} with Delta {runs}, and pyspark {spark} with "
+            f"delta-spark {delta} is installed"
+        )
+    return ""
+
+
+def _trial(spark: Spark) -> str:
+    """Why the trial fails; empty when it went well, now or before."""
+    if trials.went_well():
+        return ""
+    if str(spark.session.sparkContext.master).startswith("local"):
+        reason = trial.fails(spark)
+    else:
+        reason = _apart(spark.session)
+    trials.remember(reason)
+    return reason
+
+
+def _apart(session: SparkSession) -> str:
+    """The trial in a local Spark with the same jars: the workers of this one do not see our
+    temporary files."""
+    found = session.sparkContext.getConf().get("spark.jars") or ""
+    try:
+        done = subprocess.run(
+            [sys.executable, "-m", "mirrorlake.spark.trial.run", found],
+            capture_output=True,
+            text=True,
+            check=False,
+            timeout=PATIENCE,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"the trial of it did not end ({type(error).__name__})"
+    return "" if done.returncode == 0 else (done.stdout.strip() or "the trial of it failed")

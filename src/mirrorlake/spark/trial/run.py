@@ -1,0 +1,137 @@
+"""A trial of the direct way: `python -m mirrorlake.spark.trial.run [JARS]`, or in a session that is
+there. JARS: what `spark.jars` of that says, with commas; Delta's are fetched if it is empty.
+
+Ten rows are inserted, some of them changed, and everything that the direct way takes from inside
+Delta is looked at: rows and change feed through Spark, that rows went by a deletion vector, and
+that a number that was recorded is not applied again.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.errors import MirrorlakeError
+from mirrorlake.landing.scan import Landed
+from mirrorlake.mirror.engine import AlreadyApplied, Applied
+from mirrorlake.mirror.steps import ApplyFiles, CreateTable
+from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.model import types
+from mirrorlake.model.change import MARKER_COLUMN, Marker
+from mirrorlake.model.landed import FileName
+from mirrorlake.model.table import Column, Schema, TableId
+from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.session.spark_session import Spark
+from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.storage.local import LocalStore
+
+PATH = "Tables/trial"
+SCHEMA = Schema.of([Column("id", types.LONG), Column("name", types.STRING)])
+ROWS = 10
+
+Change = tuple[Marker, int, str]
+FIRST: Sequence[Change] = [(Marker.INSERT, n, "old") for n in range(ROWS)]
+SECOND: Sequence[Change] = [
+    (Marker.UPDATE, 0, "new"),
+    (Marker.DELETE, 1, ""),
+    (Marker.UPSERT, ROWS, "new"),
+]
+EXPECTED = Counter({(n, "old"): 1 for n in range(2, ROWS)} | {(0, "new"): 1, (ROWS, "new"): 1})
+GONE = 2
+"""Rows of the first file that the second batch takes out of it: the updated and the deleted one."""
+FEED = Counter(
+    {
+        ("update_preimage", 0, "old"): 1,
+        ("update_postimage", 0, "new"): 1,
+        ("delete", 1, "old"): 1,
+        ("insert", ROWS, "new"): 1,
+    }
+)
+
+
+def fails(spark: Spark) -> str:
+    """What goes wrong with ten rows, in words; empty when all is as it should be."""
+    with tempfile.TemporaryDirectory(prefix="mirrorlake-trial-") as folder:
+        try:
+            return _run(spark, LocalStore(Path(folder)))
+        except MirrorlakeError as error:
+            return f"a trial of it failed: {error.what}"
+        except Exception as error:  # noqa: BLE001  (whatever it is: the insides are not as known)
+            return f"a trial of it failed: {type(error).__name__}"
+
+
+def _run(spark: Spark, store: LocalStore) -> str:
+    engine = SparkEngine(spark, store, wanted=Wanted.DIRECT)
+    engine.create(CreateTable(TableId("", "trial"), PATH, "trial", SCHEMA, ("id",), "trial"))
+    version = 0
+    for number, changes in ((1, FIRST), (2, SECOND)):
+        (outcome,) = engine.apply([_step(store, number, changes)], lambda: None)
+        if not isinstance(outcome, Applied):
+            return f"a trial of it ended as {type(outcome).__name__}"
+        version = outcome.version
+    (again,) = SparkEngine(spark, store).apply([_step(store, 2, SECOND)], lambda: None)
+    if not isinstance(again, AlreadyApplied):
+        return "a trial of it was applied twice"
+    return _differs(spark, store.location(PATH), version)
+
+
+def _differs(spark: Spark, location: str, version: int) -> str:
+    reader = spark.session.newSession().read.format("delta")
+    rows = reader.load(location).select("id", "name").collect()
+    if Counter(tuple(row) for row in rows) != EXPECTED:
+        return "rows of a trial of it are not those that were written"
+    if _taken_out(location) != [GONE]:
+        # Spark has just read the table without them, so where there is a vector it knows it.
+        return "rows of a trial of it did not go by a deletion vector"
+    feed = reader.option("readChangeFeed", "true").option("startingVersion", version).load(location)
+    told = feed.select("_change_type", "id", "name").collect()
+    if Counter(tuple(row) for row in told) != FEED:
+        return "the change feed of a trial of it is not what was written"
+    return ""
+
+
+def _taken_out(location: str) -> list[int]:
+    """How many rows each deletion vector of the table takes out of its file."""
+    adds = TableLog(location).snapshot().files.values()
+    return [int(add["deletionVector"]["cardinality"]) for add in adds if add.get("deletionVector")]
+
+
+def _step(store: LocalStore, number: int, changes: Sequence[Change]) -> ApplyFiles:
+    marker, identifier, name = zip(*changes, strict=True)
+    file = FileName(number)
+    path = Path(store.location(f"landed/{file}"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    columns = {
+        "id": pa.array(identifier, pa.int64()),
+        "name": pa.array(name, pa.string()),
+        MARKER_COLUMN: pa.array([int(one) for one in marker], pa.int8()),
+    }
+    pq.write_table(pa.table(columns), path)
+    landed = Landed(file, "landed", path.stat().st_size, 0.0, "")
+    step = TableId("", "trial"), PATH, "trial", (landed,), number, number
+    return ApplyFiles(*step, key=("id",), default=Marker.INSERT)
+
+
+def main(found: str = "") -> int:
+    # A session whose jars were fetched names them too, where they lie now.
+    conf = {"spark.jars": found, "spark.jars.packages": ""} if found else {}
+    settings = SparkSettings(master="local[1]", driver_memory="512m", conf=conf)
+    try:
+        with Spark.start(settings) as spark:
+            reason = fails(spark)
+    except MirrorlakeError as error:
+        reason = str(error)
+    if reason:
+        print(reason)  # noqa: T201
+    return int(bool(reason))
+
+
+if __name__ == "__main__":
+    sys.exit(main(*sys.argv[1:]))

@@ -1,0 +1,208 @@
+"""The engine without a JVM keeps the contract of every engine: its tasks are the true ones."""
+
+from __future__ import annotations
+
+import itertools
+import shutil
+from collections.abc import Callable
+from contextlib import ExitStack
+from datetime import date
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mirrorlake.errors import BadValue
+from mirrorlake.mirror import compaction
+from mirrorlake.mirror.engine import Applied, Failed, MirrorEngine
+from mirrorlake.model import types
+from mirrorlake.model.change import Marker
+from mirrorlake.storage.local import LocalStore
+from tests.conformance.apply import ApplyContract, play
+from tests.conformance.apply_by_time import ByTimeContract
+from tests.conformance.apply_columns import ColumnContract
+from tests.conformance.apply_commits import CommitContract
+from tests.conformance.apply_demands import DemandContract
+from tests.conformance.apply_examples import ExampleContract
+from tests.conformance.apply_rows import RowContract
+from tests.conformance.apply_tables import TableContract
+from tests.conformance.mirrored import Mirrored
+from tests.delta.lookup_ways import Way, forced
+from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader, by_plain_columns
+from tests.evolving import Life, live, live_many
+from tests.histories import Landing, Shape, histories
+from tests.reference import Change
+
+_numbers = itertools.count(1)
+BATCHES = 20_000
+
+
+@pytest.fixture
+def reader(store: LocalStore) -> HandmadeReader:
+    return HandmadeReader(store)
+
+
+class RandomHistories:
+    @pytest.mark.clause("LZ-096", "LZ-097", "LZ-110", "LZ-129", "LZ-130", "LZ-255")
+    @settings(suppress_health_check=list(HealthCheck))
+    @given(drawn=st.lists(histories(), min_size=1, max_size=3))
+    def test_rows_and_feed_of_random_histories_are_those_of_the_model(
+        self, make: Callable[..., Mirrored], drawn
+    ) -> None:
+        tables = [make(shape, f"Tables/t{next(_numbers)}") for shape, _landings in drawn]
+        play(tables, [landings for _shape, landings in drawn], compacting=True)
+
+
+class TestHandmadeEngine(RandomHistories, ApplyContract):
+    @pytest.fixture
+    def new_engine(self, store: LocalStore) -> Callable[[], MirrorEngine]:
+        return lambda: HandmadeEngine(store)
+
+
+class TestPartitionedTables(
+    RandomHistories,
+    RowContract,
+    ColumnContract,
+    CommitContract,
+    TableContract,
+    DemandContract,
+    ExampleContract,
+    ByTimeContract,
+):
+    """The same where tables are partitioned, by columns of the key and others. What is said of
+    compaction there is said of files of one partition."""
+
+    engine = ApplyContract.engine
+    make = ApplyContract.make
+    orders = ApplyContract.orders
+
+    @pytest.fixture
+    def new_engine(self, store: LocalStore) -> Callable[[], MirrorEngine]:
+        return lambda: HandmadeEngine(store, partitions=by_plain_columns)
+
+
+@pytest.fixture
+def joining(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two small files are enough to be joined by the next batch."""
+    monkeypatch.setattr(compaction, "FANOUT", 2)
+
+
+@pytest.fixture
+def compacting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three small files are enough to be joined between batches."""
+    monkeypatch.setattr(compaction, "SMALLEST", 3)
+
+
+KINDS: dict[str, dict[str, Any]] = {
+    "alone": {},
+    "spread": {"spread": 3},
+    "crew": {"spread": 3, "crew": True},
+    "partitioned": {"partitions": by_plain_columns},
+    "merge": {"merges": True},
+}
+"""How the engine is made: for batches on one task, on three in waves, on three that go together,
+into tables with partitions, and by the plain way."""
+
+
+def life_of(store: LocalStore, reader: HandmadeReader, shape: Shape, kind: str = "alone") -> Life:
+    def new_engine() -> MirrorEngine:
+        return HandmadeEngine(store, **KINDS[kind])
+
+    table = Mirrored(new_engine(), store, reader, shape, f"Tables/t{next(_numbers)}").create()
+    return Life(table, shape.table(), new_engine)
+
+
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@given(data=st.data())
+def test_every_step_of_a_life_is_that_of_the_model(
+    store: LocalStore, reader: HandmadeReader, data: st.DataObject
+) -> None:
+    live(data, lambda shape: life_of(store, reader, shape), batches=6)
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), kind=st.sampled_from(["alone", "partitioned", "merge"]))
+def test_batches_that_join_small_files_are_those_of_the_model(
+    store: LocalStore,
+    reader: HandmadeReader,
+    joining: None,
+    data: st.DataObject,
+    kind: str,
+) -> None:
+    live(data, lambda shape: life_of(store, reader, shape, kind), batches=6)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_small_files_are_joined_between_the_batches_of_a_life(
+    store: LocalStore, reader: HandmadeReader, compacting: None, kind: str
+) -> None:
+    shape = Shape.of(["id"], id=types.LONG, name=types.STRING, day=types.DATE)
+    life = life_of(store, reader, shape, kind)
+    for number in range(3):
+        life.land(Landing(((Change(Marker.INSERT, (number, "a", date(2026, 1, 1))),),)))
+    assert isinstance(life.table.compact(), Applied)
+    changes = Change(Marker.UPDATE, (1, "b", None)), Change(Marker.DELETE, (2, None, None))
+    life.land(Landing((changes,)))
+    life.check()
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
+@pytest.mark.parametrize("kind", KINDS)
+def test_twenty_thousand_random_batches_are_those_of_the_model(
+    store: LocalStore, reader: HandmadeReader, compacting: None, kind: str
+) -> None:
+    live_many(
+        lambda shape: life_of(store, reader, shape, kind),
+        lambda: shutil.rmtree(store.root),
+        batches=BATCHES,
+    )
+
+
+@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@given(data=st.data(), way=st.sampled_from(Way))
+def test_batches_that_find_their_rows_in_one_way_are_those_of_the_model(
+    store: LocalStore, reader: HandmadeReader, compacting: None, data: st.DataObject, way: Way
+) -> None:
+    with forced(way):
+        live(data, lambda shape: life_of(store, reader, shape), batches=6)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(7_200)
+def test_twenty_thousand_random_batches_find_their_rows_in_each_way(
+    store: LocalStore, reader: HandmadeReader, compacting: None
+) -> None:
+    ways = itertools.cycle(Way)
+    with ExitStack() as way:
+
+        def begin(shape: Shape) -> Life:
+            way.enter_context(forced(next(ways)))
+            return life_of(store, reader, shape)
+
+        def end() -> None:
+            way.close()
+            shutil.rmtree(store.root)
+
+        live_many(begin, end, batches=BATCHES)
+
+
+@pytest.mark.parametrize("spread", [0, 3], ids=["alone", "spread"])
+def test_an_empty_text_in_a_partition_column_is_told(
+    store: LocalStore, reader: HandmadeReader, spread: int
+) -> None:
+    """Delta would make it NULL, and the table would not be equal to its source."""
+    shape = Shape.of(["id"], id=types.LONG, region=types.STRING)
+    engine = HandmadeEngine(store, spread=spread, partitions=lambda _schema: ["region"])
+    table = Mirrored(engine, store, reader, shape).create()
+    table.apply([(Marker.INSERT, (1, "a"))])
+    outcome = table.run(table.step([(Marker.UPSERT, (2, "b")), (Marker.UPSERT, (1, ""))]))
+    assert isinstance(outcome, Failed)
+    assert isinstance(outcome.error, BadValue)
+    assert (outcome.error.table, outcome.error.column, outcome.error.value) == (
+        "orders",
+        "region",
+        "",
+    )
+    assert table.rows() == [(1, "a")]

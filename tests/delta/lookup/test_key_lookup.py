@@ -1,0 +1,286 @@
+"""The probe finds exactly the rows of the keys that a plain scan finds."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from mirrorlake.delta import deletion_vectors
+from mirrorlake.delta.lookup import key_join, pages, row_cache
+from mirrorlake.delta.lookup import key_lookup as probing
+from mirrorlake.delta.lookup.key_lookup import Matches, candidates, probe
+from mirrorlake.delta.write import data_files
+from mirrorlake.model import types
+from mirrorlake.model.table import Column, Schema
+from tests.delta.handmade import HandmadeTable, metadata
+from tests.delta.lookup_ways import Way, forced
+from tests.histories import SHAPES, VALUES, Shape, counted, rows_of
+from tests.reference import Row, identity
+
+PLAIN = Shape.of(["id"], id=types.LONG, name=types.STRING)
+
+
+def filled(
+    table: HandmadeTable, shape: Shape, files: Iterable[tuple[Sequence[Row], Sequence[int]]]
+) -> HandmadeTable:
+    """Write files of rows, from each of which some row numbers are deleted."""
+    physical = table.schema.physical
+    for rows, gone in files:
+        named = shape.arrow(rows).rename_columns(list(physical))
+        add = data_files.write_data(table.path, named, [physical[place] for place in shape.places])
+        if gone:
+            new = deletion_vectors.VectorFile()
+            vector = new.add(np.array(gone, np.int64))
+            data_files.write_bytes(table.path / new.name, new.content())
+            add = data_files.deleted_from(add, vector, len(rows))
+        table.commit([{"add": add}])
+    return table
+
+
+def found(table: HandmadeTable, keys: pa.Table, *, threads: int = 1) -> Matches:
+    probed = candidates(table.files, table.schema, keys)
+    return probe(table.path, probed, table.schema, keys, threads)
+
+
+def keys_of(shape: Shape, rows: Iterable[Row]) -> pa.Table:
+    """The distinct keys of these rows."""
+    distinct = {identity(tuple(row[p] for p in shape.places)): row for row in rows}
+    return shape.arrow(distinct.values()).select(list(shape.key))
+
+
+def expected(table: HandmadeTable, shape: Shape, keys: pa.Table) -> list[Row]:
+    wanted = {identity(key) for key in rows_of(keys)}
+    return [r for r in table.rows() if identity(tuple(r[p] for p in shape.places)) in wanted]
+
+
+@st.composite
+def probes(draw: st.DrawFn):
+    """A table, its files with what is deleted from each, and rows whose keys are sought."""
+    shape = draw(st.sampled_from(list(SHAPES.values())))
+    row = st.tuples(*(st.sampled_from(VALUES[column.type.name]) for column in shape.schema))
+    files = []
+    for rows in draw(st.lists(st.lists(row, min_size=1, max_size=6), max_size=4)):
+        gone = draw(st.sets(st.integers(0, len(rows) - 1), max_size=len(rows) - 1))
+        files.append((rows, sorted(gone)))
+    return shape, files, draw(st.lists(row, max_size=4))
+
+
+@pytest.mark.parametrize("mapped", [False, True])
+@given(drawn=probes())
+def test_the_rows_of_the_keys_are_those_of_a_plain_scan(drawn, mapped: bool) -> None:
+    shape, files, sought = drawn
+    with tempfile.TemporaryDirectory() as folder:
+        table = HandmadeTable(Path(folder, "t"), shape.schema, mapped=mapped)
+        filled(table, shape, files)
+        keys = keys_of(shape, sought)
+        assert counted(rows_of(found(table, keys).rows)) == counted(expected(table, shape, keys))
+
+
+@given(drawn=probes())
+def test_each_match_names_its_key_its_file_and_its_row_in_it(drawn) -> None:
+    shape, files, sought = drawn
+    with tempfile.TemporaryDirectory() as folder:
+        table = filled(HandmadeTable(Path(folder, "t"), shape.schema), shape, files)
+        keys = keys_of(shape, sought)
+        matches = found(table, keys)
+        probed = candidates(table.files, table.schema, keys)
+        stored = [rows_of(pq.read_table(table.path / add["path"])) for add in probed]
+        for match, code, file, row in zip(
+            rows_of(matches.rows), matches.code, matches.file, matches.row, strict=True
+        ):
+            assert identity(match) == identity(stored[file][row])
+            assert identity(tuple(match[p] for p in shape.places)) == identity(rows_of(keys)[code])
+
+
+@given(drawn=probes())
+def test_a_file_that_is_passed_over_has_none_of_the_keys(drawn) -> None:
+    shape, files, sought = drawn
+    with tempfile.TemporaryDirectory() as folder:
+        table = filled(HandmadeTable(Path(folder, "t"), shape.schema), shape, files)
+        keys = keys_of(shape, sought)
+        wanted = {identity(key) for key in rows_of(keys)}
+        probed = candidates(table.files, table.schema, keys)
+        for add in table.files:
+            rows = rows_of(pq.read_table(table.path / add["path"]))
+            if any(identity(tuple(row[p] for p in shape.places)) in wanted for row in rows):
+                assert add in probed
+
+
+def test_files_outside_the_range_of_the_keys_are_passed_over(tmp_path: Path) -> None:
+    table = HandmadeTable(tmp_path / "t", PLAIN.schema)
+    filled(table, PLAIN, [([(n, "a"), (n + 9, "b")], []) for n in (0, 10, 20)])
+    probed = candidates(table.files, table.schema, keys_of(PLAIN, [(12, None), (15, None)]))
+    assert len(probed) == 1
+
+
+def test_a_file_between_two_keys_is_passed_over(tmp_path: Path) -> None:
+    table = HandmadeTable(tmp_path / "t", PLAIN.schema)
+    filled(table, PLAIN, [([(n, "a"), (n + 9, "b")], []) for n in (0, 10, 20)])
+    probed = candidates(table.files, table.schema, keys_of(PLAIN, [(5, None), (25, None)]))
+    assert len(probed) == 2
+
+
+def test_no_file_is_a_candidate_for_no_key(tmp_path: Path) -> None:
+    table = HandmadeTable(tmp_path / "t", PLAIN.schema)
+    filled(table, PLAIN, [([(1, "a")], [])])
+    assert candidates(table.files, table.schema, keys_of(PLAIN, [])) == []
+
+
+def test_columns_that_were_added_later_are_null_in_older_files(tmp_path: Path) -> None:
+    table = HandmadeTable(tmp_path / "t", PLAIN.schema)
+    filled(table, PLAIN, [([(1, "a")], [])])
+    wider = Shape.of(["id"], id=types.LONG, name=types.STRING, more=types.DOUBLE)
+    table.commit([{"metaData": metadata(wider.schema)}])
+    keys = keys_of(wider, [(1, None, None)])
+    assert rows_of(found(table, keys).rows) == [(1, "a", None)]
+    filled(table, wider, [([(1, "b", 2.0)], [])])
+    assert counted(rows_of(found(table, keys).rows)) == counted([(1, "a", None), (1, "b", 2.0)])
+
+
+def test_a_key_column_that_was_added_later_is_null_in_older_files(tmp_path: Path) -> None:
+    table = HandmadeTable(tmp_path / "t", PLAIN.schema)
+    filled(table, PLAIN, [([(1, "a")], [])])
+    wider = Shape.of(["more"], id=types.LONG, name=types.STRING, more=types.DOUBLE)
+    table.commit([{"metaData": metadata(wider.schema)}])
+    keys = keys_of(wider, [(0, "", None), (0, "", 1.0)])
+    assert rows_of(found(table, keys).rows) == [(1, "a", None)]
+    filled(table, wider, [([(2, "b", 2.0)], [])])
+    assert rows_of(found(table, keys).rows) == [(1, "a", None)]
+
+
+NAMES = [
+    "file_row_number",
+    "FILE_ROW_NUMBER",
+    "filename",
+    "FileName",
+    "file_index",
+    "rowid",
+    "k0",
+    "wanted",
+    "t",
+    'quo"te',
+    "it's",
+    "with space",
+    "a.b",
+    "back`tick",
+    "per%cent",
+    "Größe",
+    "select",
+    "a,b;{}()=\n\t",
+]
+
+
+@pytest.mark.parametrize("name", NAMES)
+@pytest.mark.parametrize("mapped", [False, True])
+def test_columns_may_have_any_name(tmp_path: Path, name: str, mapped: bool) -> None:
+    columns = [Column("id", types.LONG), Column(name, types.STRING)]
+    shape = Shape(Schema.of(columns), (name,))
+    table = HandmadeTable(tmp_path / "t", shape.schema, mapped=mapped)
+    filled(table, shape, [([(1, "a"), (2, "b"), (3, "c")], [0]), ([(4, "a"), (5, "b")], [])])
+    matches = found(table, keys_of(shape, [(0, "a"), (0, "b")]), threads=2)
+    assert counted(rows_of(matches.rows)) == counted([(2, "b"), (4, "a"), (5, "b")])
+    assert sorted(zip(matches.file, matches.row, strict=True)) == [(0, 1), (1, 0), (1, 1)]
+
+
+@pytest.mark.parametrize("name", ["a[b]c", "a*b", "what?", "per%41cent", "{a,b}", "sp ace", "it's"])
+def test_tables_may_lie_in_folders_of_any_name(tmp_path: Path, name: str) -> None:
+    table = HandmadeTable(tmp_path / name, PLAIN.schema)
+    filled(table, PLAIN, [([(1, "a")], []), ([(1, "b")], [])])
+    matches = found(table, keys_of(PLAIN, [(1, None)]))
+    assert counted(rows_of(matches.rows)) == counted([(1, "a"), (1, "b")])
+
+
+def test_a_nan_is_found_whatever_its_bits(tmp_path: Path) -> None:
+    shape = Shape.of(["x"], x=types.DOUBLE, n=types.LONG)
+    table = HandmadeTable(tmp_path / "t", shape.schema)
+    bits = np.array([0x7FF8 << 48, 0xFFF8 << 48, 0x7FF0 << 48 | 1], np.uint64)
+    data = pa.table({"x": bits.view(np.float64), "n": [1, 2, 3]})
+    table.commit([{"add": data_files.write_data(table.path, data, ["x"])}])
+    for number in range(3):
+        keys = pa.table({"x": bits.view(np.float64)[number : number + 1]})
+        assert pc.sum(found(table, keys).rows["n"]).as_py() == 6
+
+
+def test_the_last_moment_of_the_calendar_is_found(tmp_path: Path) -> None:
+    shape = Shape.of(["at"], at=types.TIMESTAMP)
+    table = HandmadeTable(tmp_path / "t", shape.schema)
+    last = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
+    filled(table, shape, [([(last,)], [])])
+    assert rows_of(found(table, keys_of(shape, [(last,)])).rows) == [(last,)]
+
+
+@pytest.mark.parametrize(
+    ("kind", "numbers"),
+    [
+        (types.DATE, [-800_000, 2_932_897, 5_000_000]),
+        (types.TIMESTAMP, [-70_000_000_000_000_000, 253_402_300_800_000_000]),
+    ],
+)
+def test_days_beyond_the_years_1_to_9999_are_found(tmp_path: Path, kind, numbers) -> None:
+    shape = Shape.of(["at"], at=kind)
+    table = HandmadeTable(tmp_path / "t", shape.schema)
+    physical = pa.int32() if kind is types.DATE else pa.int64()
+    data = pa.table({"at": pa.array(numbers, physical).cast(shape.arrow([]).schema.types[0])})
+    table.commit([{"add": data_files.write_data(table.path, data, ["at"])}])
+    assert found(table, data).row.tolist() == list(range(len(numbers)))
+
+
+def test_what_is_read_of_a_file_counts_until_it_is_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pages as their part of the file, all of it as one; then its rows come from memory."""
+    table = HandmadeTable(tmp_path / "t", PLAIN.schema)
+    parts: list[float] = []
+    monkeypatch.setattr(row_cache, "_read_so_far", row_cache.ReadSoFar(9))
+    add = row_cache.ReadSoFar.add
+
+    def counted(
+        so_far: row_cache.ReadSoFar, known: Any, part: float, look: int
+    ) -> tuple[float, int]:
+        parts.append(part)
+        return add(so_far, known, part, look)
+
+    monkeypatch.setattr(row_cache.ReadSoFar, "add", counted)
+    with forced(Way.INDEX_PAGES) as patch:  # of two rows each
+        patch.setattr(row_cache, "again", AGAIN)
+        patch.setattr(row_cache, "_often", row_cache.Kept(row_cache.OFTEN, row_cache._cost))
+        filled(table, PLAIN, [([(n, "a") for n in range(8)], [1])])
+        sought = PLAIN.arrow([(0, "a"), (1, "a"), (5, "a")]).select(["id"])
+        for _ in range(4):
+            assert sorted(row[0] for row in rows_of(found(table, sought).rows)) == [0, 5]
+        assert parts == [0.5, 0.5, 0.5]
+        parts.clear()
+        patch.setattr(row_cache, "_often", row_cache.Kept(row_cache.OFTEN, row_cache._cost))
+        patch.setattr(probing, "DENSE", 1_000)
+        for _ in range(4):
+            assert sorted(row[0] for row in rows_of(found(table, sought).rows)) == [0, 5]
+        assert parts == [1.0, 1.0]
+        patch.setattr(pages, "layout", None)
+        patch.setattr(key_join, "rows", None)
+        assert sorted(row[0] for row in rows_of(found(table, sought).rows)) == [0, 5]
+
+
+AGAIN = row_cache.again
+"""As it is when no way is forced."""
+
+
+def test_nothing_of_a_file_is_kept_after_a_search(tmp_path: Path) -> None:
+    """Or a worker would grow with every file that is written while it lives."""
+    table = HandmadeTable(tmp_path, PLAIN.schema)
+    filled(table, PLAIN, [([(n, "a") for n in range(5_000)], [])])
+    with forced(Way.WHOLE):
+        assert found(table, keys_of(PLAIN, [(7, None)])).rows.num_rows == 1
+    with key_join.connected(1) as connection:
+        kept = "select count(*) from duckdb_external_file_cache()"
+        assert connection.execute(kept).fetchone() == (0,)

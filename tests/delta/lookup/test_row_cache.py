@@ -1,0 +1,240 @@
+"""Small files in memory: the right rows, for as long as the file is this one, and not too many."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mirrorlake.delta.lookup import row_cache
+from mirrorlake.delta.lookup.key_lookup import probe
+from mirrorlake.delta.schema import TableSchema
+from mirrorlake.model import keys as codes
+from mirrorlake.model import types
+from mirrorlake.model.table import Column, Schema
+from tests.histories import SHAPES, Shape, histories
+from tests.reference import UNCHANGED
+
+SCHEMA = Schema.of([Column("id", types.LONG), Column("a.b", types.STRING)])
+TABLE = TableSchema(SCHEMA, ("id", "a.b"), (None, None))
+
+
+@pytest.fixture(autouse=True)
+def kept(monkeypatch: pytest.MonkeyPatch) -> row_cache.Kept:
+    kept = row_cache.Kept(row_cache.KEPT, row_cache._cost)
+    monkeypatch.setattr(row_cache, "_kept", kept)
+    monkeypatch.setattr(row_cache, "_often", row_cache.Kept(row_cache.OFTEN, row_cache._cost))
+    monkeypatch.setattr(row_cache, "_read_so_far", row_cache.ReadSoFar(row_cache.REMEMBERED))
+    return kept
+
+
+def written(path: Path, **columns: list[object]) -> Path:
+    pq.write_table(
+        pa.table({name.replace("_", "."): values for name, values in columns.items()}), path
+    )
+    return path
+
+
+def test_columns_that_the_file_lacks_are_null_and_others_are_left_out(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", a=["x"], id=[1], c=[0])
+    assert row_cache.table_rows(path, TABLE).to_pylist() == [{"id": 1, "a.b": None}]
+    assert row_cache.table_rows(written(tmp_path / "2.parquet", c=[0, 1]), TABLE).num_rows == 2
+
+
+def test_a_file_is_read_once(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", id=[1, 2], a_b=["x", None])
+    rows = row_cache.table_rows(path, TABLE)
+    assert rows.to_pylist() == [{"id": 1, "a.b": "x"}, {"id": 2, "a.b": None}]
+    assert row_cache.table_rows(path, TABLE) is rows
+
+
+def test_a_file_that_is_gone_is_missed_though_its_rows_are_known(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", id=[1])
+    row_cache.table_rows(path, TABLE)
+    path.unlink()
+    with pytest.raises(FileNotFoundError):
+        row_cache.table_rows(path, TABLE)
+
+
+def test_another_file_of_the_same_name_is_read_anew(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", id=[1])
+    row_cache.table_rows(path, TABLE)
+    written(path, id=[2])
+    os.utime(path, ns=(1, 1))
+    assert row_cache.table_rows(path, TABLE)["id"].to_pylist() == [2]
+
+
+def test_a_table_with_other_columns_reads_the_file_anew(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", id=[1], a_b=["x"])
+    row_cache.table_rows(path, TABLE)
+    narrow = TableSchema(Schema.of([Column("id", types.LONG)]), ("id",), (None,))
+    assert row_cache.table_rows(path, narrow).column_names == ["id"]
+
+
+def test_the_rows_that_were_looked_at_longest_ago_go_first(tmp_path: Path) -> None:
+    paths = [written(tmp_path / f"{n}.parquet", id=list(range(1_000))) for n in range(4)]
+    kept = row_cache.Kept(
+        3 * row_cache._cost(row_cache.table_rows(paths[0], TABLE)), row_cache._cost
+    )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(row_cache, "_kept", kept)
+        first = [row_cache.table_rows(path, TABLE) for path in paths[:3]]
+        assert row_cache.table_rows(paths[0], TABLE) is first[0]
+        row_cache.table_rows(paths[3], TABLE)
+        assert row_cache.table_rows(paths[0], TABLE) is first[0]
+        assert row_cache.table_rows(paths[1], TABLE) is not first[1]
+        assert kept.size <= kept.most
+
+
+def test_a_file_is_kept_once_its_parts_make_more_than_all_of_it(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", id=[1, 2], a_b=["x", "y"])
+    other = written(tmp_path / "2.parquet", id=[3])
+    assert [row_cache.again(path, TABLE, 0.4) for _ in range(2)] == [None, None]
+    assert row_cache.again(other, TABLE, 1.0) is None
+    rows = row_cache.again(path, TABLE, 0.4)
+    assert rows is not None
+    assert rows["id"].to_pylist() == [1, 2]
+    assert row_cache.again(path, TABLE, 0.0) is rows
+    os.utime(path, ns=(1, 1))
+    assert row_cache.again(path, TABLE, 0.9) is None, "it may be another file"
+
+
+def test_a_file_that_holds_much_is_tried_once_and_a_large_one_is_not(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = written(tmp_path / "1.parquet", id=list(range(1_000)))
+    tries = []
+    stored = row_cache._stored
+    monkeypatch.setattr(row_cache, "_stored", lambda *facts: tries.append(1) or stored(*facts))
+    monkeypatch.setattr(row_cache, "LARGEST", path.stat().st_size)
+    for part in (1.0, 0.5, 1.0, 1.0):
+        assert row_cache.again(path, TABLE, part) is None
+    assert len(tries) == 1
+    other = written(tmp_path / "2.parquet", id=list(range(2_000)))
+    assert [row_cache.again(other, TABLE, 1.0) for _ in range(3)] == [None] * 3
+    assert len(tries) == 1
+
+
+def test_of_more_files_than_there_is_room_for_some_are_kept(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """If each went for the next one, all would be read anew each time."""
+    paths = [written(tmp_path / f"{n}.parquet", id=list(range(1_000))) for n in range(5)]
+    size = max(path.stat().st_size for path in paths)
+    monkeypatch.setattr(
+        row_cache, "UNPACKED", 1 + row_cache.table_rows(paths[0], TABLE).nbytes // size
+    )
+    often = row_cache.Kept(3 * row_cache.UNPACKED * size, row_cache._cost)
+    monkeypatch.setattr(row_cache, "_often", often)
+    rounds = [[row_cache.again(path, TABLE, 0.6) for path in paths] for _ in range(8)]
+    kept = [rows is not None for rows in rounds[-1]]
+    assert sum(kept) == 3
+    for rows in rounds[2:]:
+        assert [one is not None for one in rows] == kept
+        assert all(one is first for one, first in zip(rows, rounds[-1], strict=True))
+    assert often.size <= often.most
+    left = next(path for path, held in zip(paths, kept, strict=True) if not held)
+    assert row_cache.again(left, TABLE, 0.6) is not None, "nobody has looked at the others since"
+    assert often.size <= often.most
+
+
+def test_a_file_that_went_has_to_be_read_as_often_again(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", id=[1])
+    assert [row_cache.again(path, TABLE, 0.7) is None for _ in range(2)] == [True, False]
+    row_cache._often._values.clear()
+    assert [row_cache.again(path, TABLE, 0.7) is None for _ in range(2)] == [True, False]
+
+
+def test_what_was_read_longest_ago_is_forgotten_first() -> None:
+    parts = row_cache.ReadSoFar(2)
+    a, b, c = (("a", 1, 1, TABLE), ("b", 1, 1, TABLE), ("c", 1, 1, TABLE))
+    assert [parts.add(a, 0.5, 1), parts.add(b, 0.5, 2), parts.add(a, 0.5, 3)] == [
+        (0.5, 1),
+        (0.5, 2),
+        (1.0, 1),
+    ]
+    assert [parts.add(c, 0.5, 4), parts.add(a, 0.5, 5), parts.add(b, 0.5, 6)] == [
+        (0.5, 4),
+        (1.5, 3),
+        (0.5, 6),
+    ]
+
+
+@pytest.mark.parametrize("kind", ["columns that came later", "a dictionary"])
+def test_rows_are_measured_as_they_are_kept(tmp_path: Path, kind: str) -> None:
+    path, table = tmp_path / "1.parquet", TABLE
+    if kind == "a dictionary":
+        texts = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), ["x" * 4_096])
+        pq.write_table(pa.table({"id": range(100_000), "a.b": texts}), path)
+    else:
+        columns = [Column("id", types.LONG), *(Column(f"c{n}", types.LONG) for n in range(60))]
+        names = tuple(column.name for column in columns)
+        table = TableSchema(Schema.of(columns), names, (None,) * len(names))
+        pq.write_table(pa.table({"id": pa.array([1] * 100_000)}), path)
+    assert path.stat().st_size < row_cache.SMALL
+    before = pa.total_allocated_bytes()
+    assert row_cache.held(path, table) is None
+    assert pa.total_allocated_bytes() - before < row_cache.LARGEST
+
+
+def test_a_small_file_that_holds_much_is_not_kept(tmp_path: Path) -> None:
+    path = written(tmp_path / "1.parquet", id=[1] * 1_000_000, a_b=["x" * 10] * 1_000_000)
+    assert path.stat().st_size < row_cache.SMALL
+    assert row_cache.held(path, TABLE) is None
+    rows = row_cache.table_rows(path, TABLE)
+    assert rows.nbytes > row_cache.LARGEST
+    assert row_cache.table_rows(path, TABLE) is not rows
+
+
+def test_rows_are_found_in_small_files_that_hold_much(tmp_path: Path) -> None:
+    """Together they are more than one column of Arrow can hold."""
+    long, adds = "x" * 4_096, []
+    for number in range(24):
+        path = tmp_path / f"{number}.parquet"
+        ids = pa.array(range(number * 25_000, (number + 1) * 25_000), pa.int64())
+        texts = pa.DictionaryArray.from_arrays(pa.array([0] * 25_000, pa.int32()), [long])
+        pq.write_table(pa.table({"id": ids, "a.b": texts}), path)
+        adds.append({"path": path.name, "size": path.stat().st_size, "stats": "{}"})
+    keys = pa.table({"id": pa.array([3, 555_555], pa.int64())})
+    assert max(add["size"] for add in adds) < row_cache.SMALL
+    found = probe(tmp_path, adds, TABLE, keys, 1)
+    assert sorted(zip(found.code, found.file, found.row, strict=True)) == [
+        (0, 0, 3),
+        (1, 22, 5_555),
+    ]
+    assert set(found.rows["a.b"].to_pylist()) == {long}
+
+
+@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@given(shape=st.sampled_from(list(SHAPES.values())), data=st.data())
+def test_keys_that_are_many_are_found_as_if_they_were_few(
+    monkeypatch: pytest.MonkeyPatch, shape: Shape, data: st.DataObject
+) -> None:
+    """Whatever their types, with NULL and every NaN."""
+    _shape, landings = data.draw(histories([shape], batches=3))
+    rows = [change.row for landing in landings for change in landing.changes]
+    held = shape.arrow([tuple(None if v == UNCHANGED else v for v in row) for row in rows])
+    stored, wanted = held.slice(0, len(rows) // 2), held.select(list(shape.key))
+    keys = wanted.take(pa.array(codes.encode(wanted).first))  # distinct, those of the rows and more
+    found = []
+    for many in (-1, len(rows) + 1):
+        monkeypatch.setattr(row_cache, "MANY", many)
+        found.append([some.tolist() for some in row_cache.matches(keys, stored)])
+    assert found[0] == found[1]
+    assert sorted(found[0][1]) == list(range(stored.num_rows))
+
+
+def test_of_many_keys_few_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+    numbered: list[int] = []
+    true = codes.encode
+    monkeypatch.setattr(codes, "encode", lambda t: numbered.append(t.num_rows) or true(t))
+    rows = pa.table({"id": pa.array([7, None, 500], pa.int64()), "a.b": ["x", "y", "z"]})
+    keys = pa.table({"id": pa.array([None, *range(400)], pa.int64())})
+    code, row = row_cache.matches(keys, rows)
+    assert (code.tolist(), row.tolist()) == ([8, 0], [0, 1])
+    assert numbered == [5]

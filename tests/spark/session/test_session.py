@@ -1,0 +1,268 @@
+"""The Spark session: our own is started and stopped, one that is given is left as it is."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlparse
+
+import pytest
+from pyspark.sql import SparkSession
+
+from mirrorlake.errors import SparkUnavailable
+from mirrorlake.landing.scan import Landed
+from mirrorlake.mirror.steps import ApplyFiles
+from mirrorlake.model import types
+from mirrorlake.model.change import Marker
+from mirrorlake.model.landed import FileName
+from mirrorlake.model.table import Column
+from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.session.spark_session import Spark
+from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.storage.local import LocalStore
+from tests.conformance.mirrored import Mirrored
+from tests.histories import Shape
+from tests.spark.test_apply import SparkReader
+
+pytestmark = pytest.mark.spark
+
+SHAPE = Shape.of(["id"], id=types.LONG)
+
+
+def in_a_process_of_its_own(script: str, *arguments: str) -> dict[str, Any]:
+    """Run a script; it prints what it found as JSON."""
+    done = subprocess.run(
+        [sys.executable, "-W", "error", "-W", "ignore::ResourceWarning", "-c", script, *arguments],
+        capture_output=True,
+        text=True,
+        check=False,
+        timeout=500,
+    )
+    assert done.returncode == 0, done.stderr
+    found: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    return found
+
+
+# -- a session that is given ------------------------------------------------------------------
+
+
+BY_DELTA = frozenset(
+    {
+        "spark.databricks.delta.lastCommitVersionInSession",
+        "spark.sql.parquet.fieldId.read.enabled",
+        "spark.sql.parquet.fieldId.write.enabled",
+    }
+)
+"""What Delta itself notes in a session that it is used in."""
+
+
+def settings_of(session: SparkSession) -> tuple[Any, ...]:
+    """Everything that a session says of itself."""
+    context = session.sparkContext
+    return (
+        {name: value for name, value in session.conf.getAll.items() if name not in BY_DELTA},
+        sorted(context.getConf().getAll()),
+        context.getJobTags(),
+        context.getLocalProperty("spark.job.description"),
+        SparkSession.getActiveSession() is not None,
+        [view.name for view in session.catalog.listTables()],
+    )
+
+
+def test_a_given_session_is_neither_changed_nor_stopped(spark: Spark, store: LocalStore) -> None:
+    session = spark.session
+    before = settings_of(session)
+    with Spark.given(session) as given:
+        reader = SparkReader(session, store)
+        table = Mirrored(SparkEngine(given, store), store, reader, SHAPE).create()
+        table.apply([(Marker.INSERT, (1,))])
+        table.add_columns(Column("more", types.LONG))
+        table.apply([(Marker.UPDATE, (1, 2))])
+    assert settings_of(session) == before
+    assert session.range(3).count() == 3
+
+
+WITHOUT_DELTA = """
+import json
+from pyspark.sql import SparkSession
+from mirrorlake.errors import SparkUnavailable
+from mirrorlake.spark.session import Spark
+
+conf = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
+builder = SparkSession.builder.master("local[1]")
+for name, value in conf.items():
+    builder = builder.config(name, value)
+session = builder.getOrCreate()
+before = dict(session.conf.getAll)
+found = {}
+try:
+    Spark.given(session)
+except SparkUnavailable as error:
+    found = {"what": error.what, "hint": error.hint}
+found["unchanged"] = dict(session.conf.getAll) == before
+found["alive"] = session.range(3).count() == 3
+session.stop()
+print(json.dumps(found))
+"""
+
+
+def test_a_given_session_without_delta_is_refused_and_left_alone() -> None:
+    found = in_a_process_of_its_own(WITHOUT_DELTA)
+    assert found == {
+        "what": "the session was made without Delta",
+        "hint": "Build it with spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
+        "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog.",
+        "unchanged": True,
+        "alive": True,
+    }
+
+
+def test_what_is_no_session_is_refused() -> None:
+    with pytest.raises(SparkUnavailable, match=r"this is no Spark session.*a classic session"):
+        Spark.given(object())
+
+
+def test_a_session_of_spark_connect_is_refused_by_its_name() -> None:
+    # Its own class needs a package that nothing else here does.
+    remote = type("SparkSession", (), {"__module__": "pyspark.sql.connect.session"})
+    with pytest.raises(SparkUnavailable, match=r"this is a Spark Connect session.*a classic"):
+        Spark.given(remote())
+
+
+def test_a_master_of_spark_connect_is_refused_without_its_token() -> None:
+    settings = SparkSettings(master="sc://there:15002/;token=hidden")
+    with pytest.raises(SparkUnavailable, match="leads to Spark Connect") as refused:
+        Spark.start(settings)
+    assert "hidden" not in str(refused.value)
+
+
+def test_without_a_master_the_active_session_is_taken(spark: Spark) -> None:
+    assert Spark.start(SparkSettings(master=None)).session is spark.session
+
+
+def test_without_a_master_and_a_session_there_is_a_remedy(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    with pytest.raises(SparkUnavailable, match=r"spark\.master is left out.*Set spark\.master"):
+        Spark.start(SparkSettings(master=None))
+
+
+# -- a session of our own ---------------------------------------------------------------------
+
+OF_OUR_OWN = """
+import json, signal, sys
+from pathlib import Path
+from pyspark import SparkContext
+from mirrorlake.errors import SparkUnavailable
+from mirrorlake.spark.session import Spark
+from mirrorlake.spark.settings import SparkSettings
+
+handler = signal.getsignal(signal.SIGINT)
+conf = {"spark.sql.shuffle.partitions": "3"}
+settings = SparkSettings(master="local[1]", jars=Path(sys.argv[1]), driver_memory="512m", conf=conf)
+with Spark.start(settings) as spark:
+    session, log = spark.session, spark.log
+    found = {
+        "handler kept": signal.getsignal(signal.SIGINT) is handler,
+        "zone": session.conf.get("spark.sql.session.timeZone"),
+        "jvm zone": session._jvm.java.util.TimeZone.getDefault().getID(),
+        "ours wins": session.conf.get("spark.sql.shuffle.partitions"),
+        "delta": session.sql("select 1").count(),
+    }
+found["stopped"] = SparkContext._active_spark_context is None
+found["log removed"] = not log.exists()
+print(json.dumps(found))
+"""
+
+
+def test_our_own_session_starts_from_a_folder_of_jars_and_is_stopped(
+    spark: Spark, tmp_path: Path
+) -> None:
+    for jar in spark.session.sparkContext.getConf().get("spark.jars").split(","):
+        path = Path(urlparse(jar).path)
+        (tmp_path / path.name).symlink_to(path)
+    assert in_a_process_of_its_own(OF_OUR_OWN, str(tmp_path)) == {
+        "handler kept": True,
+        "zone": "UTC",
+        "jvm zone": "UTC",
+        "ours wins": "3",
+        "delta": 1,
+        "stopped": True,
+        "log removed": True,
+    }
+
+
+def test_a_master_that_does_not_exist_is_named() -> None:
+    found = in_a_process_of_its_own(
+        """
+import json
+from mirrorlake.errors import SparkUnavailable
+from mirrorlake.spark.session import Spark
+from mirrorlake.spark.settings import SparkSettings
+try:
+    Spark.start(SparkSettings(master="nonsense"))
+except SparkUnavailable as error:
+    print(json.dumps({"what": error.what}))
+"""
+    )
+    assert found["what"].startswith("Spark did not start on nonsense")
+
+
+# -- cancelling -------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def pipe(tmp_path: Path) -> Callable[[str], Path]:
+    """Makes a file that a reader waits for."""
+
+    def make(name: str) -> Path:
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        os.mkfifo(path)
+        return path
+
+    return make
+
+
+def test_cancelling_ends_our_own_jobs_only(
+    spark: Spark, store: LocalStore, pipe: Callable[[str], Path]
+) -> None:
+    engine = SparkEngine(spark, store)
+    table = Mirrored(engine, store, SparkReader(spark.session, store), SHAPE).create()
+    pipe(f"root/ours/{FileName(1)}")
+    theirs = pipe("theirs")
+    landed = Landed(FileName(1), "ours", 1, 0.0, "")
+    step = ApplyFiles(table.table, table.path, "", (landed,), 1, 1, ("id",), Marker.INSERT)
+    context = spark.session.sparkContext
+
+    def foreign() -> list[str]:
+        name = str(theirs)
+        return context.parallelize([0], 1).map(lambda _: Path(name).read_text()).collect()
+
+    with ThreadPoolExecutor(2) as pool:
+        other = pool.submit(foreign)
+        mine = pool.submit(engine.apply, [step], lambda: None)
+        # Both tasks wait for somebody to write to their pipes.
+        while len(context.statusTracker().getActiveJobsIds()) < 2:
+            time.sleep(0.01)
+        engine.cancel()
+        assert mine.exception() is not None
+        theirs.write_text("undisturbed")
+        assert other.result() == ["undisturbed"]
+    assert engine.progress(table.path).recorded == 0
+
+
+def test_tasks_keep_memory_from_one_batch_to_the_next(spark: Spark) -> None:
+    context = spark.session.sparkContext
+    (kept,) = (
+        context.parallelize([0], 1).map(lambda _: os.environ["MIMALLOC_PURGE_DELAY"]).collect()
+    )
+    assert int(kept) == 10_000  # milliseconds

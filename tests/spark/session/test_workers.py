@@ -1,0 +1,83 @@
+"""Executors that are not what tasks need are refused before the first batch."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from pyspark.errors import PythonException
+
+from mirrorlake.errors import SparkUnavailable
+from mirrorlake.spark.session import libraries, workers
+
+HERE = libraries.versions()
+
+
+class Executors:
+    """The context of a session whose executors answer so, one after another."""
+
+    def __init__(self, *answers: Any, master: str = "spark://there:7077") -> None:
+        self.master, self._answers = master, answers
+        self.defaultParallelism = len(answers)
+
+    def parallelize(self, tasks: Sequence[int], slots: int) -> Executors:
+        assert len(tasks) == slots == len(self._answers)
+        return self
+
+    def map(self, _function: Callable[[int], Any]) -> Executors:
+        return self
+
+    def collect(self) -> list[Any]:
+        if isinstance(self._answers[0], Exception):
+            raise self._answers[0]
+        return list(self._answers)
+
+
+def check(executors: Executors) -> None:
+    workers.check(SimpleNamespace(sparkContext=executors))  # type: ignore[arg-type]
+
+
+def test_executors_that_are_as_the_driver_will_do() -> None:
+    check(Executors(HERE, dict(HERE)))
+
+
+def test_a_library_of_another_release_is_named() -> None:
+    with pytest.raises(SparkUnavailable, match=r"duckdb is 0\.1, not .* spark.pyspark.python"):
+        check(Executors(HERE, {**HERE, "duckdb": "0.1"}))
+
+
+def test_executors_on_which_nothing_runs_are_refused_with_the_reason() -> None:
+    said = "Traceback:\n  somewhere\nModuleNotFoundError: No module named 'mirrorlake'\n"
+    error = PythonException(message=said)
+    with pytest.raises(SparkUnavailable, match="No module named 'mirrorlake'"):
+        check(Executors(error))
+
+
+def test_a_session_in_this_process_is_not_asked() -> None:
+    check(Executors(RuntimeError("asked"), master="local[2]"))
+
+
+def test_versions_say_what_a_task_imports() -> None:
+    assert set(HERE) == {"Python", "mirrorlake", *libraries.LIBRARIES}
+    assert "missing" not in HERE.values()
+
+
+def test_what_a_process_has_imported_is_looked_at_for_garbage_once() -> None:
+    script = """
+import gc
+from mirrorlake.spark.session import workers
+
+assert workers.done(str, [6, 7]) == ["6", "7"]
+frozen = gc.get_freeze_count()
+looked_at = len(gc.get_objects())
+assert workers.done(str, [8]) == ["8"]
+print(frozen > 10_000, looked_at < 1_000, gc.get_freeze_count() == frozen)
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout.split() == ["True", "True", "True"]

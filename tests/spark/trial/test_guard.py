@@ -1,0 +1,229 @@
+"""Whether the direct way is open: versions, jars and a trial that is remembered."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+import structlog
+
+from mirrorlake.app.mirror import Mirror
+from mirrorlake.config import Project
+from mirrorlake.delta.log.table_log import Snapshot
+from mirrorlake.mirror.engine import Outcome
+from mirrorlake.mirror.progress import Progress
+from mirrorlake.mirror.steps import ApplyFiles, as_fact
+from mirrorlake.spark import direct
+from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.session import jars, libraries
+from mirrorlake.spark.session.spark_session import Spark
+from mirrorlake.spark.strategy import Begun
+from mirrorlake.spark.trial import guard
+from mirrorlake.spark.trial import record as trials
+from mirrorlake.spark.trial import run as trial
+from tests.app.zones import Zone
+
+pytestmark = pytest.mark.spark
+
+SPARK, DELTA = jars.pair()
+
+
+@pytest.fixture(autouse=True)
+def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where nothing is remembered yet."""
+    monkeypatch.setattr(Path, "home", lambda: tmp_path)
+    return tmp_path
+
+
+class Jvm:
+    """A JVM in which every name leads to the version of Delta."""
+
+    def __getattr__(self, _name: str) -> Jvm:
+        return self
+
+    def __call__(self) -> str:
+        return DELTA
+
+
+@pytest.fixture
+def started() -> Spark:
+    """What a local Spark of the installed versions says of itself."""
+    return spark_on("local[2]")
+
+
+def spark_on(master: str, found: str = "") -> Spark:
+    context = SimpleNamespace(master=master, getConf=lambda: {"spark.jars": found})
+    session = SimpleNamespace(sparkContext=context, version=SPARK, _jvm=Jvm())
+    return Spark(session, is_ours=False)  # type: ignore[arg-type]
+
+
+@pytest.fixture
+def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The answers of the trials to come; those that were given are taken away."""
+    found: list[str] = []
+    monkeypatch.setattr(trial, "fails", lambda _spark: found.pop(0))
+    return found
+
+
+def test_ten_rows_come_through_the_insides_of_the_tested_versions(spark: Spark) -> None:
+    assert trial.fails(spark) == ""
+
+
+@pytest.mark.parametrize(
+    ("expected", "row", "said"),
+    [
+        ("EXPECTED", (0, "other"), "rows of a trial of it are not those that were written"),
+        (
+            "FEED",
+            ("insert", 0, "other"),
+            "the change feed of a trial of it is not what was written",
+        ),
+    ],
+)
+def test_a_trial_that_meets_other_insides_says_so(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, expected: str, row: object, said: str
+) -> None:
+    monkeypatch.setitem(getattr(trial, expected), row, 1)
+    assert trial.fails(spark) == said
+
+
+def test_a_trial_without_a_deletion_vector_says_so(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # The second batch writes all rows of the first one anew: rows and feed are the same.
+    monkeypatch.setattr(direct, "taken_along", tuple)
+    assert trial.fails(spark) == "rows of a trial of it did not go by a deletion vector"
+
+
+class Forgetful(SparkEngine):
+    """Takes no notice of what a table has recorded."""
+
+    def _fitting(self, step: ApplyFiles, snapshot: Snapshot, progress: Progress) -> Begun | Outcome:
+        return super()._fitting(step, snapshot, replace(progress, recorded=step.first - 1))
+
+
+def test_a_trial_that_is_written_twice_says_so(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(trial, "SparkEngine", Forgetful)
+    assert trial.fails(spark) == "a trial of it was applied twice"
+
+
+def test_a_trial_that_went_well_is_not_repeated(started: Spark, answers: list[str]) -> None:
+    answers += ["", "never asked"]
+    assert not trials.went_well()
+    assert [guard.closed(started), guard.closed(started)] == ["", ""]
+    assert trials.went_well()
+    assert answers == ["never asked"]
+
+
+def test_what_is_remembered_can_be_lost(started: Spark, home: Path, answers: list[str]) -> None:
+    answers += ["", ""]
+    guard.closed(started)
+    for path in home.rglob("direct-*"):
+        path.unlink()
+    assert guard.closed(started) == ""
+    assert answers == []
+
+
+def test_a_trial_that_failed_closes_the_way_with_a_warning_and_is_repeated(
+    started: Spark, answers: list[str]
+) -> None:
+    answers += ["it went wrong", ""]
+    with structlog.testing.capture_logs() as logs:
+        assert guard.closed(started) == "it went wrong"
+    (told,) = logs
+    assert (told["event"], told["log_level"]) == (guard.CLOSED, "warning")
+    assert told["reason"] == "it went wrong"
+    assert guard.closed(started) == ""
+
+
+def test_a_plan_says_what_the_last_trial_has_found(
+    started: Spark, answers: list[str], tmp_path: Path
+) -> None:
+    zone = Zone(tmp_path, None)  # type: ignore[arg-type]
+    zone.table("orders", "id")
+    zone.land("orders", 1, {"id": [1]})
+    answers += ["it went wrong", ""]
+    told = []
+    for _start in range(2):
+        guard.closed(started)
+        (plan,) = Mirror(Project.of_root(zone.root)).plan()
+        told.append(as_fact(plan.steps[-1]))
+    assert [(one["strategy"], one["reason"]) for one in told] == [
+        ("merge", "it went wrong"),
+        ("direct", "nothing about table and Spark is Delta's alone"),
+    ]
+
+
+def test_a_trial_that_went_well_counts_where_the_note_of_one_that_failed_is_left(
+    home: Path,
+) -> None:
+    trials.remember("")
+    (well,) = home.rglob("direct-*")
+    well.with_name(f"{well.name}.failed").write_text("it went wrong")
+    assert trials.failure() == ""
+
+
+def test_a_home_that_cannot_be_written_costs_a_trial_each_time(
+    started: Spark, home: Path, answers: list[str]
+) -> None:
+    (home / ".ivy2.5.2").write_text("no folder")
+    answers += ["", ""]
+    assert [guard.closed(started), guard.closed(started)] == ["", ""]
+    assert answers == []
+
+
+def test_a_pair_that_was_not_tested_closes_the_way(
+    started: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(jars, "TESTED", {})
+    assert "are not a tested pair" in guard.closed(started)
+
+
+def test_a_session_with_other_jars_closes_the_way(
+    started: Spark, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = next(pair for pair in jars.TESTED if pair != (SPARK, DELTA))
+    monkeypatch.setattr(jars, "pair", lambda: other)
+    assert f"the session runs Spark {SPARK} with Delta {DELTA}" in guard.closed(started)
+
+
+@pytest.mark.parametrize(("code", "said"), [(0, ""), (1, "it went wrong")])
+def test_on_a_cluster_the_trial_has_a_process_of_its_own(
+    monkeypatch: pytest.MonkeyPatch, code: int, said: str
+) -> None:
+    def run(command: list[str], **_options: Any) -> SimpleNamespace:
+        assert command[1:] == ["-m", "mirrorlake.spark.trial.run", "a.jar,b.jar"]
+        return SimpleNamespace(returncode=code, stdout=f"{said}\n")
+
+    monkeypatch.setattr(subprocess, "run", run)
+    assert guard.closed(spark_on("spark://somewhere:7077", "a.jar,b.jar")) == said
+    assert trials.went_well() is not bool(said)
+
+
+def test_there_it_runs_with_the_jars_of_the_session_and_fetches_none(
+    spark: Spark, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found = spark.session.sparkContext.getConf().get("spark.jars")
+    elsewhere = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Duser.home={home}"
+    monkeypatch.setenv("SPARK_SUBMIT_OPTS", elsewhere)  # where no jar is, and where it would go
+    assert guard.closed(spark_on("spark://somewhere:7077", found)) == ""
+    assert not list(home.glob(".ivy2*/jars"))
+
+
+def test_a_library_of_another_release_is_tried_anew(
+    started: Spark, answers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers += ["", ""]
+    guard.closed(started)
+    here = libraries.versions()
+    monkeypatch.setattr(libraries, "versions", lambda: here | {"pyarrow": "0.1"})
+    assert not trials.went_well()
+    assert guard.closed(started) == ""
+    assert answers == []

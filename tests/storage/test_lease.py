@@ -1,0 +1,316 @@
+"""The one right to write: held by one, renewed, taken over, given back."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from mirrorlake.errors import LeaseHeld, LeaseLost
+from mirrorlake.storage.lease import RENEW, TERM, Lease, holder_of
+from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.store import Store
+from tests.conformance.store import names
+from tests.doubles.clock import SteppedClock
+from tests.doubles.lossy_store import LossyStore, first
+from tests.doubles.memory_store import MemoryStore
+
+PLACE = "Files/Mirrorlake/leases/mirror"
+EXPIRED = TERM.total_seconds() + 1
+
+
+@pytest.fixture
+def clock() -> SteppedClock:
+    return SteppedClock()
+
+
+@pytest.fixture
+def memory(clock: SteppedClock) -> MemoryStore:
+    return MemoryStore(clock)
+
+
+def taken(store: Store, clock: SteppedClock, holder: str | None = None) -> Lease:
+    lease = Lease(store, "mirror", clock, holder)
+    lease.take()
+    return lease
+
+
+def epochs(store: Store) -> list[int]:
+    return [int(name.removesuffix(".json")) for name in names(store, PLACE)]
+
+
+def alter(store: Store, **facts: Any) -> None:
+    """Make the newest lease that of somebody else."""
+    path = f"{PLACE}/{names(store, PLACE)[-1]}"
+    store.replace(path, json.dumps(json.loads(store.read(path)) | facts).encode())
+
+
+class TestTaking:
+    def test_the_first_epoch_is_one(self, memory: MemoryStore, clock: SteppedClock) -> None:
+        taken(memory, clock)
+        assert epochs(memory) == [1]
+
+    def test_a_lease_that_is_held_is_not_given(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        taken(memory, clock)
+        with pytest.raises(LeaseHeld, match=r"process \d+ on "):
+            taken(memory, clock)
+
+    def test_roles_do_not_know_each_other(self, memory: MemoryStore, clock: SteppedClock) -> None:
+        taken(memory, clock)
+        Lease(memory, "capture", clock).take()
+
+    def test_a_lease_given_back_is_free_at_once(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        taken(memory, clock).release()
+        taken(memory, clock).check()
+        assert max(epochs(memory)) == 2
+
+    def test_who_gave_it_back_takes_a_new_one(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        lease = taken(memory, clock)
+        lease.release()
+        lease.take()
+        lease.check()
+        assert max(epochs(memory)) == 2
+
+    def test_a_lease_that_was_not_renewed_is_free_after_its_term(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        taken(memory, clock)
+        clock.advance(TERM.total_seconds())
+        with pytest.raises(LeaseHeld):
+            taken(memory, clock)
+        clock.advance(1)
+        taken(memory, clock).check()
+
+    def test_the_lease_of_a_dead_process_of_this_machine_is_free_at_once(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        taken(memory, clock)
+        ended = subprocess.Popen(["true"])
+        ended.wait()
+        alter(memory, pid=ended.pid)
+        taken(memory, clock).check()
+
+    def test_a_later_process_of_the_same_number_is_another(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        taken(memory, clock)
+        alter(memory, started="1")
+        taken(memory, clock).check()
+
+    def test_of_another_machine_only_the_term_is_known(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        taken(memory, clock)
+        alter(memory, host="elsewhere", pid=2**22 + 1)
+        with pytest.raises(LeaseHeld, match="elsewhere"):
+            taken(memory, clock)
+
+    def test_the_epoch_grows_and_old_ones_are_removed(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        for _turn in range(10):
+            taken(memory, clock).release()
+        assert epochs(memory) == [9, 10]
+
+    @pytest.mark.parametrize("kind", ["local", "memory"])
+    def test_one_of_many_takers_wins(
+        self, kind: str, memory: MemoryStore, store: LocalStore, clock: SteppedClock
+    ) -> None:
+        place: Store = memory if kind == "memory" else store
+        racers = 6
+        ready = threading.Barrier(racers)
+
+        def race(_racer: int) -> bool:
+            lease = Lease(place, "mirror", clock)
+            ready.wait()
+            try:
+                lease.take()
+            except LeaseHeld:
+                return False
+            lease.check()
+            return True
+
+        with ThreadPoolExecutor(racers) as pool:
+            assert list(pool.map(race, range(racers))).count(True) == 1
+
+
+class TestAnAnswerThatIsLost:
+    """The lease was made, and nobody was told; or it was not."""
+
+    @pytest.mark.parametrize("is_done", [True, False])
+    def test_the_one_who_asked_may_ask_again(
+        self, memory: MemoryStore, clock: SteppedClock, is_done: bool
+    ) -> None:
+        lease = Lease(LossyStore(memory, first("create"), is_done=is_done), "mirror", clock)
+        with pytest.raises(TimeoutError):
+            lease.take()
+        lease.take()
+        lease.check()
+        assert epochs(memory) == [1]
+        with pytest.raises(LeaseHeld):
+            taken(memory, clock)
+
+    def test_a_lease_that_exists_because_we_made_it_is_ours(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        """The storage's client tried again by itself, and was told that the name exists."""
+        told = LossyStore(memory, first("create"), error=FileExistsError)
+        lease = taken(told, clock)
+        lease.check()
+        assert epochs(memory) == [1]
+
+    def test_a_lease_that_another_took_meanwhile_is_theirs(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        lease = Lease(LossyStore(memory, first("create")), "mirror", clock)
+        with pytest.raises(TimeoutError):
+            lease.take()
+        clock.advance(EXPIRED)
+        other = taken(memory, clock)
+        with pytest.raises(LeaseHeld):
+            lease.take()
+        other.check()
+
+    def test_a_lease_that_was_made_long_ago_is_renewed(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        lease = Lease(LossyStore(memory, first("create")), "mirror", clock)
+        with pytest.raises(TimeoutError):
+            lease.take()
+        clock.advance(EXPIRED)
+        lease.take()
+        lease.check()
+        with pytest.raises(LeaseHeld):
+            taken(memory, clock)
+
+    def test_a_lease_is_held_though_an_older_one_cannot_be_removed(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        for _turn in range(3):
+            taken(memory, clock).release()
+        taken(LossyStore(memory, first("delete"), is_done=False), clock).check()
+
+    @pytest.mark.parametrize(
+        "record",
+        [
+            b"",
+            b"{",
+            b"[]",
+            b"null",
+            b"{}",
+            b'{"holder": 1, "host": "x", "renewed": "soon"}',
+            b"\xff",
+        ],
+    )
+    def test_a_record_that_cannot_be_read_holds_nothing(
+        self, memory: MemoryStore, clock: SteppedClock, record: bytes
+    ) -> None:
+        memory.create(f"{PLACE}/{1:020}.json", record)
+        assert holder_of(memory, "mirror", clock.now()) is None
+        taken(memory, clock).check()
+        assert max(epochs(memory)) == 2
+
+
+class TestHolding:
+    def test_a_holder_may_go_on(self, memory: MemoryStore, clock: SteppedClock) -> None:
+        lease = taken(memory, clock)
+        for _round in range(20):
+            clock.advance(TERM.total_seconds() / 4)
+            lease.check()
+        with pytest.raises(LeaseHeld):
+            taken(memory, clock)
+
+    def test_a_lease_is_renewed_only_when_it_is_due(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        lease = taken(memory, clock)
+        before = memory.list(PLACE)
+        clock.advance(RENEW.total_seconds() - 1)
+        lease.check()
+        assert memory.list(PLACE) == before
+        clock.advance(1)
+        lease.check()
+        assert memory.list(PLACE) != before
+
+    def test_a_late_holder_goes_on_when_nobody_took_over(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        lease = taken(memory, clock)
+        clock.advance(EXPIRED)
+        lease.check()
+        with pytest.raises(LeaseHeld):
+            taken(memory, clock)
+
+    def test_who_was_taken_over_has_lost(self, memory: MemoryStore, clock: SteppedClock) -> None:
+        first = taken(memory, clock)
+        clock.advance(EXPIRED)
+        taken(memory, clock)
+        with pytest.raises(LeaseLost, match="took over as mirror"):
+            first.check()
+
+    def test_who_was_taken_over_cannot_give_back(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        first = taken(memory, clock)
+        clock.advance(EXPIRED)
+        second = taken(memory, clock)
+        first.release()
+        second.check()
+
+    def test_who_gave_back_has_lost(self, memory: MemoryStore, clock: SteppedClock) -> None:
+        lease = taken(memory, clock)
+        lease.release()
+        with pytest.raises(LeaseLost):
+            lease.check()
+
+    def test_who_never_took_it_has_lost(self, memory: MemoryStore, clock: SteppedClock) -> None:
+        with pytest.raises(LeaseLost):
+            Lease(memory, "mirror", clock).check()
+
+    def test_an_epoch_of_another_holder_is_lost(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        lease = taken(memory, clock, "one")
+        alter(memory, holder="other")
+        with pytest.raises(LeaseLost):
+            lease.check()
+
+
+class TestAsking:
+    def test_the_holder_is_told(self, memory: MemoryStore, clock: SteppedClock) -> None:
+        taken(memory, clock)
+        alter(memory, host="elsewhere", pid=7)
+        assert holder_of(memory, "mirror", clock.now()) == "process 7 on elsewhere"
+
+    def test_nobody_holds_what_was_never_taken(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        assert holder_of(memory, "mirror", clock.now()) is None
+
+    def test_nobody_holds_what_was_given_back(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        taken(memory, clock).release()
+        assert holder_of(memory, "mirror", clock.now()) is None
+
+    def test_nobody_holds_what_expired(self, memory: MemoryStore, clock: SteppedClock) -> None:
+        taken(memory, clock)
+        clock.advance(EXPIRED)
+        assert holder_of(memory, "mirror", clock.now()) is None
+
+    def test_files_that_are_being_made_are_no_leases(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        taken(memory, clock)
+        memory.create(f"{PLACE}/_6f1c.tmp", b"")
+        assert holder_of(memory, "mirror", clock.now()) is not None
