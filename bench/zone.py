@@ -43,7 +43,7 @@ class Zone:
         self._folder.mkdir(parents=True)
         metadata = encode(Metadata(key_columns=(payments.KEY,)))
         (self._folder / "_metadata.json").write_bytes(metadata)
-        pieces = list(_pieces(rows))
+        blocks = list(_blocks(rows))
         stream = str(uuid.uuid4())
         return [
             _write(
@@ -51,7 +51,7 @@ class Zone:
                 f"select {_ROW.format(salt=0)} from range({first}, {last + 1}) r(g)",
                 Footer(stream, FileKind.LOAD, "0/1:0", "0/1:0", complete=last == rows),
             )
-            for number, (first, last) in enumerate(pieces, start=1)
+            for number, (first, last) in enumerate(blocks, start=1)
         ]
 
     def land(self, number: int, changes: Path) -> None:
@@ -104,7 +104,7 @@ def history(folder: Path, count: int, keys: int, files: int) -> list[Path]:
     ]
 
 
-def _pieces(rows: int) -> Iterator[tuple[int, int]]:
+def _blocks(rows: int) -> Iterator[tuple[int, int]]:
     for first in range(1, rows + 1, ROWS_PER_FILE):
         yield first, min(first + ROWS_PER_FILE - 1, rows)
 

@@ -155,8 +155,8 @@ def spark(s3: S3Server):
     """The one Spark session of the run, which has a way to the one S3 too."""
     from mirrorlake.spark.session.spark_session import Spark
     from mirrorlake.spark.settings import SparkSettings
-    from mirrorlake.storage.urls import Place
+    from mirrorlake.storage.urls import StorageLocation
 
     settings = SparkSettings(master="local[2]", driver_memory="1g")
-    with Spark.start(settings, tables=Place(s3.new_bucket(), s3.options)) as started:
+    with Spark.start(settings, tables=StorageLocation(s3.new_bucket(), s3.options)) as started:
         yield started

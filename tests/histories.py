@@ -80,19 +80,19 @@ class Shape:
         return cls(Schema.of([Column(name, kind) for name, kind in columns.items()]), tuple(key))
 
     @property
-    def places(self) -> tuple[int, ...]:
+    def indexes(self) -> tuple[int, ...]:
         return tuple(self.schema.names.index(name) for name in self.key)
 
     def table(self) -> Table:
         """The model of the empty table."""
-        return Table(self.places)
+        return Table(self.indexes)
 
     def arrow(self, rows: Iterable[Row]) -> pa.Table:
         """Rows in the types of the table; a value that was not sent is NULL."""
         held = [[None if value == UNCHANGED else value for value in row] for row in rows]
         columns = [
-            pa.array([row[place] for row in held], arrow_type(column.type))
-            for place, column in enumerate(self.schema)
+            pa.array([row[index] for row in held], arrow_type(column.type))
+            for index, column in enumerate(self.schema)
         ]
         return pa.table(columns, schema=nullable_schema(self.schema))
 
@@ -222,16 +222,18 @@ def _row(draw: st.DrawFn, shape: Shape) -> Row:
 
 def _rekeyed(shape: Shape, row: Row, keyed: Row) -> Row:
     """The row with the key of `keyed`."""
-    return tuple(keyed[place] if place in shape.places else row[place] for place in range(len(row)))
+    return tuple(
+        keyed[index] if index in shape.indexes else row[index] for index in range(len(row))
+    )
 
 
 def _masked(draw: st.DrawFn, shape: Shape, row: Row, keyed: Row) -> Row:
     """The row with the key of `keyed` and some of the other values not sent."""
     return tuple(
-        keyed[place]
-        if place in shape.places
-        else draw(st.sampled_from([row[place], UNCHANGED, UNCHANGED]))
-        for place in range(len(row))
+        keyed[index]
+        if index in shape.indexes
+        else draw(st.sampled_from([row[index], UNCHANGED, UNCHANGED]))
+        for index in range(len(row))
     )
 
 
@@ -239,7 +241,7 @@ def _delete(shape: Shape, row: Row) -> Change:
     """A deletion that carries the key and nothing else (LZ-103)."""
     return Change(
         Marker.DELETE,
-        tuple(value if place in shape.places else None for place, value in enumerate(row)),
+        tuple(value if index in shape.indexes else None for index, value in enumerate(row)),
     )
 
 

@@ -134,7 +134,7 @@ def dying(store: ObjectStore, count: int) -> ObjectStore:
     dead: list[int] = []
 
     def mortal(name: str) -> Callable[..., Any]:
-        def act(*args: Any, **options: Any) -> Any:
+        def action(*args: Any, **options: Any) -> Any:
             if dead or next(calls) == count:
                 dead.append(count)
                 raise Crash(f"before {name}")
@@ -144,7 +144,7 @@ def dying(store: ObjectStore, count: int) -> ObjectStore:
                 raise Crash(f"after {name}")
             return done
 
-        return act
+        return action
 
     return hooked(store, **{name: mortal(name) for name in ("put", "copy", "delete")})
 

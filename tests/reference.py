@@ -87,7 +87,7 @@ class Table:
         return feed
 
     def _key_of(self, row: Row) -> Row:
-        return tuple(row[place] for place in self.key)
+        return tuple(row[index] for index in self.key)
 
 
 def filled(row: Row, base: Row | None) -> Row:

@@ -8,9 +8,9 @@ import pytest
 
 from mirrorlake.config import TEMPLATE, load
 from mirrorlake.errors import ConfigError
-from mirrorlake.mirror.row_checks import Demands
+from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.storage.urls import ObjectOptions, Place
+from mirrorlake.storage.urls import ObjectOptions, StorageLocation
 
 SECRET = "hush-hush"
 
@@ -81,8 +81,8 @@ def test_metadata_are_required_and_partitions_off_unless_it_is_said(tmp_path: Pa
 @pytest.mark.clause("LZ-257")
 def test_what_rows_must_keep_to_can_be_set(tmp_path: Path) -> None:
     text = "name: shop\nroot: .\nmirror: {strict_keys: true, file_bytes: 16GiB}\n"
-    assert load(write(tmp_path, text), {}).mirror.demands == Demands(True, 16 << 30)
-    assert load(write(tmp_path, "name: shop\nroot: .\n"), {}).mirror.demands == Demands()
+    assert load(write(tmp_path, text), {}).mirror.row_checks == RowChecks(True, 16 << 30)
+    assert load(write(tmp_path, "name: shop\nroot: .\n"), {}).mirror.row_checks == RowChecks()
 
 
 def test_the_template_of_init_is_valid(tmp_path: Path) -> None:
@@ -195,7 +195,7 @@ def test_files_may_be_landed_at_a_url(tmp_path: Path) -> None:
     landing = "{url: s3://bucket/shop, endpoint: http://host:9000, region: eu-west-1}"
     project = load(write(tmp_path, f"name: a\nroot: b\nlanding: {landing}\n"), {})
     options = ObjectOptions(endpoint="http://host:9000", region="eu-west-1")
-    assert project.landing == Place("s3://bucket/shop", options)
+    assert project.landing == StorageLocation("s3://bucket/shop", options)
     assert load(write(tmp_path, "name: a\nroot: b\n"), {}).landing is None
 
 
@@ -228,7 +228,7 @@ def test_tables_may_lie_at_a_url(tmp_path: Path) -> None:
     tables = "{url: s3://bucket/shop, endpoint: http://host:9000, region: eu-west-1}"
     project = load(write(tmp_path, f"name: a\nroot: b\ntables: {tables}\n"), {})
     options = ObjectOptions(endpoint="http://host:9000", region="eu-west-1")
-    assert (project.tables, project.landing) == (Place("s3://bucket/shop", options), None)
+    assert (project.tables, project.landing) == (StorageLocation("s3://bucket/shop", options), None)
     assert load(write(tmp_path, "name: a\nroot: b\n"), {}).tables is None
 
 

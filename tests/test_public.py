@@ -41,7 +41,7 @@ def test_other_names_are_not_there() -> None:
     ],
 )
 def test_an_extra_that_is_not_installed_is_named_in_a_sentence(
-    lacking: str, extra: str, act: str
+    lacking: str, extra: str, action: str
 ) -> None:
     program = f"""
 import sys
@@ -50,7 +50,7 @@ sys.modules[{lacking!r}] = None
 from mirrorlake import Mirror, Project, Unavailable
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 try:
-    {act}
+    {action}
 except Unavailable as error:
     print(error)
 """

@@ -86,8 +86,8 @@ class _Race:
         with timed() as watch:
             slots, here = self._jobs.slots, str(scratch)
             parts = shares(landed, slots)
-            dealt = self._jobs.run([DealSpec(batch, here, some, slots) for some in parts])
-            runs = [one.handed for one in _good(dealt)]
+            partitioned = self._jobs.run([DealSpec(batch, here, some, slots) for some in parts])
+            runs = [one.handed for one in _good(partitioned)]
             keys = tuple((run.keys, ends(run)) for run in runs)
             specs = [FoldSpec(batch, here, keys, part) for part in range(slots)]
             folded = [one.handed for one in _good(self._jobs.run(specs))]

@@ -136,11 +136,11 @@ def _worked(
     work = ledger.Work(server.url, rows, pace.rate, WARMING_SECONDS + seconds)
     work.start()
     time.sleep(WARMING_SECONDS)
-    watch, probe = Watch(process.pid), AgesProbe(list(tables.values()))
+    watch, find_rows = Watch(process.pid), AgesProbe(list(tables.values()))
     before = watch.cpu_seconds()
     changed, took = work.result()
     _settled(process, tables)
-    seen = probe.result()
+    seen = find_rows.result()
     cost = watch.result()
     cost.cpu[-1] = -before
     say(f"  {pace.rate:,} changes a second: p50 {seen.p50:.2f} s, p99 {seen.p99:.2f} s")

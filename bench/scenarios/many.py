@@ -85,9 +85,9 @@ def _measured(herd: Herd, random: np.random.Generator, seconds: int, busy: list[
 def _land(herd: Herd, random: np.random.Generator, seconds: int, busy: list[Table]) -> None:
     for second in _seconds(seconds):
         chosen = random.choice(len(herd.tables), ACTIVE, replace=False)
-        for place in chosen:
+        for index in chosen:
             ids = random.choice(ROWS, CHANGES, replace=False)
-            herd.land(herd.tables[place], ids, int(time.time_ns()))
+            herd.land(herd.tables[index], ids, int(time.time_ns()))
         for table in busy:
             if second % 2 == 0:
                 ids = random.choice(BUSY_ROWS, BUSY_CHANGES, replace=False)

@@ -149,10 +149,10 @@ class _Written:
     path: str
 
 
-def _pieces(group: Sequence[LandedPath]) -> Iterator[Rows]:
+def _blocks(group: Sequence[LandedPath]) -> Iterator[Rows]:
     for file in group:
         with Path(file.location).open("rb") as handle:
-            yield from delimited.pieces(
+            yield from delimited.read_blocks(
                 handle,
                 file.size,
                 SCHEMA,
@@ -166,7 +166,7 @@ def _pieces(group: Sequence[LandedPath]) -> Iterator[Rows]:
 
 def _read(group: Sequence[LandedPath]) -> int:
     """Read in a task. Returns the peak of its process in MiB."""
-    for _piece in _pieces(group):
+    for _piece in _blocks(group):
         pass
     found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
     assert found is not None
@@ -176,10 +176,10 @@ def _read(group: Sequence[LandedPath]) -> int:
 def _write_group(work: _Written) -> None:
     with ExitStack() as stack:
         writer: pq.ParquetWriter | None = None
-        for piece in _pieces(work.group):
+        for block in _blocks(work.group):
             if writer is None:
-                writer = stack.enter_context(pq.ParquetWriter(work.path, piece.data.schema))
-            writer.write_table(piece.data)
+                writer = stack.enter_context(pq.ParquetWriter(work.path, block.data.schema))
+            writer.write_table(block.data)
 
 
 def _write(one: Path, several: Path, rows: int) -> None:

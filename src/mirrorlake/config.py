@@ -28,14 +28,14 @@ from pydantic import (
 
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import ConfigError, UsageError
-from mirrorlake.mirror.row_checks import Demands
+from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.types.values import Extremes
 from mirrorlake.sources.selection import Selection
 from mirrorlake.spark.settings import SparkSettings
-from mirrorlake.storage.urls import ObjectOptions, Place, check_url
+from mirrorlake.storage.urls import ObjectOptions, StorageLocation, check_url
 
 FILE = "mirrorlake.yaml"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -60,8 +60,8 @@ class Project:
     capture: CaptureSettings = field(default_factory=CaptureSettings)
     mirror: MirrorSettings = field(default_factory=MirrorSettings)
     spark: SparkSettings = field(default_factory=SparkSettings)
-    landing: Place | None = None
-    tables: Place | None = None
+    landing: StorageLocation | None = None
+    tables: StorageLocation | None = None
 
     @classmethod
     def of_root(cls, root: Path) -> Project:
@@ -140,7 +140,7 @@ _CAPTURE, _MIRROR = CaptureSettings(), MirrorSettings()
 class _Capture(_Part):
     roll_bytes: ByteSize = ByteSize(_CAPTURE.roll_bytes)
     roll_seconds: float = Field(default=_CAPTURE.roll_seconds, gt=0, le=_LONGEST_SECONDS)
-    settle_seconds: float = Field(default=_CAPTURE.settle_seconds, ge=0, le=_LONGEST_SECONDS)
+    debounce_seconds: float = Field(default=_CAPTURE.debounce_seconds, ge=0, le=_LONGEST_SECONDS)
     heartbeat_seconds: float = Field(default=_CAPTURE.heartbeat_seconds, gt=0, le=_LONGEST_SECONDS)
 
 
@@ -152,7 +152,9 @@ class _Elsewhere(_Part):
     region: str | None = Field(default=None, min_length=1)
     anonymous: bool = False
 
-    def place_in(self, path: Path, section: str, account: str | None = None) -> Place | None:
+    def location_in(
+        self, path: Path, section: str, account: str | None = None
+    ) -> StorageLocation | None:
         """The place that a section of a project file names. Raises ConfigError."""
         reached = {
             "endpoint": self.endpoint,
@@ -172,7 +174,7 @@ class _Elsewhere(_Part):
         try:
             options = ObjectOptions(self.endpoint, self.region, account, self.anonymous)
             check_url(self.url, options)
-            return Place(self.url, options)
+            return StorageLocation(self.url, options)
         except UsageError as error:
             raise ConfigError(
                 error.what, where=f"{path}, field {section}.{_field_of(error)}", hint=error.hint
@@ -187,13 +189,13 @@ class _Landing(_Elsewhere):
     partitions: bool = False
     retention_days: float = Field(default=7, gt=0, le=_LONGEST_DAYS)
 
-    def place(self, path: Path) -> Place | None:
-        return self.place_in(path, "landing", self.account)
+    def location(self, path: Path) -> StorageLocation | None:
+        return self.location_in(path, "landing", self.account)
 
 
 class _Tables(_Elsewhere):
-    def place(self, path: Path) -> Place | None:
-        found = self.place_in(path, "tables")
+    def location(self, path: Path) -> StorageLocation | None:
+        found = self.location_in(path, "tables")
         if found is None or found.url.partition("://")[0].lower() in ON_OBJECTS:
             return found
         raise ConfigError(
@@ -213,7 +215,7 @@ class _Mirror(_Part):
     strategy: Literal["auto", "direct", "merge"] = "auto"
     compaction: bool = True
     strict_keys: bool = False
-    file_bytes: ByteSize = ByteSize(Demands().file_bytes)
+    file_bytes: ByteSize = ByteSize(RowChecks().file_bytes)
     drop_tables: bool = True
     drop_after_seconds: float = Field(default=60, ge=0, le=_LONGEST_DAYS * _LONGEST_SECONDS)
     max_tables: PositiveInt | None = None
@@ -252,7 +254,7 @@ class _File(_Part):
         capture = CaptureSettings(
             roll_bytes=int(self.capture.roll_bytes),
             roll_seconds=self.capture.roll_seconds,
-            settle_seconds=self.capture.settle_seconds,
+            debounce_seconds=self.capture.debounce_seconds,
             heartbeat_seconds=self.capture.heartbeat_seconds,
             strict=self.landing.strict,
         )
@@ -266,7 +268,7 @@ class _File(_Part):
             retention=timedelta(days=self.landing.retention_days),
             strategy=Wanted(self.mirror.strategy),
             compaction=self.mirror.compaction,
-            demands=Demands(self.mirror.strict_keys, int(self.mirror.file_bytes)),
+            row_checks=RowChecks(self.mirror.strict_keys, int(self.mirror.file_bytes)),
             drop_tables=self.mirror.drop_tables,
             drop_after=timedelta(seconds=self.mirror.drop_after_seconds),
             max_tables=self.mirror.max_tables,
@@ -282,7 +284,7 @@ class _File(_Part):
         if source is not None:
             capture = replace(capture, load_workers=source.load_workers)
         root = _beside(path, Path(self.root))
-        landing, tables = self.landing.place(path), self.tables.place(path)
+        landing, tables = self.landing.location(path), self.tables.location(path)
         return Project(self.name, root, source, capture, mirror, spark, landing, tables)
 
     def _daily(self) -> int | None:
@@ -388,21 +390,21 @@ def _name(path: Path, key: yaml.Node) -> str:
 def _refusal(path: Path, node: yaml.Node, error: ValidationError) -> ConfigError:
     """The first thing that is wrong, with its line."""
     problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
-    place = ".".join(str(part) for part in problem["loc"])
+    location = ".".join(str(part) for part in problem["loc"])
     line = _line(node, problem["loc"])
     hint = "See docs/reference/configuration.md."
     if problem["type"] == "extra_forbidden":
         known = ", ".join(_fields(problem["loc"][:-1]))
         return ConfigError(
             "there is no such setting",
-            where=f"{path}, line {line}, field {place}",
+            where=f"{path}, line {line}, field {location}",
             hint=f"Settings here: {known}.",
         )
     message = problem["msg"][0].lower() + problem["msg"][1:]
-    return ConfigError(message, where=f"{path}, line {line}, field {place}", hint=hint)
+    return ConfigError(message, where=f"{path}, line {line}, field {location}", hint=hint)
 
 
-def _fields(place: Sequence[int | str]) -> list[str]:
+def _fields(location: Sequence[int | str]) -> list[str]:
     model: type[BaseModel] = _File
     parts: dict[str, type[BaseModel]] = {
         "source": _Source,
@@ -413,15 +415,15 @@ def _fields(place: Sequence[int | str]) -> list[str]:
         "spark": _Spark,
         "extremes": _Extremes,
     }
-    for name in place:
+    for name in location:
         model = parts.get(str(name), model)
     return list(model.model_fields)
 
 
-def _line(node: yaml.Node, place: Sequence[int | str]) -> int:
+def _line(node: yaml.Node, location: Sequence[int | str]) -> int:
     """The line of a field, or of the nearest thing around it that stands in the file."""
     line = node.start_mark.line + 1
-    for part in place:
+    for part in location:
         following = None
         if isinstance(node, yaml.MappingNode):
             for key, value in node.value:

@@ -39,9 +39,9 @@ class MirrorlakeError(Exception):
         super().__init__(what, where, hint)
 
     def __str__(self) -> str:
-        place = f" ({self.where})" if self.where else ""
+        location = f" ({self.where})" if self.where else ""
         advice = f" {self.hint}" if self.hint else ""
-        return f"{self.what}{place}.{advice}"
+        return f"{self.what}{location}.{advice}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors cross processes by pickle, which by itself hands over positional arguments only.

@@ -12,13 +12,13 @@ from random import Random
 from typing import Any
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
-from mirrorlake.app.loop.background import Lanes
+from mirrorlake.app.loop.background import Executors
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.status.operation_log import read as logged
 from mirrorlake.delta.log.table_log import APPLICATION
 from mirrorlake.mirror.progress import GENERATION, KEY_COLUMNS
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import Probe, no_probe
+from mirrorlake.model.seams import CrashHook, no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.app.zones import MARKER, Zone
 from tests.delta import handmade
@@ -38,26 +38,28 @@ class Operated:
         self.kind = ModelledEngine
         self.settings = replace(MirrorSettings(cleanup_seconds=0), **settings)
 
-    def engine(self, probe: Probe = no_probe) -> ModelledEngine:
+    def engine(self, reached: CrashHook = no_crash) -> ModelledEngine:
         return self.kind(
-            self.lake, self.store, Random(1), probe, lost_answers=0.0, wall=self.clock.now
+            self.lake, self.store, Random(1), reached, lost_answers=0.0, wall=self.clock.now
         )
 
-    def loop(self, probe: Probe = no_probe, lanes: Lanes | None = None) -> ApplyLoop:
+    def loop(self, reached: CrashHook = no_crash, executors: Executors | None = None) -> ApplyLoop:
         return ApplyLoop(
             self.store,
-            self.engine(probe),
+            self.engine(reached),
             self.settings,
             self.clock,
-            probe=probe,
-            lanes=lanes,
+            reached=reached,
+            executors=executors,
             name="shop",
             holder="the mirror",
         )
 
     @contextmanager
-    def running(self, probe: Probe = no_probe, lanes: Lanes | None = None) -> Iterator[ApplyLoop]:
-        loop = self.loop(probe, lanes)
+    def running(
+        self, reached: CrashHook = no_crash, executors: Executors | None = None
+    ) -> Iterator[ApplyLoop]:
+        loop = self.loop(reached, executors)
         loop.open()
         try:
             yield loop

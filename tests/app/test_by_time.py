@@ -16,7 +16,7 @@ from mirrorlake.errors import BadFile, DetectionChanged, ProgressLost
 from mirrorlake.landing.cleanup import WRITTEN_AGAIN
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import Point, Probe, no_probe
+from mirrorlake.model.seams import CrashHook, CrashPoint, no_crash
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import Crash, File, MemoryStore
 from tests.landing.files import encoded
@@ -51,10 +51,10 @@ class Zone:
             file = self.store.files.content[f"{FOLDER}/{name}"]
             self.store.files.content[f"{FOLDER}/{name}"] = File(file.content, at, file.etag)
 
-    def loop(self, probe: Probe = no_probe) -> ApplyLoop:
-        engine = ModelledEngine(self.lake, self.store, Random(0), probe, lost_answers=0.0)
+    def loop(self, reached: CrashHook = no_crash) -> ApplyLoop:
+        engine = ModelledEngine(self.lake, self.store, Random(0), reached, lost_answers=0.0)
         settings = MirrorSettings(limits=self.limits)
-        return ApplyLoop(self.store, engine, settings, self.clock, probe=probe)
+        return ApplyLoop(self.store, engine, settings, self.clock, reached=reached)
 
     def apply(self) -> ApplyReport:
         loop = self.loop()
@@ -265,7 +265,7 @@ class TestAFolderThatBeginsAnew:
         two.land("d.parquet", (9, "anew too"))
         left = kill
 
-        def killed(point: Point) -> None:
+        def killed(point: CrashPoint) -> None:
             nonlocal left
             left -= 1
             if left == 0:

@@ -97,7 +97,7 @@ def test_a_damaged_log_stops_its_table_alone(zone: Zone, version: int) -> None:
 
 
 def before_the_tasks(
-    monkeypatch: pytest.MonkeyPatch, act: Callable[[], None]
+    monkeypatch: pytest.MonkeyPatch, action: Callable[[], None]
 ) -> list[Sequence[ApplyFiles]]:
     """Acts once, between plan and tasks; returns the calls."""
     calls: list[Sequence[ApplyFiles]] = []
@@ -108,7 +108,7 @@ def before_the_tasks(
     ) -> Sequence[Outcome]:
         calls.append(steps)
         if len(calls) == 1:
-            act()
+            action()
         return apply(self, steps, check)
 
     monkeypatch.setattr(SparkEngine, "apply", wrapped)

@@ -19,8 +19,8 @@ OTHER = SCHEMA.names[1]
 
 
 def write(zone: Zone, number: int, change: Change, *, form: str, first: bool, text: bool) -> None:
-    marker, identity, place = change
-    row: dict[str, Any] = {KEY: identity, OTHER: place}
+    marker, identity, location = change
+    row: dict[str, Any] = {KEY: identity, OTHER: location}
     told = {MARKER: str(marker) if text else marker}
     row = told | row if first else row | told
     if form == "parquet":

@@ -20,7 +20,7 @@ from mirrorlake.delta import sql
 from mirrorlake.errors import TableError, UsageError
 from mirrorlake.landing.scan import Scanner
 from mirrorlake.mirror.batch import BatchLimits
-from mirrorlake.mirror.row_checks import Demands
+from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.state import TableState
 from mirrorlake.spark.session.spark_session import Spark
@@ -200,11 +200,11 @@ class TestLinks:
     def test_a_cleanup_folder_that_is_none_keeps_the_files_where_they_are(
         self, zone: Zone, outside: Path, kind: str
     ) -> None:
-        place = zone.folder("good") / "_FilesReadyToDelete"
+        location = zone.folder("good") / "_FilesReadyToDelete"
         if kind == "link":
-            place.symlink_to(outside)
+            location.symlink_to(outside)
         else:
-            place.write_text("in the way")
+            location.write_text("in the way")
         zone.land("good", 2, {"id": [1], "v": ["a"], MARKER: [1]})
         with capture_logs() as lines:
             assert applied(zone, outside).errors == []
@@ -251,7 +251,7 @@ class TestFiles:
     def test_a_file_that_would_unfold_to_very_much_stops_its_table_alone(
         self, tmp_path: Path, outside: Path, declared: bool
     ) -> None:
-        settings = MirrorSettings(demands=Demands(file_bytes=64 * MIB))
+        settings = MirrorSettings(row_checks=RowChecks(file_bytes=64 * MIB))
         zone = Zone(tmp_path / "root", settings=settings)
         for name in ("good", "bomb"):
             zone.table(name, "id")

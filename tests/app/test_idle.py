@@ -13,7 +13,7 @@ from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.app.maintenance import landing_cleanup
 from mirrorlake.landing.cuts import Cut
 from mirrorlake.mirror.plan import plan
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from tests.app.operated import Operated
 from tests.doubles.clock import SteppedClock
 
@@ -162,12 +162,12 @@ class TestTidying:
         mirror.table("t", "a", "b", "c")
         with mirror.running() as loop:
             loop.cycle(None)  # applied, and nothing moved
-        points: list[Point] = []
+        points: list[CrashPoint] = []
         with mirror.running(points.append) as loop:
             loop.once()
-        assert points.count(Point.CLEANUP_MOVED_ONE) == 2
-        assert points.index(Point.COMMIT_DURABLE) < points.index(Point.CLEANUP_MOVED_ONE)
-        assert points.count(Point.COMMIT_DURABLE) == 1
+        assert points.count(CrashPoint.CLEANUP_MOVED_ONE) == 2
+        assert points.index(CrashPoint.COMMIT_DURABLE) < points.index(CrashPoint.CLEANUP_MOVED_ONE)
+        assert points.count(CrashPoint.COMMIT_DURABLE) == 1
 
     def test_moves_files_in_groups_where_many_are_aside(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

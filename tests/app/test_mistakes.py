@@ -10,7 +10,7 @@ import pytest
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.config import Project
 from mirrorlake.errors import LeaseHeld, LeaseLost, TableError
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.lease import TERM
 from tests.app.zones import MARKER, Zone
@@ -44,9 +44,9 @@ def test_a_driver_that_stalls_and_wakes_up_after_another_took_over_changes_nothi
 ) -> None:
     clock = SteppedClock()
 
-    def take_over(point: Point) -> None:
+    def take_over(point: CrashPoint) -> None:
         """The first driver stalls after its last check, just before its commit."""
-        if point is Point.COMMIT_BEGUN:
+        if point is CrashPoint.COMMIT_BEGUN:
             clock.advance(TERM.total_seconds() + 1)
             rival = zone.loop(clock)
             rival.open()

@@ -25,7 +25,7 @@ from mirrorlake.storage import objects
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import StorageFailed, Store
-from mirrorlake.storage.urls import Place
+from mirrorlake.storage.urls import StorageLocation
 from tests.app.applying import Applying
 from tests.delta.handmade import HandmadeTable
 from tests.doubles.clock import SteppedClock
@@ -40,15 +40,15 @@ class Landed(Applying):
 
     def __init__(self, root: Path, s3: S3Server) -> None:
         url = f"{s3.new_bucket()}/shop"
-        super().__init__(Project("p", root / "lake", landing=Place(url, s3.options)))
+        super().__init__(Project("p", root / "lake", landing=StorageLocation(url, s3.options)))
 
     @property
     def bucket(self) -> Store:
         return self.store._elsewhere  # type: ignore[attr-defined,no-any-return]
 
-    def publish(self, act: Callable[[Publisher], Any]) -> None:
+    def publish(self, action: Callable[[Publisher], Any]) -> None:
         with Publisher(self.bucket) as publisher:
-            act(publisher)
+            action(publisher)
 
     def filled(self) -> Landed:
         def fill(publisher: Publisher) -> None:
@@ -244,6 +244,6 @@ class TestWhatACycleAsks:
     def test_what_was_processed_long_ago_costs_one_request_more(
         self, landed: Landed, s3: S3Server, requests: Callable[..., list[str]]
     ) -> None:
-        place = landed.bucket.location(f"{root.LANDING}/s.schema/t0/{layout.CLEANUP}")
-        asked = requests(2, lambda: s3.fill(place, 2_500))
+        location = landed.bucket.location(f"{root.LANDING}/s.schema/t0/{layout.CLEANUP}")
+        asked = requests(2, lambda: s3.fill(location, 2_500))
         assert asked == ["LIST shop/Files/LandingZone/"] * 2

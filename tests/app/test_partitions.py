@@ -27,7 +27,7 @@ from mirrorlake.errors import (
 from mirrorlake.landing.scan import WITHOUT_EFFECT
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import Point, Probe, no_probe
+from mirrorlake.model.seams import CrashHook, CrashPoint, no_crash
 from tests.app.test_by_time import FOLDER
 from tests.app.test_by_time import Zone as TimedZone
 from tests.app.zones import Zone as FileZone
@@ -60,13 +60,15 @@ class Zone(TimedZone):
     def path(self, part: str, number: int) -> str:
         return "/".join(filter(None, [FOLDER, part, f"{number:020d}.parquet"]))
 
-    def loop(self, probe: Probe = no_probe) -> ApplyLoop:
-        engine = ModelledEngine(self.lake, self.store, Random(0), probe, lost_answers=0.0)
+    def loop(self, reached: CrashHook = no_crash) -> ApplyLoop:
+        engine = ModelledEngine(self.lake, self.store, Random(0), reached, lost_answers=0.0)
         chosen = MirrorSettings(limits=self.limits, partitions=self.partitions)
-        return ApplyLoop(self.store, engine, chosen, self.clock, probe=probe, holder="the mirror")
+        return ApplyLoop(
+            self.store, engine, chosen, self.clock, reached=reached, holder="the mirror"
+        )
 
-    def applied(self, probe: Probe = no_probe) -> ApplyReport:
-        loop = self.loop(probe)
+    def applied(self, reached: CrashHook = no_crash) -> ApplyReport:
+        loop = self.loop(reached)
         loop.open()
         report = loop.once()
         loop.close()
@@ -78,8 +80,8 @@ class Zone(TimedZone):
         return [name.removesuffix(".parquet").replace("0" * 19, "") for name in names]
 
     def numbers(self, part: str, *, aside: bool = False) -> list[int]:
-        place = "/".join(filter(None, [FOLDER, part, "_FilesReadyToDelete" if aside else ""]))
-        return [int(name[:20]) for name in self.left(place)]
+        location = "/".join(filter(None, [FOLDER, part, "_FilesReadyToDelete" if aside else ""]))
+        return [int(name[:20]) for name in self.left(location)]
 
 
 @pytest.fixture
@@ -289,7 +291,7 @@ class Killed:
     def __init__(self, at: int) -> None:
         self.left = at
 
-    def __call__(self, point: Point) -> None:
+    def __call__(self, point: CrashPoint) -> None:
         self.left -= 1
         if self.left == 0:
             raise Crash(str(point))

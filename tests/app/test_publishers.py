@@ -40,7 +40,7 @@ class File:
 
     columns: tuple[tuple[str, str], ...]
     marker: pa.DataType | None
-    place: int
+    location: int
     rows: tuple[tuple[int, tuple[Any, ...]], ...]
 
     def arrow(self) -> pa.Table:
@@ -55,7 +55,7 @@ class File:
         if self.marker is None:
             return data
         markers = [str(m) if self.marker == pa.string() else m for m, _row in self.rows]
-        return data.add_column(self.place, MARKER, pa.array(markers, self.marker))
+        return data.add_column(self.location, MARKER, pa.array(markers, self.marker))
 
     def changes(self, default: int) -> list[Change]:
         """The rows as they act: NULL in every column that the file lacks (LZ-214)."""
@@ -138,15 +138,15 @@ def applicable(visible: set[int]) -> int:
 
 def check(zone: Zone, publication: Publication, applied: int) -> None:
     """The table holds what the first files make, and its feed leads there."""
-    place = zone.root / "Tables/s/t"
+    location = zone.root / "Tables/s/t"
     if not applied:
-        assert not place.exists()
+        assert not location.exists()
         return
     columns, expected = model(publication.files[:applied], 4 if publication.upsert else 0)
-    table = HandmadeTable(place)
+    table = HandmadeTable(location)
     assert table.schema.schema.names == [spelt for _name, spelt in columns]
-    places = [NAMES.index(name) for name, _spelt in columns]
-    rows = counted(tuple(row[p] for p in places) for row in expected.rows)
+    locations = [NAMES.index(name) for name, _spelt in columns]
+    rows = counted(tuple(row[p] for p in locations) for row in expected.rows)
     assert counted(table.rows()) == rows
     replayed: Counter[Any] = Counter()
     for feed in HandmadeReader(zone.store).feed("Tables/s/t").values():

@@ -16,20 +16,20 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from tests.app.operated import Operated
 from tests.doubles.memory_store import Crash
 
 POINTS = [
-    Point.PROCESSED_DISCARDED,
-    Point.TABLE_CREATED,
-    Point.BATCH_WRITTEN,
-    Point.COMMIT_BEGUN,
-    Point.COMMITTED,
-    Point.COMMIT_DURABLE,
-    Point.CLEANUP_MOVED_ONE,
-    Point.CLEANUP_DONE,
-    Point.TABLE_DROPPED,
+    CrashPoint.PROCESSED_DISCARDED,
+    CrashPoint.TABLE_CREATED,
+    CrashPoint.BATCH_WRITTEN,
+    CrashPoint.COMMIT_BEGUN,
+    CrashPoint.COMMITTED,
+    CrashPoint.COMMIT_DURABLE,
+    CrashPoint.CLEANUP_MOVED_ONE,
+    CrashPoint.CLEANUP_DONE,
+    CrashPoint.TABLE_DROPPED,
 ]
 
 texts = st.sampled_from(["a", "b"])
@@ -53,8 +53,8 @@ class Story:
         self.texts: list[str] | None = None
         self._time = 1_000_000
 
-    def play(self, act: str, argument: str) -> None:
-        getattr(self, act)(argument)
+    def play(self, action: str, argument: str) -> None:
+        getattr(self, action)(argument)
 
     # -- the publisher ------------------------------------------------------------------------
 
@@ -97,7 +97,7 @@ class Story:
             assert not loop.once().errors
 
     def die(self, point: str) -> None:
-        loop = self.mirror.loop(_killed_at(Point(point)))
+        loop = self.mirror.loop(_killed_at(CrashPoint(point)))
         loop.open()
         try:
             loop.once()
@@ -106,7 +106,7 @@ class Story:
         else:
             loop.close()
 
-    def settle(self) -> None:
+    def make_durable(self) -> None:
         for _ in range(5):
             self.cycle("")
             self.wait("")
@@ -123,12 +123,12 @@ class Story:
         os.utime(path, (self._time, self._time))
 
 
-def _killed_at(point: Point) -> Callable[[Point], None]:
-    def probe(reached: Point) -> None:
+def _killed_at(point: CrashPoint) -> Callable[[CrashPoint], None]:
+    def reached(point: CrashPoint) -> None:
         if reached is point:
             raise Crash(str(point))
 
-    return probe
+    return reached
 
 
 @pytest.mark.clause("LZ-231", "LZ-232", "LZ-238", "LZ-326")
@@ -143,8 +143,8 @@ def test_the_table_is_the_folder(history: list[tuple[str, str]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         story = Story(Path(folder) / "root")
         (story.mirror.zone.folder("other")).mkdir(parents=True)
-        for act, argument in history:
-            story.play(act, argument)
-        story.settle()
+        for action, argument in history:
+            story.play(action, argument)
+        story.make_durable()
         rows = None if story.texts is None else list(enumerate(story.texts, start=1))
         assert story.mirror.rows("t") == rows

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from tests.app.operated import Operated
 from tests.app.zones import MARKER
 from tests.doubles.memory_store import Crash
@@ -143,20 +143,20 @@ class TestARecreatedFolder:
 
 
 POINTS = [
-    Point.PROCESSED_DISCARDED,
-    Point.TABLE_CREATED,
-    Point.BATCH_WRITTEN,
-    Point.COMMIT_BEGUN,
-    Point.COMMITTED,
-    Point.COMMIT_DURABLE,
-    Point.CLEANUP_MOVED_ONE,
+    CrashPoint.PROCESSED_DISCARDED,
+    CrashPoint.TABLE_CREATED,
+    CrashPoint.BATCH_WRITTEN,
+    CrashPoint.COMMIT_BEGUN,
+    CrashPoint.COMMITTED,
+    CrashPoint.COMMIT_DURABLE,
+    CrashPoint.CLEANUP_MOVED_ONE,
 ]
 
 
 @pytest.mark.clause("LZ-232", "LZ-326")
 @pytest.mark.parametrize("point", POINTS)
 def test_a_table_that_begins_anew_is_killed_and_has_each_row_once(
-    mirror: Operated, point: Point
+    mirror: Operated, point: CrashPoint
 ) -> None:
     for path in mirror.zone.folder("t").glob("*.*"):
         path.unlink()
@@ -164,7 +164,7 @@ def test_a_table_that_begins_anew_is_killed_and_has_each_row_once(
     mirror.land("t", 1)
     mirror.land("t", 2)
 
-    def killed(reached: Point) -> None:
+    def killed(reached: CrashPoint) -> None:
         if reached is point:
             raise Crash(str(point))
 
@@ -235,8 +235,8 @@ class TestAFolderThatOnlyLooksLikeIt:
 def test_it_is_reseeding_until_its_first_file_is_applied(mirror: Operated) -> None:
     recreate(mirror, "new")
 
-    def killed(reached: Point) -> None:
-        if reached is Point.BATCH_WRITTEN:
+    def killed(reached: CrashPoint) -> None:
+        if reached is CrashPoint.BATCH_WRITTEN:
             raise Crash(str(reached))
 
     loop = mirror.loop(killed)

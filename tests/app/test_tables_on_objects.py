@@ -26,7 +26,7 @@ from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.objects import ObjectStore
 from mirrorlake.storage.store import StorageFailed
-from mirrorlake.storage.urls import Place
+from mirrorlake.storage.urls import StorageLocation
 from tests.app.applying import Applying
 from tests.delta.handmade import HandmadeTable
 from tests.doubles.clock import SteppedClock
@@ -40,12 +40,12 @@ class Kept(Applying):
     """A project with a bucket for its tables."""
 
     def __init__(self, root: Path, s3: S3Server) -> None:
-        tables = Place(f"{s3.new_bucket()}/shop", s3.options)
+        tables = StorageLocation(f"{s3.new_bucket()}/shop", s3.options)
         super().__init__(Project("p", root / "lake", tables=tables))
 
-    def publish(self, act: Callable[[Publisher], Any]) -> None:
+    def publish(self, action: Callable[[Publisher], Any]) -> None:
         with Publisher(LocalStore(self.project.root)) as publisher:
-            act(publisher)
+            action(publisher)
 
     def filled(self) -> Kept:
         self.publish(lambda publisher: publisher.load("s.t", ROWS, key="id"))
@@ -102,14 +102,14 @@ def test_a_file_that_is_gone_stops_its_table_and_is_named(kept: Kept) -> None:
 
 @pytest.mark.parametrize("act", ["fetch", "upload"])
 def test_a_storage_that_fails_is_told_as_that_and_tried_again(
-    kept: Kept, monkeypatch: pytest.MonkeyPatch, act: str
+    kept: Kept, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:
     def fail(*_args: object) -> None:
         raise StorageFailed(errno.EREMOTEIO, "the network is gone")
 
     kept.filled().forget()
     with monkeypatch.context() as patch:
-        patch.setattr(ObjectStore, act, fail)
+        patch.setattr(ObjectStore, action, fail)
         (error,) = kept.apply().errors
     assert isinstance(error, UnreachableTable)
     assert "the network is gone" in error.what

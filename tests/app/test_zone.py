@@ -19,7 +19,7 @@ from mirrorlake.app.status import mirror_status
 from mirrorlake.config import Project
 from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.landing.scan import BAD_PARTNER
-from mirrorlake.mirror.row_checks import Demands
+from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.state import TableState
 from tests.app.zones import MARKER, Zone
@@ -78,9 +78,9 @@ class TestPlaces:
         assert [zone.rows("t") for zone in zones] == [[(0,)], [(1,)]]
 
     @pytest.mark.clause("LZ-017", "LZ-018", "LZ-019")
-    @pytest.mark.parametrize(("schema", "place"), [(None, "Tables/t"), ("dbo", "Tables/dbo/t")])
+    @pytest.mark.parametrize(("schema", "location"), [(None, "Tables/t"), ("dbo", "Tables/dbo/t")])
     def test_tables_are_written_below_their_schema_or_the_default_one(
-        self, zone: Zone, schema: str | None, place: str
+        self, zone: Zone, schema: str | None, location: str
     ) -> None:
         zone = Zone(zone.root, settings=MirrorSettings(default_schema=schema))
         for number in (2, 1):
@@ -90,7 +90,7 @@ class TestPlaces:
                 zone.folder("t").rename(zone.root / "Files/LandingZone/t")
         assert not zone.apply().errors
         assert zone.rows("t") == [(1,)]
-        assert HandmadeTable(zone.root / place).rows() == [(2,)]
+        assert HandmadeTable(zone.root / location).rows() == [(2,)]
         assert len(list((zone.root / "Tables").rglob("_delta_log"))) == 2
 
     @pytest.mark.clause("LZ-067")
@@ -183,7 +183,7 @@ class TestRunning:
         land = lambda: zone.land("t", 1, {"id": [1]})  # noqa: E731
         rounds = Watched(zone, {10.0: land, 13.0: lambda: None}).run()
         pauses = [round(later - now, 3) for now, later in pairwise(rounds)]
-        busy = next(place for place, moment in enumerate(rounds) if moment >= 10.0)
+        busy = next(location for location, moment in enumerate(rounds) if moment >= 10.0)
         assert pauses[:5] == [0.2, 0.4, 0.8, 1.0, 1.0]
         assert pauses[busy : busy + 4] == [0.0, 0.2, 0.4, 0.8]
 
@@ -211,7 +211,7 @@ class TestRunning:
         cuts, ended = Cuts(zone.store, "Files/LandingZone"), Event()
         cuts.write(cut)
         watched = Watched(zone, {13.0: ended.set})
-        watched.loop._flights.care(ended.wait)
+        watched.loop._background.maintain(ended.wait)
         watched.clock.then(10.33, lambda: cuts.write(replace(cut, number=2, position="2")))
         rounds = watched.run()
         within = MirrorSettings().look_seconds
@@ -303,7 +303,7 @@ class TestFailure:
     ) -> None:
         zone.table("t", "id")
         for number, markers in enumerate((["0"], ["0", "4", bad], ["0"]), start=1):
-            rows = [(f"{number}{place}", marker) for place, marker in enumerate(markers)]
+            rows = [(f"{number}{location}", marker) for location, marker in enumerate(markers)]
             if extension == "parquet":
                 zone.land("t", number, {"id": [i for i, _m in rows], MARKER: markers})
             else:
@@ -317,7 +317,7 @@ class TestFailure:
 
     @pytest.mark.clause("LZ-257", "LZ-267")
     def test_a_file_that_lacks_what_it_must_have_ends_the_run_before_it(self, zone: Zone) -> None:
-        strict = MirrorSettings(demands=Demands(strict_keys=True))
+        strict = MirrorSettings(row_checks=RowChecks(strict_keys=True))
         zone = Zone(zone.root, settings=strict)
         zone.table("t", "id")
         for number in (1, 2):

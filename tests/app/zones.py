@@ -14,7 +14,7 @@ from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import Clock, Probe, WallClock, no_probe
+from mirrorlake.model.seams import Clock, CrashHook, WallClock, no_crash
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
@@ -50,19 +50,19 @@ class Zone:
         pq.write_table(pa.table(columns), path)
         return path
 
-    def loop(self, clock: Clock | None = None, probe: Probe = no_probe) -> ApplyLoop:
+    def loop(self, clock: Clock | None = None, reached: CrashHook = no_crash) -> ApplyLoop:
         store = self.store
-        engine: MirrorEngine = HandmadeEngine(store, probe)
+        engine: MirrorEngine = HandmadeEngine(store, reached)
         if self.spark is not None:
-            engine = SparkEngine(self.spark, store, probe)
-        return ApplyLoop(store, engine, self.settings, clock or WallClock(), probe=probe)
+            engine = SparkEngine(self.spark, store, reached)
+        return ApplyLoop(store, engine, self.settings, clock or WallClock(), reached=reached)
 
-    def apply(self, act: Callable[[ApplyLoop], None] = lambda _loop: None) -> ApplyReport:
+    def apply(self, action: Callable[[ApplyLoop], None] = lambda _loop: None) -> ApplyReport:
         """One `apply --once`; `act` is done while the lease is held."""
         loop = self.loop()
         loop.open()
         try:
-            act(loop)
+            action(loop)
             return loop.once()
         finally:
             loop.close()

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorlake.apply.commit_metadata import RUNS, by_marker, receipt
+from mirrorlake.apply.commit_metadata import RUNS, by_marker, commit_metadata
 from mirrorlake.delta.log.history import Batch, batch_of
 from mirrorlake.landing.file_identity import Identity
 from mirrorlake.landing.scan import Landed
@@ -67,13 +67,13 @@ def test_a_run_is_read_as_it_was_written(first: int, rows: tuple[int, int, int, 
 
 def test_the_commit_of_a_huge_batch_stays_small() -> None:
     read = [(10**9, 10**9, 10**9, 10**9)] * 2_000
-    said = receipt(step(1, 2_000), Progress(), Counts(), read, identity)
+    said = commit_metadata(step(1, 2_000), Progress(), Counts(), read, identity)
     assert len(said["read"]) == RUNS
     assert len(json.dumps(said)) < 20_000
 
 
 def test_files_before_a_truncation_are_a_run_without_rows() -> None:
-    said = receipt(step(4, 7, begin=7), made(3), Counts(), [(1, 0, 0, 0)], identity)
+    said = commit_metadata(step(4, 7, begin=7), made(3), Counts(), [(1, 0, 0, 0)], identity)
     assert batch(said).files == (FileRows(4, 6, None), FileRows(7, 7, (1, 0, 0, 0)))
 
 
@@ -83,7 +83,7 @@ def test_totals_are_carried_from_commit_to_commit(numbers: list[tuple[int, ...]]
     progress = made(0)
     for number, one in enumerate(numbers, start=1):
         insert, update, delete, duplicates, size = one
-        said = receipt(
+        said = commit_metadata(
             replace(step(number, number), landed_bytes=size),
             progress,
             Counts(insert, update, delete, duplicates),
@@ -98,19 +98,19 @@ def test_totals_are_carried_from_commit_to_commit(numbers: list[tuple[int, ...]]
 
 class TestHowTheFolderIsKnownAgain:
     def test_the_first_file_is_remembered_in_every_commit(self) -> None:
-        said = receipt(step(1, 2), made(0), Counts(), [(0, 0, 0, 0)] * 2, identity)
+        said = commit_metadata(step(1, 2), made(0), Counts(), [(0, 0, 0, 0)] * 2, identity)
         assert (said["begin"]["size"], said["last"]["size"]) == (1, 2)
         progress = replace(made(2), begin=Identity.parse(said["begin"]))
-        later = receipt(step(3, 3), progress, Counts(), [(0, 0, 0, 0)], identity)
+        later = commit_metadata(step(3, 3), progress, Counts(), [(0, 0, 0, 0)], identity)
         assert (later["begin"], later["last"]["size"]) == (said["begin"], 3)
 
     def test_a_file_that_is_gone_is_not_told(self) -> None:
-        said = receipt(step(1, 1), made(0), Counts(), [(0, 0, 0, 0)], lambda _file: None)
+        said = commit_metadata(step(1, 1), made(0), Counts(), [(0, 0, 0, 0)], lambda _file: None)
         assert not {"begin", "last"} & set(said)
 
     def test_a_zone_of_ours_has_its_generation(self) -> None:
         ours = replace(step(1, 1), positions=("0/1:1", "0/1:1"), described="etag")
-        said = receipt(ours, made(0), Counts(), [(0, 0, 0, 0)], identity)
+        said = commit_metadata(ours, made(0), Counts(), [(0, 0, 0, 0)], identity)
         assert not {"begin", "last", "described"} & set(said)
 
 

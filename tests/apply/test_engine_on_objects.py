@@ -39,8 +39,8 @@ def store(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Part
     s3.described(monkeypatch)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     cache.cache_clear()
-    place = open_store(f"{s3.new_bucket()}/shop", s3.options)
-    return PartedStore(LocalStore(tmp_path / "root"), root.MIRRORED, place)
+    index = open_store(f"{s3.new_bucket()}/shop", s3.options)
+    return PartedStore(LocalStore(tmp_path / "root"), root.MIRRORED, index)
 
 
 @pytest.fixture

@@ -40,7 +40,7 @@ def apply_net(rows: list[Row], shape: Shape, net: NetChanges) -> list[Row]:
     reset = {key for key, goes in zip(keys, net.reset.tolist(), strict=True) if goes}
 
     def key_of(row: Row) -> Row:
-        return identity(tuple(row[place] for place in shape.places))
+        return identity(tuple(row[index] for index in shape.indexes))
 
     def base_of(number: int) -> Row:
         (base,) = (row for row in rows if key_of(row) == keys[net.base[number]])

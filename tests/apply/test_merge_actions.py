@@ -11,7 +11,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 
 from mirrorlake.apply.fold import Batch, fold
-from mirrorlake.apply.merge_actions import acts_of, inserts_of
+from mirrorlake.apply.merge_actions import inserts_of, merge_actions
 from mirrorlake.delta.write.rewrite import NoBaseRow
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.model import types
@@ -33,7 +33,7 @@ def looked_up(shape: Shape, net: NetChanges, rows: Sequence[Row]) -> tuple[np.nd
     """The rows that have a key which is reset, and the number of that key."""
     keys = [identity(key) for key in rows_of(net.keys)]
     wanted = {key: code for code, key in enumerate(keys) if net.reset[code]}
-    held = [(wanted.get(identity(tuple(row[p] for p in shape.places))), row) for row in rows]
+    held = [(wanted.get(identity(tuple(row[p] for p in shape.indexes))), row) for row in rows]
     found = [(code, row) for code, row in held if code is not None]
     return np.array([code for code, _row in found], np.int64), shape.arrow(r for _c, r in found)
 
@@ -49,29 +49,29 @@ def test_a_merge_of_the_acts_leaves_rows_and_feed_of_the_model(history) -> None:
         expected += model.apply(landing.changes)
         net = folded(shape, landing)
         if landing.truncate or net.is_append:
-            acts = inserts_of(net, deleted=len(rows) if landing.truncate else 0)
+            actions = inserts_of(net, deleted=len(rows) if landing.truncate else 0)
         else:
             code, found = looked_up(shape, net, rows)
-            acts = acts_of(net, code, found if net.missing is not None else None)
-        source = list(zip(acts.act.tolist(), rows_of(acts.rows), strict=True))
-        rows, images = merged(shape.places, source, rows, truncate=landing.truncate)
+            actions = merge_actions(net, code, found if net.missing is not None else None)
+        source = list(zip(actions.action.tolist(), rows_of(actions.rows), strict=True))
+        rows, images = merged(shape.indexes, source, rows, truncate=landing.truncate)
         feed = Counter((kind, plain(row)) for kind, row in images)
         assert counted(rows) == counted(model.rows)
         assert feed == expected
         kinds = Counter(kind for kind, _row in feed.elements())
-        assert (acts.counts.insert, acts.counts.delete) == (kinds["insert"], kinds["delete"])
-        assert acts.counts.update == kinds["update_postimage"]
+        assert (actions.counts.insert, actions.counts.delete) == (kinds["insert"], kinds["delete"])
+        assert actions.counts.update == kinds["update_postimage"]
 
 
 def test_rows_beyond_the_first_of_a_key_are_counted() -> None:
     changes = (Change(Marker.DELETE, (1, None)), Change(Marker.UPDATE, (2, "new")))
     net = folded(ORDERS, Landing((changes,)))
     codes = {key: code for code, (key,) in enumerate(rows_of(net.keys))}
-    acts = acts_of(net, np.array([codes[1]] * 3 + [codes[2]] * 2))
-    assert acts.counts == Counts(insert=1, delete=5, duplicates=3)
+    actions = merge_actions(net, np.array([codes[1]] * 3 + [codes[2]] * 2))
+    assert actions.counts == Counts(insert=1, delete=5, duplicates=3)
 
 
 def test_a_value_that_was_not_sent_needs_a_row_of_the_table() -> None:
     net = folded(ORDERS, Landing(((Change(Marker.UPDATE, (1, UNCHANGED)),),)))
     with pytest.raises(NoBaseRow):
-        acts_of(net, np.zeros(0, np.int64), ORDERS.arrow([]))
+        merge_actions(net, np.zeros(0, np.int64), ORDERS.arrow([]))

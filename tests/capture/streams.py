@@ -80,10 +80,10 @@ def chunks(stream: Sequence[Transaction], stops: set[int] = frozenset()) -> Iter
     step, building = 0, _Open(opens=False)
     for transaction in stream:
         building.transactions.append(transaction)
-        for place, event in enumerate(transaction.events):
+        for location, event in enumerate(transaction.events):
             building.events.append((len(building.transactions) - 1, event))
             step += 1
-            following = transaction.events[place + 1 : place + 2]
+            following = transaction.events[location + 1 : location + 2]
             if step in stops and not any(e.ordinal == event.ordinal for e in following):
                 yield building.chunk(is_open=True)
                 building = _Open(opens=True, transactions=[transaction])

@@ -14,7 +14,7 @@ from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.loop import CaptureLoop
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
-from mirrorlake.capture.table_positions import Place
+from mirrorlake.capture.table_positions import TablePosition
 from mirrorlake.errors import LeaseLost
 from mirrorlake.landing import layout, publish
 from mirrorlake.landing.cuts import Cuts
@@ -27,7 +27,7 @@ from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
 from tests.sim.source import Database, ModelledSource, Write
 
-SETTINGS = CaptureSettings(roll_seconds=1.0, settle_seconds=0.25)
+SETTINGS = CaptureSettings(roll_seconds=1.0, debounce_seconds=0.25)
 
 
 class Due:
@@ -70,7 +70,7 @@ def loop_of(
         StreamRecord("stream", {}, "0/0"),
         Records(store, root.LANDING),
         Cuts(store, root.LANDING),
-        [Place(NARROW, FOLDER)],
+        [TablePosition(NARROW, FOLDER)],
         Lsn(0),
         settings,
         clock,

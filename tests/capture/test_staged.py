@@ -30,22 +30,22 @@ FOOTER = Footer("stream", FileKind.CHANGES, "0/1:1", "0/1:2", complete=True, row
 
 
 @pytest.fixture(params=["local", "memory", "objects"])
-def place(request: pytest.FixtureRequest, store: LocalStore) -> Store:
+def location(request: pytest.FixtureRequest, store: LocalStore) -> Store:
     if request.param == "objects":
         return ObjectStore(Objects(), "memory://")
     return store if request.param == "local" else MemoryStore(SteppedClock())
 
 
 @pytest.fixture
-def file(place: Store) -> StagedFile:
-    return StagedFile(place, "t/_stage-1.parquet", SCHEMA)
+def file(location: Store) -> StagedFile:
+    return StagedFile(location, "t/_stage-1.parquet", SCHEMA)
 
 
-def test_a_finished_file_holds_rows_and_footer(place: Store, file: StagedFile) -> None:
+def test_a_finished_file_holds_rows_and_footer(location: Store, file: StagedFile) -> None:
     file.write(ROWS)
     file.write(ROWS.to_batches()[0])
     file.finish(FOOTER)
-    found = pq.ParquetFile(io.BytesIO(place.read("t/_stage-1.parquet")))
+    found = pq.ParquetFile(io.BytesIO(location.read("t/_stage-1.parquet")))
     facts = {k.decode(): v.decode() for k, v in found.metadata.metadata.items()}
     assert found.read()["id"].to_pylist() == [1, 2, 1, 2]
     assert Footer.decode(facts) == FOOTER
@@ -53,11 +53,11 @@ def test_a_finished_file_holds_rows_and_footer(place: Store, file: StagedFile) -
 
 @pytest.mark.clause("LZ-145")
 def test_rows_are_compressed_in_a_way_that_every_reader_knows(
-    place: Store, file: StagedFile
+    location: Store, file: StagedFile
 ) -> None:
     file.write(ROWS)
     file.finish(FOOTER)
-    found = pq.ParquetFile(io.BytesIO(place.read("t/_stage-1.parquet")))
+    found = pq.ParquetFile(io.BytesIO(location.read("t/_stage-1.parquet")))
     assert found.metadata.row_group(0).column(0).compression == "ZSTD"
 
 
@@ -81,42 +81,42 @@ def test_rows_are_compressed_in_a_way_that_every_reader_knows(
     ids=str,
 )
 def test_each_logical_type_stands_on_its_physical_one(
-    place: Store, kind: types.DataType, logical: str, physical: str
+    location: Store, kind: types.DataType, logical: str, physical: str
 ) -> None:
     schema = pa.schema([("c", arrow_type(kind))])
-    file = StagedFile(place, "t/_stage-2.parquet", schema)
+    file = StagedFile(location, "t/_stage-2.parquet", schema)
     file.write(schema.empty_table())
     file.finish(FOOTER)
-    found = pq.ParquetFile(io.BytesIO(place.read("t/_stage-2.parquet"))).schema.column(0)
+    found = pq.ParquetFile(io.BytesIO(location.read("t/_stage-2.parquet"))).schema.column(0)
     assert found.physical_type == physical
     assert str(found.logical_type).startswith(logical)
 
 
-def test_a_dropped_file_is_gone(place: Store, file: StagedFile) -> None:
+def test_a_dropped_file_is_gone(location: Store, file: StagedFile) -> None:
     file.write(ROWS)
     file.drop()
-    assert names(place, "t") == []
+    assert names(location, "t") == []
 
 
-def test_a_finished_file_can_be_dropped(place: Store, file: StagedFile) -> None:
+def test_a_finished_file_can_be_dropped(location: Store, file: StagedFile) -> None:
     file.finish(FOOTER)
     file.drop()
-    assert names(place, "t") == []
+    assert names(location, "t") == []
 
 
-def test_a_file_can_be_dropped_again(place: Store, file: StagedFile) -> None:
+def test_a_file_can_be_dropped_again(location: Store, file: StagedFile) -> None:
     file.drop()
     file.drop()
-    assert names(place, "t") == []
+    assert names(location, "t") == []
 
 
-def test_rows_that_do_not_fit_leave_nothing(place: Store, file: StagedFile) -> None:
+def test_rows_that_do_not_fit_leave_nothing(location: Store, file: StagedFile) -> None:
     with pytest.raises(ValueError, match="schema"):
         file.write(pa.table({"other": ["x"]}))
-    assert names(place, "t") == []
+    assert names(location, "t") == []
 
 
-def test_a_file_that_failed_can_be_dropped(place: Store, file: StagedFile) -> None:
+def test_a_file_that_failed_can_be_dropped(location: Store, file: StagedFile) -> None:
     with pytest.raises(ValueError, match="schema"):
         file.write(pa.table({"other": ["x"]}))
     file.drop()

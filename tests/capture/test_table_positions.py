@@ -108,8 +108,8 @@ class TestFolders:
 class TestPlace:
     def test_a_table_without_files_stands_at_the_beginning(self, store: MemoryStore) -> None:
         describe(store, NARROW)
-        place = table_positions.find(store, SOURCE, NARROW, FOLDER)
-        assert (place.number, place.checkpoint) == (0, None)
+        location = table_positions.find(store, SOURCE, NARROW, FOLDER)
+        assert (location.number, location.checkpoint) == (0, None)
 
     def test_an_emptied_table_stands_at_its_truncation(self, store: MemoryStore) -> None:
         since = Position(Lsn(9), 1)
@@ -119,8 +119,8 @@ class TestPlace:
         describe(store, NARROW)
         land(store, 1, replace(FOOTER, last="0/B:1"))
         land(store, 2, FOOTER)
-        place = table_positions.find(store, SOURCE, NARROW, FOLDER)
-        assert (place.number, place.checkpoint) == (2, Position(Lsn(0x14), 3))
+        location = table_positions.find(store, SOURCE, NARROW, FOLDER)
+        assert (location.number, location.checkpoint) == (2, Position(Lsn(0x14), 3))
 
     @pytest.mark.clause("LZ-140")
     def test_the_newest_file_may_have_been_moved_aside(self, store: MemoryStore) -> None:
@@ -133,8 +133,8 @@ class TestPlace:
     ) -> None:
         describe(store, NARROW)
         land(store, 1, Footer("stream", FileKind.LOAD, "0/A:0", "0/A:0", complete=True))
-        place = table_positions.find(store, SOURCE, NARROW, FOLDER)
-        assert place.checkpoint == Position.after(Lsn(10))
+        location = table_positions.find(store, SOURCE, NARROW, FOLDER)
+        assert location.checkpoint == Position.after(Lsn(10))
 
     @pytest.mark.parametrize(
         ("change", "error"),

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.app import extras
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.publisher.locations import is_mirrored
 from mirrorlake.storage.local import LocalStore
@@ -193,8 +193,8 @@ def test_a_bad_row_is_named_and_nothing_is_landed(run: Run, tmp_path: Path) -> N
 
 @pytest.mark.crash
 @pytest.mark.clause("LZ-136")
-@pytest.mark.parametrize("point", [Point.BATCH_STAGED_ONE, Point.BATCH_SEALED])
-def test_a_run_that_was_killed_is_run_again(run: Run, tmp_path: Path, point: Point) -> None:
+@pytest.mark.parametrize("point", [CrashPoint.BATCH_STAGED_ONE, CrashPoint.BATCH_SEALED])
+def test_a_run_that_was_killed_is_run_again(run: Run, tmp_path: Path, point: CrashPoint) -> None:
     load(run)
     command = "publish orders.csv -t sales.orders --root zone --operation insert --batch 1"
     killed = subprocess.run(

@@ -76,18 +76,18 @@ def play(
     models = [table.shape.table() for table in tables]
     feeds: list[dict[int, Feed]] = [{} for _ in tables]
     for number in range(max(map(len, histories))):
-        busy = [place for place, history in enumerate(histories) if number < len(history)]
-        steps = [tables[place].step_of(histories[place][number]) for place in busy]
-        for place, outcome in zip(busy, tables[0].engine.apply(steps, lambda: None), strict=True):
+        busy = [index for index, history in enumerate(histories) if number < len(history)]
+        steps = [tables[index].step_of(histories[index][number]) for index in busy]
+        for index, outcome in zip(busy, tables[0].engine.apply(steps, lambda: None), strict=True):
             assert isinstance(outcome, Applied), outcome
-            landing = histories[place][number]
-            feed = models[place].truncate() if landing.truncate else Counter()
-            feed += models[place].apply(landing.changes)
-            tables[place].recorded += landing.truncate + len(landing.files)
+            landing = histories[index][number]
+            feed = models[index].truncate() if landing.truncate else Counter()
+            feed += models[index].apply(landing.changes)
+            tables[index].recorded += landing.truncate + len(landing.files)
             if feed:
-                feeds[place][outcome.version] = feed
+                feeds[index][outcome.version] = feed
             if compacting:
-                tables[place].compact()
+                tables[index].compact()
     for table, model, feed in zip(tables, models, feeds, strict=True):
         assert counted(table.rows()) == counted(model.rows)
         assert table.reader.feed(table.path) == feed

@@ -169,4 +169,4 @@ class CommitContract:
 
     def test_a_version_is_settled_after_its_commit(self, orders: Mirrored) -> None:
         applied = orders.apply([(INSERT, (1, "a", "x"))])
-        orders.engine.settle(orders.path, applied.version)
+        orders.engine.make_durable(orders.path, applied.version)

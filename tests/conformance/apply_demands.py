@@ -16,7 +16,7 @@ from mirrorlake.errors import (
     TableError,
 )
 from mirrorlake.mirror.engine import Failed
-from mirrorlake.mirror.row_checks import Demands
+from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.model import types
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.table import Column
@@ -26,10 +26,10 @@ from tests.histories import Shape, counted
 INSERT, UPDATE, DELETE = Marker.INSERT, Marker.UPDATE, Marker.DELETE
 Make = Callable[..., Mirrored]
 
-STRICT = Demands(strict_keys=True)
+STRICT = RowChecks(strict_keys=True)
 
 
-def refused(table: Mirrored, file: File, **more: Demands) -> TableError:
+def refused(table: Mirrored, file: File, **more: RowChecks) -> TableError:
     """The error of a file, of which nothing must have been applied."""
     before = table.rows()
     outcome = table.run(table.step(file, **more))
@@ -110,20 +110,20 @@ class DemandContract:
         self, orders: Mirrored, marker: Marker
     ) -> None:
         rows = [(marker, (1, "a", "x")), (marker, (None, "b", "y"))]
-        error = refused(orders, rows, demands=STRICT)
+        error = refused(orders, rows, row_checks=STRICT)
         assert type(error) is NullKey
         assert (error.row, error.column) == (2, "id")
 
     @pytest.mark.clause("LZ-257")
     def test_strict_keys_without_null_are_applied(self, orders: Mirrored) -> None:
-        orders.apply([(INSERT, (1, None, None))], demands=STRICT)
+        orders.apply([(INSERT, (1, None, None))], row_checks=STRICT)
         assert orders.rows() == [(1, None, None)]
 
     # -- size ---------------------------------------------------------------------------------
 
     def test_a_file_that_takes_too_much_memory_is_refused(self, orders: Mirrored) -> None:
         wide = [(INSERT, (1, "a" * 5_000, "x"))]
-        error = refused(orders, wide, demands=Demands(file_bytes=4_000))
+        error = refused(orders, wide, row_checks=RowChecks(file_bytes=4_000))
         assert type(error) is FileTooLarge
-        orders.apply(wide, demands=replace(Demands(), file_bytes=8_000))
+        orders.apply(wide, row_checks=replace(RowChecks(), file_bytes=8_000))
         assert len(orders.rows()) == 1

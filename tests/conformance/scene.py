@@ -219,8 +219,8 @@ def loaded(snapshot: Snapshot, table: SourceTable) -> list[dict[str, Any]]:
     """The rows of a table in a snapshot, in no order."""
     return [
         row
-        for piece in snapshot.pieces(table)
-        for batch in snapshot.read(piece)
+        for part in snapshot.parts(table)
+        for batch in snapshot.read(part)
         for row in batch.to_pylist()
     ]
 

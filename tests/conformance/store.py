@@ -111,8 +111,8 @@ class PublicationContract:
 
     def test_what_others_have_named_is_made_durable_and_stays(self, store: Store) -> None:
         store.create(FINAL, b"rows")
-        store.settle("zone/t")
-        store.settle("zone/none")
+        store.flush("zone/t")
+        store.flush("zone/none")
         assert store.read(FINAL) == b"rows"
 
     def test_an_empty_file_can_be_published(self, store: Store) -> None:
@@ -302,14 +302,14 @@ class StoreContract(StorageContract, PathContract):
     """Every store passes these; a subclass supplies the fixture `store`, which is empty."""
 
 
-def race(racers: int, act: Callable[[int], object]) -> int:
+def race(racers: int, action: Callable[[int], object]) -> int:
     """Let `racers` threads act at once; all but one must find that a file exists. Who won?"""
     ready = threading.Barrier(racers)
 
     def run(racer: int) -> bool:
         ready.wait()
         try:
-            act(racer)
+            action(racer)
         except FileExistsError:
             return False
         return True

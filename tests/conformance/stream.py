@@ -130,13 +130,13 @@ class StreamContract:
             chunks = reader.read_to(source.current())
         for chunk in chunks:
             for table in tables:
-                places = [
-                    place
+                indexes = [
+                    index
                     for part in chunk.parts
                     if isinstance(part, Changes | Truncation) and part.table.table == table.table
-                    for place in _places(part)
+                    for index in _places(part)
                 ]
-                assert places == sorted(places)
+                assert indexes == sorted(indexes)
 
     def test_changes_of_several_tables_share_the_ordinals_of_a_transaction(
         self, scene: Scene

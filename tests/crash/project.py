@@ -14,7 +14,7 @@ from typing import Any
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import Point, WallClock, no_probe
+from mirrorlake.model.seams import CrashPoint, WallClock, no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.conftest import Database
 from tests.sim.engine import Lake, ModelledEngine, replayed
@@ -90,7 +90,7 @@ class Project:
         done = self._finished(self.start(*arguments))
         assert done.returncode == 0, done.stderr
 
-    def killed_at(self, point: Point, *arguments: str, passage: int = 1) -> None:
+    def killed_at(self, point: CrashPoint, *arguments: str, passage: int = 1) -> None:
         """Run a command that kills itself at a named point; it must get there."""
         done = self._finished(self.start(*arguments, crash_at=f"{point}#{passage}"))
         assert done.returncode == -signal.SIGKILL, f"{done.returncode}: {done.stderr}"
@@ -125,7 +125,7 @@ def assert_landed(project: Project) -> None:
     """What is landed, applied by the reference, equals the source; so does the feed of it."""
     store = LocalStore(project.root)
     lake = Lake()
-    engine = ModelledEngine(lake, store, Random(0), no_probe, lost_answers=0.0)
+    engine = ModelledEngine(lake, store, Random(0), no_crash, lost_answers=0.0)
     loop = ApplyLoop(store, engine, MirrorSettings(cleanup_seconds=1e9), WallClock())
     loop.open()
     report = loop.once()

@@ -16,7 +16,7 @@ from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import Point, Probe, WallClock, killing_probe, no_probe
+from mirrorlake.model.seams import CrashHook, CrashPoint, WallClock, kill_at, no_crash
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
@@ -29,18 +29,18 @@ from tests.reference import Row
 pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.crash]
 
 IN_THE_LOAD = [
-    (Point.TABLE_CREATED, 2),
-    (Point.COMMITTED, 1),
-    pytest.param(Point.COMMIT_DURABLE, 2, marks=pytest.mark.long),
+    (CrashPoint.TABLE_CREATED, 2),
+    (CrashPoint.COMMITTED, 1),
+    pytest.param(CrashPoint.COMMIT_DURABLE, 2, marks=pytest.mark.long),
 ]
 IN_CHANGES = [
-    (Point.COLUMNS_ADDED, 1),
-    (Point.BATCH_WRITTEN, 1),
-    (Point.COMMIT_BEGUN, 2),
-    (Point.COMMITTED, 1),
-    (Point.COMMIT_DURABLE, 1),
-    (Point.CLEANUP_MOVED_ONE, 1),
-    pytest.param(Point.CLEANUP_DONE, 1, marks=pytest.mark.long),
+    (CrashPoint.COLUMNS_ADDED, 1),
+    (CrashPoint.BATCH_WRITTEN, 1),
+    (CrashPoint.COMMIT_BEGUN, 2),
+    (CrashPoint.COMMITTED, 1),
+    (CrashPoint.COMMIT_DURABLE, 1),
+    (CrashPoint.CLEANUP_MOVED_ONE, 1),
+    pytest.param(CrashPoint.CLEANUP_DONE, 1, marks=pytest.mark.long),
 ]
 
 IN_PARTS = """
@@ -66,7 +66,7 @@ load_and_die(Path(sys.argv[1]), sys.argv[2])
 @pytest.mark.parametrize(("point", "passage"), IN_THE_LOAD)
 @pytest.mark.clause("LZ-326", "LZ-258")
 def test_a_load_that_is_killed_is_applied_once(
-    project: Project, spark: Spark, point: Point, passage: int
+    project: Project, spark: Spark, point: CrashPoint, passage: int
 ) -> None:
     project.run("capture", "--once")
     project.killed_at(point, "apply", "--once", passage=passage)
@@ -77,7 +77,7 @@ def test_a_load_that_is_killed_is_applied_once(
 @pytest.mark.parametrize(("point", "passage"), IN_CHANGES)
 @pytest.mark.clause("LZ-326", "LZ-258")
 def test_a_batch_that_is_killed_is_applied_once(
-    project: Project, spark: Spark, point: Point, passage: int
+    project: Project, spark: Spark, point: CrashPoint, passage: int
 ) -> None:
     project.run("capture", "--once")
     apply_again(project, spark)
@@ -89,11 +89,11 @@ def test_a_batch_that_is_killed_is_applied_once(
 
 
 @pytest.mark.parametrize(
-    "point", [Point.COMMITTED, pytest.param(Point.COMMIT_DURABLE, marks=pytest.mark.long)]
+    "point", [CrashPoint.COMMITTED, pytest.param(CrashPoint.COMMIT_DURABLE, marks=pytest.mark.long)]
 )
 @pytest.mark.clause("LZ-326", "LZ-258")
 def test_a_load_that_is_killed_between_its_batches_goes_on_with_the_next(
-    project: Project, spark: Spark, point: Point
+    project: Project, spark: Spark, point: CrashPoint
 ) -> None:
     project.database.execute(IN_PARTS)
     project.run("capture", "--once")
@@ -120,7 +120,7 @@ def test_a_load_that_is_killed_between_its_batches_goes_on_with_the_next(
 def load_and_die(root: Path, point: str) -> None:
     """`apply --once` of a file per batch, killed at a point."""
     with Spark.start(SparkSettings(master="local[2]", driver_memory="1g")) as spark:
-        apply(LocalStore(root), spark, FILE_BY_FILE, killing_probe(point))
+        apply(LocalStore(root), spark, FILE_BY_FILE, kill_at(point))
 
 
 def state_of(table: Path) -> dict[Path, tuple[int, bytes]]:
@@ -157,10 +157,10 @@ def apply_again(project: Project, spark: Spark, settings: MirrorSettings | None 
 
 
 def apply(
-    store: LocalStore, spark: Spark, settings: MirrorSettings, probe: Probe = no_probe
+    store: LocalStore, spark: Spark, settings: MirrorSettings, reached: CrashHook = no_crash
 ) -> None:
-    engine = SparkEngine(spark, store, probe)
-    loop = ApplyLoop(store, engine, settings, WallClock(), probe=probe)
+    engine = SparkEngine(spark, store, reached)
+    loop = ApplyLoop(store, engine, settings, WallClock(), reached=reached)
     loop.open()
     report = loop.once()
     loop.close()

@@ -4,38 +4,38 @@ from __future__ import annotations
 
 import pytest
 
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from tests.crash.project import CHANGES, MORE, Project, assert_landed
 
 pytestmark = [pytest.mark.postgres, pytest.mark.crash]
 
 BEFORE_STREAMING = [
-    (Point.STREAM_RECORDED, 1),
-    (Point.SLOT_CREATED, 1),
-    (Point.ESTABLISHED, 1),
-    (Point.LOAD_STAGED, 1),
-    (Point.LOAD_STAGED, 2),
-    (Point.LOAD_MANIFEST, 1),
-    (Point.LOAD_MANIFEST, 3),
-    (Point.LOAD_PUBLISHED_ONE, 1),
-    (Point.LOAD_PUBLISHED_ONE, 2),
-    (Point.LOAD_PUBLISHED, 1),
+    (CrashPoint.STREAM_RECORDED, 1),
+    (CrashPoint.SLOT_CREATED, 1),
+    (CrashPoint.ESTABLISHED, 1),
+    (CrashPoint.LOAD_STAGED, 1),
+    (CrashPoint.LOAD_STAGED, 2),
+    (CrashPoint.LOAD_MANIFEST, 1),
+    (CrashPoint.LOAD_MANIFEST, 3),
+    (CrashPoint.LOAD_PUBLISHED_ONE, 1),
+    (CrashPoint.LOAD_PUBLISHED_ONE, 2),
+    (CrashPoint.LOAD_PUBLISHED, 1),
 ]
 
 WHILE_STREAMING = [
-    (Point.CHANGES_STAGED, 1),
-    (Point.CHANGES_PUBLISHED_ONE, 1),  # between the files of two tables of one transaction
-    (Point.CHANGES_PUBLISHED_ONE, 2),
-    (Point.CHANGES_PUBLISHED_ONE, 4),
-    (Point.CHANGES_PUBLISHED, 1),
-    (Point.CUT_WRITTEN, 1),
-    (Point.ACKNOWLEDGED, 1),
+    (CrashPoint.CHANGES_STAGED, 1),
+    (CrashPoint.CHANGES_PUBLISHED_ONE, 1),  # between the files of two tables of one transaction
+    (CrashPoint.CHANGES_PUBLISHED_ONE, 2),
+    (CrashPoint.CHANGES_PUBLISHED_ONE, 4),
+    (CrashPoint.CHANGES_PUBLISHED, 1),
+    (CrashPoint.CUT_WRITTEN, 1),
+    (CrashPoint.ACKNOWLEDGED, 1),
 ]
 
 
 @pytest.mark.parametrize(("point", "passage"), BEFORE_STREAMING)
 def test_a_load_that_is_killed_is_taken_up_again(
-    project: Project, point: Point, passage: int
+    project: Project, point: CrashPoint, passage: int
 ) -> None:
     project.killed_at(point, "capture", "--once", passage=passage)
     project.database.execute(CHANGES)
@@ -48,7 +48,7 @@ def test_a_load_that_is_killed_is_taken_up_again(
 @pytest.mark.parametrize(("point", "passage"), WHILE_STREAMING)
 @pytest.mark.parametrize("roll_bytes", [2_000, 50_000_000])
 def test_a_stream_that_is_killed_goes_on_where_it_was(
-    project: Project, point: Point, passage: int, roll_bytes: int
+    project: Project, point: CrashPoint, passage: int, roll_bytes: int
 ) -> None:
     """With small files a transaction spans several, and the crash comes inside it."""
     project.write(roll_bytes=roll_bytes)
@@ -61,7 +61,7 @@ def test_a_stream_that_is_killed_goes_on_where_it_was(
 
 
 def test_finished_tables_are_not_loaded_again(project: Project) -> None:
-    project.killed_at(Point.LOAD_PUBLISHED, "capture", "--once", passage=2)
+    project.killed_at(CrashPoint.LOAD_PUBLISHED, "capture", "--once", passage=2)
     loaded = {p for p in project.root.rglob("*.parquet") if p.name.startswith("0")}
     identities = {p: p.stat().st_ino for p in loaded}
     project.run("capture", "--once")

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mirrorlake.delta.log.table_log import TableLog
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
 from tests.spark import reading
@@ -26,14 +26,14 @@ CHANGED = ROWS // 2
 @pytest.mark.parametrize(
     ("point", "strategy"),
     [
-        (Point.FILES_COMPACTED, "direct"),
-        (Point.COMPACTION_COMMITTED, "direct"),
-        pytest.param(Point.COMPACTION_COMMITTED, "merge", marks=pytest.mark.long),
+        (CrashPoint.FILES_COMPACTED, "direct"),
+        (CrashPoint.COMPACTION_COMMITTED, "direct"),
+        pytest.param(CrashPoint.COMPACTION_COMMITTED, "merge", marks=pytest.mark.long),
     ],
 )
 @pytest.mark.clause("CF-095", "CF-156", "LZ-258")
 def test_a_compaction_that_is_killed_changes_nothing(
-    tmp_path: Path, spark: Spark, point: Point, strategy: str
+    tmp_path: Path, spark: Spark, point: CrashPoint, strategy: str
 ) -> None:
     zone = Zone(tmp_path / "root", spark)
     zone.table("t", "id")

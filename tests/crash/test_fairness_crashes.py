@@ -12,10 +12,10 @@ from typing import Any
 import pytest
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
-from mirrorlake.app.loop.background import Lanes
+from mirrorlake.app.loop.background import Executors
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import Point, Probe, WallClock, killing_probe, no_probe
+from mirrorlake.model.seams import CrashHook, CrashPoint, WallClock, kill_at, no_crash
 from mirrorlake.spark import task
 from mirrorlake.storage.local import LocalStore
 from tests.app.zones import MARKER, Zone
@@ -39,15 +39,15 @@ class _Late(HereJobs):
         return super().run(specs)
 
 
-def mirrored(root: Path, probe: Probe, *, late: bool = False) -> None:
+def mirrored(root: Path, reached: CrashHook, *, late: bool = False) -> None:
     """Apply all that is landed; late: the large batch last."""
     store, is_ahead = LocalStore(root), threading.Event()
     if not late:
         is_ahead.set()
 
-    def noted(point: Point) -> None:
-        probe(point)
-        if point is Point.COMMIT_DURABLE:
+    def noted(point: CrashPoint) -> None:
+        reached(point)
+        if point is CrashPoint.COMMIT_DURABLE:
             is_ahead.set()
 
     engine = HandmadeEngine(store, noted)
@@ -57,8 +57,8 @@ def mirrored(root: Path, probe: Probe, *, late: bool = False) -> None:
         engine,
         MirrorSettings(limits=BatchLimits(large_rows=LARGE)),
         WallClock(),
-        probe=noted,
-        lanes=Lanes.threads(2),
+        reached=noted,
+        executors=Executors.threads(2),
     )
     loop.open()
     report = loop.once()
@@ -67,7 +67,7 @@ def mirrored(root: Path, probe: Probe, *, late: bool = False) -> None:
 
 
 def _killed(root: Path, point: str) -> None:
-    mirrored(root, killing_probe(point), late=True)
+    mirrored(root, kill_at(point), late=True)
 
 
 @pytest.mark.parametrize("point", ["batch.written", "commit.begun", "committed", "commit.durable"])
@@ -91,6 +91,6 @@ def test_the_large_batch_is_applied_once_whenever_the_mirror_dies(
     assert len(reader.rows("Tables/s/quiet")) == 1
     is_applied = point in {"committed", "commit.durable"}
     assert len(reader.rows("Tables/s/busy")) == (10 if is_applied else 0)
-    mirrored(root, no_probe)
+    mirrored(root, no_crash)
     assert sorted(reader.rows("Tables/s/busy")) == [(n,) for n in range(10)]
     assert sum(sum(feed.values()) for feed in reader.feed("Tables/s/busy").values()) == 10

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.model.seams import Point, WallClock
+from mirrorlake.model.seams import CrashPoint, WallClock
 from mirrorlake.storage.local import LocalStore
 from tests.publisher.mirrored_zone import apply
 from tests.sim.engine import Lake
@@ -20,12 +20,12 @@ pytestmark = pytest.mark.crash
 POINTS = [
     f"{point}#{passage}"
     for point, passages in (
-        (Point.BATCH_ASSIGNED, 3),
-        (Point.BATCH_STAGED_ONE, 4),
-        (Point.TABLE_DESCRIBED, 1),
-        (Point.BATCH_SEALED, 3),
-        (Point.BATCH_PUBLISHED_ONE, 4),
-        (Point.BATCH_RECORDED, 3),
+        (CrashPoint.BATCH_ASSIGNED, 3),
+        (CrashPoint.BATCH_STAGED_ONE, 4),
+        (CrashPoint.TABLE_DESCRIBED, 1),
+        (CrashPoint.BATCH_SEALED, 3),
+        (CrashPoint.BATCH_PUBLISHED_ONE, 4),
+        (CrashPoint.BATCH_RECORDED, 3),
     )
     for passage in range(1, passages + 1)
 ]

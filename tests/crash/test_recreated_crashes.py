@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import Zone
 from tests.crash.project import PATIENCE
@@ -19,10 +19,10 @@ from tests.crash.project import PATIENCE
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
 
-@pytest.mark.parametrize("point", [Point.TABLE_CREATED, Point.COMMITTED])
+@pytest.mark.parametrize("point", [CrashPoint.TABLE_CREATED, CrashPoint.COMMITTED])
 @pytest.mark.clause("LZ-232", "LZ-326")
 def test_each_row_of_the_new_files_is_there_once(
-    tmp_path: Path, spark: Spark, point: Point
+    tmp_path: Path, spark: Spark, point: CrashPoint
 ) -> None:
     zone = Zone(tmp_path / "root", spark)
     fill(zone, "old", 3)
@@ -43,7 +43,7 @@ def fill(zone: Zone, text: str, files: int) -> None:
         zone.land("t", number, {"id": [number], "v": [text]})
 
 
-def killed(zone: Zone, point: Point) -> None:
+def killed(zone: Zone, point: CrashPoint) -> None:
     """`apply --once` in a process of its own, which kills itself at the point."""
     done = subprocess.run(
         [sys.executable, "-m", "mirrorlake.cli.main", "apply", "--once", "--root", str(zone.root)],

@@ -17,7 +17,7 @@ import pytest
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import Point, WallClock, killing_probe, no_probe
+from mirrorlake.model.seams import CrashPoint, WallClock, kill_at, no_crash
 from mirrorlake.spark import crew, task
 from mirrorlake.spark.spread import SCRATCH
 from tests.app.zones import MARKER, Zone
@@ -31,20 +31,20 @@ ROOT = Path(__file__).parents[2]
 SPREAD = 2
 
 WITHOUT_ORPHANS = {
-    f"{Point.PIECES_WRITTEN}#1",
-    f"{Point.PIECES_WRITTEN}#2",
-    str(Point.COMMITTED),
+    f"{CrashPoint.STAGE_WRITTEN}#1",
+    f"{CrashPoint.STAGE_WRITTEN}#2",
+    str(CrashPoint.COMMITTED),
 }
 """Points at which the table has no file that no commit names."""
 
 POINTS = {
-    "keys dealt out": f"{Point.PIECES_WRITTEN}#1",
-    "net changes": f"{Point.PIECES_WRITTEN}#2",
-    "vectors": f"{Point.PIECES_WRITTEN}#3",
-    "data files and images": f"{Point.PIECES_WRITTEN}#4",
-    "all pieces": str(Point.BATCH_WRITTEN),
-    "before the commit": str(Point.COMMIT_BEGUN),
-    "after the commit": str(Point.COMMITTED),
+    "keys dealt out": f"{CrashPoint.STAGE_WRITTEN}#1",
+    "net changes": f"{CrashPoint.STAGE_WRITTEN}#2",
+    "vectors": f"{CrashPoint.STAGE_WRITTEN}#3",
+    "data files and images": f"{CrashPoint.STAGE_WRITTEN}#4",
+    "all pieces": str(CrashPoint.BATCH_WRITTEN),
+    "before the commit": str(CrashPoint.COMMIT_BEGUN),
+    "after the commit": str(CrashPoint.COMMITTED),
 }
 PIECES = ("DealSpec", "FoldSpec", "TakeSpec", "WriteSpec")
 
@@ -58,9 +58,9 @@ die(*sys.argv[1:])
 def apply(root: Path, point: str = "", *, crew: bool = False) -> None:
     """`apply --once` with every batch in pieces; killed at a point."""
     store = Zone(root).store
-    probe = killing_probe(point) if point else no_probe
-    engine = HandmadeEngine(store, probe, spread=SPREAD, crew=crew)
-    loop = ApplyLoop(store, engine, MirrorSettings(), WallClock(), probe=probe)
+    reached = kill_at(point) if point else no_crash
+    engine = HandmadeEngine(store, reached, spread=SPREAD, crew=crew)
+    loop = ApplyLoop(store, engine, MirrorSettings(), WallClock(), reached=reached)
     loop.open()
     report = loop.once()
     loop.close()
@@ -76,7 +76,7 @@ def die(root: str, as_crew: str, point: str, piece: str) -> None:
     def run(spec: task.Spec) -> task.TaskResult:
         result = work(spec)
         if type(spec).__name__ == piece:
-            killing_probe(Point.PIECES_WRITTEN)(Point.PIECES_WRITTEN)
+            kill_at(CrashPoint.STAGE_WRITTEN)(CrashPoint.STAGE_WRITTEN)
         return result
 
     task.run = run
@@ -131,13 +131,13 @@ def members(root: Path) -> int:
 def test_a_batch_that_is_killed_in_pieces_is_applied_once(
     tmp_path: Path, point: str, crew: bool
 ) -> None:
-    root, committed = tmp_path / "root", point == str(Point.COMMITTED)
+    root, committed = tmp_path / "root", point == str(CrashPoint.COMMITTED)
     orphans = killed(root, crew=crew, point=point)
     if crew:
         assert bool(orphans) == (not committed)
     else:
         assert bool(orphans) == (point not in WITHOUT_ORPHANS)
-    if point.startswith(Point.PIECES_WRITTEN):
+    if point.startswith(CrashPoint.STAGE_WRITTEN):
         assert members(root) == SPREAD * crew
     is_applied_once(root, orphans, crew=crew)
     if not committed:  # then there is nothing left to spread, and to sweep before

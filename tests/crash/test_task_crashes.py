@@ -14,7 +14,7 @@ import yaml
 
 from mirrorlake.cli.crash import CRASH_AT
 from mirrorlake.delta.log.table_log import TableLog
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.spread import SCRATCH
 from tests.app.zones import MARKER, Zone
@@ -143,8 +143,8 @@ def test_a_batch_whose_task_is_killed_with_everything_is_applied_once(
     ("hooks", "version"),
     [
         pytest.param({"KILL_AFTER": "write_changes"}, 1, id="under way"),
-        pytest.param({CRASH_AT: f"{Point.PIECES_WRITTEN}"}, 1, id="all pieces written"),
-        pytest.param({CRASH_AT: f"{Point.COMMITTED}"}, 2, id="after the commit"),
+        pytest.param({CRASH_AT: f"{CrashPoint.STAGE_WRITTEN}"}, 1, id="all pieces written"),
+        pytest.param({CRASH_AT: f"{CrashPoint.COMMITTED}"}, 2, id="after the commit"),
     ],
 )
 @pytest.mark.clause("LZ-326", "LZ-258")

@@ -37,7 +37,7 @@ def forced(way: Way) -> Iterator[pytest.MonkeyPatch]:
         patch.setattr(key_lookup, "MOST_PAGES", 0.5 if way is Way.INDEX_SOME else 1)
         held = way in {Way.INDEX_HELD, Way.HELD}
         patch.setattr(row_cache, "again", _held if held else _forgotten)
-        patch.setattr(row_cache, "_often", row_cache.Kept(0, row_cache._cost))
+        patch.setattr(row_cache, "_often", row_cache.BoundedCache(0, row_cache._cost))
         indexed = way.name.startswith("INDEX")
         patch.setattr(key_index, "LEAST_ROWS", 0 if indexed else sys.maxsize)
         if way is Way.INDEX_WHOLE:

@@ -76,8 +76,8 @@ def test_any_damaged_byte_is_noticed(tmp_path: Path) -> None:
     (descriptor,) = written(tmp_path, np.array([1, 5, 70_000]))
     path = deletion_vectors.path_of(tmp_path, descriptor)
     good = path.read_bytes()
-    for place in range(1, len(good)):
-        path.write_bytes(good[:place] + bytes([good[place] ^ 1]) + good[place + 1 :])
+    for index in range(1, len(good)):
+        path.write_bytes(good[:index] + bytes([good[index] ^ 1]) + good[index + 1 :])
         with pytest.raises(BrokenVector):
             deletion_vectors.read(tmp_path, descriptor)
 

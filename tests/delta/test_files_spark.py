@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from mirrorlake.delta import deletion_vectors
-from mirrorlake.delta.lookup.key_lookup import candidates, probe
+from mirrorlake.delta.lookup.key_lookup import candidates, find_rows
 from mirrorlake.delta.write import data_files
 from mirrorlake.model import types
 from mirrorlake.spark.session.spark_session import Spark
@@ -84,10 +84,10 @@ def test_we_read_the_deletion_vectors_of_spark(session: SparkSession, delta: Han
 @pytest.mark.parametrize("way", [Way.KEYS_PAGES, Way.INDEX_PAGES])
 def test_keys_are_found_in_the_files_of_spark(delta: HandmadeTable, way: Way) -> None:
     keys = keys_of(NUMBERS, [(number, None) for number in (0, 1, 2, 51, 599, 700, 998, 5_000)])
-    probed = candidates(delta.files, delta.schema, keys)
+    searched = candidates(delta.files, delta.schema, keys)
     with forced(way):
         for _ in range(2):  # an index is made, and then used
-            matches = probe(delta.path, probed, delta.schema, keys, 1)
+            matches = find_rows(delta.path, searched, delta.schema, keys, 1)
             found, wanted = rows_of(matches.rows), expected(delta, NUMBERS, keys)
             assert counted(found) == counted(wanted)
     assert {row[0] for row in found} == {1, 2, 599, 998}
@@ -246,8 +246,8 @@ def assert_all_found(table: HandmadeTable, shape: Shape) -> None:
     for column in shape.schema:
         keyed = Shape(shape.schema, (column.name,))
         keys = keys_of(keyed, [row for row in table.rows() if row[0] is None or row[0] != 0])
-        probed = candidates(table.files, table.schema, keys)
-        matches = probe(table.path, probed, table.schema, keys, 2)
+        searched = candidates(table.files, table.schema, keys)
+        matches = find_rows(table.path, searched, table.schema, keys, 2)
         assert counted(rows_of(matches.rows)) == counted(expected(table, keyed, keys))
 
 

@@ -41,9 +41,9 @@ def partitioned(draw: st.DrawFn) -> tuple[tuple[Shape, list[Landing]], list[str]
     rows = [change.row for landing in landings for change in landing.changes]
     may = [
         column.name
-        for place, column in enumerate(shape.schema)
+        for index, column in enumerate(shape.schema)
         if (column.type.name in PLAIN or column.type.name == "decimal")
-        and all(row[place] != "" for row in rows)
+        and all(row[index] != "" for row in rows)
     ]
     assume(may)
     chosen = draw(st.lists(st.sampled_from(may), min_size=1, unique=True))

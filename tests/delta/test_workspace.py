@@ -16,7 +16,7 @@ from mirrorlake.delta.schema import TableSchema, parse
 from mirrorlake.delta.workspace import (
     ElsewhereError,
     LostFile,
-    Place,
+    TableWorkspace,
     Unreachable,
     at_hand,
     inner_tables,
@@ -36,30 +36,30 @@ SHAPE = Shape.of(["id"], id=types.LONG, name=types.STRING)
 INSERT, UPDATE, DELETE = Marker.INSERT, Marker.UPDATE, Marker.DELETE
 
 
-class Kept:
+class StoredTable:
     """A table at a location, each act on it as a task of its own does it."""
 
     def __init__(self, location: str, options: ObjectOptions | None, cache: Cache) -> None:
         self.location, self.options, self.cache = location, options, cache
         self.table = HandmadeTable(location, SHAPE.schema)
 
-    def at_hand(self) -> AbstractContextManager[Place]:
+    def at_hand(self) -> AbstractContextManager[TableWorkspace]:
         return at_hand(self.location, self.options, self.cache)
 
     def apply(self, *changes: tuple[int, Row], truncate: bool = False) -> list[dict[str, Any]]:
         file = tuple(Change(marker, row) for marker, row in changes)
         net = net_of(SHAPE, Landing((file,), truncate))
-        with self.at_hand() as place:
-            done = rewrite(place.folder, self.table.files, self.schema, net, 1, fetch=place.fetch)
-            place.keep(done.actions)
+        with self.at_hand() as index:
+            done = rewrite(index.folder, self.table.files, self.schema, net, 1, fetch=index.fetch)
+            index.keep(done.actions)
         self.table.commit(done.actions)
         return done.actions
 
     def compact(self) -> None:
-        with self.at_hand() as place:
-            place.fetch(self.table.files)
-            actions = compact(place.folder, self.table.files, self.schema, ["id"])
-            place.keep(actions)
+        with self.at_hand() as index:
+            index.fetch(self.table.files)
+            actions = compact(index.folder, self.table.files, self.schema, ["id"])
+            index.keep(actions)
         self.table.commit(actions)
 
     @property
@@ -83,20 +83,20 @@ def url(s3: S3Server, monkeypatch: pytest.MonkeyPatch) -> str:
 
 
 @pytest.fixture
-def on_s3(url: str, s3: S3Server, cache: Cache) -> Kept:
-    return Kept(url, s3.options, cache)
+def on_s3(url: str, s3: S3Server, cache: Cache) -> StoredTable:
+    return StoredTable(url, s3.options, cache)
 
 
 @pytest.fixture(params=["folder", "objects"])
-def kept(request: pytest.FixtureRequest, tmp_path: Path, cache: Cache) -> Kept:
+def kept(request: pytest.FixtureRequest, tmp_path: Path, cache: Cache) -> StoredTable:
     if request.param == "objects":
         found = request.getfixturevalue("on_s3")
-        assert isinstance(found, Kept)
+        assert isinstance(found, StoredTable)
         return found
-    return Kept(str(tmp_path / "t"), None, cache)
+    return StoredTable(str(tmp_path / "t"), None, cache)
 
 
-def test_rows_come_and_change_and_go(kept: Kept) -> None:
+def test_rows_come_and_change_and_go(kept: StoredTable) -> None:
     kept.apply(*[(INSERT, (n, "old")) for n in range(5)])
     kept.apply((UPDATE, (1, "new")), (DELETE, (2, "old")), (INSERT, (7, "x")))
     assert kept.rows() == [(0, "old"), (1, "new"), (3, "old"), (4, "old"), (7, "x")]
@@ -109,7 +109,7 @@ def test_rows_come_and_change_and_go(kept: Kept) -> None:
     assert kept.rows() == [(9, "y")]
 
 
-def test_change_images_are_those_of_the_changes(kept: Kept) -> None:
+def test_change_images_are_those_of_the_changes(kept: StoredTable) -> None:
     kept.apply((INSERT, (1, "a")), (INSERT, (2, "b")))
     kept.apply((UPDATE, (1, "c")), (DELETE, (2, "b")))
     assert dict(kept.table.feed(2)) == {
@@ -119,7 +119,9 @@ def test_change_images_are_those_of_the_changes(kept: Kept) -> None:
     }
 
 
-def test_somebody_who_has_nothing_here_goes_on_with_the_table(on_s3: Kept, tmp_path: Path) -> None:
+def test_somebody_who_has_nothing_here_goes_on_with_the_table(
+    on_s3: StoredTable, tmp_path: Path
+) -> None:
     on_s3.apply(*[(INSERT, (n, "old")) for n in range(5)])
     on_s3.apply((DELETE, (2, "old")))
     on_s3.cache = Cache(tmp_path / "another")
@@ -127,7 +129,7 @@ def test_somebody_who_has_nothing_here_goes_on_with_the_table(on_s3: Kept, tmp_p
     assert on_s3.rows() == [(0, "old"), (1, "new"), (3, "old"), (4, "old")]
 
 
-def test_a_truncation_by_somebody_who_has_nothing_here(on_s3: Kept, tmp_path: Path) -> None:
+def test_a_truncation_by_somebody_who_has_nothing_here(on_s3: StoredTable, tmp_path: Path) -> None:
     on_s3.apply(*[(INSERT, (n, "old")) for n in range(5)])
     on_s3.apply(*[(INSERT, (n, "old")) for n in range(5, 9)])
     on_s3.apply((DELETE, (2, "old")))
@@ -136,30 +138,32 @@ def test_a_truncation_by_somebody_who_has_nothing_here(on_s3: Kept, tmp_path: Pa
     assert on_s3.rows() == [(9, "y")]
 
 
-def test_small_files_that_a_batch_takes_along_are_fetched(on_s3: Kept, tmp_path: Path) -> None:
+def test_small_files_that_a_batch_takes_along_are_fetched(
+    on_s3: StoredTable, tmp_path: Path
+) -> None:
     on_s3.apply(*[(INSERT, (n, "a")) for n in range(3)])
     on_s3.apply(*[(INSERT, (n, "b")) for n in range(100, 103)])
     on_s3.cache = Cache(tmp_path / "another")
     net = net_of(SHAPE, Landing(((Change(UPDATE, (1, "new")),),)))
     files = on_s3.table.files
-    with on_s3.at_hand() as place:
-        done = rewrite(place.folder, files, on_s3.schema, net, 1, files, place.fetch)
-        place.keep(done.actions)
+    with on_s3.at_hand() as index:
+        done = rewrite(index.folder, files, on_s3.schema, net, 1, files, index.fetch)
+        index.keep(done.actions)
     on_s3.table.commit(done.actions)
     assert on_s3.rows() == [(0, "a"), (1, "new"), (2, "a"), *((n, "b") for n in range(100, 103))]
     assert len(on_s3.table.files) == 1
 
 
 def test_indexes_lie_beside_what_was_fetched_and_nowhere_else(
-    on_s3: Kept, monkeypatch: pytest.MonkeyPatch
+    on_s3: StoredTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for module, name in ((key_index, "LEAST_ROWS"), (row_cache, "SMALL"), (key_lookup, "DENSE")):
         monkeypatch.setattr(module, name, 0)
     on_s3.apply(*[(INSERT, (n, "a")) for n in range(50)])
     (add,) = on_s3.table.files
     on_s3.apply((DELETE, (7, "a")))
-    with on_s3.at_hand() as place:
-        assert key_index.opened(place.folder, add, on_s3.schema, ["id"]) is not None
+    with on_s3.at_hand() as index:
+        assert key_index.opened(index.folder, add, on_s3.schema, ["id"]) is not None
     store, key = addressed(on_s3.location, on_s3.options)
     assert "_mirrorlake" not in store.list(key).folders
     on_s3.apply((DELETE, (8, "a")))
@@ -168,7 +172,7 @@ def test_indexes_lie_beside_what_was_fetched_and_nowhere_else(
 
 class TestRequests:
     def test_files_that_statistics_exclude_are_not_fetched(
-        self, on_s3: Kept, s3: S3Server, tmp_path: Path
+        self, on_s3: StoredTable, s3: S3Server, tmp_path: Path
     ) -> None:
         on_s3.apply(*[(INSERT, (n, "a")) for n in range(5)])
         on_s3.apply(*[(INSERT, (n, "b")) for n in range(100, 105)])
@@ -179,7 +183,7 @@ class TestRequests:
         assert gets(s3, before) == [f"GET /{on_s3.location.removeprefix('s3://')}/{first['path']}"]
 
     def test_what_was_written_or_fetched_here_is_not_fetched_again(
-        self, on_s3: Kept, s3: S3Server
+        self, on_s3: StoredTable, s3: S3Server
     ) -> None:
         before = len(s3.requests)
         on_s3.apply(*[(INSERT, (n, "a")) for n in range(5)])
@@ -187,11 +191,11 @@ class TestRequests:
         on_s3.apply((DELETE, (2, "a")))
         assert gets(s3, before) == []
 
-    def test_change_files_are_not_kept_here(self, on_s3: Kept) -> None:
+    def test_change_files_are_not_kept_here(self, on_s3: StoredTable) -> None:
         on_s3.apply(*[(INSERT, (n, "a")) for n in range(5)])
         on_s3.apply((DELETE, (1, "a")))
-        with on_s3.at_hand() as place:
-            names = {path.name.split("-")[0] for path in place.folder.rglob("*") if path.is_file()}
+        with on_s3.at_hand() as index:
+            names = {path.name.split("-")[0] for path in index.folder.rglob("*") if path.is_file()}
         assert not any(name.startswith("cdc") for name in names)
 
 
@@ -202,47 +206,47 @@ def gets(s3: S3Server, before: int) -> list[str]:
 
 
 class TestWhatIsNotThere:
-    def test_a_file_that_is_gone_is_named(self, on_s3: Kept) -> None:
+    def test_a_file_that_is_gone_is_named(self, on_s3: StoredTable) -> None:
         on_s3.apply((INSERT, (1, "a")))
         (add,) = on_s3.table.files
         store, key = addressed(on_s3.location, on_s3.options)
         store.delete(f"{key}/{add['path']}")
         on_s3.cache = Cache(on_s3.cache._root.with_name("another"))
-        with on_s3.at_hand() as place, pytest.raises(LostFile, match=add["path"]):
-            place.fetch([add])
+        with on_s3.at_hand() as index, pytest.raises(LostFile, match=add["path"]):
+            index.fetch([add])
 
-    def test_a_file_of_another_size_is_not_taken(self, on_s3: Kept) -> None:
+    def test_a_file_of_another_size_is_not_taken(self, on_s3: StoredTable) -> None:
         on_s3.apply((INSERT, (1, "a")))
         (add,) = on_s3.table.files
         store, key = addressed(on_s3.location, on_s3.options)
         store.replace(f"{key}/{add['path']}", b"PAR1")
         on_s3.cache = Cache(on_s3.cache._root.with_name("another"))
-        with on_s3.at_hand() as place:
+        with on_s3.at_hand() as index:
             with pytest.raises(Unreachable, match="4 bytes"):
-                place.fetch([add])
-            assert not path_of(place.folder, add).exists()
+                index.fetch([add])
+            assert not path_of(index.folder, add).exists()
 
     def test_a_bucket_that_is_not_there_is_told(self, s3: S3Server, cache: Cache) -> None:
-        with at_hand("s3://no-such-bucket/t", s3.options, cache) as place:
+        with at_hand("s3://no-such-bucket/t", s3.options, cache) as index:
             rows = pa.table({"id": pa.array([1], pa.int64()), "name": ["a"]})
-            actions = written(place.folder, parse(metadata(SHAPE.schema)), rows, ["id"])
+            actions = written(index.folder, parse(metadata(SHAPE.schema)), rows, ["id"])
             with pytest.raises(Unreachable, match="no such bucket"):
-                place.keep(actions)
+                index.keep(actions)
 
     @pytest.mark.parametrize("path", ["../../x", "/etc/passwd", "s3://other/x", "a/%2e%2e/b"])
-    def test_a_file_outside_of_the_table_is_refused(self, on_s3: Kept, path: str) -> None:
-        with on_s3.at_hand() as place, pytest.raises(ElsewhereError):
-            place.fetch([{"path": path, "size": 1}])
+    def test_a_file_outside_of_the_table_is_refused(self, on_s3: StoredTable, path: str) -> None:
+        with on_s3.at_hand() as index, pytest.raises(ElsewhereError):
+            index.fetch([{"path": path, "size": 1}])
 
-    def test_a_vector_outside_of_the_table_is_refused(self, on_s3: Kept) -> None:
+    def test_a_vector_outside_of_the_table_is_refused(self, on_s3: StoredTable) -> None:
         on_s3.apply((INSERT, (1, "a")))
         (add,) = on_s3.table.files
         vector = {"storageType": "p", "pathOrInlineDv": "s3://other/v.bin", "sizeInBytes": 1}
-        with on_s3.at_hand() as place, pytest.raises(ElsewhereError):
-            place.fetch([{**add, "deletionVector": vector}])
+        with on_s3.at_hand() as index, pytest.raises(ElsewhereError):
+            index.fetch([{**add, "deletionVector": vector}])
 
 
-def test_tables_inside_a_table_are_found(on_s3: Kept, url: str, s3: S3Server) -> None:
+def test_tables_inside_a_table_are_found(on_s3: StoredTable, url: str, s3: S3Server) -> None:
     assert inner_tables(url, s3.options) == []
     HandmadeTable(f"{url}/deep/inner", SHAPE.schema)
     assert inner_tables(url, s3.options) == [f"{url}/deep/inner"]

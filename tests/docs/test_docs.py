@@ -45,8 +45,8 @@ def test_every_default_is_what_its_page_says() -> None:
     assert len(rows) > 20
     for name, default in rows:
         *parts, last = name.split(".")
-        place = reduce(lambda some, part: some.setdefault(part, {}), parts, said)
-        place[last] = yaml.safe_load(default)
+        location = reduce(lambda some, part: some.setdefault(part, {}), parts, said)
+        location[last] = yaml.safe_load(default)
     assert config._File.model_validate(said) == config._File.model_validate(needed)
 
 

@@ -7,7 +7,7 @@ from azure.core.credentials import AzureNamedKeyCredential
 from azure.storage.filedatalake import FileSystemClient
 
 from mirrorlake.storage.adls import store as adls
-from mirrorlake.storage.adls.url import Place
+from mirrorlake.storage.adls.url import AzureLocation
 from tests.docs.blocks import blocks
 from tests.doubles.dfs import DataLake
 
@@ -20,9 +20,9 @@ def test_its_rows_land_where_it_says(monkeypatch: pytest.MonkeyPatch) -> None:
     with DataLake() as service:
         tree = service.container("sales")
 
-        def client_of(place: Place, *_others: object) -> FileSystemClient:
+        def client_of(location: AzureLocation, *_others: object) -> FileSystemClient:
             key = AzureNamedKeyCredential("onelake", "a2V5")  # a double has no identities
-            return FileSystemClient(service.url, place.container, credential=key)
+            return FileSystemClient(service.url, location.container, credential=key)
 
         monkeypatch.setattr(adls, "client_of", client_of)
         exec(compile(code, PAGE, "exec"), {})

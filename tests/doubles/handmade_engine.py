@@ -30,7 +30,7 @@ from mirrorlake.mirror.progress import (
 from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CreateTable, DropTable, SetKey
 from mirrorlake.mirror.strategy import PLAIN, Choice, Wanted, Way
-from mirrorlake.model.seams import Point, Probe, no_probe
+from mirrorlake.model.seams import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import Schema
 from mirrorlake.spark import tables, task
 from mirrorlake.spark.commit import Commit, Rearrangement
@@ -59,7 +59,7 @@ class HandmadeEngine(SparkEngine):
     def __init__(
         self,
         store: Store,
-        probe: Probe = no_probe,
+        reached: CrashHook = no_crash,
         *,
         spread: int = 0,
         crew: bool = False,
@@ -71,18 +71,18 @@ class HandmadeEngine(SparkEngine):
         super().__init__(
             SimpleNamespace(session=None),  # type: ignore[arg-type]
             store,
-            probe,
+            reached,
             jobs=jobs,
             committer=committer,
             wanted=Wanted.MERGE if merges else Wanted.AUTO,
         )
         if spread:
-            spreading = AlwaysSpread(store, probe, ALWAYS_CREWS if crew else NO_CREWS)
-            self._direct = Direct(jobs, committer, store, probe, spreading)
+            spreading = AlwaysSpread(store, reached, ALWAYS_CREWS if crew else NO_CREWS)
+            self._direct = Direct(jobs, committer, store, reached, spreading)
             self._strategies[Way.DIRECT] = self._direct
         del self._strategies[Way.MERGE]  # nothing steps back to it
         if merges:
-            self._strategies = {Way.MERGE: HandmadeMerge(jobs, store, probe)}
+            self._strategies = {Way.MERGE: HandmadeMerge(jobs, store, reached)}
             self._rearranger._choice = lambda _progress: Choice(Way.DIRECT, "")
         self._partitions = partitions
         self.vacuumed: list[tuple[str, timedelta]] = []
@@ -110,13 +110,13 @@ class HandmadeEngine(SparkEngine):
                 partitions=self._partitions(step.schema),
                 properties=ours,
             )
-        self._probe(Point.TABLE_CREATED)
+        self._reached(CrashPoint.TABLE_CREATED)
 
     def drop(self, step: DropTable) -> None:
         if self.progress(step.path).generation == step.generation:
             self._logs.forget(step.path)
             tables.move_aside(self._store, step.path)
-        self._probe(Point.TABLE_DROPPED)
+        self._reached(CrashPoint.TABLE_DROPPED)
 
     def vacuum(self, path: str, retention: timedelta, before_commit: Callable[[], None]) -> None:
         """Nothing goes: it is noted, and the table stays as it is."""
@@ -135,7 +135,7 @@ class HandmadeEngine(SparkEngine):
             described = table.log.snapshot().metadata
             table.commit([{"metaData": _widened(described, Schema.of([*known, *new]))}])
         self._logs.changed(step.path)
-        self._probe(Point.COLUMNS_ADDED)
+        self._reached(CrashPoint.COLUMNS_ADDED)
 
     def set_key(self, step: SetKey) -> None:
         table = self._table(step.path)

@@ -15,14 +15,14 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.apply.merge_actions import Act
+from mirrorlake.apply.merge_actions import MergeAction
 from mirrorlake.delta.write import rewrite
 from mirrorlake.delta.write.data_files import removed
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Outcome
-from mirrorlake.model.seams import Probe
+from mirrorlake.model.seams import CrashHook
 from mirrorlake.spark.merge.merge_strategy import Merge
 from mirrorlake.spark.merge.statements import Source
-from mirrorlake.spark.merge.task import ACT, CODE, MergeResult, column
+from mirrorlake.spark.merge.task import ACTION, CODE, MergeResult, column
 from mirrorlake.spark.strategy import Begun
 from mirrorlake.storage.store import Store
 from tests.delta.handmade import HandmadeTable
@@ -44,27 +44,27 @@ def merged(
     for row in rows:
         own = _key(key, row)
         matching = [
-            (act, new)
-            for act, new in source
-            if act in {Act.UPDATE, Act.DELETE} and _key(key, new) == own
+            (action, new)
+            for action, new in source
+            if action in {MergeAction.UPDATE, MergeAction.DELETE} and _key(key, new) == own
         ]
         assert len(matching) <= 1, "MERGE refuses several source rows for one row"
         if not matching and not truncate:
             left.append(row)
-        elif matching and matching[0][0] == Act.UPDATE:
+        elif matching and matching[0][0] == MergeAction.UPDATE:
             left.append(matching[0][1])
             images += [("update_preimage", row), ("update_postimage", matching[0][1])]
         else:
             images.append(("delete", row))
-    new = [row for act, row in source if act == Act.INSERT]
+    new = [row for action, row in source if action == MergeAction.INSERT]
     return left + new, images + [("insert", row) for row in new]
 
 
 class HandmadeMerge(Merge):
     """A `Merge` that needs neither Spark nor Delta."""
 
-    def __init__(self, jobs: Any, store: Store, probe: Probe) -> None:
-        super().__init__(jobs, SimpleNamespace(), store, probe)  # type: ignore[arg-type]
+    def __init__(self, jobs: Any, store: Store, reached: CrashHook) -> None:
+        super().__init__(jobs, SimpleNamespace(), store, reached)  # type: ignore[arg-type]
         self._sessions: Any = SimpleNamespace(active=nullcontext)
 
     def _count(self, session: Any, batch: Begun) -> int:
@@ -72,7 +72,7 @@ class HandmadeMerge(Merge):
 
     def _look_up(self, session: Any, batch: Begun, wanted: MergeResult, target: str) -> None:
         *keys, code = pq.read_table(wanted.keys).columns
-        known = rows_of(pa.table(keys, [column(place) for place in range(len(keys))]))
+        known = rows_of(pa.table(keys, [column(index) for index in range(len(keys))]))
         pairs = zip(known, code.to_pylist(), strict=True)
         numbers = {identity(key): number for key, number in pairs}
         rows = HandmadeTable(batch.location).rows()
@@ -81,8 +81,8 @@ class HandmadeMerge(Merge):
         table = pa.table({CODE: pa.array([number for number, _row in there], pa.int64())})
         if wanted.whole:
             whole = _shape(batch).arrow(row for _number, row in there)
-            for place, values in enumerate(whole.columns):
-                table = table.append_column(column(place), values)
+            for index, values in enumerate(whole.columns):
+                table = table.append_column(column(index), values)
         Path(target).mkdir(parents=True)
         pq.write_table(table, Path(target, "found.parquet"))
 
@@ -93,7 +93,7 @@ class HandmadeMerge(Merge):
         if table.log.snapshot().version != batch.version:
             return Conflicted("another writer was faster")
         acted = [one for path in source.files for one in _acted(path, batch)]
-        assert {act for act, _row in acted} == source.does, "of others no clause is written"
+        assert {action for action, _row in acted} == source.does, "of others no clause is written"
         actions = _rewritten(table, batch, acted)
         number = {"version": batch.step.last, "lastUpdated": 0}
         actions.append({"txn": {"appId": batch.progress.application, **number}})
@@ -104,13 +104,13 @@ def _rewritten(table: HandmadeTable, batch: Begun, acted: Sequence[Acted]) -> li
     """What it takes to carry acts out, and to tell their images: files in which nothing changes
     stay, as with Delta."""
     shape, schema, truncate = _shape(batch), batch.schema, batch.step.truncated
-    changes = [one for one in acted if one[0] != Act.INSERT]
-    inserts = [one for one in acted if one[0] == Act.INSERT]
+    changes = [one for one in acted if one[0] != MergeAction.INSERT]
+    inserts = [one for one in acted if one[0] == MergeAction.INSERT]
     actions: list[dict[str, Any]] = []
-    new, images = merged(shape.places, inserts, [], truncate=False)
+    new, images = merged(shape.indexes, inserts, [], truncate=False)
     for add in table.files:
         rows = table.rows_in(table.path, add)
-        left, changed = merged(shape.places, changes, rows, truncate=truncate)
+        left, changed = merged(shape.indexes, changes, rows, truncate=truncate)
         if changed:
             actions.append({"remove": removed(add)})
             actions += rewrite.written(table.path, schema, shape.arrow(left), list(shape.key))
@@ -124,8 +124,8 @@ def _rewritten(table: HandmadeTable, batch: Begun, acted: Sequence[Acted]) -> li
 def _acted(path: str, batch: Begun) -> list[Acted]:
     """The rows of a source."""
     file = pq.read_table(path)
-    acts = file[ACT].to_pylist()
-    names = [column(place) for place in range(len(batch.schema.schema))]
+    acts = file[ACTION].to_pylist()
+    names = [column(index) for index in range(len(batch.schema.schema))]
     return list(zip(acts, rows_of(file.select(names)), strict=True))
 
 
@@ -134,8 +134,8 @@ def _shape(batch: Begun) -> Shape:
 
 
 def _places(batch: Begun) -> tuple[int, ...]:
-    return _shape(batch).places
+    return _shape(batch).indexes
 
 
-def _key(places: Sequence[int], row: Row) -> tuple[Any, ...]:
-    return identity(tuple(row[place] for place in places))
+def _key(indexes: Sequence[int], row: Row) -> tuple[Any, ...]:
+    return identity(tuple(row[index] for index in indexes))

@@ -7,7 +7,7 @@ from concurrent.futures import Executor, Future
 from random import Random
 from typing import Any
 
-from mirrorlake.app.loop.background import Lanes
+from mirrorlake.app.loop.background import Executors
 
 
 class _Later(Future[Any]):
@@ -26,7 +26,7 @@ class _Later(Future[Any]):
         return super().done()
 
 
-class Lane(Executor):
+class ManualExecutor(Executor):
     """What is submitted is done when `is_time` says so, and what came first comes first."""
 
     def __init__(self, is_time: Callable[[], bool]) -> None:
@@ -40,9 +40,11 @@ class Lane(Executor):
         return later
 
 
-def seeded(random: Random) -> Lanes:
+def seeded(random: Random) -> Executors:
     """Each work ends at one of the next looks."""
-    return Lanes(Lane(lambda: random.random() < 0.4), Lane(lambda: random.random() < 0.4))
+    return Executors(
+        ManualExecutor(lambda: random.random() < 0.4), ManualExecutor(lambda: random.random() < 0.4)
+    )
 
 
 class Held:
@@ -50,5 +52,8 @@ class Held:
 
     def __init__(self) -> None:
         self.is_open = False
-        self.large, self.care = Lane(lambda: self.is_open), Lane(lambda: self.is_open)
-        self.lanes = Lanes(self.large, self.care)
+        self.large, self.maintenance = (
+            ManualExecutor(lambda: self.is_open),
+            ManualExecutor(lambda: self.is_open),
+        )
+        self.executors = Executors(self.large, self.maintenance)

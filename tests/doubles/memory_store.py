@@ -133,7 +133,7 @@ class MemoryStore:
     def make_folder(self, folder: str) -> None:
         _whole(folder)  # as in an object store, a folder is there with its first file
 
-    def settle(self, folder: str) -> None:
+    def flush(self, folder: str) -> None:
         with self._effect("settle", _whole(folder)):
             pass  # its files outlive every process
 

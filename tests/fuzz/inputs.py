@@ -48,21 +48,21 @@ def harmed(draw: st.DrawFn, whole: bytes, most: int = 4) -> bytes:
     for _ in range(draw(st.just(1) | st.integers(1, most))):
         if not content:
             break
-        place = draw(st.integers(0, len(content) - 1))
+        index = draw(st.integers(0, len(content) - 1))
         span = draw(st.integers(1, 16))
         match draw(st.sampled_from(_HARMS)):
             case "change":
-                content[place] = draw(st.integers(0, 255))
+                content[index] = draw(st.integers(0, 255))
             case "flip":
-                content[place] ^= 1 << draw(st.integers(0, 7))
+                content[index] ^= 1 << draw(st.integers(0, 7))
             case "large":
-                content[place : place + draw(st.sampled_from([1, len(_LARGE)]))] = _LARGE
+                content[index : index + draw(st.sampled_from([1, len(_LARGE)]))] = _LARGE
             case "cut":
-                del content[place : place + span]
+                del content[index : index + span]
             case "double":
-                content[place:place] = content[place : place + span]
+                content[index:index] = content[index : index + span]
             case "end":
-                del content[place:]
+                del content[index:]
     return bytes(content)
 
 

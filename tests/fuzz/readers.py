@@ -16,7 +16,7 @@ from mirrorlake.landing.parquet.reader import Inspected, Rows
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
 from mirrorlake.lint import Reading, lint
 from mirrorlake.lint.target import Target
-from mirrorlake.mirror.row_checks import Demands, check_rows, check_size
+from mirrorlake.mirror.row_checks import RowChecks, check_rows, check_size
 from mirrorlake.model.change import Marker
 from mirrorlake.storage.store import Store
 from tests.doubles.clock import SteppedClock
@@ -25,7 +25,7 @@ from tests.doubles.memory_store import MemoryStore
 ZONE = "Files/LandingZone"
 METADATA, PARTNER = "_metadata.json", "_partnerEvents.json"
 KEYED = b'{"keyColumns": ["id"]}'
-DEMANDS = Demands(file_bytes=64 << 20)
+DEMANDS = RowChecks(file_bytes=64 << 20)
 _LONGEST = 4_000
 """Characters of an error that somebody still reads."""
 
@@ -83,7 +83,7 @@ def _outcome(scan: TableScan, file: Landed, scanner: Scanner, store: Store, thre
         for rows in _read(store, file, found, key, named, threads):
             assert len(rows.marker) == rows.data.num_rows
             rows.data.validate(full=True)
-            check_rows(rows, key=key, required=(), demands=DEMANDS, **named)
+            check_rows(rows, key=key, required=(), row_checks=DEMANDS, **named)
     except TableError as error:
         return _told(error, str(file.name))
     return "rows"
@@ -106,7 +106,7 @@ def _read(
             threaded = {"threads": threads, "most": most}
             yield delimited.read(*given, file.text, key=key, **threaded, **named)
         else:
-            yield from delimited.pieces(*given, file.text, key=key, about=1_000, **named)
+            yield from delimited.read_blocks(*given, file.text, key=key, about=1_000, **named)
 
 
 def _told(error: TableError, file: str) -> str:

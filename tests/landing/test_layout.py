@@ -68,8 +68,8 @@ class TestTables:
     @pytest.mark.clause("LZ-013", "LZ-014", "LZ-015")
     @pytest.mark.parametrize("zone", [root.LANDING, root.LANDING_V1])
     def test_schema_folders_hold_tables(self, store: Store, zone: str) -> None:
-        for place in ("Schema1.schema/TableA", "Schema1.schema/TableB", "Schema2.schema/TableC"):
-            store.create(f"{zone}/{place}/_metadata.json", b"{}")
+        for location in ("Schema1.schema/TableA", "Schema1.schema/TableB", "Schema2.schema/TableC"):
+            store.create(f"{zone}/{location}/_metadata.json", b"{}")
         assert [folder.table for folder in layout.table_folders(store, landing_zone(store))] == [
             TableId("Schema1", "TableA"),
             TableId("Schema1", "TableB"),
@@ -158,7 +158,7 @@ class TestPlaces:
         ]
         for path in paths:
             store.create(f"{path}/_metadata.json", b"{}")
-        found = [place.path for place in layout.table_folders(store, ZONE)]
+        found = [location.path for location in layout.table_folders(store, ZONE)]
         assert sorted(found) == sorted(paths)
 
 

@@ -141,10 +141,10 @@ class TestRefusals:
             ("", (1, 1)),
         ],
     )
-    def test_the_place_of_a_fault_is_told(self, text: str | bytes, place: tuple) -> None:
+    def test_the_place_of_a_fault_is_told(self, text: str | bytes, location: tuple) -> None:
         error = fault(text)
-        assert (error.line, error.column) == place
-        assert f"line {place[0]}, column {place[1]}" in str(error)
+        assert (error.line, error.column) == location
+        assert f"line {location[0]}, column {location[1]}" in str(error)
 
     @pytest.mark.parametrize("text", ["[" * 100_000, '{"a":' * 100_000, "9" * 5_000])
     def test_what_has_no_end_is_refused(self, text: str) -> None:
@@ -184,6 +184,6 @@ class TestProperties:
     @given(values, st.integers(0), st.sampled_from(['"', "\\", ",", "}", "[", "\0", "é", "x", ""]))
     def test_damage_gives_a_value_or_a_place(self, value: object, at: int, damage: str) -> None:
         text = json.dumps({"a": value})
-        place = at % len(text)
+        location = at % len(text)
         with contextlib.suppress(NotJson):
-            parsed(text[:place] + damage + text[place + 1 :])
+            parsed(text[:location] + damage + text[location + 1 :])

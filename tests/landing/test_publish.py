@@ -103,19 +103,21 @@ def test_large_content_is_compared_to_its_end(store: MemoryStore) -> None:
 )
 @pytest.mark.clause("LZ-140")
 def test_the_newest_file_is_found_in_the_folder_and_beside(
-    store: MemoryStore, places: tuple[list[int], ...]
+    store: MemoryStore, locations: tuple[list[int], ...]
 ) -> None:
-    for place, found in zip(("", "/_FilesReadyToDelete", "/_ProcessedFiles"), places, strict=True):
+    for location, found in zip(
+        ("", "/_FilesReadyToDelete", "/_ProcessedFiles"), locations, strict=True
+    ):
         for number in found:
-            store.create(f"{FOLDER}{place}/{name(number)}", b"x")
+            store.create(f"{FOLDER}{location}/{name(number)}", b"x")
     newest = newest_file(store, FOLDER)
     assert newest is not None
     assert newest.number == 3
 
 
 def test_the_newest_file_is_read_where_it_still_stands(store: MemoryStore) -> None:
-    for place in ("", "/_FilesReadyToDelete"):
-        store.create(f"{FOLDER}{place}/{name(1)}", b"x")
+    for location in ("", "/_FilesReadyToDelete"):
+        store.create(f"{FOLDER}{location}/{name(1)}", b"x")
     newest = newest_file(store, FOLDER)
     assert newest is not None
     assert newest.path == f"{FOLDER}/{name(1)}"

@@ -97,8 +97,8 @@ class TestTables:
         assert only(scanner).folder.path == f"{ZONE}/S.schema/u"
 
     def test_a_table_of_ours_has_its_true_name(self, store: MemoryStore, scanner: Scanner) -> None:
-        place = "%5Fs.schema/a%2Fb"
-        put(store, "_metadata.json", table=place, content=ours("a/b", "_s"))
+        location = "%5Fs.schema/a%2Fb"
+        put(store, "_metadata.json", table=location, content=ours("a/b", "_s"))
         assert only(scanner).table == TableId("_s", "a/b")
 
     def test_copies_of_a_folder_are_tables_of_their_own(

@@ -348,7 +348,7 @@ def _parquet() -> Iterator[Case]:
     yield Case("LZ-147/type-unsupported", _columns(amount=wide))
     yield Case("LZ-147/type-absent", _columns(note=pa.nulls(2)))
     yield Case("LZ-148/complex-type", _columns(tags=[["a"], []]))
-    yield Case("LZ-148/complex-type", _columns(place=[{"x": 1}, {"x": 2}]))
+    yield Case("LZ-148/complex-type", _columns(location=[{"x": 1}, {"x": 2}]))
     pairs = pa.array([[("a", 1)], []], pa.map_(pa.string(), pa.int32()))
     yield Case("LZ-148/complex-type", _columns(pairs=pairs))
     yield Case("LZ-150/physical-type", _date_on_int64)

@@ -17,7 +17,7 @@ from mirrorlake.errors import TableError
 from mirrorlake.landing import metadata
 from mirrorlake.landing.text.members import MEMBERS
 from mirrorlake.lint import Report
-from mirrorlake.lint.finding import Place
+from mirrorlake.lint.finding import FindingLocation
 from mirrorlake.lint.rules.metadata import check
 from mirrorlake.lint.rules.parquet import look
 from mirrorlake.lint.table_view import DataFile
@@ -70,7 +70,7 @@ class TestAgreement:
     def test_on_metadata(self, record: dict[str, object]) -> None:
         content = json.dumps(record).encode()
         report = Report()
-        check(content, Place("t/_metadata.json", TableId("", "t")), report)
+        check(content, FindingLocation("t/_metadata.json", TableId("", "t")), report)
         try:
             metadata.decode(content, table="t", file="_metadata.json")
         except TableError:
@@ -84,7 +84,7 @@ class TestAgreement:
         name = f"{1:020d}.parquet"
         file = DataFile(name, name, len(content), 0, 1)
         report = Report()
-        seen = look(lambda: io.BytesIO(content), file, Place(name), report)
+        seen = look(lambda: io.BytesIO(content), file, FindingLocation(name), report)
         try:
             inspected(content)
         except (TableError, UnicodeDecodeError, ValueError):
@@ -113,7 +113,7 @@ class TestAgreement:
         name = f"{1:020d}.parquet"
         report = Report()
         file = DataFile(name, name, len(content), 0, 1)
-        look(lambda: io.BytesIO(content), file, Place(name), report)
+        look(lambda: io.BytesIO(content), file, FindingLocation(name), report)
         try:
             inspected(content)
         except TableError:

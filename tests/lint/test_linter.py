@@ -14,7 +14,7 @@ from mirrorlake.errors import UsageError
 from mirrorlake.landing.parquet import bounded
 from mirrorlake.landing.parquet.reader import Rows
 from mirrorlake.lint import (
-    Place,
+    FindingLocation,
     Profile,
     Reading,
     Result,
@@ -31,9 +31,9 @@ from tests.landing.files import encoded
 from tests.lint.zones import CHANGES, ROWS, STRICT, V2, Zone, clean, keys, marked, tree
 
 
-def only(result: Result) -> Place:
+def only(result: Result) -> FindingLocation:
     (found,) = result.findings
-    return found.place
+    return found.location
 
 
 class TestPaths:
@@ -88,20 +88,20 @@ class TestPlaces:
         rows = 100_000
         columns = {"id": range(10, rows + 10), "name": ["x"] * rows, "city": ["y"] * rows}
         zone.change("orders", 3, columns, [0] * (rows - 3) + [3, 0, 0])
-        place = only(zone.lint())
-        assert (place.file, place.row) == (f"{3:020d}.parquet", rows - 2)
+        location = only(zone.lint())
+        assert (location.file, location.row) == (f"{3:020d}.parquet", rows - 2)
 
     def test_a_member_has_line_and_character(self, tmp_path: Path) -> None:
         zone = clean(tmp_path)
         zone.put("orders/_metadata.json", '{"keyColumns": ["id"],\n "extra": 1}')
-        place = only(zone.lint())
-        assert (place.line, place.character) == (2, 11)
+        location = only(zone.lint())
+        assert (location.line, location.character) == (2, 11)
 
     def test_a_row_of_text_names_column_and_value(self, tmp_path: Path) -> None:
         zone = clean(tmp_path)
         zone.write("notes", 3, "id,name,__rowMarker__", "7,Eva,0", "x,Finn,0")
         (found,) = zone.lint().findings
-        assert (found.place.row, found.place.column) == (2, "id")
+        assert (found.location.row, found.location.column) == (2, "id")
         assert "'x'" in found.found
 
     def test_a_changed_type_names_both_types_and_the_file(self, tmp_path: Path) -> None:
@@ -223,18 +223,18 @@ class TestReading:
         zone = clean(tmp_path)
         rows = [f"{n},Eva,0" for n in range(100, 400_000)]
         zone.write("notes", 3, "id,name,__rowMarker__", *rows, "100,Finn,0")
-        pieces: list[int] = []
-        check = RowCheck.piece
+        blocks: list[int] = []
+        check = RowCheck.block
 
-        def piece(self: RowCheck, rows: Rows) -> None:
-            pieces.append(rows.data.num_rows)
+        def block(self: RowCheck, rows: Rows) -> None:
+            blocks.append(rows.data.num_rows)
             check(self, rows)
 
-        monkeypatch.setattr(RowCheck, "piece", piece)
+        monkeypatch.setattr(RowCheck, "piece", block)
         monkeypatch.setattr(text_files, "PIECE_BYTES", 1 << 20)
         (found,) = zone.lint().findings
-        assert (found.rule.id, found.place.row) == ("LZ-077", len(rows) + 1)
-        assert max(pieces) < len(rows) / 2
+        assert (found.rule.id, found.location.row) == ("LZ-077", len(rows) + 1)
+        assert max(blocks) < len(rows) / 2
 
     def test_files_whose_form_is_not_known_are_not_read(self, tmp_path: Path) -> None:
         zone = clean(tmp_path)
@@ -372,7 +372,7 @@ class TestPartitions:
         zone.land("t/Day=1", 4, marked(CHANGES))
         result = zone.lint(self.READ)
         (gap,) = [found for found in result.findings if found.rule.id == "LZ-117"]
-        assert "/t/Day=1/" in gap.place.path
+        assert "/t/Day=1/" in gap.location.path
 
     def test_columns_are_those_of_one_table(self, zone: Zone) -> None:
         zone.land("t/Day=3", 1, {"id": ["a"], "__rowMarker__": [4]})

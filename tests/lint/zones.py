@@ -42,9 +42,9 @@ MARKERS = [1, 2, 0]
 class Zone:
     """A root with a landing zone. Paths are below the landing zone."""
 
-    def __init__(self, root: Path, place: str = "Files/LandingZone") -> None:
+    def __init__(self, root: Path, location: str = "Files/LandingZone") -> None:
         self.root = root
-        self.path = root / place
+        self.path = root / location
         self.path.mkdir(parents=True)
 
     def put(self, path: str, content: bytes | str = b"") -> Path:
@@ -111,8 +111,8 @@ def tree(root: Path) -> dict[str, tuple[Any, ...]]:
     found = {}
     for folder, folders, files in os.walk(root):
         for name in [".", *folders, *files]:
-            place = Path(folder) / name
-            facts = place.lstat()
-            content = place.read_bytes() if place.is_file() else b""
-            found[str(place)] = (facts.st_mtime_ns, facts.st_mode, facts.st_ino, content)
+            location = Path(folder) / name
+            facts = location.lstat()
+            content = location.read_bytes() if location.is_file() else b""
+            found[str(location)] = (facts.st_mtime_ns, facts.st_mode, facts.st_ino, content)
     return found

@@ -14,7 +14,7 @@ from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror.batch import BatchLimits, Run
 from mirrorlake.mirror.plan import Known, Target, candidates, plan
 from mirrorlake.mirror.progress import Progress
-from mirrorlake.mirror.row_checks import Demands
+from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, Step, TablePlan
 from mirrorlake.model.landed import FileKind, FileName, Footer
 from mirrorlake.model.table import Column, Schema, TableId
@@ -92,7 +92,7 @@ class Situation:
     target: Target = field(default_factory=Target)
     limits: BatchLimits = field(default_factory=BatchLimits)
     metadata_required: bool = True
-    demands: Demands = field(default_factory=Demands)
+    row_checks: RowChecks = field(default_factory=RowChecks)
     error: TableError | None = None
 
     @property
@@ -112,7 +112,7 @@ class Situation:
             self.progress,
             self.target,
             self.metadata_required,
-            demands=self.demands,
+            row_checks=self.row_checks,
         )
 
     def candidates(self) -> Run:

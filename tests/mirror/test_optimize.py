@@ -23,7 +23,7 @@ def add(
     rows: int,
     gone: int = 0,
     size: int | None = None,
-    place: str | None = "",
+    index: str | None = "",
     *,
     merged: bool = False,
 ) -> Any:
@@ -31,7 +31,7 @@ def add(
         "path": f"f{next(_numbers)}",
         "size": rows * BYTES_PER_ROW if size is None else size,
         "stats": json.dumps({"numRecords": rows}),
-        "partitionValues": {} if place == "" else {"p": place},
+        "partitionValues": {} if index == "" else {"p": index},
     }
     if merged:
         action["merged"] = True  # it has the kind of change, which the log does not tell
@@ -86,16 +86,16 @@ def bins(files: Sequence[Any], most: int) -> Iterator[list[Any]]:
 
 def carried_out(files: Sequence[Any], command: Join | Purge) -> list[Any]:
     """The files afterwards; the same when nothing would be committed."""
-    places: dict[Any, list[Any]] = {}
+    indexes: dict[Any, list[Any]] = {}
     for file in taken(files, command):
-        places.setdefault(file["partitionValues"].get("p", ""), []).append(file)
+        indexes.setdefault(file["partitionValues"].get("p", ""), []).append(file)
     gone, new = list[Any](), list[Any]()
-    for place, some in places.items():
+    for index, some in indexes.items():
         for one in bins(some, command.reach.bytes):
             if len(one) > 1 or (one and isinstance(command, Purge)):
                 gone += one
                 if left(one):
-                    new.append(add(left(one), size=live_bytes(one), place=place))
+                    new.append(add(left(one), size=live_bytes(one), index=index))
     return [file for file in files if file not in gone] + new if new else list(files)
 
 
@@ -104,7 +104,7 @@ def carried_out(files: Sequence[Any], command: Join | Purge) -> list[Any]:
 
 def test_few_small_files_are_left_alone() -> None:
     assert choose([add(100) for _ in range(FANOUT - 1)]) is None
-    scattered = [add(100, place=str(n % 9)) for n in range(9 * (FANOUT - 1))]
+    scattered = [add(100, index=str(n % 9)) for n in range(9 * (FANOUT - 1))]
     assert choose(scattered) is None
 
 
@@ -117,16 +117,16 @@ def test_enough_files_of_one_class_are_joined_and_no_others() -> None:
 
 
 def test_partitions_that_have_few_are_left_alone() -> None:
-    many = [add(100, place=place) for place in ("a", None) for _ in range(FANOUT)]
-    few = [add(100, place="b") for _ in range(2)]
+    many = [add(100, index=index) for index in ("a", None) for _ in range(FANOUT)]
+    few = [add(100, index="b") for _ in range(2)]
     command = choose([*few, *many])
     assert isinstance(command, Join)
     assert set(command.reach.partitions) == {(("p", "a"),), (("p", None),)}
 
 
 def test_one_command_names_so_many_partitions_and_no_more() -> None:
-    places = range(MOST_PARTITIONS + 1)
-    command = choose([add(10, place=f"{n}") for n in places for _ in range(FANOUT)])
+    indexes = range(MOST_PARTITIONS + 1)
+    command = choose([add(10, index=f"{n}") for n in indexes for _ in range(FANOUT)])
     assert isinstance(command, Join)
     assert len(command.reach.partitions) == MOST_PARTITIONS
 
@@ -134,7 +134,7 @@ def test_one_command_names_so_many_partitions_and_no_more() -> None:
 def test_full_files_are_not_joined_however_few_bytes_they_have() -> None:
     full = [add(2_000_000, size=9 << 20) for _ in range(FANOUT)]
     assert choose(full) is None
-    elsewhere = [add(100, size=5 << 20, place="b") for _ in range(FANOUT)]
+    elsewhere = [add(100, size=5 << 20, index="b") for _ in range(FANOUT)]
     files = [*full, *(add(100, size=5 << 20) for _ in range(FANOUT)), *elsewhere]
     files = [*files, add(1_500_000, size=6 << 20)]
     while command := choose(files):
@@ -225,8 +225,8 @@ FILES = st.lists(
 @given(drawn=FILES)
 def test_steps_are_bounded_and_come_to_an_end(drawn: list[Any]) -> None:
     files = [
-        add(rows, int(rows * gone), rows * size + size % 7, place, merged=merged)
-        for rows, gone, size, place, merged in drawn
+        add(rows, int(rows * gone), rows * size + size % 7, index, merged=merged)
+        for rows, gone, size, index, merged in drawn
     ]
     for _ in range(2 * len(files) + 1):
         command = choose(files)
@@ -240,8 +240,8 @@ def test_steps_are_bounded_and_come_to_an_end(drawn: list[Any]) -> None:
         assert left(after) == left(files)
         files = after
     assert choose(files) is None
-    for place in ("a", "b", None):
-        check([file for file in files if file["partitionValues"]["p"] == place])
+    for index in ("a", "b", None):
+        check([file for file in files if file["partitionValues"]["p"] == index])
 
 
 def check(files: Sequence[Any]) -> None:
@@ -261,10 +261,10 @@ def test_over_many_batches_files_stay_few_in_each_partition() -> None:
     random, files = Random(1), list[Any]()
     written = 0
     for _ in range(3_000):
-        files += [add(random.randint(1, 300), place=place) for place in ("a", "b", None)]
+        files += [add(random.randint(1, 300), index=index) for index in ("a", "b", None)]
         if command := choose(files):
             written += command.reach.rows
             files = carried_out(files, command)
-        places = Counter(file["partitionValues"]["p"] for file in files)
-        assert max(places.values()) <= FANOUT * (len(CLASSES) + 1)
+        indexes = Counter(file["partitionValues"]["p"] for file in files)
+        assert max(indexes.values()) <= FANOUT * (len(CLASSES) + 1)
     assert written < 100 * left(files)

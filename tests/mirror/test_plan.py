@@ -17,7 +17,7 @@ from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.plan import Target, nested
 from mirrorlake.mirror.refusals import refusal
-from mirrorlake.mirror.row_checks import Demands
+from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CleanUp, CreateTable, SetKey
 from mirrorlake.mirror.strategy import Wanted, Way
 from mirrorlake.model.change import Marker
@@ -51,7 +51,7 @@ FIVE = {number: changes() for number in range(1, 6)}
 class TestSize:
     def test_a_file_that_takes_too_much_memory_ends_the_run_before_it(self) -> None:
         files = {1: foreign(), 2: foreign(rows=1_000_000), 3: foreign()}
-        planned = Situation(files, demands=Demands(file_bytes=1_000)).plan()
+        planned = Situation(files, row_checks=RowChecks(file_bytes=1_000)).plan()
         assert batch(planned) == (1, 1)
         assert isinstance(planned.error, FileTooLarge)
         assert planned.error.file == "00000000000000000002.parquet"

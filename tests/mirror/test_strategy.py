@@ -6,7 +6,15 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.mirror.strategy import ELSEWHERE, KEPT, Facts, TableFacts, Wanted, Way, way_of
+from mirrorlake.mirror.strategy import (
+    ELSEWHERE,
+    SUPPORTED_FEATURES,
+    Facts,
+    TableFacts,
+    Wanted,
+    Way,
+    way_of,
+)
 
 OURS = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
 
@@ -20,7 +28,7 @@ def table(**more: Any) -> TableFacts:
     properties = OURS | more.pop("properties", {})
     return TableFacts(
         readers=frozenset({"deletionVectors"}) | more.pop("readers", frozenset()),
-        writers=KEPT | more.pop("writers", frozenset()),
+        writers=SUPPORTED_FEATURES | more.pop("writers", frozenset()),
         properties=properties,
         fields=more.pop("fields", (column(),)),
         **more,

@@ -27,12 +27,12 @@ def test_rows_are_those_of_the_numbers(
             "number": range(len(texts) + len(texts[:3])),
         }
     )
-    places = np.array(data.draw(st.permutations(range(whole.num_rows))))
+    indexes = np.array(data.draw(st.permutations(range(whole.num_rows))))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(arrow, "ROOM", room)
-        found = taken(whole, places)
+        found = taken(whole, indexes)
     assert found.schema == whole.schema
-    assert found.to_pylist() == whole.take(pa.array(places)).to_pylist()
+    assert found.to_pylist() == whole.take(pa.array(indexes)).to_pylist()
 
 
 @pytest.mark.long

@@ -94,8 +94,8 @@ def test_the_facts_of_a_table_error_name_file_row_column_and_value() -> None:
 
 @pytest.mark.clause("LZ-270")
 def test_a_table_error_prints_table_file_row_and_column() -> None:
-    place = "table sales.orders, file 00000000000000000017.parquet, row 5, column __rowMarker__"
-    assert str(FULL) == f"marker 3 is none of 0, 1, 2 and 4 ({place}). Delete the file."
+    index = "table sales.orders, file 00000000000000000017.parquet, row 5, column __rowMarker__"
+    assert str(FULL) == f"marker 3 is none of 0, 1, 2 and 4 ({index}). Delete the file."
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))

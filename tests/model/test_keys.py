@@ -19,7 +19,7 @@ def key_rows(draw: st.DrawFn) -> tuple[Shape, pa.Table, list[tuple]]:
     shape = draw(st.sampled_from(list(SHAPES.values())))
     one = st.tuples(*(st.sampled_from(VALUES[column.type.name]) for column in shape.schema))
     rows = draw(st.lists(one, max_size=12))
-    found = [tuple(row[place] for place in shape.places) for row in rows]
+    found = [tuple(row[index] for index in shape.indexes) for row in rows]
     return shape, shape.arrow(rows).select(list(shape.key)), found
 
 

@@ -15,7 +15,7 @@ from mirrorlake.landing.metadata import Metadata
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import AddColumns, SetKey
 from mirrorlake.model.landed import FileName
-from mirrorlake.model.seams import Clock, no_probe
+from mirrorlake.model.seams import Clock, no_crash
 from mirrorlake.model.table import Schema
 from mirrorlake.publisher import Publisher
 from mirrorlake.storage.store import Store
@@ -96,7 +96,7 @@ class Zone:
 def apply(store: Store, lake: Lake, clock: Clock, *, cleanup_seconds: float = 1e9) -> None:
     """One `apply --once`; every table must be well."""
     clock.sleep(60)  # whoever held the lease is gone
-    engine = GrowingEngine(lake, store, Random(0), no_probe, lost_answers=0.0)
+    engine = GrowingEngine(lake, store, Random(0), no_crash, lost_answers=0.0)
     loop = ApplyLoop(store, engine, MirrorSettings(cleanup_seconds=cleanup_seconds), clock)
     loop.open()
     try:

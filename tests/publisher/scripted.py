@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from mirrorlake.landing import Publisher
-from mirrorlake.model.seams import killing_probe, no_probe
+from mirrorlake.model.seams import kill_at, no_crash
 
 
 def growing() -> Iterator[pa.Table]:
@@ -20,8 +20,8 @@ def growing() -> Iterator[pa.Table]:
 
 def main(root: str) -> None:
     target = os.environ.get("CRASH_AT")
-    probe = killing_probe(target) if target else no_probe
-    with Publisher(root, probe=probe) as publisher:
+    reached = kill_at(target) if target else no_crash
+    with Publisher(root, reached=reached) as publisher:
         rows = [{"id": n, "v": "a"} for n in range(3)]
         publisher.load("s.t", rows, key="id", batch="load")
         publisher.publish("s.t", growing(), operation="insert", batch="2026-05-01/17")

@@ -96,11 +96,11 @@ def test_every_data_file_gets_its_name_by_a_rename_that_does_not_overwrite(zone:
 def test_a_file_can_be_built_in_the_scratch_pad_and_moved(data_lake: DataLake) -> None:
     zone = LakeZone(data_lake, "scratch_pad")
     zone.script()
-    place = f"{ROOT}/{ZONE}/_scratchPad/s.schema/t/_"
+    index = f"{ROOT}/{ZONE}/_scratchPad/s.schema/t/_"
     appended = {s.path for s in zone.data_lake.writes() if s.query.get("action") == "append"}
     built = {path for path in appended if path.endswith(".parquet")}
     assert len(built) == 4
-    assert all(path.startswith(place) for path in built)
+    assert all(path.startswith(index) for path in built)
     moves = [s for s in zone.data_lake.writes() if s.is_rename and s.path.endswith(".parquet")]
     assert [s.headers["x-ms-rename-source"].rpartition("_")[2] for s in moves] == zone.names("s.t")
     assert zone.rows("s.t") == EXPECTED
@@ -116,8 +116,8 @@ def test_an_unfinished_batch_is_finished_wherever_it_was_built(data_lake: DataLa
         zone.built = then
         zone.script()
         assert zone.rows("s.t") == EXPECTED
-        places = [zone.folder("s.t"), f"{ZONE}/_scratchPad/s.schema/t"]
-        left = [f.name for place in places for f in zone.store.list(place).files]
+        indexes = [zone.folder("s.t"), f"{ZONE}/_scratchPad/s.schema/t"]
+        left = [f.name for index in indexes for f in zone.store.list(index).files]
         assert [name for name in left if name.startswith("_0")] == []
 
 

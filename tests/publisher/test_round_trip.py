@@ -32,8 +32,8 @@ class Sent:
 
     def table(self, shape: Shape) -> pa.Table:
         table = shape.arrow(self.rows).append_column("op", pa.array(self.operations, pa.string()))
-        for place, name in enumerate(shape.key):
-            values = [None if old is None else old[place] for old in self.earlier]
+        for index, name in enumerate(shape.key):
+            values = [None if old is None else old[index] for old in self.earlier]
             kind = arrow_type(shape.schema[name].type)
             table = table.append_column(f"was {name}", pa.array(values, kind))
         return table
@@ -42,14 +42,14 @@ class Sent:
         """The meaning of the rows, by the specification."""
         found = []
         for operation, row, old in zip(self.operations, self.rows, self.earlier, strict=True):
-            key = tuple(row[place] for place in shape.places)
+            key = tuple(row[index] for index in shape.indexes)
             moved = old is not None and tuple(
                 new if was is None else was for was, new in zip(old, key, strict=True)
             )
             if operation in {"update", "upsert"} and moved and _differ(moved, key):
                 gone: list[Any] = [None] * len(row)
-                for place, value in zip(shape.places, moved, strict=True):
-                    gone[place] = value
+                for index, value in zip(shape.indexes, moved, strict=True):
+                    gone[index] = value
                 found += [Change(2, tuple(gone)), Change(0, row)]
             else:
                 found.append(Change(CODES[operation], row))
@@ -129,7 +129,7 @@ def scripts(draw: st.DrawFn) -> Script:
 def _is_plain(script: Script) -> bool:
     """NaN is no value that another equals, so that whether such a key changed is not asked here."""
     keys = [old for batch in script.batches for old in batch.earlier if old]
-    keys += [tuple(row[p] for p in script.shape.places) for b in script.batches for row in b.rows]
+    keys += [tuple(row[p] for p in script.shape.indexes) for b in script.batches for row in b.rows]
     return all(repr(value) not in {"nan", "-0.0"} for key in keys for value in key)
 
 

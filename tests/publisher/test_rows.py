@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from mirrorlake.errors import UnsupportedColumn, UsageError
 from mirrorlake.publisher import Publisher
 from mirrorlake.publisher.input import rows as sources
-from mirrorlake.publisher.input.rows import pieces
+from mirrorlake.publisher.input.rows import row_blocks
 from tests.publisher.mirrored_zone import Zone
 
 ROWS = [{"id": 1, "v": "a"}, {"id": 2, "v": None}]
@@ -208,12 +208,12 @@ def test_pieces_are_the_rows_in_their_order(sizes: list[int], limit: int) -> Non
     table = pa.concat_tables([whole.slice(0, 0), *parts])
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sources, "ROWS", limit)
-        found = list(pieces(table, table="t"))
-    assert [n for piece in found for n in piece.rows["n"].to_pylist()] == list(range(total))
-    assert [piece.before for piece in found] == [
+        found = list(row_blocks(table, table="t"))
+    assert [n for block in found for n in block.rows["n"].to_pylist()] == list(range(total))
+    assert [block.before for block in found] == [
         sum(p.rows.num_rows for p in found[:n]) for n in range(len(found))
     ]
-    assert all(piece.rows.num_rows <= limit for piece in found)
+    assert all(block.rows.num_rows <= limit for block in found)
     assert found
 
 

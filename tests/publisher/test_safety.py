@@ -161,11 +161,11 @@ def test_a_name_that_a_killed_run_gave_is_durable_before_it_is_recorded(
 
 class TestTheNextNumber:
     @pytest.mark.clause("LZ-140")
-    @pytest.mark.parametrize("place", ["", "/_ProcessedFiles", "/_FilesReadyToDelete"])
-    def test_it_follows_whatever_is_there(self, zone: Zone, place: str) -> None:
+    @pytest.mark.parametrize("location", ["", "/_ProcessedFiles", "/_FilesReadyToDelete"])
+    def test_it_follows_whatever_is_there(self, zone: Zone, index: str) -> None:
         with zone.publisher() as publisher:
             publisher.load("t", A, key="id")
-        zone.store.create(f"{zone.folder('t')}{place}/00000000000000000007.csv", b"x")
+        zone.store.create(f"{zone.folder('t')}{index}/00000000000000000007.csv", b"x")
         with zone.publisher() as publisher:
             done = publisher.publish("t", B, operation="insert")
         assert [file.number for file in done.files] == [8]
@@ -271,11 +271,11 @@ class TestOneWriter:
 def test_what_does_not_read_back_is_never_visible(
     zone: Zone, text: TextFormat | None, left: int | None, built: str
 ) -> None:
-    places: list[str] = []
+    indexes: list[str] = []
 
     def spoil(effect: Effect) -> None:
         if effect.name == "staged" and effect.done:
-            places.append(effect.path)
+            indexes.append(effect.path)
             whole = zone.store.files.content[effect.path].content
             zone.store.files.put(effect.path, whole.swapcase() if left is None else whole[:left])
 
@@ -283,7 +283,7 @@ def test_what_does_not_read_back_is_never_visible(
     with zone.publisher(built=built) as publisher, pytest.raises(BadFile):
         publisher.load("t", [*A, *B], key="id", text=text)
     assert zone.names("t") == []
-    assert ["_scratchPad" in path for path in places] == [built == "scratch_pad"]
+    assert ["_scratchPad" in path for path in indexes] == [built == "scratch_pad"]
 
 
 def growing() -> Iterator[pa.Table]:

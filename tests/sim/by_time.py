@@ -20,7 +20,7 @@ from mirrorlake.errors import LeaseHeld, LeaseLost
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from mirrorlake.storage.lease import TERM
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import Crash, Effect, File, Files, MemoryStore
@@ -62,7 +62,7 @@ class Publisher:
         }
         self.files.put(f"{self.folder}/_metadata.json", json.dumps(metadata).encode())
 
-    def act(self) -> str:
+    def action(self) -> str:
         """Land a file, most of the time under a new name and now."""
         kind = self.random.choice(["new"] * 6 + ["late", "again", "gone", "hidden"])
         self.count += 1
@@ -89,12 +89,12 @@ class Publisher:
 
     def landed(self, content: dict[str, File], *, aside: bool = False) -> dict[str, File]:
         """The data files that are in the table folder, or in its cleanup folder."""
-        place = f"{self.folder}/_FilesReadyToDelete/" if aside else f"{self.folder}/"
+        index = f"{self.folder}/_FilesReadyToDelete/" if aside else f"{self.folder}/"
         return {
             path: file
             for path, file in content.items()
-            if path.startswith(place)
-            and "/" not in (name := path.removeprefix(place))
+            if path.startswith(index)
+            and "/" not in (name := path.removeprefix(index))
             and not name.startswith("_")
             and name.endswith(".parquet")
         }
@@ -156,9 +156,9 @@ class SimulationByTime:
         for publisher in self.publishers:
             publisher.begin()
         for _ in range(STEPS):
-            act = self.random.choice([self._publish, self._publish, self._apply, self._wait])
-            act()
-        self.settle()
+            action = self.random.choice([self._publish, self._publish, self._apply, self._wait])
+            action()
+        self.make_durable()
         self._check_all()
 
     def table(self, publisher: Publisher) -> LakeTable:
@@ -168,7 +168,7 @@ class SimulationByTime:
 
     def _publish(self) -> None:
         for _ in range(self.random.randint(1, 4)):
-            self.trace.append(self.random.choice(self.publishers).act())
+            self.trace.append(self.random.choice(self.publishers).action())
 
     def _wait(self) -> None:
         self.clock.advance(self.random.choice([0.1, 5.0, 5.0, 3e5]))
@@ -207,7 +207,7 @@ class SimulationByTime:
             self.lake,
             store,
             self.random,
-            self._probe(),
+            self._reached(),
             between=self._rival if rivals else lambda: None,
             before_read=self._disturb,
         )
@@ -217,7 +217,7 @@ class SimulationByTime:
             engine,
             MirrorSettings(limits=BatchLimits(files=self.limit), cleanup_seconds=1.0),
             self.clock,
-            probe=self._probe(),
+            reached=self._reached(),
             holder=f"process {self._processes}",
             new_generation=lambda: str(UUID(int=self.random.getrandbits(128))),
         )
@@ -251,16 +251,16 @@ class SimulationByTime:
 
         return MemoryStore(self.clock, hook, files=self.files)
 
-    def _probe(self) -> Callable[[Point], None]:
+    def _reached(self) -> Callable[[CrashPoint], None]:
         share = self.random.choice([0.0, 0.02, 0.1])
 
-        def probe(point: Point) -> None:
+        def reached(point: CrashPoint) -> None:
             if not self._quiet and self.random.random() < share:
                 raise Crash(str(point))
 
-        return probe
+        return reached
 
-    def settle(self) -> None:
+    def make_durable(self) -> None:
         """No more trouble: everything that is landed arrives."""
         self._quiet = True
         self.clock.advance(TERM.total_seconds() + 1)
@@ -303,8 +303,8 @@ class SimulationByTime:
 
     def _recorded(self, publisher: Publisher) -> set[str]:
         """The names that the side record of a table holds."""
-        place = f"Files/Mirrorlake/processed/Tables/s/{publisher.table}/"
-        segments = [f.content for path, f in self.files.content.items() if path.startswith(place)]
+        index = f"Files/Mirrorlake/processed/Tables/s/{publisher.table}/"
+        segments = [f.content for path, f in self.files.content.items() if path.startswith(index)]
         return {name for content in segments for name in json.loads(content)["names"]}
 
     def _check_all(self) -> None:

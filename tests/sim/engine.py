@@ -17,7 +17,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from mirrorlake.apply.commit_metadata import by_marker, receipt
+from mirrorlake.apply.commit_metadata import by_marker, commit_metadata
 from mirrorlake.delta.log.history import Batch, batch_of
 from mirrorlake.landing.file_identity import Identity, altered
 from mirrorlake.landing.parquet import reader as parquet
@@ -42,7 +42,7 @@ from mirrorlake.mirror.steps import (
     SetKey,
 )
 from mirrorlake.model.landed import NamedBatch
-from mirrorlake.model.seams import Point, Probe
+from mirrorlake.model.seams import CrashHook, CrashPoint
 from mirrorlake.model.table import Schema
 from mirrorlake.storage.store import Store
 from tests.doubles.clock import START
@@ -92,7 +92,7 @@ class ModelledEngine:
     lake: Lake
     store: Store
     random: Random
-    probe: Probe
+    reached: CrashHook
     between: Callable[[], None] = lambda: None
     lost_answers: float = 0.1
     wall: Callable[[], datetime] = lambda: START
@@ -134,7 +134,7 @@ class ModelledEngine:
             made = LakeTable(step.generation, step.detection, step.schema, step.key, Table(key))
             made.properties = {FOLDER: step.folder} | ({RESEEDED: "true"} if step.replace else {})
             self.lake.tables[step.path] = made
-        self.probe(Point.TABLE_CREATED)
+        self.reached(CrashPoint.TABLE_CREATED)
 
     def paths(self, known: Collection[str] = ()) -> list[str]:
         return [path for path in self.lake.tables if path not in known]
@@ -142,7 +142,7 @@ class ModelledEngine:
     def drop(self, step: DropTable) -> None:
         if self.progress(step.path).generation == step.generation:
             del self.lake.tables[step.path]
-        self.probe(Point.TABLE_DROPPED)
+        self.reached(CrashPoint.TABLE_DROPPED)
 
     def vacuum(self, path: str, retention: timedelta, before_commit: Callable[[], None]) -> None:
         before_commit()
@@ -158,7 +158,7 @@ class ModelledEngine:
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
     ) -> Sequence[Outcome]:
         prepared = [(step, self.progress(step.path), self._found(step)) for step in steps]
-        self.probe(Point.BATCH_WRITTEN)
+        self.reached(CrashPoint.BATCH_WRITTEN)
         return [
             found if isinstance(found, Failed) else self._commit(step, read, found, before_commit)
             for step, read, found in prepared
@@ -175,8 +175,8 @@ class ModelledEngine:
     def checkpoint(self, path: str) -> None:
         self.checkpoints.append(path)
 
-    def settle(self, path: str, version: int) -> None:
-        self.probe(Point.COMMIT_DURABLE)
+    def make_durable(self, path: str, version: int) -> None:
+        self.reached(CrashPoint.COMMIT_DURABLE)
 
     def _commit(
         self,
@@ -192,7 +192,7 @@ class ModelledEngine:
         if step.names and (file := altered(self.store, step.files)):
             return Conflicted(f"{file.name} changed while it was read")
         before_commit()
-        self.probe(Point.COMMIT_BEGUN)
+        self.reached(CrashPoint.COMMIT_BEGUN)
         self.between()
         table = self.lake.tables[step.path]
         if table.version != read.version or table.generation != read.generation:
@@ -210,7 +210,7 @@ class ModelledEngine:
             table.named.append(NamedBatch(step.last, table.version, step.names))
         counts = _counts(feed)
         self._sign(table, step, read, counts, files)
-        self.probe(Point.COMMITTED)
+        self.reached(CrashPoint.COMMITTED)
         if self.random.random() < self.lost_answers:
             recorded = self.progress(step.path).recorded
             return AlreadyApplied(recorded) if self.random.random() < 0.5 else Unknown("no answer")
@@ -226,7 +226,9 @@ class ModelledEngine:
     ) -> None:
         """Keep what the commit says of itself."""
         read = [by_marker(pa.array([change.marker for change in one], pa.int8())) for one in files]
-        said = receipt(step, before, counts, read, lambda file: Identity.of(self.store, file))
+        said = commit_metadata(
+            step, before, counts, read, lambda file: Identity.of(self.store, file)
+        )
         now = self.wall().timestamp() * 1000
         info = {"timestamp": now, "userMetadata": json.dumps(said)}
         table.commits.append(info)
@@ -254,8 +256,8 @@ class ModelledEngine:
         values = [list(row.values()) for row in rows.data.to_pylist()]
         if rows.unchanged is not None:
             for row, mask in zip(values, unpacked(rows.unchanged, len(rows.names)), strict=True):
-                for place in mask.nonzero()[0]:
-                    row[place] = UNCHANGED
+                for index in mask.nonzero()[0]:
+                    row[index] = UNCHANGED
         markers = rows.marker.to_pylist()
         return [Change(m, tuple(row)) for m, row in zip(markers, values, strict=True)]
 

@@ -22,7 +22,7 @@ from mirrorlake.errors import LeaseHeld, LeaseLost, SourceUnavailable
 from mirrorlake.mirror.batch import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.position import Lsn
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.lease import TERM
 from tests.doubles.clock import SteppedClock
@@ -178,7 +178,7 @@ class Simulation:
             self._store(),
             self._settings,
             self.clock,
-            probe=self._probe(),
+            reached=self._reached(),
             holder=self._holder(),
         )
 
@@ -188,7 +188,7 @@ class Simulation:
             self.lake,
             store,
             self.random,
-            self._probe(),
+            self._reached(),
             between=self._rival if rivals else lambda: None,
         )
         return ApplyLoop(
@@ -196,10 +196,10 @@ class Simulation:
             engine,
             MirrorSettings(limits=self._limits, cleanup_seconds=1.0),
             self.clock,
-            probe=self._probe(),
+            reached=self._reached(),
             holder=self._holder(),
             new_generation=lambda: str(UUID(int=self.random.getrandbits(128))),
-            lanes=seeded(self.random),
+            executors=seeded(self.random),
         )
 
     def _rival(self) -> None:
@@ -228,14 +228,14 @@ class Simulation:
 
     _quiet = False
 
-    def _probe(self) -> Callable[[Point], None]:
+    def _reached(self) -> Callable[[CrashPoint], None]:
         share = self.random.choice([0.0, 0.02, 0.1])
 
-        def probe(point: Point) -> None:
+        def reached(point: CrashPoint) -> None:
             if not self._quiet and self.random.random() < share:
                 raise Crash(str(point))
 
-        return probe
+        return reached
 
     def _holder(self) -> str:
         self._processes += 1

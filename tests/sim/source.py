@@ -27,8 +27,8 @@ from mirrorlake.sources.base import (
     Chunk,
     Established,
     Finding,
-    Piece,
     Severity,
+    SnapshotPart,
     SourceTable,
     Transactions,
     Truncation,
@@ -180,14 +180,14 @@ class ModelledSnapshot:
     rows: dict[TableId, dict[int, Row]]
     random: Random
 
-    def pieces(self, table: SourceTable) -> Sequence[Piece]:
+    def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
         count = self.random.randint(1, 3)
-        return [Piece(table, (place, count)) for place in range(count)]
+        return [SnapshotPart(table, (index, count)) for index in range(count)]
 
-    def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        ordered = sorted(self.rows[piece.table.table].values())
-        place, count = piece.range
-        rows = [row for row in ordered if row[0] % count == place]
+    def read(self, part: SnapshotPart) -> Iterator[pa.RecordBatch]:
+        ordered = sorted(self.rows[part.table.table].values())
+        index, count = part.range
+        rows = [row for row in ordered if row[0] % count == index]
         while rows:
             size = self.random.randint(1, len(rows))
             yield batch_of(rows[:size])
@@ -247,12 +247,12 @@ class ModelledStream:
             left = transaction.writes[self._inside :][:messages]
             for write in left:
                 self._inside += 1
-                place = (len(after) - 1, self._inside, write)
+                index = (len(after) - 1, self._inside, write)
                 if write.kind == "truncate":
                     parts += _flushed(self.tables, open_parts, write.table)
-                    parts.append(Truncation(self.tables[write.table], *place[:2]))
+                    parts.append(Truncation(self.tables[write.table], *index[:2]))
                 else:
-                    open_parts.setdefault(write.table, []).append(place)
+                    open_parts.setdefault(write.table, []).append(index)
             messages -= len(left) + 1
             if messages < 0 or self._inside < len(transaction.writes):
                 ends.append(None)
@@ -272,12 +272,12 @@ def _flushed(
 ) -> list[Changes]:
     """The writes of one table that wait, as columns."""
     rows: list[Row] = []
-    markers, places, ordinals, unsent = [], [], [], []
+    markers, indexes, ordinals, unsent = [], [], [], []
     for transaction, ordinal, write in waiting.pop(table, []):
         for marker, row in _as_rows(write):
             rows.append(row)
             markers.append(int(marker))
-            places.append(transaction)
+            indexes.append(transaction)
             ordinals.append(ordinal)
             unsent.append(marker is not Marker.DELETE and not write.sends_text)
     if not rows:
@@ -290,7 +290,7 @@ def _flushed(
             batch_of(rows),
             np.array(markers, np.int8),
             unchanged if unchanged.any() else None,
-            np.array(places, np.int32),
+            np.array(indexes, np.int32),
             np.array(ordinals, np.int64),
         )
     ]

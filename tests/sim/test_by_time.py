@@ -46,7 +46,7 @@ def ended() -> SimulationByTime:
 @pytest.mark.clause("LZ-127")
 def test_the_side_record_alone_tells_what_was_applied(ended: SimulationByTime) -> None:
     before = {path: table.version for path, table in ended.lake.tables.items()}
-    ended.settle()
+    ended.make_durable()
     assert {path: table.version for path, table in ended.lake.tables.items()} == before
 
 

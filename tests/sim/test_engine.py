@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mirrorlake.mirror.engine import MirrorEngine
-from mirrorlake.model.seams import no_probe
+from mirrorlake.model.seams import no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply_by_time import ByTimeContract
 from tests.reference import Row
@@ -47,4 +47,4 @@ class TestModelledEngine(ByTimeContract):
 
     @pytest.fixture
     def new_engine(self, lake: Lake, store: LocalStore) -> Callable[[], MirrorEngine]:
-        return lambda: ModelledEngine(lake, store, Random(0), no_probe, lost_answers=0.0)
+        return lambda: ModelledEngine(lake, store, Random(0), no_crash, lost_answers=0.0)

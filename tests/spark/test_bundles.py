@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Schema
-from mirrorlake.spark.bundles import ALONE, LANDED, STORED, bundled
+from mirrorlake.spark.bundles import ALONE, LANDED, STORED, packed
 from mirrorlake.spark.task import CompactSpec, LandedPath, Spec, TaskSpec
 
 SCHEMA = TableSchema(Schema(()), (), ())
@@ -41,13 +41,13 @@ SPECS = st.one_of(
 
 @given(specs=st.lists(SPECS, max_size=20), slots=st.integers(1, 6))
 def test_all_work_is_done_once_and_what_takes_long_by_itself(specs: list[Spec], slots: int) -> None:
-    bundles = bundled(specs, slots)
-    assert sorted(place for some in bundles for place in some) == list(range(len(specs)))
+    bundles = packed(specs, slots)
+    assert sorted(index for some in bundles for index in some) == list(range(len(specs)))
     assert all(bundles)
     for some in bundles:
         if len(some) > 1:
-            assert all(is_small(specs[place]) for place in some)
-    shared = [place for place, spec in enumerate(specs) if is_small(spec)]
+            assert all(is_small(specs[index]) for index in some)
+    shared = [index for index, spec in enumerate(specs) if is_small(spec)]
     assert len(bundles) == len(specs) - len(shared) + min(len(shared), slots)
 
 
@@ -59,10 +59,10 @@ def is_small(spec: Spec) -> bool:
 
 @given(sizes=st.lists(st.integers(0, LANDED), min_size=1, max_size=30), slots=st.integers(1, 4))
 def test_tasks_of_small_batches_differ_by_one_batch_at_most(sizes: list[int], slots: int) -> None:
-    bundles = bundled([batch(size) for size in sizes], slots)
-    weights = [sum(ALONE + sizes[place] for place in some) for some in bundles]
+    bundles = packed([batch(size) for size in sizes], slots)
+    weights = [sum(ALONE + sizes[index] for index in some) for some in bundles]
     assert max(weights) - min(weights) <= ALONE + LANDED
 
 
 def test_ten_small_batches_take_two_tasks_of_two_slots() -> None:
-    assert [len(some) for some in bundled([batch(4_000)] * 10, 2)] == [5, 5]
+    assert [len(some) for some in packed([batch(4_000)] * 10, 2)] == [5, 5]

@@ -21,7 +21,7 @@ from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.status import mirror_status
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import TableLog
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.test_faults import before_the_tasks
 from tests.app.zones import MARKER, Zone
@@ -143,25 +143,25 @@ def test_a_file_that_changes_after_it_was_planned_for_is_looked_at_anew(
     land(zone, "a.parquet", 1, 1)
     changing = land(zone, "b.parquet", 2, 2)
     land(zone, "c.parquet", 3, 3)
-    act = (lambda: land(zone, "b.parquet", 4, 4)) if again else changing.unlink
-    before_the_tasks(monkeypatch, lambda: act() and None)
+    action = (lambda: land(zone, "b.parquet", 4, 4)) if again else changing.unlink
+    before_the_tasks(monkeypatch, lambda: action() and None)
     assert not zone.apply().errors
     expected = [(1, "a.parquet"), (3, "c.parquet")] + [(4, "b.parquet")] * again
     assert zone.rows("t") == sorted(expected)
 
 
 POINTS = [
-    pytest.param(Point.COMMITTED, marks=pytest.mark.long),
-    Point.COMMIT_DURABLE,
-    Point.NAMES_RECORDED,
-    Point.CLEANUP_MOVED_ONE,
+    pytest.param(CrashPoint.COMMITTED, marks=pytest.mark.long),
+    CrashPoint.COMMIT_DURABLE,
+    CrashPoint.NAMES_RECORDED,
+    CrashPoint.CLEANUP_MOVED_ONE,
 ]
 
 
 @pytest.mark.crash
 @pytest.mark.clause("LZ-326", "LZ-258", "LZ-243", "LZ-250")
 @pytest.mark.parametrize("point", POINTS)
-def test_a_process_that_is_killed_applies_no_file_twice(zone: Zone, point: Point) -> None:
+def test_a_process_that_is_killed_applies_no_file_twice(zone: Zone, point: CrashPoint) -> None:
     for number in range(3):
         land(zone, f"{number}.parquet", number + 1, number, **{MARKER: [0]})
     killed = subprocess.run(

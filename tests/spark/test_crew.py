@@ -21,7 +21,7 @@ from mirrorlake.mirror.engine import Failed
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.mirror.strategy import Way
 from mirrorlake.model.change import Marker
-from mirrorlake.model.seams import no_probe
+from mirrorlake.model.seams import no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.spark import course, crew, crew_board, spread, task
 from mirrorlake.spark.direct import Direct
@@ -142,8 +142,8 @@ def test_all_waves_are_one_job(orders: Mirrored) -> None:
 
 def test_tasks_of_spark_are_a_crew_too(spark: Spark, store: LocalStore) -> None:
     engine = SparkEngine(spark, store, compaction=False)
-    always, jobs = AlwaysSpread(store, no_probe, SpreadSettings(rest=0)), Recorded(engine._jobs)
-    engine._strategies[Way.DIRECT] = Direct(jobs, engine._committer, store, no_probe, always)
+    always, jobs = AlwaysSpread(store, no_crash, SpreadSettings(rest=0)), Recorded(engine._jobs)
+    engine._strategies[Way.DIRECT] = Direct(jobs, engine._committer, store, no_crash, always)
     orders = Mirrored(engine, store, SparkReader(spark.session, store), ORDERS)
     filled(orders.create())
     orders.apply(BATCH[:80], BATCH[80:])
@@ -291,8 +291,8 @@ def test_an_answer_that_is_gone_again_is_not_taken_for_none(
     filled(orders)
     jobs, read, gone = recorded(orders, ThreadJobs(CREW)), crew_board.Board.read, threading.Lock()
 
-    def sometimes(place: Any, name: str, kind: Any) -> Any:
-        found = read(place, name, kind)
+    def sometimes(index: Any, name: str, kind: Any) -> Any:
+        found = read(index, name, kind)
         return None if found and name == "2-1" and gone.acquire(blocking=False) else found
 
     monkeypatch.setattr(crew_board.Board, "read", sometimes)
@@ -309,10 +309,10 @@ def test_a_member_that_cannot_say_what_it_found_says_at_least_that(
     filled(orders)
     jobs, put, full = recorded(orders, ThreadJobs(CREW)), crew_board.Board.put, threading.Lock()
 
-    def refuse(place: Any, name: str, facts: Any) -> None:
+    def refuse(index: Any, name: str, facts: Any) -> None:
         if name.startswith("1-") and full.acquire(blocking=False):
             raise OSError(errno.ENOSPC, "No space left on device")
-        put(place, name, facts)
+        put(index, name, facts)
 
     monkeypatch.setattr(crew_board.Board, "put", refuse)
     with capture_logs() as logs:
@@ -475,7 +475,7 @@ def test_what_has_been_done_is_not_done_again(done: set[tuple[int, int]]) -> Non
     def course() -> Waves[list[Any]]:
         found: list[Any] = []
         for wave in range(4):
-            found += [(yield [(wave, place) for place in range(wave % 3 + 1)])]
+            found += [(yield [(wave, index) for index in range(wave % 3 + 1)])]
         return found
 
     ran: list[Any] = []
@@ -485,7 +485,7 @@ def test_what_has_been_done_is_not_done_again(done: set[tuple[int, int]]) -> Non
         return [("made", one) for one in specs]
 
     ((found),) = together([crew.resumed(course(), {at: ("known", at) for at in done})], run)
-    every = {(wave, place) for wave in range(4) for place in range(wave % 3 + 1)}
+    every = {(wave, index) for wave in range(4) for index in range(wave % 3 + 1)}
     assert sorted(ran) == sorted(every - done)
     assert [one for wave in found for _how, one in wave] == sorted(every)
     assert {one for wave in found for how, one in wave if how == "known"} == every & done

@@ -20,7 +20,7 @@ from mirrorlake.errors import TableError, WorkerLost
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.strategy import Wanted
-from mirrorlake.model.seams import Point, WallClock, killing_probe
+from mirrorlake.model.seams import CrashPoint, WallClock, kill_at
 from mirrorlake.spark import parting, task
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.jobs import Jobs
@@ -51,7 +51,7 @@ class DeadlyJobs(Jobs):
         def deadly(item: Any) -> Any:
             table = item.table if hasattr(item, "table") else item.batch.table
             if table == "s.deadly" and Path(sign).exists():
-                killing_probe(Point.BATCH_WRITTEN)(Point.BATCH_WRITTEN)
+                kill_at(CrashPoint.BATCH_WRITTEN)(CrashPoint.BATCH_WRITTEN)
             return work(item)
 
         return super().map(deadly, items, *more)

@@ -54,7 +54,7 @@ class Story:
     def insert(self, *numbers: int) -> None:
         outcome = self.table.apply([(Marker.INSERT, (number, "a")) for number in numbers])
         assert isinstance(outcome, Applied)
-        self.table.engine.settle(self.table.path, outcome.version)
+        self.table.engine.make_durable(self.table.path, outcome.version)
 
 
 @pytest.mark.parametrize("wanted", [Wanted.DIRECT, Wanted.MERGE])
@@ -106,7 +106,7 @@ def test_what_another_process_committed_is_flushed_before_anything_rests_on_it(
     batch = engine.progress(story.table.path).batch
     assert batch is not None
     for _ in range(2):
-        engine.settle(story.table.path, batch.version)
+        engine.make_durable(story.table.path, batch.version)
         data = {str(path) for path in story.folder.parent.glob("*.parquet")}
         assert data
         assert data <= flushed

@@ -52,7 +52,7 @@ class IndexedJobs(Jobs):
     def map(self, work: Callable[[Any], Any], items: Sequence[Any], *more: Any) -> list[Any]:
         def indexed(item: Any) -> Any:
             with forced(Way.INDEX_PAGES) as patch:
-                patch.setattr(key_join, "places", None)
+                patch.setattr(key_join, "matches", None)
                 patch.setattr(key_join, "rows", None)
                 return work(item)
 

@@ -50,11 +50,11 @@ def orders(spark: Spark, store: LocalStore) -> Mirrored:
     return Mirrored(SparkEngine(spark, store), store, reader, SHAPE).create()
 
 
-def stages(spark: Spark, act: Callable[[], object]) -> list[Stage]:
+def stages(spark: Spark, action: Callable[[], object]) -> list[Stage]:
     """The stages of all jobs that the session runs meanwhile, Delta's own among them."""
     context = spark.session.sparkContext._jsc.sc()
     before = set(_jobs(context))
-    act()
+    action()
     jobs = {number: job for number, job in _jobs(context).items() if number not in before}
     numbers = [number for job in jobs.values() for number in _each(job.stageIds())]
     found = [context.statusStore().lastStageAttempt(number) for number in numbers]
@@ -71,7 +71,7 @@ def _jobs(context: Any) -> dict[int, Any]:
 
 def _each(found: Any) -> list[Any]:
     """The members of a Scala sequence."""
-    return [found.apply(place) for place in range(found.size())]
+    return [found.apply(index) for index in range(found.size())]
 
 
 def rows_of(file: int) -> list[tuple[int, str]]:

@@ -18,7 +18,7 @@ from mirrorlake.mirror.engine import Applied, MirrorEngine
 from mirrorlake.mirror.strategy import Wanted, Way
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.model.seams import no_probe
+from mirrorlake.model.seams import no_crash
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.engine import SparkEngine
 from mirrorlake.spark.session import s3a
@@ -26,7 +26,7 @@ from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.spread import Spread, SpreadSettings
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import Place
+from mirrorlake.storage.urls import StorageLocation
 from tests.conformance.mirrored import Mirrored
 from tests.delta.handmade import HandmadeTable
 from tests.histories import Shape, counted
@@ -42,7 +42,7 @@ SHAPE = Shape.of(["id"], id=types.LONG, name=types.STRING)
 @pytest.fixture
 def project(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     s3.described(monkeypatch)
-    tables = Place(f"{s3.new_bucket()}/shop", s3.options)
+    tables = StorageLocation(f"{s3.new_bucket()}/shop", s3.options)
     return Project("shop", tmp_path / "root", tables=tables)
 
 
@@ -68,7 +68,7 @@ def test_rows_and_feed_are_those_of_the_changes(
     orders = table_of(SparkEngine(spark, store, wanted=wanted), store, reader).create()
     orders.apply([(INSERT, (n, "old")) for n in range(6)])
     done = orders.apply([(UPDATE, (1, "new")), (DELETE, (2, None)), (UPSERT, (7, "x"))])
-    orders.engine.settle(orders.path, done.version)
+    orders.engine.make_durable(orders.path, done.version)
     rows = [(0, "old"), (1, "new"), (3, "old"), (4, "old"), (5, "old"), (7, "x")]
     assert counted(orders.rows()) == counted(rows)
     assert dict(orders.feed(done.version)) == {
@@ -92,9 +92,9 @@ def test_rows_and_feed_are_those_of_the_changes(
 
 def test_a_batch_is_spread_over_tasks(spark: Spark, store: Store, reader: SparkReader) -> None:
     engine = SparkEngine(spark, store)
-    spread = Spread(store, no_probe, SpreadSettings(rows=1))
+    spread = Spread(store, no_crash, SpreadSettings(rows=1))
     engine._strategies[Way.DIRECT] = Direct(
-        engine._jobs, engine._committer, store, no_probe, spread
+        engine._jobs, engine._committer, store, no_crash, spread
     )
     orders = table_of(engine, store, reader).create()
     orders.apply([(INSERT, (n, "old")) for n in range(1_000)])
@@ -159,10 +159,10 @@ class TestTheWayThere:
     def test_a_bucket_that_is_not_there_is_told_before_anything_is_written(
         self, spark: Spark, s3: S3Server
     ) -> None:
-        place = Place("s3://no-such-bucket/shop", s3.options)
+        index = StorageLocation("s3://no-such-bucket/shop", s3.options)
         with pytest.raises(StorageUnavailable, match="does not reach"):
-            Spark.given(spark.session, place)
+            Spark.given(spark.session, index)
 
     def test_a_session_without_a_way_there_is_refused(self, spark: Spark) -> None:
         with pytest.raises(UsageError, match="no way to gs://"):
-            s3a.check(spark.session, Place("gs://bucket/shop"))
+            s3a.check(spark.session, StorageLocation("gs://bucket/shop"))

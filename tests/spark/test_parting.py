@@ -12,7 +12,7 @@ import pytest
 
 from mirrorlake.errors import TableError
 from mirrorlake.landing.text.format import TextFormat
-from mirrorlake.mirror.row_checks import Demands
+from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.spark import parting, task
 from mirrorlake.spark.task import LandedPath
@@ -52,7 +52,7 @@ def rows(zone: Zone, name: str) -> list[tuple[Any, ...]]:
     return sorted(zone.rows(name))
 
 
-def receipt(zone: Zone, name: str) -> dict[str, Any]:
+def commit_metadata(zone: Zone, name: str) -> dict[str, Any]:
     """What the commit of the first batch says of itself."""
     log = zone.root / "Tables/s" / name / "_delta_log" / f"{1:020d}.json"
     actions = [json.loads(line) for line in log.read_text().splitlines()]
@@ -77,7 +77,7 @@ class TestLoads:
         zone.apply()
         assert rows(zone, "t") == EXPECTED
         assert data_files(zone, "t") > 3
-        said = receipt(zone, "t")
+        said = commit_metadata(zone, "t")
         assert (said["rows"]["insert"], len(said["read"])) == (500, 1)
         assert "500" in json.dumps(said["read"])
 
@@ -94,7 +94,7 @@ class TestLoads:
         zone.apply()
         kept = [(n, "x") for n in range(1_000) if n not in {7, 8}]
         assert rows(zone, "t") == sorted([*kept, (7, "y")])
-        assert sum(receipt(zone, "t")["rows"].values()) == 999
+        assert sum(commit_metadata(zone, "t")["rows"].values()) == 999
 
     def test_upserts_are_looked_up(self, zone: Zone) -> None:
         text = "".join(f"{n % 500},{n}\n" for n in range(1_000))
@@ -109,7 +109,7 @@ class TestLoads:
         )
         zone.apply()
         assert rows(zone, "t") == sorted([*EXPECTED, *EXPECTED, (900, "x"), (900, "x")])
-        assert receipt(zone, "t")["rows"]["insert"] == 1_002
+        assert commit_metadata(zone, "t")["rows"]["insert"] == 1_002
 
 
 class TestFaults:
@@ -121,7 +121,7 @@ class TestFaults:
         assert "on line 1002" in error.what
 
     def test_a_null_key_has_its_row_in_the_file(self, zone: Zone) -> None:
-        zone.settings = MirrorSettings(demands=Demands(strict_keys=True))
+        zone.settings = MirrorSettings(row_checks=RowChecks(strict_keys=True))
         write(zone, "t", f"id,v\n{QUOTED},x\n{QUOTED}", FileFormatTypeProperties={})
         error = fault(zone)
         assert (error.row, error.column) == (501, "id")

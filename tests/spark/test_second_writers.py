@@ -18,7 +18,7 @@ from mirrorlake.mirror.engine import AlreadyApplied, Applied, Conflicted, Outcom
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.mirror.strategy import Wanted, Way
 from mirrorlake.model.change import Marker
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from mirrorlake.spark import commit
 from mirrorlake.spark.direct import Direct
 from mirrorlake.spark.engine import SparkEngine
@@ -73,12 +73,12 @@ class Table:
     """A table of two files, others who write it, and how often a batch of it was spread."""
 
     def __init__(self, spark: Spark, store: LocalStore, way: str = "direct") -> None:
-        self.spark, self.points = spark, list[Point]()
+        self.spark, self.points = spark, list[CrashPoint]()
         wanted = Wanted.MERGE if way == "merge" else Wanted.AUTO
         engine = SparkEngine(spark, store, wanted=wanted, compaction=False)
         if way == "spread":
             spread = AlwaysSpread(store, self.points.append)
-            direct = Direct(engine._jobs, engine._committer, store, engine._probe, spread)
+            direct = Direct(engine._jobs, engine._committer, store, engine._reached, spread)
             engine._strategies[Way.DIRECT] = direct
         reader = SparkReader(spark.session, store)
         self.ours = Mirrored(engine, store, reader, SHAPE).create()
@@ -147,10 +147,10 @@ def test_commits_before_that_of_a_spread_batch_are_conflicts_until_there_are_non
 ) -> None:
     table, batch = Table(spark, store, "spread"), BATCHES["changes"]
     step = table.step(batch)
-    for act in table.all_by_hand():
-        assert isinstance(table.ours.run(step, act), Conflicted)
+    for action in table.all_by_hand():
+        assert isinstance(table.ours.run(step, action), Conflicted)
     table.holds(LEFT, batch, table.ours.run(step))
-    assert table.points.count(Point.PIECES_WRITTEN) == 4 * (len(STATEMENTS) + 1)
+    assert table.points.count(CrashPoint.STAGE_WRITTEN) == 4 * (len(STATEMENTS) + 1)
 
 
 def test_commits_inside_the_transaction_of_a_spread_batch_are_conflicts_until_there_are_none(
@@ -184,8 +184,8 @@ class Interrupted:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, table: Table) -> None:
         self.table, self.true = table, statements._fence
-        place = table.ours.store.location(table.ours.path)
-        self.begun, self.done = Path(f"{place}.begun"), Path(f"{place}.done")
+        index = table.ours.store.location(table.ours.path)
+        self.begun, self.done = Path(f"{index}.begun"), Path(f"{index}.done")
         monkeypatch.setattr(statements, "_fence", self.fence)
 
     def fence(self, batch: Begun) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
@@ -200,23 +200,23 @@ class Interrupted:
 
         return waiting
 
-    def run(self, step: ApplyFiles, act: Callable[[], None]) -> Outcome:
+    def run(self, step: ApplyFiles, action: Callable[[], None]) -> Outcome:
         """The outcome of a batch in whose transaction this is done."""
         self.begun.unlink(missing_ok=True)
         self.done.unlink(missing_ok=True)
         with ThreadPoolExecutor(1) as pool:
-            acted = pool.submit(self._act, act)
+            acted = pool.submit(self._act, action)
             outcome = self.table.ours.run(step)
             acted.result()
         return outcome
 
-    def _act(self, act: Callable[[], None]) -> None:
+    def _act(self, action: Callable[[], None]) -> None:
         end = time.monotonic() + PATIENCE
         try:
             while not self.begun.exists():
                 assert time.monotonic() < end, "the transaction did not begin"
                 time.sleep(0.01)
-            act()
+            action()
         finally:
             self.done.touch()
 
@@ -227,8 +227,8 @@ def test_commits_inside_a_merge_are_conflicts_until_there_are_none(
 ) -> None:
     table, batch = Table(spark, store, "merge"), BATCHES["changes"]
     step, interrupted = table.step(batch), Interrupted(monkeypatch, table)
-    for act in table.all_by_hand():
-        assert isinstance(interrupted.run(step, act), Conflicted)
+    for action in table.all_by_hand():
+        assert isinstance(interrupted.run(step, action), Conflicted)
     table.holds(LEFT, batch, table.ours.run(step))
 
 

@@ -24,12 +24,12 @@ from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.parquet.bounded import Share
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.mirror.engine import Conflicted, Failed
-from mirrorlake.mirror.row_checks import Demands
+from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model import keys as codes
 from mirrorlake.model import types
 from mirrorlake.model.change import MARKER_COLUMN, Marker
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.spark import course, dealing, pieces, task
 from mirrorlake.spark.course import balanced, shares, stretches
@@ -95,10 +95,10 @@ def test_a_table_with_partitions_is_left_to_one_task(
     assert len(orders.rows()) == 20
 
 
-def given_up(act: Callable[[], object]) -> list[str]:
+def given_up(action: Callable[[], object]) -> list[str]:
     """Why batches were not spread meanwhile."""
     with capture_logs() as logs:
-        act()
+        action()
     return [line["reason"] for line in logs if line["event"] == "spread_given_up"]
 
 
@@ -216,13 +216,13 @@ def test_what_files_must_have_is_looked_at_in_pieces_too(make: Callable[..., Mir
     no_rows = pa.table({"id": pa.array([], pa.int64()), MARKER_COLUMN: pa.array([], pa.float64())})
     assert MARKER_COLUMN in failed(make, no_rows, good)
     null = [(INSERT, (None, "a", None))]
-    assert "NULL" in failed(make, good, null, demands=Demands(strict_keys=True))
+    assert "NULL" in failed(make, good, null, row_checks=RowChecks(strict_keys=True))
     keyless = pa.table({"name": ["a"], MARKER_COLUMN: pa.array([4], pa.int8())})
     assert "id" in failed(make, good, keyless)
     nameless = pa.table({"id": pa.array([1]), MARKER_COLUMN: pa.array([4], pa.int8())})
     assert "name" in failed(make, good, nameless, required=("name",))
     long = [(INSERT, (n, "a" * 1_000, None)) for n in range(100)]
-    assert "memory" in failed(make, good, long, demands=Demands(file_bytes=50_000))
+    assert "memory" in failed(make, good, long, row_checks=RowChecks(file_bytes=50_000))
 
 
 @pytest.mark.parametrize("rows", [4, 3], ids=["as many rows", "fewer rows"])
@@ -234,14 +234,14 @@ def test_a_file_that_is_replaced_between_two_looks_at_it_is_not_applied(
     orders.apply([(INSERT, (n, "a", None)) for n in range(4)])
     left = [1]
 
-    def probe(point: Point) -> None:
-        left[0] -= point is Point.PIECES_WRITTEN
-        if point is Point.PIECES_WRITTEN and left[0] == 0:
-            place = Path(store.location(f"{orders.folder}/{step.files[0].name}"))
-            place.unlink()
+    def reached(point: CrashPoint) -> None:
+        left[0] -= point is CrashPoint.STAGE_WRITTEN
+        if point is CrashPoint.STAGE_WRITTEN and left[0] == 0:
+            index = Path(store.location(f"{orders.folder}/{step.files[0].name}"))
+            index.unlink()
             orders.land(step.first, [(UPSERT, (n, "c", None)) for n in (3, 2, 1, 0)[:rows]])
 
-    orders.engine = HandmadeEngine(store, probe, spread=2)
+    orders.engine = HandmadeEngine(store, reached, spread=2)
     step = orders.step([(UPSERT, (n, "b", None)) for n in range(4)])
     outcome = orders.run(step)
     assert isinstance(outcome, Conflicted)
@@ -262,15 +262,15 @@ def test_what_was_handed_on_is_gone_in_the_end(
 
     left = [wave]
 
-    def probe(point: Point) -> None:
-        left[0] -= point is Point.PIECES_WRITTEN
-        if point is Point.PIECES_WRITTEN and left[0] == 0:
+    def reached(point: CrashPoint) -> None:
+        left[0] -= point is CrashPoint.STAGE_WRITTEN
+        if point is CrashPoint.STAGE_WRITTEN and left[0] == 0:
             assert store.list(SCRATCH).folders
             raise Ends
 
     orders = Mirrored(HandmadeEngine(store, spread=2), store, reader, ORDERS).create()
     orders.apply([(INSERT, (n, "a", None)) for n in range(20)])
-    orders.engine = HandmadeEngine(store, probe, spread=2)
+    orders.engine = HandmadeEngine(store, reached, spread=2)
     store.create(f"{SCRATCH}/left-behind/file.arrow", b"of a process that was killed")
     step = orders.step([(UPDATE, (n, "b", None)) for n in range(10)])
     with pytest.raises(Ends):
@@ -370,7 +370,7 @@ def test_shares_are_all_of_the_files_in_their_order(sizes: list[int], count: int
     flat = [(part.number, part.share) for run in runs for part in run]
     for number in range(len(sizes)):
         found = [share for of, share in flat if of == number]
-        assert found == [Share(place, len(found)) for place in range(len(found))]
+        assert found == [Share(index, len(found)) for index in range(len(found))]
     assert [number for number, _share in flat] == sorted(number for number, _share in flat)
 
 
@@ -389,15 +389,15 @@ def test_the_shares_of_a_file_are_its_rows_in_their_order(
     schema = Shape.of(["id"], id=types.LONG).schema
     found = [
         piece.data
-        for place in range(count)
-        for piece in parquet.pieces(
+        for index in range(count)
+        for piece in parquet.read_blocks(
             io.BytesIO(target.getvalue()),
             len(target.getvalue()),
             schema,
             INSERT,
             table="t",
             file="f",
-            share=Share(place, count),
+            share=Share(index, count),
         )
     ]
     assert pa.concat_tables([whole.slice(0, 0), *found]).equals(whole)
@@ -421,17 +421,19 @@ def test_everything_is_in_one_group_and_none_is_empty(weights: list[int], count:
 def test_what_was_dealt_out_is_written_once(
     runs: list[list[int]], count: int, data: st.DataObject
 ) -> None:
-    dealt, landed, file = [], [], task.LandedPath("1", "", 1)
+    partitioned, landed, file = [], [], task.LandedPath("1", "", 1)
     for rows in runs:
         landed.append([pieces.Part(0, file, Share(n, len(rows))) for n in range(len(rows))])
         read = tuple((n, 0, 0, 0) for n in rows)
-        dealt.append(pieces.Dealt("", ("",) * len(rows), read, "", partial=False))
+        partitioned.append(pieces.Dealt("", ("",) * len(rows), read, "", partial=False))
     left = [[tuple(data.draw(st.integers(0, n)) for n in rows) for rows in runs] for _ in range(2)]
 
     def in_order(one: pieces.Stretch) -> tuple[int, int, int]:
         return one.run, one.begin, one.end
 
-    groups = stretches(landed, dealt, [pieces.Folded("", tuple(some)) for some in left], count)
+    groups = stretches(
+        landed, partitioned, [pieces.Folded("", tuple(some)) for some in left], count
+    )
     assert len(groups) <= count
     found = sorted((one for group in groups for one in group), key=in_order)
     assert [one.part for one in found] == [part for some in landed for part in some]
@@ -450,10 +452,10 @@ def test_equal_keys_are_dealt_to_one_part(shape: Shape, parts: int, data: st.Dat
     rows = [change.row for landing in landings for change in landing.changes]
     held = shape.arrow([tuple(None if v == UNCHANGED else v for v in row) for row in rows])
     chosen = held.select(list(shape.key))
-    part = dealing.dealt(chosen, parts)
+    part = dealing.partitioned(chosen, parts)
     assert part.dtype == np.uint16
     code = codes.encode(chosen).code
     assert len(set(zip(code.tolist(), part.tolist(), strict=True))) == len(set(code.tolist()))
-    alone = [dealing.dealt(chosen.slice(n, 1), parts)[0] for n in range(len(rows))]
+    alone = [dealing.partitioned(chosen.slice(n, 1), parts)[0] for n in range(len(rows))]
     assert alone == part.tolist()
     assert not len(part) or part.max() < parts

@@ -273,12 +273,12 @@ class TestAnAnswerThatIsLost:
         assert lake.store.read(FINAL) == b"rows"
 
     @pytest.mark.parametrize("act", ["delete", "delete_folder", "make_folder"])
-    def test_of_what_may_be_done_twice(self, lake: Lake, no_answer: Fault, act: str) -> None:
+    def test_of_what_may_be_done_twice(self, lake: Lake, no_answer: Fault, action: str) -> None:
         lake.store.create("a/b/c", b"x")
-        path = {"delete": "a/b/c", "delete_folder": "a/b", "make_folder": "a/d"}[act]
+        path = {"delete": "a/b/c", "delete_folder": "a/b", "make_folder": "a/d"}[action]
         lake.service.next(no_answer, lambda seen: seen.path == f"{ROOT}/{path}")
-        getattr(lake.store, act)(path)
-        assert (f"{ROOT}/{path}" in lake.tree.nodes) == (act == "make_folder")
+        getattr(lake.store, action)(path)
+        assert (f"{ROOT}/{path}" in lake.tree.nodes) == (action == "make_folder")
 
 
 class TestARenameThatFailed:
@@ -368,7 +368,7 @@ class TestARenameThatFailed:
 class TestALateRequest:
     """A request that was given up arrives when the world has gone on."""
 
-    def late(self, lake: Lake, when: Callable[[Seen], bool], act: Callable[[], object]) -> None:
+    def late(self, lake: Lake, when: Callable[[Seen], bool], action: Callable[[], object]) -> None:
         """Nothing of `act` arrives in time, not even its tidying up."""
         lake.service.next(Fault.LATE, when)
         given_up: list[Seen] = []
@@ -376,7 +376,7 @@ class TestALateRequest:
             Fault.REQUEST_LOST, lambda s: bool(given_up) or (when(s) and not given_up.append(s)), 99
         )
         with pytest.raises(OSError, match="ServiceRe"):
-            act()
+            action()
         lake.service.faults.clear()
 
     def test_replaces_nothing_that_was_replaced_since(self, lake: Lake) -> None:
@@ -465,9 +465,9 @@ class TestSecrets:
         stage(store, b"rows")
         store.publish(STAGED, FINAL)
         told = [repr(store), store.location("a"), caplog.text]
-        for act in (store.read, store.list):
+        for action in (store.read, store.list):
             lake.service.next(Fault.DENIED, lambda seen: True)
-            told.append(_told(lambda act=act: act("a")))
+            told.append(_told(lambda action=action: action("a")))
         told.append(_told(lambda: store.create(FINAL, b"x")))
         assert "403" in told[3]
         assert not [text for text in told if self.SECRET in text]
@@ -495,7 +495,7 @@ class TestSecrets:
             lake.store.read("a\udcff")
 
 
-def _told(act: Callable[[], object]) -> str:
+def _told(action: Callable[[], object]) -> str:
     with pytest.raises(OSError) as caught:
-        act()
+        action()
     return "".join(traceback.format_exception(caught.value)) + repr(caught.value)

@@ -8,24 +8,32 @@ from azure.identity import DefaultAzureCredential
 
 from mirrorlake.errors import UsageError
 from mirrorlake.storage.adls.store import AdlsStore
-from mirrorlake.storage.adls.url import Place, credential_of, handles, place_of, split
+from mirrorlake.storage.adls.url import (
+    AzureLocation,
+    credential_of,
+    handles,
+    location_of,
+    split,
+)
 
 ACCOUNT = "acme.dfs.core.windows.net"
 ONELAKE = "onelake.dfs.fabric.microsoft.com"
 ITEM = "shop.MountedRelationalDatabase"
 
 PLACES = {
-    f"abfss://zone@{ACCOUNT}/in/orders": Place("acme", ACCOUNT, "zone", "in/orders"),
-    f"abfss://zone@{ACCOUNT}/in/orders/": Place("acme", ACCOUNT, "zone", "in/orders"),
-    f"abfss://zone@{ACCOUNT}": Place("acme", ACCOUNT, "zone", ""),
-    f"https://{ACCOUNT}/zone/in/orders": Place("acme", ACCOUNT, "zone", "in/orders"),
-    f"https://{ACCOUNT}:443/zone": Place("acme", ACCOUNT, "zone", ""),
-    f"https://{ACCOUNT}/zone/a%20b/%255Fx": Place("acme", ACCOUNT, "zone", "a b/%5Fx"),
-    f"abfss://zone@{ACCOUNT}/a b/%5Fx": Place("acme", ACCOUNT, "zone", "a b/%5Fx"),
-    f"https://{ONELAKE}/sales/{ITEM}": Place("onelake", ONELAKE, "sales", ITEM),
-    f"https://{ONELAKE}/My%20Sales/{ITEM}/x": Place("onelake", ONELAKE, "My Sales", f"{ITEM}/x"),
-    f"abfss://sales@{ONELAKE}/{ITEM}": Place("onelake", ONELAKE, "sales", ITEM),
-    f"abfss://8f1c@westeurope-{ONELAKE}/77aa": Place(
+    f"abfss://zone@{ACCOUNT}/in/orders": AzureLocation("acme", ACCOUNT, "zone", "in/orders"),
+    f"abfss://zone@{ACCOUNT}/in/orders/": AzureLocation("acme", ACCOUNT, "zone", "in/orders"),
+    f"abfss://zone@{ACCOUNT}": AzureLocation("acme", ACCOUNT, "zone", ""),
+    f"https://{ACCOUNT}/zone/in/orders": AzureLocation("acme", ACCOUNT, "zone", "in/orders"),
+    f"https://{ACCOUNT}:443/zone": AzureLocation("acme", ACCOUNT, "zone", ""),
+    f"https://{ACCOUNT}/zone/a%20b/%255Fx": AzureLocation("acme", ACCOUNT, "zone", "a b/%5Fx"),
+    f"abfss://zone@{ACCOUNT}/a b/%5Fx": AzureLocation("acme", ACCOUNT, "zone", "a b/%5Fx"),
+    f"https://{ONELAKE}/sales/{ITEM}": AzureLocation("onelake", ONELAKE, "sales", ITEM),
+    f"https://{ONELAKE}/My%20Sales/{ITEM}/x": AzureLocation(
+        "onelake", ONELAKE, "My Sales", f"{ITEM}/x"
+    ),
+    f"abfss://sales@{ONELAKE}/{ITEM}": AzureLocation("onelake", ONELAKE, "sales", ITEM),
+    f"abfss://8f1c@westeurope-{ONELAKE}/77aa": AzureLocation(
         "westeurope-onelake", f"westeurope-{ONELAKE}", "8f1c", "77aa"
     ),
 }
@@ -34,16 +42,18 @@ PLACES = {
 @pytest.mark.parametrize("url", PLACES)
 def test_an_address_names_one_place(url: str) -> None:
     assert handles(url)
-    assert place_of(url) == PLACES[url]
+    assert location_of(url) == PLACES[url]
 
 
-@pytest.mark.parametrize("place", PLACES.values(), ids=str)
-def test_a_place_is_found_again_by_what_it_is_called(place: Place) -> None:
-    assert place_of(str(place)) == place
+@pytest.mark.parametrize("location", PLACES.values(), ids=str)
+def test_a_place_is_found_again_by_what_it_is_called(location: AzureLocation) -> None:
+    assert location_of(str(location)) == location
 
 
 def test_a_host_is_read_in_any_case() -> None:
-    assert place_of(f"ABFSS://Zone@{ACCOUNT.upper()}/A") == Place("acme", ACCOUNT, "Zone", "A")
+    assert location_of(f"ABFSS://Zone@{ACCOUNT.upper()}/A") == AzureLocation(
+        "acme", ACCOUNT, "Zone", "A"
+    )
 
 
 @pytest.mark.parametrize(
@@ -86,7 +96,7 @@ def test_other_addresses_are_left_to_others(url: str) -> None:
 )
 def test_an_address_that_is_wrong_is_refused(url: str) -> None:
     with pytest.raises(UsageError):
-        place_of(url)
+        location_of(url)
 
 
 @pytest.mark.parametrize(
@@ -111,18 +121,18 @@ def test_a_location_is_split_at_its_container() -> None:
         f"abfss://sales@{ONELAKE}",
         f"{ITEM}/a?b/%5F#",
     )
-    assert place_of(f"abfss://sales@{ONELAKE}", whole=True).root == ""
+    assert location_of(f"abfss://sales@{ONELAKE}", whole=True).root == ""
 
 
 KEY = {"AZURE_STORAGE_KEY": "a2V5"}
-ACME = place_of(f"abfss://zone@{ACCOUNT}")
-LAKE = place_of(f"abfss://sales@{ONELAKE}/{ITEM}")
+ACME = location_of(f"abfss://zone@{ACCOUNT}")
+LAKE = location_of(f"abfss://sales@{ONELAKE}/{ITEM}")
 
 
 class TestTheRight:
     def test_is_the_identity_of_the_process(self) -> None:
-        for place in (ACME, LAKE):
-            assert isinstance(credential_of(place, {}, {}), DefaultAzureCredential)
+        for location in (ACME, LAKE):
+            assert isinstance(credential_of(location, {}, {}), DefaultAzureCredential)
 
     @pytest.mark.parametrize("name", ["AZURE_STORAGE_KEY", "AZURE_STORAGE_ACCOUNT_KEY"])
     def test_is_the_key_of_the_environment(self, name: str) -> None:
@@ -148,9 +158,9 @@ class TestTheRight:
         assert credential_of(LAKE, {}, own) == "sig=x"
 
 
-@pytest.mark.parametrize("place", PLACES.values(), ids=str)
-def test_a_store_is_where_its_address_says(place: Place) -> None:
-    store = AdlsStore.of_url(str(place), {"account_key": "a2V5"})
-    assert repr(store) == f"AdlsStore({str(place)!r})"
-    assert store.location("a/%5Fb") == f"{place}/a/%5Fb"
-    assert store._container.url.startswith(f"https://{place.host}/")
+@pytest.mark.parametrize("location", PLACES.values(), ids=str)
+def test_a_store_is_where_its_address_says(location: AzureLocation) -> None:
+    store = AdlsStore.of_url(str(location), {"account_key": "a2V5"})
+    assert repr(store) == f"AdlsStore({str(location)!r})"
+    assert store.location("a/%5Fb") == f"{location}/a/%5Fb"
+    assert store._container.url.startswith(f"https://{location.host}/")

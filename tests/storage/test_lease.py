@@ -126,12 +126,12 @@ class TestTaking:
     def test_one_of_many_takers_wins(
         self, kind: str, memory: MemoryStore, store: LocalStore, clock: SteppedClock
     ) -> None:
-        place: Store = memory if kind == "memory" else store
+        location: Store = memory if kind == "memory" else store
         racers = 6
         ready = threading.Barrier(racers)
 
         def race(_racer: int) -> bool:
-            lease = Lease(place, "mirror", clock)
+            lease = Lease(location, "mirror", clock)
             ready.wait()
             try:
                 lease.take()

@@ -111,7 +111,7 @@ class TestFlush:
         folder = store.root / "zone/t"
         folder.mkdir(parents=True)
         (folder / "1").write_bytes(b"rows")
-        store.settle("zone/t")
+        store.flush("zone/t")
         assert flushed == {inode(store, "zone/t")}
 
     @pytest.fixture

@@ -145,14 +145,14 @@ class TestForeignKeys:
     """Keys that tools and consoles make."""
 
     def test_the_mark_of_a_folder_is_no_file_in_it(self, bucket: ObjectStore, s3: S3Server) -> None:
-        s3.send("PUT", f"{place(bucket)}/zone/")
+        s3.send("PUT", f"{location(bucket)}/zone/")
         bucket.create("zone/t/1", b"x")
         assert (names(bucket, "zone"), bucket.list("zone").folders) == ([], ("t",))
 
     def test_a_folder_whose_mark_stays_is_not_taken_for_deleted(
         self, bucket: ObjectStore, s3: S3Server
     ) -> None:
-        s3.send("PUT", f"{place(bucket)}/zone/t/")
+        s3.send("PUT", f"{location(bucket)}/zone/t/")
         bucket.create("zone/t/1", b"x")
         with pytest.raises(OSError, match="1 objects are left"):
             bucket.delete_folder("zone/t")
@@ -162,15 +162,15 @@ class TestForeignKeys:
     ) -> None:
         bucket.create("zone/t/1", b"x")
         bucket.create("zone/u/1", b"x")
-        s3.send("PUT", f"{place(bucket)}/zone/t//x")
+        s3.send("PUT", f"{location(bucket)}/zone/t//x")
         with pytest.raises(OSError, match="empty path segment"):
             bucket.list("zone/t")
         assert names(bucket, "zone/u") == ["1"]
         assert names_of(look(bucket, "zone"), "zone/u") == ["1"]
 
     def test_a_name_with_a_backslash_is_not_shown(self, bucket: ObjectStore, s3: S3Server) -> None:
-        s3.send("PUT", f"{place(bucket)}/zone/a%5Cb")
-        s3.send("PUT", f"{place(bucket)}/zone/c%5Cd/e")
+        s3.send("PUT", f"{location(bucket)}/zone/a%5Cb")
+        s3.send("PUT", f"{location(bucket)}/zone/c%5Cd/e")
         bucket.create("zone/file", b"x")
         assert (names(bucket, "zone"), bucket.list("zone").folders) == (["file"], ())
         assert [item.name for item in bucket.unlisted("zone")] == ["a\\b", "c\\d"]
@@ -312,7 +312,7 @@ class TestPlaces:
         assert "bucket" in found.hint
 
     @pytest.mark.parametrize("act", ["list", "tree", "create", "replace", "stage"])
-    def test_a_bucket_that_is_missing_is_no_missing_file(self, s3: S3Server, act: str) -> None:
+    def test_a_bucket_that_is_missing_is_no_missing_file(self, s3: S3Server, action: str) -> None:
         store = open_store("s3://nobody-made-this", s3.options)
         acts: dict[str, Callable[[Store], object]] = {
             "list": lambda store: store.list("a"),
@@ -322,7 +322,7 @@ class TestPlaces:
             "stage": lambda store: stage(store, b""),
         }
         with pytest.raises(OSError, match=r"(?i)no ?such ?bucket") as caught:
-            acts[act](store)
+            acts[action](store)
         assert caught.value.errno == errno.EREMOTEIO
 
     def test_a_signed_address_is_not_repeated(self, bucket: ObjectStore) -> None:
@@ -335,7 +335,7 @@ class TestPlaces:
         assert caught.value.__cause__ is None
 
 
-def place(store: ObjectStore) -> str:
+def location(store: ObjectStore) -> str:
     return store._url.removeprefix("s3://")
 
 

@@ -9,7 +9,7 @@ import threading
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from mirrorlake.app.process import leave_out_pandas
+from mirrorlake.app.process import skip_pandas
 from mirrorlake.config import Project
 from mirrorlake.errors import InternalError, MirrorlakeError, StorageUnavailable
 
@@ -64,7 +64,7 @@ class CaptureProcess:
 def _capture(project: Project, reports: Connection, prepare: Callable[[], None] | None) -> None:
     from mirrorlake.app.mirror import Mirror
 
-    leave_out_pandas()
+    skip_pandas()
     if prepare is not None:
         prepare()
     stop = threading.Event()

@@ -13,7 +13,7 @@ from mirrorlake import config, root
 from mirrorlake.app import extras, files
 from mirrorlake.app.capture_process import CaptureProcess
 from mirrorlake.app.loop.apply_loop import ApplyLoop, Pending
-from mirrorlake.app.loop.background import Lanes
+from mirrorlake.app.loop.background import Executors
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.own_root import check_apart
 from mirrorlake.app.status import mirror_status
@@ -25,7 +25,7 @@ from mirrorlake.config import Project
 from mirrorlake.errors import SparkUnavailable, UsageError
 from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.mirror.strategy import Wanted
-from mirrorlake.model.seams import Probe, WallClock, no_probe
+from mirrorlake.model.seams import CrashHook, WallClock, no_crash
 from mirrorlake.sources.base import Finding, Source, SourceTable
 
 if TYPE_CHECKING:
@@ -50,13 +50,13 @@ class Mirror:
         *,
         spark: Any = None,
         stop: threading.Event | None = None,
-        probe: Probe = no_probe,
+        reached: CrashHook = no_crash,
         say: Say = lambda _line: None,
         prepare: Callable[[], None] | None = None,
     ) -> None:
         self.project = project
         self.stop = stop or threading.Event()
-        self._given, self._probe, self._say, self._prepare = spark, probe, say, prepare
+        self._given, self._reached, self._say, self._prepare = spark, reached, say, prepare
         self._spark: Spark | None = None
         self._engine: SparkEngine | None = None
         self._platform = ""
@@ -224,7 +224,7 @@ class Mirror:
             self._engine = SparkEngine(
                 self._spark,
                 self._store,
-                self._probe,
+                self._reached,
                 wanted=wanted,
                 platform=self._platform,
                 compaction=self.project.mirror.compaction,
@@ -238,7 +238,7 @@ class Mirror:
             self.project.capture,
             WallClock(self.stop),
             stop=self.stop,
-            probe=self._probe,
+            reached=self._reached,
             progress=progress,
         )
 
@@ -249,9 +249,9 @@ class Mirror:
             self.project.mirror,
             WallClock(self.stop),
             stop=self.stop,
-            probe=self._probe,
+            reached=self._reached,
             pending=pending,
-            lanes=Lanes.threads(engine.slots),
+            executors=Executors.threads(engine.slots),
             name=self.project.name,
             source="GenericMirror" if self.project.source is None else "PostgreSql",
             platform=self._platform,

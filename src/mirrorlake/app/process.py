@@ -7,7 +7,7 @@ import sys
 import pyarrow as pa
 
 
-def leave_out_pandas() -> None:
+def skip_pandas() -> None:
     """Let Arrow make arrays without pandas in this process.
 
     Where pandas is installed Arrow imports it for the first array that it makes of Python's values,

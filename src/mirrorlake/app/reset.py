@@ -130,9 +130,9 @@ def _check_complete(scan: TableScan) -> None:
         # A name can say any number: what lies between is not enumerated.
         missing = next((n for n, m in enumerate(sorted(numbers), start=1) if n != m), None)
         if missing is not None:
-            place = f" of {printable(folder)}" if folder else ""
+            location = f" of {printable(folder)}" if folder else ""
             raise TableError(
-                f"file {missing}{place} is gone: it was applied and removed",
+                f"file {missing}{location} is gone: it was applied and removed",
                 table=str(scan.table),
                 hint="Let the publisher recreate the table folder with all data (LZ-239).",
             )

@@ -7,17 +7,17 @@ from mirrorlake.config import Project
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.mounted import PartedStore
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import Place, open_store
+from mirrorlake.storage.urls import StorageLocation, open_store
 
 
 def store_of(project: Project) -> Store:
     """Where a mirror reads and writes. Raises UsageError."""
     store: Store = LocalStore(project.root)
-    elsewhere: list[tuple[Place | None, tuple[str, ...]]] = [
+    elsewhere: list[tuple[StorageLocation | None, tuple[str, ...]]] = [
         (project.landing, root.LANDED),
         (project.tables, root.MIRRORED),
     ]
-    for place, parts in elsewhere:
-        if place is not None:
-            store = PartedStore(store, parts, open_store(place.url, place.options))
+    for location, parts in elsewhere:
+        if location is not None:
+            store = PartedStore(store, parts, open_store(location.url, location.options))
     return store

@@ -36,7 +36,7 @@ def by_marker(marker: pa.Array | pa.ChunkedArray) -> Rows:
     return insert, update, delete, upsert
 
 
-def receipt(
+def commit_metadata(
     step: ApplyFiles,
     before: Progress,
     counts: Counts,
@@ -76,7 +76,7 @@ def receipt(
 def _files(step: ApplyFiles, read: Sequence[Rows]) -> list[FileRows]:
     """By number; in timestamp mode by the place of the name among those of the batch, from 1 on."""
     if step.names:
-        return [FileRows(place, place, rows) for place, rows in enumerate(read, start=1)]
+        return [FileRows(index, index, rows) for index, rows in enumerate(read, start=1)]
     files = [
         FileRows(file.number, file.number, rows)
         for file, rows in zip(step.files, read, strict=True)

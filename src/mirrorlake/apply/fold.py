@@ -56,18 +56,18 @@ def fold(batch: Batch) -> NetChanges:
         return _inserts(batch, data, operations)
     coded = codes.encode(data.select(list(batch.key)))
     groups = _Groups(coded, marker)
-    kept = groups.kept
+    source_row = groups.source_row
     missing, base, source = _unchanged(batch, marker, coded.code)
-    rows = taken(data, kept) if source is None else _filled(data, source[kept])
+    rows = taken(data, source_row) if source is None else _filled(data, source[source_row])
     return NetChanges(
         keys=data.select(list(batch.key)).take(pa.array(coded.first)),
         reset=groups.reset | batch.truncate,
         rows=rows,
-        kept=kept,
-        code=coded.code[kept],
+        source_row=source_row,
+        code=coded.code[source_row],
         first=groups.first,
-        missing=None if missing is None or not missing[kept].any() else missing[kept],
-        base=base[kept],
+        missing=None if missing is None or not missing[source_row].any() else missing[source_row],
+        base=base[source_row],
         truncate=batch.truncate,
         operations=operations,
     )
@@ -87,10 +87,10 @@ class _Groups:
         last = np.full(keys, -1)
         np.maximum.at(last, code[resets], resets)
         self.reset = last >= 0
-        self.kept = np.flatnonzero((np.arange(n) >= last[code]) & (marker != Marker.DELETE))
-        of_kept, lowest = code[self.kept], np.full(keys, n)
-        np.minimum.at(lowest, of_kept, self.kept)
-        self.first = self.reset[of_kept] & (lowest[of_kept] == self.kept)
+        self.source_row = np.flatnonzero((np.arange(n) >= last[code]) & (marker != Marker.DELETE))
+        of_source_row, lowest = code[self.source_row], np.full(keys, n)
+        np.minimum.at(lowest, of_source_row, self.source_row)
+        self.first = self.reset[of_source_row] & (lowest[of_source_row] == self.source_row)
 
 
 def _check_keyless(batch: Batch) -> None:
@@ -115,7 +115,7 @@ def _inserts(batch: Batch, data: pa.Table, operations: dict[int, int]) -> NetCha
         keys=data.select(list(batch.key)).slice(0, 0),
         reset=np.zeros(0, bool),
         rows=data,
-        kept=np.arange(n),
+        source_row=np.arange(n),
         code=np.full(n, -1),
         first=np.zeros(n, bool),
         missing=None,
@@ -146,14 +146,14 @@ def _unchanged(
     # Nodes 0..n-1 are rows, nodes n.. are the rows that keys had before the batch.
     keys = int(code.max()) + 1
     source = np.repeat(np.arange(n)[:, None], mask.shape[1], axis=1)
-    for place in np.flatnonzero(mask.any(axis=0)).tolist():
-        jump = np.concatenate((np.where(mask[:, place], before, np.arange(n)), n + np.arange(keys)))
+    for index in np.flatnonzero(mask.any(axis=0)).tolist():
+        jump = np.concatenate((np.where(mask[:, index], before, np.arange(n)), n + np.arange(keys)))
         while True:
             farther = jump[jump]
             if np.array_equal(farther, jump):
                 break
             jump = farther
-        source[:, place] = jump[:n]
+        source[:, index] = jump[:n]
     missing = source >= n
     row, column = np.nonzero(missing)
     base[row] = source[row, column] - n

@@ -25,7 +25,7 @@ from mirrorlake.mirror.engine import Counts
 from mirrorlake.model.net import NetChanges
 
 
-class Act(IntEnum):
+class MergeAction(IntEnum):
     """What a row of the source of a `MERGE` does."""
 
     NOTHING = -1
@@ -35,15 +35,15 @@ class Act(IntEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Acts:
+class MergeActions:
     """rows: n rows with all columns of the table, of a delete only the key; act: int8, n."""
 
     rows: pa.Table
-    act: np.ndarray
+    action: np.ndarray
     counts: Counts
 
 
-def acts_of(net: NetChanges, code: np.ndarray, found: pa.Table | None = None) -> Acts:
+def merge_actions(net: NetChanges, code: np.ndarray, found: pa.Table | None = None) -> MergeActions:
     """What is to be done, given the rows that the keys of a batch have.
 
     code: int64, for each row of the table that has a key which is reset, the number of that key in
@@ -59,13 +59,16 @@ def acts_of(net: NetChanges, code: np.ndarray, found: pa.Table | None = None) ->
     replaced = np.zeros(keys, bool)
     replaced[net.code[updated]] = True
     gone = np.flatnonzero((before > 0) & ~replaced)
-    act = np.concatenate(
-        (np.where(updated, Act.UPDATE, Act.INSERT), np.full(len(gone), Act.DELETE))
+    action = np.concatenate(
+        (
+            np.where(updated, MergeAction.UPDATE, MergeAction.INSERT),
+            np.full(len(gone), MergeAction.DELETE),
+        )
     )
     count = int(updated.sum())
-    return Acts(
+    return MergeActions(
         pa.concat_tables([rows, _keys_only(net, gone, rows.schema)]),
-        act.astype(np.int8),
+        action.astype(np.int8),
         Counts(
             insert=rows.num_rows - count,
             update=count,
@@ -75,12 +78,12 @@ def acts_of(net: NetChanges, code: np.ndarray, found: pa.Table | None = None) ->
     )
 
 
-def inserts_of(net: NetChanges, deleted: int = 0) -> Acts:
+def inserts_of(net: NetChanges, deleted: int = 0) -> MergeActions:
     """What is to be done where no row of the table matters: a table that only grows, or one that
     was emptied of `deleted` rows."""
     rows = net.rows
     counts = Counts(insert=rows.num_rows, delete=deleted)
-    return Acts(rows, np.full(rows.num_rows, Act.INSERT, np.int8), counts)
+    return MergeActions(rows, np.full(rows.num_rows, MergeAction.INSERT, np.int8), counts)
 
 
 def _keys_only(net: NetChanges, which: np.ndarray, schema: pa.Schema) -> pa.Table:

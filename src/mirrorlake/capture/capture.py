@@ -16,7 +16,7 @@ from mirrorlake.capture.loop import CaptureLoop
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.strict import Strict
-from mirrorlake.capture.table_positions import Place
+from mirrorlake.capture.table_positions import TablePosition
 from mirrorlake.errors import (
     PrerequisiteMissing,
     SourceGap,
@@ -27,7 +27,7 @@ from mirrorlake.errors import (
 from mirrorlake.landing import publish
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.position import LogPoint
-from mirrorlake.model.seams import Clock, Point, Probe, no_probe
+from mirrorlake.model.seams import Clock, CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import (
     ChangeStream,
@@ -63,12 +63,12 @@ class Capture:
         clock: Clock,
         *,
         stop: threading.Event | None = None,
-        probe: Probe = no_probe,
+        reached: CrashHook = no_crash,
         holder: str | None = None,
         progress: Callable[[LoadProgress], None] = lambda _progress: None,
     ) -> None:
         self._source, self._store, self._settings = source, store, settings
-        self._clock, self._probe, self._stop = clock, probe, stop or threading.Event()
+        self._clock, self._reached, self._stop = clock, reached, stop or threading.Event()
         self._zone = root.LANDING
         self._records = Records(store, self._zone)
         self._cuts = Cuts(store, self._zone)
@@ -87,12 +87,12 @@ class Capture:
         Raises LeaseHeld, PrerequisiteMissing, SourceGap, SourceUnavailable.
         """
         self._lease.take()
-        table_positions.settle(self._store, self._zone)
+        table_positions.flush_zone(self._store, self._zone)
         self._tables = members.captured(self._source, self._records)
         for table in self._tables:
             if table.append_only:
                 log.warning(APPEND_ONLY, table=str(table.table), reason=table.append_only)
-        record = self._place_in_log()
+        record = self._position_in_log()
         self._connect(record)
         self._check_source()
         log.info(CAPTURE_STARTED, stream=record.stream, tables=len(self._tables))
@@ -134,7 +134,7 @@ class Capture:
 
     # -- the place in the log -------------------------------------------------------------------
 
-    def _place_in_log(self) -> StreamRecord:
+    def _position_in_log(self) -> StreamRecord:
         """The stream of this zone, made when the zone is new. Raises SourceGap."""
         identity = self._source.identity()
         record = self._records.stream()
@@ -148,7 +148,7 @@ class Capture:
             self._check_prerequisites()
             record = StreamRecord.new(identity, self._source.intended())
             self._records.write_stream(record)
-            self._probe(Point.STREAM_RECORDED)
+            self._reached(CrashPoint.STREAM_RECORDED)
         if not record.is_established:
             record = replace(record, source=identity)
             self._records.write_stream(record)
@@ -166,11 +166,11 @@ class Capture:
     def _establish(self, record: StreamRecord) -> StreamRecord:
         established = self._source.establish(self._tables)
         try:
-            self._probe(Point.SLOT_CREATED)
+            self._reached(CrashPoint.SLOT_CREATED)
             record = replace(record, source=self._source.identity())
             record = record.established(str(established.snapshot.point), established.made)
             self._records.write_stream(record)
-            self._probe(Point.ESTABLISHED)
+            self._reached(CrashPoint.ESTABLISHED)
             self._load(established.snapshot, self._to_load())
         finally:
             established.snapshot.close()
@@ -225,7 +225,7 @@ class Capture:
         record = self._records.stream()
         assert record is not None
         return Loader(
-            self._store, record.stream, self._settings.load_bytes, self._probe, self._progress
+            self._store, record.stream, self._settings.load_bytes, self._reached, self._progress
         )
 
     def _folders(self) -> list[tuple[SourceTable, str]]:
@@ -247,8 +247,8 @@ class Capture:
         if self._settings.strict:
             strict = Strict(self._source, self._store, self._records, record, self._tables)
             strict.remove_staged()
-        found = self._places(strict)
-        self._stream = self._source.stream([place.table for place in found])
+        found = self._table_positions(strict)
+        self._stream = self._source.stream([location.table for location in found])
         self.loop = CaptureLoop(
             self._stream,
             self._store,
@@ -259,7 +259,7 @@ class Capture:
             self._landed(record),
             self._settings,
             self._clock,
-            self._probe,
+            self._reached,
             strict,
             self._lease.check,
         )
@@ -277,7 +277,7 @@ class Capture:
             return False
         return True
 
-    def _places(self, strict: Strict | None) -> list[Place]:
+    def _table_positions(self, strict: Strict | None) -> list[TablePosition]:
         stopped = self._records.stopped()
         found = []
         for table, folder in self._folders():

@@ -21,9 +21,9 @@ from mirrorlake.landing import publish
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.landed import FORMAT, FileKind, Footer
 from mirrorlake.model.position import LogPoint, Position
-from mirrorlake.model.seams import Point, Probe, no_probe
+from mirrorlake.model.seams import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Piece, Snapshot, SourceTable
+from mirrorlake.sources.base import Snapshot, SnapshotPart, SourceTable
 from mirrorlake.storage.store import Store
 
 MANIFEST = "_load.json"
@@ -68,7 +68,7 @@ class Loader:
     store: Store
     stream: str
     file_bytes: int
-    probe: Probe = no_probe
+    reached: CrashHook = no_crash
     progress: Callable[[LoadProgress], None] = lambda _progress: None
 
     def unfinished(self, folder: str) -> bool:
@@ -84,8 +84,8 @@ class Loader:
         """
         loads = [self._begin(table, folder) for table, folder in tables.values()]
         for load in loads:
-            for place, piece in enumerate(snapshot.pieces(load.table)):
-                load.pending.append(pool.submit(self._stage, snapshot, load, place, piece))
+            for location, part in enumerate(snapshot.parts(load.table)):
+                load.pending.append(pool.submit(self._stage, snapshot, load, location, part))
         for load in loads:
             try:
                 load.rows = sum(future.result() for future in load.pending)
@@ -104,9 +104,9 @@ class Loader:
         for number, name in enumerate(names, start=1):
             if name in left:
                 publish.publish(self.store, folder, f"{folder}/{name}", number, table=str(table))
-                self.probe(Point.LOAD_PUBLISHED_ONE)
+                self.reached(CrashPoint.LOAD_PUBLISHED_ONE)
         self.store.delete(f"{folder}/{MANIFEST}")
-        self.probe(Point.LOAD_PUBLISHED)
+        self.reached(CrashPoint.LOAD_PUBLISHED)
         return len(names)
 
     def _begin(self, table: SourceTable, folder: str) -> LoadOf:
@@ -115,12 +115,12 @@ class Loader:
                 self.store.delete(f"{folder}/{file.name}")
         return LoadOf(table, folder)
 
-    def _stage(self, snapshot: Snapshot, load: LoadOf, place: int, piece: Piece) -> int:
+    def _stage(self, snapshot: Snapshot, load: LoadOf, location: int, part: SnapshotPart) -> int:
         """Write the rows of a piece to staged files. Returns their number."""
         total = 0
-        for index, batches in enumerate(_groups(snapshot.read(piece), self.file_bytes)):
-            total += self._write(load, (place, index), batches, snapshot.point, complete=False)
-        self.probe(Point.LOAD_STAGED)
+        for index, batches in enumerate(_groups(snapshot.read(part), self.file_bytes)):
+            total += self._write(load, (location, index), batches, snapshot.point, complete=False)
+        self.reached(CrashPoint.LOAD_STAGED)
         return total
 
     def _complete(self, load: LoadOf, point: LogPoint) -> Loaded:
@@ -128,7 +128,7 @@ class Loader:
         names = [load.staged[order] for order in sorted(load.staged)]
         manifest = {"format": FORMAT, "stream": self.stream, "position": str(point), "files": names}
         self.store.replace(f"{load.folder}/{MANIFEST}", json.dumps(manifest).encode())
-        self.probe(Point.LOAD_MANIFEST)
+        self.reached(CrashPoint.LOAD_MANIFEST)
         files = self.finish(load.folder, load.table.table)
         self.progress(LoadProgress(load.table.table, load.rows, load.table.rows, done=True))
         return Loaded(load.table.table, load.rows, files, point)

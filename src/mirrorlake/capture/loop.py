@@ -22,12 +22,12 @@ from mirrorlake.capture.outbox import Outbox
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.strict import Strict
-from mirrorlake.capture.table_positions import Place
+from mirrorlake.capture.table_positions import TablePosition
 from mirrorlake.errors import TableError
 from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.position import LogPoint
-from mirrorlake.model.seams import Clock, Point, Probe, no_probe
+from mirrorlake.model.seams import Clock, CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Changes, ChangeStream, Chunk, TableFault, Truncation
 from mirrorlake.storage.store import Store
@@ -56,34 +56,34 @@ class CaptureLoop:
         record: StreamRecord,
         records: Records,
         cuts: Cuts,
-        places: Sequence[Place],
+        locations: Sequence[TablePosition],
         landed: LogPoint,
         settings: CaptureSettings,
         clock: Clock,
-        probe: Probe = no_probe,
+        reached: CrashHook = no_crash,
         strict: Strict | None = None,
         guard: Callable[[], None] = lambda: None,
     ) -> None:
         self._guard = guard
         self._stream, self._record, self._records = stream, record, records
-        self._cuts, self._settings, self._clock, self._probe = cuts, settings, clock, probe
+        self._cuts, self._settings, self._clock, self._reached = cuts, settings, clock, reached
         self._outboxes = {
-            place.table.table: Outbox(
-                table=place.table.table,
-                folder=place.folder,
+            location.table.table: Outbox(
+                table=location.table.table,
+                folder=location.folder,
                 stream=record.stream,
                 store=store,
-                number=place.number,
-                checkpoint=place.checkpoint,
+                number=location.number,
+                checkpoint=location.checkpoint,
                 file_bytes=settings.roll_bytes,
-                staging=strict.staging(place.folder) if strict else place.folder,
+                staging=strict.staging(location.folder) if strict else location.folder,
                 fill=strict.fill if strict else None,
                 recreate=strict.recreate if strict else None,
             )
-            for place in places
+            for location in locations
         }
         # Tables whose files reach beyond what the stream has brought again so far.
-        self._ahead = {p.table.table: p.checkpoint.end for p in places if p.checkpoint}
+        self._ahead = {p.table.table: p.checkpoint.end for p in locations if p.checkpoint}
         self._unnamed = set(self._outboxes)  # their newest file is in no cut of this run
         self._stopped = {t: str(e["code"]) for t, e in records.stopped().items()}
         self._cut = cuts.newest()
@@ -119,22 +119,22 @@ class CaptureLoop:
         for box in busy:
             self._guarded(box, box.seal)
         if busy:
-            self._probe(Point.CHANGES_STAGED)
+            self._reached(CrashPoint.CHANGES_STAGED)
         for box in busy:
             self._guarded(box, partial(self._publish, box))
         if busy:
-            self._probe(Point.CHANGES_PUBLISHED)
+            self._reached(CrashPoint.CHANGES_PUBLISHED)
         self._write_cut([box for box in busy if box.table in self._outboxes])
 
     def _publish(self, box: Outbox) -> None:
         for _number in box.publish():
-            self._probe(Point.CHANGES_PUBLISHED_ONE)
+            self._reached(CrashPoint.CHANGES_PUBLISHED_ONE)
 
-    def _guarded(self, box: Outbox, act: Callable[[], None]) -> None:
+    def _guarded(self, box: Outbox, action: Callable[[], None]) -> None:
         """What is wrong with one table stops that table only (LZ-267)."""
         if box.table in self._outboxes:
             try:
-                act()
+                action()
             except TableError as error:
                 self.stop_table(box.table, error)
 
@@ -221,8 +221,8 @@ class CaptureLoop:
         oldest = self._oldest()
         if oldest is None:
             return None
-        settled = oldest + min(self._settings.settle_seconds, self._settings.roll_seconds)
-        return max(settled, self._rolled + self._settings.roll_seconds)
+        debounced = oldest + min(self._settings.debounce_seconds, self._settings.roll_seconds)
+        return max(debounced, self._rolled + self._settings.roll_seconds)
 
     def _oldest(self) -> float | None:
         ages = [box.oldest for box in self._outboxes.values() if box.oldest is not None]
@@ -261,10 +261,10 @@ class CaptureLoop:
         )
         self._cut = self._cuts.write(cut)
         self._unnamed = {table for table in self._unnamed if str(table) in excluded}
-        self._probe(Point.CUT_WRITTEN)
+        self._reached(CrashPoint.CUT_WRITTEN)
         self._stream.acknowledge(self._complete)
         self.position, self._last_cut = self._complete, self._clock.monotonic()
-        self._probe(Point.ACKNOWLEDGED)
+        self._reached(CrashPoint.ACKNOWLEDGED)
         if busy:
             log.debug(FILES_PUBLISHED, cut=cut.number, position=cut.position, tables=len(busy))
 

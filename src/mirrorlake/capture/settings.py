@@ -13,7 +13,7 @@ class CaptureSettings:
 
     roll_bytes: int = 64 * MIB  # one Spark task reads a file whole
     roll_seconds: float = 1.0  # between publications while changes keep coming: bounds freshness
-    settle_seconds: float = 0.2  # until changes that come after a pause are published
+    debounce_seconds: float = 0.2  # until changes that come after a pause are published
     load_bytes: int = 256 * MIB  # of rows in memory per file of a load
     heartbeat_seconds: float = 10.0  # an idle database is acknowledged this often
     watch_seconds: float = 30.0  # how often we look for what would be lost silently

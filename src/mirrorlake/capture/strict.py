@@ -62,10 +62,10 @@ class Strict:
         keys = list(rows.table.key)
         wanted = pa.Table.from_batches([rows.rows]).select(keys).take(pa.array(partial))
         found = self._source.reread(rows.table, wanted.group_by(keys).aggregate([]))
-        place = pa.array(np.arange(found.num_rows))
+        location = pa.array(np.arange(found.num_rows))
         # Arrow's join keeps no order: the row of the batch travels along.
         joined = wanted.append_column("_row", pa.array(partial)).join(
-            found.select(keys).append_column("_found", place), keys, join_type="left outer"
+            found.select(keys).append_column("_found", location), keys, join_type="left outer"
         )
         lookup = np.full(rows.rows.num_rows, -1)
         lookup[joined["_row"].to_numpy()] = joined["_found"].fill_null(-1).to_numpy()

@@ -24,7 +24,7 @@ from mirrorlake.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TablePosition:
     """A table in the zone. `number` is 0 and `checkpoint` None before its first file."""
 
     table: SourceTable
@@ -65,13 +65,13 @@ def known(store: Store, zone: str) -> dict[TableId, str]:
     return found
 
 
-def settle(store: Store, zone: str) -> None:
+def flush_zone(store: Store, zone: str) -> None:
     """Make durable what an earlier process has named in a zone and may not have lived to flush: the
     source will be told that it may forget all of it."""
     inner = [f"{zone}/{layout.CUTS}", *(f.path for f in layout.table_folders(store, zone))]
     above = {path.rpartition("/")[0] for path in inner}
     for folder in [zone, *sorted(above - {zone}), *inner]:
-        store.settle(folder)
+        store.flush(folder)
 
 
 def find(
@@ -80,14 +80,14 @@ def find(
     table: SourceTable,
     folder: str,
     truncated: Position | None = None,
-) -> Place:
+) -> TablePosition:
     """The place of a table, read from its newest file. Raises TableError.
 
     truncated: nothing at or before it may be published again, though the folder is empty.
     """
     newest = publish.newest_file(store, folder)
     if newest is None:
-        return Place(table, folder, checkpoint=truncated)
+        return TablePosition(table, folder, checkpoint=truncated)
     _check_unchanged(store, table, folder)
     with store.open(newest.path) as handle:
         found = parquet.inspect(handle, newest.size, table=str(table.table), file=str(newest.name))
@@ -102,7 +102,7 @@ def find(
     if found.footer.kind is FileKind.LOAD:
         # The snapshot holds every transaction that ends at its point, and all of it.
         checkpoint = Position.after(checkpoint.end)
-    return Place(table, folder, newest.number, checkpoint)
+    return TablePosition(table, folder, newest.number, checkpoint)
 
 
 def describe(

@@ -39,8 +39,8 @@ def check(config: Config = DEFAULT, as_json: Json = False) -> None:
         )
     else:
         for finding in findings:
-            place = f"{finding.table}: " if finding.table else ""
-            typer.echo(f"{finding.severity:8} {place}{finding.check}: {finding.message}")
+            location = f"{finding.table}: " if finding.table else ""
+            typer.echo(f"{finding.severity:8} {location}{finding.check}: {finding.message}")
             if finding.severity is not Severity.OK and finding.remedy:
                 typer.echo(f"         {finding.remedy}")
         say(f"{len(failed)} of {len(findings)} checks failed." if failed else "All checks passed.")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 
-from mirrorlake.model.seams import Probe, killing_probe, no_probe
+from mirrorlake.model.seams import CrashHook, kill_at, no_crash
 
 CRASH_AT = "MIRRORLAKE_CRASH_AT"
 """For tests: the named point at which the process kills itself."""
 
 
-def probe() -> Probe:
+def reached() -> CrashHook:
     target = os.environ.get(CRASH_AT)
-    return killing_probe(target) if target else no_probe
+    return kill_at(target) if target else no_crash

@@ -40,21 +40,21 @@ def demo(
     from mirrorlake.cli import logs
     from mirrorlake.cli.output import print_json
     from mirrorlake.cli.stage import stage
-    from mirrorlake.cli.stop import leave_at_once
+    from mirrorlake.cli.stop import exit_at_once
     from mirrorlake.demo.demo import Demo, DemoSettings
 
     prepare = logs.configure(quiet=True)
     keep = keep or folder is not None
     if folder is not None:
         _check_empty(folder)
-    place = (folder or Path(tempfile.mkdtemp(prefix="mirrorlake-demo-"))).absolute()
+    location = (folder or Path(tempfile.mkdtemp(prefix="mirrorlake-demo-"))).absolute()
     with stage() as shown:
-        run = Demo(place, DemoSettings(rows, seconds), shown, prepare)
-        leave_at_once(lambda: _abandon(run, place, keep=keep), _last_words(place, keep=keep))
+        run = Demo(location, DemoSettings(rows, seconds), shown, prepare)
+        exit_at_once(lambda: _abandon(run, location, keep=keep), _last_words(location, keep=keep))
         try:
             result = run.run()
         except BaseException:
-            _abandon(run, place, keep=keep)
+            _abandon(run, location, keep=keep)
             raise
     if as_json:
         print_json(result.facts())
@@ -64,20 +64,20 @@ def demo(
         raise typer.Exit(1)
 
 
-def _abandon(run: Demo, place: Path, *, keep: bool) -> None:
+def _abandon(run: Demo, location: Path, *, keep: bool) -> None:
     import shutil
     import time
 
     run.abandon()
     for _ in range(0 if keep else 20):  # Spark's workers may write for a moment after its end
-        shutil.rmtree(place, ignore_errors=True)
+        shutil.rmtree(location, ignore_errors=True)
         time.sleep(0.05)
-        if not place.exists():
+        if not location.exists():
             break
 
 
-def _last_words(place: Path, *, keep: bool) -> str:
-    left = f"its folder is {place}" if keep else "its tables are removed"
+def _last_words(location: Path, *, keep: bool) -> str:
+    left = f"its folder is {location}" if keep else "its tables are removed"
     return f"The demo is stopped, its PostgreSQL too; {left}."
 
 

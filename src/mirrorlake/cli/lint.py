@@ -70,14 +70,14 @@ def lint(
     mirrorlake lint --explain LZ-117
     """
     from mirrorlake.errors import UsageError
-    from mirrorlake.lint import Profile, Reading, Version, of_place
+    from mirrorlake.lint import Profile, Reading, Version, of_location
 
     if explain is not None:
         _explain(explain)
         return
     if path is None:
         raise UsageError("there is nothing to look at", hint="Name a folder: mirrorlake lint PATH.")
-    target = of_place(path)
+    target = of_location(path)
     profile = Profile(Version(version), strict, partitions)
     result = _lint(target, path, profile, Reading(everything=read_all), sarif)
     if as_json:
@@ -146,11 +146,11 @@ def _print(result: Result) -> None:
 
 
 def _print_finding(finding: Finding) -> None:
-    place = finding.place
-    line = f":{place.line}:{place.character}" if place.line is not None else ""
-    named = (("row", place.row), ("column", place.column))
+    location = finding.location
+    line = f":{location.line}:{location.character}" if location.line is not None else ""
+    named = (("row", location.row), ("column", location.column))
     where = "".join(f", {name} {fact}" for name, fact in named if fact is not None)
-    typer.echo(f"{finding.severity:7} {finding.rule.id}  {place.path}{line}{where}")
+    typer.echo(f"{finding.severity:7} {finding.rule.id}  {location.path}{line}{where}")
     typer.echo(f"        {finding.rule.title}: {finding.found}")
     typer.echo(f"        Expected: {finding.expected}")
     typer.echo(f"        {finding.rule.mend}")

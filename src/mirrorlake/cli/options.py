@@ -15,7 +15,7 @@ Root = Annotated[
     Path | None,
     typer.Option("--root", metavar="FOLDER", help="Work on this root, without a project file."),
 ]
-Place = Annotated[
+Folder = Annotated[
     str | None,
     typer.Option(
         "--root", metavar="FOLDER-OR-URL", help="Work on this root, without a project file."

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirrorlake.cli.options import DEFAULT, Config, Json, Place
+from mirrorlake.cli.options import DEFAULT, Config, Folder, Json
 
 if TYPE_CHECKING:
     from mirrorlake.landing.text.format import TextFormat
@@ -27,7 +27,7 @@ def publish(
         str, typer.Option("--table", "-t", metavar="TABLE", help="As schema.name, or a name.")
     ] = "",
     config: Config = DEFAULT,
-    root: Place = None,
+    root: Folder = None,
     key: Annotated[
         list[str] | None,
         typer.Option("--key", metavar="COLUMNS", help="The key of a new table: a column, or a,b."),
@@ -170,7 +170,7 @@ def publish(
             store,
             partner=Partner(partner) if partner else None,
             codec=codec,
-            probe=crash.probe(),
+            reached=crash.reached(),
             told=told,
         ) as publisher,
     ):

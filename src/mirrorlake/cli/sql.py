@@ -23,7 +23,7 @@ def sql(
     """
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import print_json, print_table
-    from mirrorlake.delta import sql as lake
+    from mirrorlake.delta import sql as delta
     from mirrorlake.errors import UsageError
 
     found = project(config, root)
@@ -34,7 +34,7 @@ def sql(
             hint="Ask an engine that reads Delta tables there, such as Spark, or DuckDB with its "
             "extensions delta and httpfs.",
         )
-    result = lake.run(found.root, query)
+    result = delta.run(found.root, query)
     if result is None:
         return
     names = result.columns

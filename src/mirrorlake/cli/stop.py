@@ -18,7 +18,7 @@ from collections.abc import Callable
 from types import FrameType
 
 CANCEL_AFTER = 1.5
-LEAVE_AFTER = 4.5
+EXIT_AFTER = 4.5
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
 _SHOW_CURSOR = "\x1b[?25h"
 """A live bar hides it."""
@@ -44,11 +44,11 @@ class Stop:
         try:
             self.cancel()
         finally:
-            done.wait(LEAVE_AFTER - CANCEL_AFTER)
+            done.wait(EXIT_AFTER - CANCEL_AFTER)
             os._exit(0)
 
 
-def leave_at_once(clean_up: Callable[[], None], last_words: str) -> None:
+def exit_at_once(clean_up: Callable[[], None], last_words: str) -> None:
     """From now on SIGTERM and SIGINT clean up and end the process with 128 and their number.
 
     The work on the main thread stands still meanwhile, and never goes on: it sees nothing of what
@@ -60,7 +60,7 @@ def leave_at_once(clean_up: Callable[[], None], last_words: str) -> None:
     def signalled(number: int, _frame: FrameType | None) -> None:
         for each in _SIGNALS:
             signal.signal(each, signal.SIG_IGN)
-        last = threading.Timer(LEAVE_AFTER, os._exit, [128 + number])
+        last = threading.Timer(EXIT_AFTER, os._exit, [128 + number])
         last.daemon = True
         last.start()
         _silence()

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from mirrorlake.app.mirror import Mirror
-from mirrorlake.app.process import leave_out_pandas
+from mirrorlake.app.process import skip_pandas
 from mirrorlake.cli import crash
 from mirrorlake.cli.output import say
 from mirrorlake.cli.stop import Stop
@@ -22,9 +22,9 @@ def working(project: Project, prepare: Callable[[], None] | None = None) -> Iter
     Once a signal has come, a failing step is a normal end: the JVM may have got the signal too and
     be gone first, and our own jobs are cancelled. What was not committed is done next time.
     """
-    leave_out_pandas()
+    skip_pandas()
     stop = Stop()
-    mirror = Mirror(project, stop=stop.event, probe=crash.probe(), say=say, prepare=prepare)
+    mirror = Mirror(project, stop=stop.event, reached=crash.reached(), say=say, prepare=prepare)
     stop.cancel = mirror.cancel
     try:
         yield mirror

@@ -20,7 +20,7 @@ from mirrorlake.delta.log.table_log import Action, BrokenLog, TableLog
 from mirrorlake.delta.lookup.key_lookup import NONE, path_of
 from mirrorlake.delta.lookup.row_cache import table_rows
 from mirrorlake.delta.schema import TableSchema, parse
-from mirrorlake.delta.workspace import Place, at_hand
+from mirrorlake.delta.workspace import TableWorkspace, at_hand
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
@@ -50,32 +50,32 @@ def read(
         raise FileNotFoundError(f"no table at {location}")
     schema = parse(snapshot.metadata)
     end = snapshot.version if last is None else min(last, snapshot.version)
-    with at_hand(str(location), options) as place:
+    with at_hand(str(location), options) as workspace:
         for version in range(first, end + 1):
             actions = log.actions(version)
             moment = _moment(version, actions)
-            for kinds, rows in _changed(place, schema, version, actions):
+            for kinds, rows in _changed(workspace, schema, version, actions):
                 if rows.num_rows:
                     yield _told(rows, kinds, version, moment)
 
 
 def _changed(
-    place: Place, schema: TableSchema, version: int, actions: Sequence[Action]
+    location: TableWorkspace, schema: TableSchema, version: int, actions: Sequence[Action]
 ) -> Iterator[tuple[pa.ChunkedArray | str, pa.Table]]:
     """The rows that one commit changed, file by file, and the kind of each or of all."""
     if changes := [action["cdc"] for action in actions if "cdc" in action]:
         told = _with_kind(schema)
         for cdc in changes:
-            place.fetch([cdc])
-            rows = _rows(place.folder, cdc, told, version)
+            location.fetch([cdc])
+            rows = _rows(location.folder, cdc, told, version)
             yield rows[CHANGE_TYPE], rows.drop_columns([CHANGE_TYPE])
         return
     for add, remove in _by_file(actions):
-        place.fetch([one for one in (add, remove) if one])
+        location.fetch([one for one in (add, remove) if one])
         known = add or remove
         assert known is not None
-        before, after = _gone(place.folder, remove), _gone(place.folder, add)
-        rows = _rows(place.folder, known, schema, version)
+        before, after = _gone(location.folder, remove), _gone(location.folder, add)
+        rows = _rows(location.folder, known, schema, version)
         yield "delete", rows.take(_only(rows.num_rows, before, after))
         yield "insert", rows.take(_only(rows.num_rows, after, before))
 

@@ -40,7 +40,7 @@ _DAY = 86_400.0
 
 
 @dataclass(slots=True)
-class _Kept:
+class _CachedFile:
     """A file, with the index that belongs to it. used: when it was needed last."""
 
     table: str
@@ -99,7 +99,7 @@ class Cache:
             self._trim()
 
     def _trim(self) -> None:
-        kept = list(self._kept())
+        kept = list(self._cached())
         total = sum(one.size for one in kept)
         bound = min(self._most, (shutil.disk_usage(self._root).free + total) // 2)
         with contextlib.ExitStack() as locks:
@@ -127,15 +127,15 @@ class Cache:
             return False
         return True
 
-    def _kept(self) -> Iterator[_Kept]:
+    def _cached(self) -> Iterator[_CachedFile]:
         for table in self._folder("tables").iterdir():
-            found: dict[Path, _Kept] = {}
-            for place, _folders, names in os.walk(table):
+            found: dict[Path, _CachedFile] = {}
+            for location, _folders, names in os.walk(table):
                 for name in names:
-                    path = Path(place, name)
+                    path = Path(location, name)
                     with contextlib.suppress(FileNotFoundError):
                         facts = path.stat()
-                        one = found.setdefault(_owner(table, path), _Kept(table.name, []))
+                        one = found.setdefault(_owner(table, path), _CachedFile(table.name, []))
                         one.paths.append(path)
                         one.size += facts.st_size
                         one.used = max(one.used, facts.st_atime)

@@ -42,7 +42,7 @@ class Part:
     int64, which of all keys these are.
     """
 
-    places: np.ndarray
+    indexes: np.ndarray
     keys: pa.Table
     code: np.ndarray
 
@@ -60,13 +60,13 @@ def parts(files: Sequence[Add], schema: TableSchema, keys: pa.Table) -> Iterator
     names = in_key(schema, keys)
     rest = keys.select([name for name in keys.column_names if name not in names])
     wanted = _by_value(keys.select(names))
-    places: dict[tuple[Any, ...], list[int]] = {}
-    for place, add in enumerate(files):
+    indexes: dict[tuple[Any, ...], list[int]] = {}
+    for index, add in enumerate(files):
         within = of_file(add, schema)
-        places.setdefault(tuple(within.absent(name, 1)[0].as_py() for name in names), []).append(
-            place
+        indexes.setdefault(tuple(within.absent(name, 1)[0].as_py() for name in names), []).append(
+            index
         )
-    for value, own in places.items():
+    for value, own in indexes.items():
         code = wanted.get(value)
         if code is not None:
             yield Part(np.asarray(own), rest.take(pa.array(code)), code)
@@ -87,12 +87,12 @@ def candidates(files: Sequence[Add], schema: TableSchema, keys: pa.Table) -> lis
         return bounds.candidates(files, schema, keys)
     chosen: set[int] = set()
     for part in parts(files, schema, keys):
-        own = {id(files[place]): int(place) for place in part.places}
-        some: Sequence[Add] = [files[place] for place in part.places]
+        own = {id(files[index]): int(index) for index in part.indexes}
+        some: Sequence[Add] = [files[index] for index in part.indexes]
         if part.keys.num_columns:
             some = bounds.candidates(some, schema, part.keys)
         chosen.update(own[id(add)] for add in some)
-    return [files[place] for place in sorted(chosen)]
+    return [files[index] for index in sorted(chosen)]
 
 
 def split(rows: pa.Table, schema: TableSchema) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
@@ -113,8 +113,8 @@ def split(rows: pa.Table, schema: TableSchema) -> Iterator[tuple[dict[str, str |
     for batch in stored.to_batches():  # chunk by chunk: all of a column may not fit into one
         code = coded.code[begin : begin + batch.num_rows]
         begin += batch.num_rows
-        for number, places in _runs(code):
-            found[number].append(batch.take(pa.array(places)))
+        for number, indexes in _runs(code):
+            found[number].append(batch.take(pa.array(indexes)))
     for first, batches in zip(coded.first.tolist(), found, strict=True):
         values = {schema.physical_of(name): _as_text(rows[name][first]) for name in names}
         yield values, pa.Table.from_batches(batches, stored.schema)
@@ -143,7 +143,7 @@ def _by_value(columns: pa.Table) -> dict[tuple[Any, ...], np.ndarray]:
     coded = codes.encode(columns)
     held = columns.take(pa.array(coded.first))
     values = list(zip(*(column.to_pylist() for column in held.columns), strict=True))
-    return {values[number]: places for number, places in _runs(coded.code)}
+    return {values[number]: indexes for number, indexes in _runs(coded.code)}
 
 
 def _as_text(value: pa.Scalar) -> str | None:

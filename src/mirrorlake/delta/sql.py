@@ -71,8 +71,8 @@ def load_delta(connection: duckdb.DuckDBPyConnection) -> None:
     found = importlib.util.find_spec("duckdb_extension_delta")
     version = connection.execute("pragma version").fetchone()
     assert version is not None
-    for place in (found.submodule_search_locations or ()) if found else ():
-        extension = Path(place, "extensions", version[0], "delta.duckdb_extension")
+    for location in (found.submodule_search_locations or ()) if found else ():
+        extension = Path(location, "extensions", version[0], "delta.duckdb_extension")
         if extension.exists():
             # Loaded from where it lies: `install` would copy it into the user's home.
             connection.execute(f"load {_literal(str(extension))}")

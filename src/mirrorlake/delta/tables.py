@@ -28,9 +28,9 @@ class Objects(Protocol):
 
 def remove(store: Store, path: str) -> None:
     """Remove the table at a path; there may be none. Raises OSError."""
-    place = store_at(store, path)
-    if isinstance(place, Objects):
-        place.delete_folder(path, FOLDER)
+    location = store_at(store, path)
+    if isinstance(location, Objects):
+        location.delete_folder(path, FOLDER)
     else:
         store.delete_folder(path)
 
@@ -40,16 +40,16 @@ def put_aside(store: Store, path: str, aside: str) -> None:
 
     Raises OSError.
     """
-    place = store_at(store, path)
-    if not isinstance(place, Objects):
+    location = store_at(store, path)
+    if not isinstance(location, Objects):
         store.delete_folder(aside)
         if Path(store.location(path)).exists():
             store.move(path, aside)
         return
     if not _is_copied(store, path, aside):
-        place.delete_folder(aside, FOLDER)
-        place.copy_folder(path, aside, FOLDER)
-    place.delete_folder(path, FOLDER)
+        location.delete_folder(aside, FOLDER)
+        location.copy_folder(path, aside, FOLDER)
+    location.delete_folder(path, FOLDER)
 
 
 def _is_copied(store: Store, path: str, aside: str) -> bool:

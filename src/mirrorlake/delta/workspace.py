@@ -1,8 +1,8 @@
 """Where a table lies: in a folder, or on objects that are fetched into one as they are needed.
 
-Whoever works on the files of a table works in a folder (`Place.folder`). Of a local table it is the
-table itself. Of one on objects it is a folder of the cache (`cache`): files come into it when they
-are asked for, new ones are written there and uploaded by `keep`, before anybody names them.
+All work on the files of a table happens in a folder (`TableWorkspace.folder`). Of a local table it
+is the table itself. Of one on objects it is a folder of the cache: files are fetched into it when
+they are needed, and new ones are written there and uploaded by `keep` before anybody names them.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Unreachable(Exception):
     """A storage does not answer, or does not let us in; its argument says how."""
 
 
-class Place(Protocol):
+class TableWorkspace(Protocol):
     """The files of one table, at hand."""
 
     @property
@@ -66,17 +66,17 @@ class Place(Protocol):
 
 @contextlib.contextmanager
 def at_hand(
-    location: str, options: ObjectOptions | None = None, kept: Cache | None = None
-) -> Iterator[Place]:
-    """The files of the table at a location. kept: where those of objects lie meanwhile."""
+    location: str, options: ObjectOptions | None = None, files: Cache | None = None
+) -> Iterator[TableWorkspace]:
+    """The files of the table at a location. files: where those of objects lie meanwhile."""
     if not is_url(location):
         yield _Folder(Path(location))
         return
-    kept = kept or cache()
+    files = files or cache()
     store, key = addressed(location, options)
     endpoint = (options and options.endpoint) or ""
-    with kept.table(f"{endpoint} {location}") as folder:
-        yield _Objects(store, key, folder, kept)
+    with files.table(f"{endpoint} {location}") as folder:
+        yield _Objects(store, key, folder, files)
 
 
 def inner_tables(location: str, options: ObjectOptions | None = None) -> list[str]:
@@ -105,8 +105,8 @@ class _Folder:
 class _Objects:
     """A table on the objects below a key."""
 
-    def __init__(self, store: ObjectStore, key: str, folder: Path, kept: Cache) -> None:
-        self.folder, self._store, self._key, self._cache = folder, store, key, kept
+    def __init__(self, store: ObjectStore, key: str, folder: Path, cache: Cache) -> None:
+        self.folder, self._store, self._key, self._cache = folder, store, key, cache
 
     def fetch(self, files: Iterable[Action]) -> None:
         wanted: dict[str, int | None] = {}

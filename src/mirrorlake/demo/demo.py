@@ -20,7 +20,7 @@ from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.config import Project
 from mirrorlake.demo import shop
-from mirrorlake.demo.freshness import Freshness, FreshnessProbe
+from mirrorlake.demo.freshness import Freshness, FreshnessMeter
 from mirrorlake.demo.server import EmbeddedServer, signals_held
 from mirrorlake.demo.verify import Verdict, verify
 from mirrorlake.demo.writer import Writer
@@ -120,7 +120,7 @@ class Demo:
         self._prepare = prepare
         self._sizes = shop.Sizes.of(settings.rows)
         self._server: EmbeddedServer | None = None
-        self._scratch = folder / "scratch"
+        self._temporary = folder / "scratch"
 
     def run(self) -> DemoResult:
         """The whole demo. Raises Unavailable for a missing part."""
@@ -141,7 +141,7 @@ class Demo:
         if self._server is not None:
             self._server.abandon()
         end_jvm()
-        shutil.rmtree(self._scratch, ignore_errors=True)
+        shutil.rmtree(self._temporary, ignore_errors=True)
 
     def _fill(self, server: EmbeddedServer) -> None:
         total = sum(self._sizes.rows.values())
@@ -201,9 +201,9 @@ class Demo:
             settings.seconds,
         )
         schema, name = shop.HEARTBEAT.split(".")
-        probe = FreshnessProbe(mirror.project.root / "Tables" / schema / name)
+        reached = FreshnessMeter(mirror.project.root / "Tables" / schema / name)
         writer = Writer(server.url, self._sizes, settings.seconds, settings.rate, settings.seed)
-        probe.start()
+        reached.start()
         with _running(mirror) as failure:
             began = time.monotonic()
             writer.start()
@@ -216,7 +216,7 @@ class Demo:
             changed = writer.result()
             self._wait(server, mirror, failure)
             seconds = time.monotonic() - began
-        found = probe.stop()
+        found = reached.stop()
         self._stage.end(f"{changed:,} rows changed, all of them in Delta after {seconds:.1f} s")
         return found, changed / seconds
 
@@ -244,13 +244,13 @@ class Demo:
         tables = {
             name: mirror.project.root / "Tables" / Path(*name.split(".")) for name in shop.TABLES
         }
-        self._scratch.mkdir()
+        self._temporary.mkdir()
         try:
             verdicts = verify(
-                server.url, tables, self._scratch, lambda _name: self._stage.advance(1)
+                server.url, tables, self._temporary, lambda _name: self._stage.advance(1)
             )
         finally:
-            shutil.rmtree(self._scratch, ignore_errors=True)
+            shutil.rmtree(self._temporary, ignore_errors=True)
         rows = sum(verdict.rows for verdict in verdicts)
         wrong = sum(not verdict.verified for verdict in verdicts)
         self._stage.end(f"{wrong} tables differ" if wrong else f"{rows:,} rows, no difference")

@@ -32,12 +32,12 @@ class Freshness:
         if not ages:
             return cls(None, None, None)
         ordered = sorted(ages)
-        places = [math.ceil(share * len(ordered)) - 1 for share in (0.50, 0.99)]
-        p50, p99 = (round(ordered[place], 3) for place in places)
+        locations = [math.ceil(share * len(ordered)) - 1 for share in (0.50, 0.99)]
+        p50, p99 = (round(ordered[location], 3) for location in locations)
         return cls(p50, p99, round(ordered[-1], 3))
 
 
-class FreshnessProbe:
+class FreshnessMeter:
     """Watches the table of marker rows until stopped."""
 
     def __init__(self, table: Path) -> None:

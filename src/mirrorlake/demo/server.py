@@ -207,8 +207,8 @@ class EmbeddedServer:
         copied = self.folder / "install"
         for part in (install, libraries):
             if part.exists():
-                place = copied / part.relative_to(package.parent)
-                shutil.copytree(part, place, symlinks=True)
+                location = copied / part.relative_to(package.parent)
+                shutil.copytree(part, location, symlinks=True)
         self.folder.chmod(0o755)
         return copied / package.name / install.name
 
@@ -269,6 +269,6 @@ def _others_may_enter(folder: Path) -> bool:
 
 def free_port() -> int:
     """A TCP port of the loopback interface that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+    with socket.socket() as reached:
+        reached.bind(("127.0.0.1", 0))
+        return int(reached.getsockname()[1])

@@ -98,8 +98,8 @@ def expire(store: Store, folder: str, now: datetime, retention: timedelta = RETE
 
 def sweep(store: Store, folder: str, now: datetime, retention: timedelta) -> tuple[int, datetime]:
     """As `expire`; and before when nothing more falls due of what is there."""
-    place = f"{folder}/{layout.CLEANUP}"
-    listed = store.list(place).files
+    location = f"{folder}/{layout.CLEANUP}"
+    listed = store.list(location).files
     if not listed:
         return 0, now + retention
     moved = _info(store, folder)
@@ -108,7 +108,7 @@ def sweep(store: Store, folder: str, now: datetime, retention: timedelta) -> tup
     times = {file.name: moved.get(file.name) or _time(file.modified) for file in files}
     old = {name for name, time in times.items() if now - time > retention}
     for name in old:
-        store.delete(f"{place}/{name}")
+        store.delete(f"{location}/{name}")
     if old:
         present = {file.name for file in files} - old
         _write_info(store, folder, {name: t for name, t in moved.items() if name in present})

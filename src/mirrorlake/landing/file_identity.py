@@ -68,9 +68,9 @@ def altered(store: Store, files: Sequence[Landed]) -> Landed | None:
     folders = {file.path.rpartition("/")[0] for file in files}
     try:
         now = {
-            f"{place}/{entry.name}": entry.etag
-            for place in folders
-            for entry in store.list(place).files
+            f"{location}/{entry.name}": entry.etag
+            for location in folders
+            for entry in store.list(location).files
         }
     except StorageFailed:
         now = {}

@@ -101,8 +101,8 @@ def locator(content: bytes) -> Callable[[Path], tuple[int, int] | None]:
         reader.document()
     except NotJson:
         return lambda _path: None
-    places = reader.places
-    return lambda path: _place(text, places[path]) if path in places else None
+    offsets = reader.offsets
+    return lambda path: _place(text, offsets[path]) if path in offsets else None
 
 
 def _decoded(content: bytes) -> tuple[str, tuple[Note, ...]]:
@@ -147,7 +147,7 @@ class _Reader:
         self._text, self._at = text, 0
         self._open: list[_Open] = []
         self.notes: list[Note] = []
-        self.places: dict[Path, int] = {}
+        self.offsets: dict[Path, int] = {}
 
     def document(self) -> Any:
         """The value of the whole text. Raises NotJson."""
@@ -180,14 +180,14 @@ class _Reader:
             inner.container[name] = self._value((*inner.path, name))
         else:
             inner.comma = None
-            place = len(inner.container)
+            offset = len(inner.container)
             inner.container.append(None)
-            inner.container[place] = self._value((*inner.path, place))
+            inner.container[offset] = self._value((*inner.path, offset))
 
     def _value(self, path: Path) -> Any:
         """A scalar, or a container that is empty yet and open."""
         found = self._next()
-        self.places[path] = self._at
+        self.offsets[path] = self._at
         if found == '"':
             return self._string()
         if found and found in "{[":

@@ -116,8 +116,8 @@ def decode(content: bytes, *, table: str, file: str) -> Metadata:
     try:
         return _metadata(members, parsed.notes, _ours(members.get("mirrorlake"), table, file))
     except WrongMember as wrong:
-        place = lenient_json.locate(content, wrong.path)
-        at = f" at line {place[0]}, column {place[1]}" if place else ""
+        offset = lenient_json.locate(content, wrong.path)
+        at = f" at line {offset[0]}, column {offset[1]}" if offset else ""
         raise BadMetadata(f"{wrong}{at}", table=table, file=file, hint=_MEND) from wrong
 
 

@@ -44,10 +44,10 @@ def folder_name(name: str, *, apart_from: frozenset[str] = frozenset()) -> str:
 def _apart(encoded: str) -> str:
     """The name without letters that case changes: twins then differ in what is encoded."""
     parts = _PARTS.findall(encoded)
-    plain = [place for place, part in enumerate(parts) if len(part) == 1]
-    cased = [place for place in plain if parts[place] != parts[place].casefold()]
-    for place in cased or plain[:1]:
-        parts[place] = _percent(parts[place])
+    plain = [index for index, part in enumerate(parts) if len(part) == 1]
+    cased = [index for index in plain if parts[index] != parts[index].casefold()]
+    for index in cased or plain[:1]:
+        parts[index] = _percent(parts[index])
     return "".join(parts)
 
 

@@ -20,8 +20,8 @@ def newest_file(store: Store, folder: str) -> Landed | None:
     """The data file with the highest number, in the folder or its cleanup folders (LZ-140)."""
     found = [
         files[-1]
-        for place in (folder, *(f"{folder}/{name}" for name in CLEANUP_FOLDERS))
-        if (files := data_files(place, store.list(place)))
+        for location in (folder, *(f"{folder}/{name}" for name in CLEANUP_FOLDERS))
+        if (files := data_files(location, store.list(location)))
     ]
     return max(found, key=lambda file: file.number, default=None)
 
@@ -44,7 +44,7 @@ def publish(store: Store, folder: str, staged: str, number: int, *, table: str) 
                 hint="Two writers publish to this table: stop one. If a file was put there by "
                 "hand, remove it.",
             ) from None
-        store.settle(folder)  # whoever gave the name may not have lived to flush it
+        store.flush(folder)  # whoever gave the name may not have lived to flush it
         store.delete(staged)
 
 

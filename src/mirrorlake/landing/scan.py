@@ -291,8 +291,8 @@ class Scanner:
         for part, listing in found.items():
             for name in CLEANUP_FOLDERS:
                 if name in listing.folders:
-                    place = "/".join(filter(None, [folder.path, part, name]))
-                    moved += _parted(place, part, self._store.list(place), text)
+                    location = "/".join(filter(None, [folder.path, part, name]))
+                    moved += _parted(location, part, self._store.list(location), text)
         return tuple(moved)
 
     def _read_metadata(self, folder: TableFolder, listing: Listing) -> Metadata | TableError | None:
@@ -316,11 +316,11 @@ class Scanner:
         return known[1]
 
     def _moved(self, folder: TableFolder, text: TextFormat, detection: str) -> tuple[Landed, ...]:
-        places = [f"{folder.path}/{name}" for name in CLEANUP_FOLDERS]
+        locations = [f"{folder.path}/{name}" for name in CLEANUP_FOLDERS]
         found = [
             file
-            for place in places
-            for file in data_files(place, self._store.list(place), text, detection)
+            for location in locations
+            for file in data_files(location, self._store.list(location), text, detection)
         ]
         return tuple(sorted(found, key=order))
 
@@ -396,12 +396,12 @@ def _landed(folder: str, entry: Entry, name: FileName | FreeName, form: TextForm
     return Landed(name, folder, entry.size, entry.modified, entry.etag, text)
 
 
-def _parted(place: str, part: str, listing: Listing, text: TextFormat) -> tuple[Landed, ...]:
+def _parted(location: str, part: str, listing: Listing, text: TextFormat) -> tuple[Landed, ...]:
     """The data files of the partition folder `part`, or of its cleanup folder, by their numbers.
 
     place: the folder that was listed.
     """
-    found = data_files(place, listing, text)
+    found = data_files(location, listing, text)
     return tuple(
         replace(file, name=PartName(part, file.name))
         for file in found

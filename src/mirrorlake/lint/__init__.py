@@ -1,13 +1,21 @@
 """Says which clause each file of a landing zone breaks, without Spark and without changing it."""
 
-from mirrorlake.lint.finding import Finding, Place, Profile, Report, Rule, Severity, Version
+from mirrorlake.lint.finding import (
+    Finding,
+    FindingLocation,
+    Profile,
+    Report,
+    Rule,
+    Severity,
+    Version,
+)
 from mirrorlake.lint.linter import Result, lint
 from mirrorlake.lint.sampling import Reading, Unread
-from mirrorlake.lint.target import Target, of_path, of_place
+from mirrorlake.lint.target import Target, of_location, of_path
 
 __all__ = [
     "Finding",
-    "Place",
+    "FindingLocation",
     "Profile",
     "Reading",
     "Report",
@@ -18,6 +26,6 @@ __all__ = [
     "Unread",
     "Version",
     "lint",
+    "of_location",
     "of_path",
-    "of_place",
 ]

@@ -77,7 +77,7 @@ class Rule:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class FindingLocation:
     """Where something is. path: below the root of the store; row, line, character: from 1."""
 
     path: str
@@ -99,24 +99,24 @@ class Finding:
 
     rule: Rule
     severity: Severity
-    place: Place
+    location: FindingLocation
     found: str
     expected: str
 
     def facts(self) -> dict[str, Any]:
         """As plain data, for `--json`."""
-        place = self.place
+        location = self.location
         return {
             "id": self.rule.id,
             "rule": self.rule.name,
             "severity": str(self.severity),
-            "table": str(place.table) if place.table else None,
-            "file": place.file,
-            "path": place.path,
-            "row": place.row,
-            "column": place.column,
-            "line": place.line,
-            "character": place.character,
+            "table": str(location.table) if location.table else None,
+            "file": location.file,
+            "path": location.path,
+            "row": location.row,
+            "column": location.column,
+            "line": location.line,
+            "character": location.character,
             "title": self.rule.title,
             "found": self.found,
             "expected": self.expected,
@@ -135,17 +135,17 @@ class Report:
     _seen: Counter[tuple[str, TableId | None]] = field(default_factory=Counter)
     _counts: Counter[Severity] = field(default_factory=Counter)
 
-    def add(self, rule: Rule, place: Place, found: str, expected: str = "") -> None:
+    def add(self, rule: Rule, location: FindingLocation, found: str, expected: str = "") -> None:
         severity = rule.weight(self.profile)
         if severity is None:
             return
         self._counts[severity] += 1
-        which = (rule.key, place.table)
+        which = (rule.key, location.table)
         self._seen[which] += 1
         if self._seen[which] > ALIKE:
             self.more[which] += 1
             return
-        self.findings.append(Finding(rule, severity, place, found, expected or rule.expected))
+        self.findings.append(Finding(rule, severity, location, found, expected or rule.expected))
 
     @property
     def errors(self) -> int:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from mirrorlake.landing.lenient_json import Path, locator
-from mirrorlake.lint.finding import Place
+from mirrorlake.lint.finding import FindingLocation
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,14 +26,14 @@ class Record:
     path: the way to it from the outermost object; locate: line and character of a value."""
 
     members: Mapping[str, Member]
-    place: Place
+    location: FindingLocation
     path: Path
     locate: Callable[[Path], tuple[int, int] | None]
 
     @classmethod
-    def of(cls, value: Any, content: bytes, place: Place) -> Record:
+    def of(cls, value: Any, content: bytes, location: FindingLocation) -> Record:
         """The record of the outermost value."""
-        return cls(_members(value), place, (), locator(content))
+        return cls(_members(value), location, (), locator(content))
 
     def __contains__(self, name: str) -> bool:
         return self.value(name) is not None
@@ -48,30 +48,30 @@ class Record:
         member = self.members.get(name.lower())
         return member.name if member else name
 
-    def at(self, name: str, *, column: str | None = None) -> Place:
+    def at(self, name: str, *, column: str | None = None) -> FindingLocation:
         """The place of a member's value."""
         return self._located((*self.path, self.spelt(name)), column)
 
-    def here(self, *, column: str | None = None) -> Place:
+    def here(self, *, column: str | None = None) -> FindingLocation:
         """The place of the object itself."""
         return self._located(self.path, column)
 
     def inside(self, name: str) -> Record:
         """The object that a member holds."""
         path = (*self.path, self.spelt(name))
-        return Record(_members(self.value(name)), self.place, path, self.locate)
+        return Record(_members(self.value(name)), self.location, path, self.locate)
 
     def elements(self, name: str) -> Iterator[tuple[Any, Record]]:
         """The elements of the array that a member holds."""
         path = (*self.path, self.spelt(name))
         values = self.value(name)
         for at, value in enumerate(values if isinstance(values, list) else ()):
-            yield value, Record(_members(value), self.place, (*path, at), self.locate)
+            yield value, Record(_members(value), self.location, (*path, at), self.locate)
 
-    def _located(self, path: Path, column: str | None) -> Place:
+    def _located(self, path: Path, column: str | None) -> FindingLocation:
         found = self.locate(path)
         line, character = found or (None, None)
-        return replace(self.place, line=line, character=character, column=column)
+        return replace(self.location, line=line, character=character, column=column)
 
 
 def _members(value: Any) -> dict[str, Member]:

@@ -21,7 +21,7 @@ from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.parquet.reader import Rows
 from mirrorlake.landing.partitions import partitions
 from mirrorlake.lint import text_files
-from mirrorlake.lint.finding import Finding, Place, Profile, Report, shown
+from mirrorlake.lint.finding import Finding, FindingLocation, Profile, Report, shown
 from mirrorlake.lint.rules import columns as column_rules
 from mirrorlake.lint.rules import layout as layout_rules
 from mirrorlake.lint.rules import metadata as metadata_rules
@@ -39,7 +39,7 @@ from mirrorlake.lint.target import Target
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import TableId
 
-PIECE = bounded.PIECE_ROWS
+BLOCK = bounded.BLOCK_ROWS
 """Rows of a Parquet file that are looked at together, where they are not long."""
 
 Progress = Callable[[TableId, int, int], None]
@@ -82,8 +82,8 @@ def lint(
         layout_rules.check_zone(target, folders, result.report)
         partner_rules.check(target, result.report)
     share = reading.share(len(folders))
-    for place, folder in enumerate(folders):
-        progress(folder.table, place, len(folders))
+    for location, folder in enumerate(folders):
+        progress(folder.table, location, len(folders))
         try:
             _Table(target, folder, result).check(reading, share)
         except OSError as error:
@@ -105,13 +105,13 @@ class _Table:
 
     def check(self, reading: Reading, share: int) -> None:
         if layout_rules.is_schema_misspelt(self._target, self._folder):
-            place = Place(self._folder.path)
-            self._report.add(layout_rules.SCHEMA_CASE, place, place.file)
+            location = FindingLocation(self._folder.path)
+            self._report.add(layout_rules.SCHEMA_CASE, location, location.file)
             return
         self._result.tables += 1
         layout_rules.check_folder(self._target, self._folder, self._report)
         view = self._view()
-        partner_rules.check_level(view.listing, view.place, self._report)
+        partner_rules.check_level(view.listing, view.location, self._report)
         text_files.check_described(view, self._report)
         metadata = view.described.metadata
         history = History(metadata.key_columns if metadata else (), self._report)
@@ -136,9 +136,11 @@ class _Table:
     def _view(self) -> TableView:
         listing = self._store.list(self._folder.path)
         described = Described(None, None)
-        place = Place(f"{self._folder.path}/{layout.METADATA}", self._folder.table)
+        location = FindingLocation(f"{self._folder.path}/{layout.METADATA}", self._folder.table)
         if has_metadata(listing):
-            described = metadata_rules.check(self._store.read(place.path), place, self._report)
+            described = metadata_rules.check(
+                self._store.read(location.path), location, self._report
+            )
         moved = cleanup_listings(self._store, self._folder.path, listing)
         return TableView(self._folder, listing, described, moved)
 
@@ -148,12 +150,12 @@ class _Table:
         self._result.files += len(files)
         self._result.unread.unopened += len(files) - len(depths)
         for file in files:
-            place = Place(file.path, self._folder.table)
+            location = FindingLocation(file.path, self._folder.table)
             if file.path not in depths:
-                parquet_rules.check_size(file, place, self._report)
+                parquet_rules.check_size(file, location, self._report)
                 continue
             try:
-                seen, counts = self._file(view, file, place, depths[file.path])
+                seen, counts = self._file(view, file, location, depths[file.path])
             except FileNotFoundError:
                 self._result.unread.vanished += 1
                 continue
@@ -161,10 +163,10 @@ class _Table:
                 self._result.unreadable.append((file.path, shown(error)))
                 continue
             if seen:
-                history.next(seen, counts, place)
+                history.next(seen, counts, location)
 
     def _file(
-        self, view: TableView, file: DataFile, place: Place, depth: int | None
+        self, view: TableView, file: DataFile, location: FindingLocation, depth: int | None
     ) -> tuple[Seen | None, Counts | None]:
         open_: Opener = partial(self._store.open, file.path)
         metadata = view.described.metadata
@@ -173,14 +175,14 @@ class _Table:
             self._result.unread.unopened += 1  # how it is written is not known
             return None, None
         seen = (
-            parquet_rules.look(open_, file, place, self._report)
+            parquet_rules.look(open_, file, location, self._report)
             if file.is_parquet
-            else text_files.look(open_, text, file, place, self._report)
+            else text_files.look(open_, text, file, location, self._report)
         )
         if seen is None:
             return None, None
         key = metadata.key_columns if metadata else ()
-        names = column_rules.check_key(key, seen.schema, seen.names, place, self._report)
+        names = column_rules.check_key(key, seen.schema, seen.names, location, self._report)
         if metadata is None or names is None or depth == 0:
             self._result.unread.footers += 1  # nobody asks, or what a row means is not known
             return seen, None
@@ -188,40 +190,40 @@ class _Table:
             names,
             is_keyless=not key,
             has_marker=seen.has_marker,
-            place=place,
+            location=location,
             report=self._report,
         )
         default = Marker.UPSERT if metadata.upsert_default else Marker.INSERT
         if file.is_parquet:
-            pieces = _parquet_pieces(open_, seen, default, place, depth)
-            return seen, self._rows(rows, pieces, seen, place, depth)
-        pieces = text_files.pieces(open_, text, seen, default, names, place, depth)
-        counts = self._rows(rows, pieces, seen, place, depth)
+            blocks = _parquet_blocks(open_, seen, default, location, depth)
+            return seen, self._rows(rows, blocks, seen, location, depth)
+        blocks = text_files.read_blocks(open_, text, seen, default, names, location, depth)
+        counts = self._rows(rows, blocks, seen, location, depth)
         if counts and not counts.is_only_deletes:
-            text_files.check_declared(seen, text, place, self._report)
+            text_files.check_declared(seen, text, location, self._report)
         return seen, counts
 
     def _rows(
         self,
         rows: RowCheck,
-        pieces: Iterator[Rows],
+        blocks: Iterator[Rows],
         seen: Seen,
-        place: Place,
+        location: FindingLocation,
         depth: int | None,
     ) -> Counts | None:
         try:
-            for piece in pieces:
-                rows.piece(piece)
+            for block in blocks:
+                rows.block(block)
         except TableError as error:
-            self._refused(error, seen, place)
+            self._refused(error, seen, location)
             return None
         except NOT_OURS:
             raise
         except bounded.TooLarge as error:
-            self._report.add(parquet_rules.REFUSED, place, shown(error))
+            self._report.add(parquet_rules.REFUSED, location, shown(error))
             return None
         except UNREADABLE as error:
-            self._report.add(parquet_rules.INCOMPLETE, place, shown(error))
+            self._report.add(parquet_rules.INCOMPLETE, location, shown(error))
             return None
         is_complete = depth is None or rows.looked == seen.rows
         self._result.unread.partly += not is_complete
@@ -229,12 +231,14 @@ class _Table:
         self._result.unread.uncompared += not rows.has_compared
         return counts
 
-    def _refused(self, error: TableError, seen: Seen, place: Place) -> None:
+    def _refused(self, error: TableError, seen: Seen, location: FindingLocation) -> None:
         """The engine's refusal of a row, as a finding."""
         if not seen.file.is_parquet:
-            text_files.refuse(error, place, header=seen.names, report=self._report)
+            text_files.refuse(error, location, header=seen.names, report=self._report)
             return
-        at = Place(place.path, place.table, row=error.row, column=_shown(error.column))
+        at = FindingLocation(
+            location.path, location.table, row=error.row, column=_shown(error.column)
+        )
         if isinstance(error, UnknownMarker):
             told = "NULL" if error.value is None else shown(error.value)
             self._report.add(row_rules.UNKNOWN, at, f"marker {told}")
@@ -248,25 +252,25 @@ def _shown(name: str | None) -> str | None:
     return None if name is None else shown(name)
 
 
-def _parquet_pieces(
-    open_: Opener, seen: Seen, default: Marker, place: Place, depth: int | None
+def _parquet_blocks(
+    open_: Opener, seen: Seen, default: Marker, location: FindingLocation, depth: int | None
 ) -> Iterator[Rows]:
     """The rows of a Parquet file, converted by the engine's own code. depth: bytes to read.
 
     Raises TableError with rows counted over the whole file, and what damaged bytes raise.
     """
     size = seen.file.size
-    most = None if depth is None else max(PIECE, (seen.rows or 0) * depth // size)
+    most = None if depth is None else max(BLOCK, (seen.rows or 0) * depth // size)
     done = 0
     with open_() as handle:
         opened = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
-        for batch in bounded.pieces(opened, handle, bounded.FILE_BYTES):
+        for batch in bounded.read_blocks(opened, handle, bounded.FILE_BYTES):
             try:
                 yield parquet.converted(
                     pa.Table.from_batches([batch]),
                     seen.schema,
                     default,
-                    table=str(place.table),
+                    table=str(location.table),
                     file=seen.file.name,
                 )
             except TableError as error:

@@ -87,4 +87,4 @@ def _spread(files: Sequence[DataFile], most: int) -> Sequence[DataFile]:
     if most < 2:
         return files[:most]
     step = (len(files) - 1) / (most - 1)
-    return [files[round(place * step)] for place in range(most)]
+    return [files[round(index * step)] for index in range(most)]

@@ -7,7 +7,7 @@ from typing import Any
 from urllib.parse import quote
 
 from mirrorlake.lint.catalog import RULES
-from mirrorlake.lint.finding import Finding, Place, Profile, Rule, Severity
+from mirrorlake.lint.finding import Finding, FindingLocation, Profile, Rule, Severity
 from mirrorlake.lint.linter import Result
 
 VERSION = "2.1.0"
@@ -24,7 +24,7 @@ def log(result: Result, root: Path | str, release: str) -> dict[str, Any]:
     """
     profile = result.report.profile
     rules = [rule for rule in RULES if rule.weight(profile) is not None]
-    places = {rule.key: at for at, rule in enumerate(rules)}
+    locations = {rule.key: at for at, rule in enumerate(rules)}
     return {
         "$schema": SCHEMA,
         "version": VERSION,
@@ -40,7 +40,7 @@ def log(result: Result, root: Path | str, release: str) -> dict[str, Any]:
                 "originalUriBaseIds": {BASE: {"uri": _uri(root) + "/"}},
                 "columnKind": "unicodeCodePoints",
                 "invocations": [_invocation(result)],
-                "results": [_result(finding, places) for finding in result.findings],
+                "results": [_result(finding, locations) for finding in result.findings],
             }
         ],
     }
@@ -67,29 +67,29 @@ def _rule(rule: Rule, profile: Profile) -> dict[str, Any]:
     }
 
 
-def _result(finding: Finding, places: dict[str, int]) -> dict[str, Any]:
-    place = finding.place
-    named = (("table", place.table), ("row", place.row), ("column", place.column))
+def _result(finding: Finding, locations: dict[str, int]) -> dict[str, Any]:
+    location = finding.location
+    named = (("table", location.table), ("row", location.row), ("column", location.column))
     where = ", ".join(f"{name} {fact}" for name, fact in named if fact is not None)
     message = f"{finding.rule.title}: {finding.found}; expected {finding.expected}"
     return {
         "ruleId": finding.rule.key,
-        "ruleIndex": places[finding.rule.key],
+        "ruleIndex": locations[finding.rule.key],
         "level": _LEVELS[finding.severity],
         "message": {"text": f"{message} ({where})." if where else f"{message}."},
-        "locations": [_location(place)],
+        "locations": [_location(location)],
     }
 
 
-def _location(place: Place) -> dict[str, Any]:
+def _location(location: FindingLocation) -> dict[str, Any]:
     physical: dict[str, Any] = {
-        "artifactLocation": {"uri": quote(place.path), "uriBaseId": BASE},
+        "artifactLocation": {"uri": quote(location.path), "uriBaseId": BASE},
     }
-    if place.line is not None:
-        physical["region"] = {"startLine": place.line, "startColumn": place.character or 1}
+    if location.line is not None:
+        physical["region"] = {"startLine": location.line, "startColumn": location.character or 1}
     found: dict[str, Any] = {"physicalLocation": physical}
-    if place.column is not None:
-        name = f"{place.table}.{place.column}" if place.table else place.column
+    if location.column is not None:
+        name = f"{location.table}.{location.column}" if location.table else location.column
         found["logicalLocations"] = [{"fullyQualifiedName": name, "kind": "member"}]
     return found
 

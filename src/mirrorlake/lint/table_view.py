@@ -10,7 +10,7 @@ from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.landing.scan import CLEANUP_FOLDERS, Landed, data_files
 from mirrorlake.landing.text.format import TextFormat
-from mirrorlake.lint.finding import Place, Profile
+from mirrorlake.lint.finding import FindingLocation, Profile
 from mirrorlake.lint.rules.metadata import Described
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import Schema
@@ -70,12 +70,12 @@ class TableView:
         endings = (f".{PARQUET}", f".{text}", f".{text}.gz", f".{text}.zst")
         return not name.startswith("_") and name.lower().endswith(endings)
 
-    def at(self, name: str) -> Place:
-        return Place(f"{self.folder.path}/{name}", self.folder.table)
+    def at(self, name: str) -> FindingLocation:
+        return FindingLocation(f"{self.folder.path}/{name}", self.folder.table)
 
     @property
-    def place(self) -> Place:
-        return Place(self.folder.path, self.folder.table)
+    def location(self) -> FindingLocation:
+        return FindingLocation(self.folder.path, self.folder.table)
 
 
 @dataclass(frozen=True, slots=True)

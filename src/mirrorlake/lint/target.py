@@ -48,15 +48,15 @@ class Target:
         return tuple(layout.table_folders(self.store, self.zone))
 
 
-def of_place(place: str | Path, options: ObjectOptions | None = None) -> Target:
+def of_location(location: str | Path, options: ObjectOptions | None = None) -> Target:
     """The target at a path or a URL. Raises UsageError where nothing of a landing zone is."""
-    if not is_url(place):
-        return of_path(Path(place))
-    bucket, path = split(str(place))
+    if not is_url(location):
+        return of_path(Path(location))
+    bucket, path = split(str(location))
     ground = _Bucket(bucket, options)
     listing = ground.store(PurePosixPath(path)).list("")
     if not listing.files and not listing.folders:
-        raise UsageError("there is nothing", where=str(place), hint=_HINT)
+        raise UsageError("there is nothing", where=str(location), hint=_HINT)
     return _found(ground, PurePosixPath(path))
 
 

@@ -17,9 +17,9 @@ from mirrorlake.landing.text.compression import opened
 from mirrorlake.landing.text.encodings import Undecodable, Utf8
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.landing.text.origin import Origin
-from mirrorlake.landing.text.reader import PIECE_BYTES
+from mirrorlake.landing.text.reader import BLOCK_BYTES
 from mirrorlake.landing.text.records import Records
-from mirrorlake.lint.finding import Place, Report, Rule, listed, shown
+from mirrorlake.lint.finding import FindingLocation, Report, Rule, listed, shown
 from mirrorlake.lint.rules import columns as column_rules
 from mirrorlake.lint.rules import metadata as metadata_rules
 from mirrorlake.lint.rules import parquet as parquet_rules
@@ -41,7 +41,7 @@ def check_described(view: TableView, report: Report) -> None:
     texts = [file.name for file in view.files if not file.is_parquet]
     if not has_metadata(view.listing):
         rule = rules.UNDESCRIBED if texts else metadata_rules.ABSENT
-        report.add(rule, view.at(texts[0]) if texts else view.place, _instead(view))
+        report.add(rule, view.at(texts[0]) if texts else view.location, _instead(view))
         return
     if not texts:
         return
@@ -63,60 +63,60 @@ def _instead(view: TableView) -> str:
 
 
 def look(
-    open_: Opener, text: TextFormat, file: DataFile, place: Place, report: Report
+    open_: Opener, text: TextFormat, file: DataFile, location: FindingLocation, report: Report
 ) -> Seen | None:
     """What the header tells; None when the engine would not read the file."""
-    if not parquet_rules.check_size(file, place, report):
+    if not parquet_rules.check_size(file, location, report):
         return None
-    origin = Origin(str(place.table), file.name)
+    origin = Origin(str(location.table), file.name)
     errors = report.errors
     try:
         with open_() as handle:
             header = Records(handle, file.size, text, origin, _HEAD).header
-        _header(header, text, place, report)
-        _line_ends(open_, text, file, place, report)
+        _header(header, text, location, report)
+        _line_ends(open_, text, file, location, report)
         if report.errors > errors:
             return None
         with open_() as handle:
             found = delimited.inspect(handle, file.size, text, table=origin.table, file=origin.file)
     except TableError as error:
-        refuse(error, place, header=(), report=report)
+        refuse(error, location, header=(), report=report)
         return None
     except NOT_OURS:
         raise
     except UNREADABLE as error:
-        report.add(parquet_rules.INCOMPLETE, place, shown(error))
+        report.add(parquet_rules.INCOMPLETE, location, shown(error))
         return None
     if found.ignored:
-        at = replace(place, column=shown(found.ignored[0]))
+        at = replace(location, column=shown(found.ignored[0]))
         report.add(rules.UNDECLARED_COLUMN, at, listed(list(found.ignored)))
     names = tuple(name for name in header if name != MARKER_COLUMN)
     rows = found.rows if found.is_exact else None
     return Seen(file, found.schema, found.has_marker, rows, names)
 
 
-def pieces(
+def read_blocks(
     open_: Opener,
     text: TextFormat,
     seen: Seen,
     default: Marker,
     key: list[str],
-    place: Place,
+    location: FindingLocation,
     depth: int | None,
 ) -> Iterator[Rows]:
     """The rows of a file. depth: bytes of it to read, about. Raises TableError."""
     file = seen.file
     with open_() as handle:
-        for rows in delimited.pieces(
+        for rows in delimited.read_blocks(
             handle,
             file.size,
             seen.schema,
             default,
             text,
-            table=str(place.table),
+            table=str(location.table),
             file=file.name,
             key=key,
-            about=min(depth or PIECE_BYTES, PIECE_BYTES),
+            about=min(depth or BLOCK_BYTES, BLOCK_BYTES),
         ):
             # Where a compressed file ends its reader closes it.
             read = file.size if handle.closed else handle.tell()
@@ -125,7 +125,7 @@ def pieces(
                 return
 
 
-def check_declared(seen: Seen, text: TextFormat, place: Place, report: Report) -> None:
+def check_declared(seen: Seen, text: TextFormat, location: FindingLocation, report: Report) -> None:
     """Declared columns that a file lacks and may lack; the others are refused with the rows."""
     found = match_columns(seen.schema.names, list(seen.names))
     lacking = [
@@ -136,13 +136,17 @@ def check_declared(seen: Seen, text: TextFormat, place: Place, report: Report) -
         and column.nullable is not False
     ]
     if lacking:
-        at = replace(place, column=shown(lacking[0]))
+        at = replace(location, column=shown(lacking[0]))
         report.add(rules.DECLARED_ABSENT, at, f"no {listed(lacking)}")
 
 
-def refuse(error: TableError, place: Place, *, header: tuple[str, ...], report: Report) -> None:
+def refuse(
+    error: TableError, location: FindingLocation, *, header: tuple[str, ...], report: Report
+) -> None:
     """The engine's refusal as a finding. header: the data columns that the file has."""
-    at = replace(place, row=error.row, column=None if error.column is None else shown(error.column))
+    at = replace(
+        location, row=error.row, column=None if error.column is None else shown(error.column)
+    )
     report.add(_rule_of(error, header), at, shown(error.what))
 
 
@@ -179,33 +183,33 @@ _BY_WORD = (
 )
 
 
-def _header(header: list[str], text: TextFormat, place: Place, report: Report) -> None:
+def _header(header: list[str], text: TextFormat, location: FindingLocation, report: Report) -> None:
     counts = Counter(header)
     if not any(header):
-        report.add(rules.NO_HEADER, replace(place, row=0), "an empty first row")
+        report.add(rules.NO_HEADER, replace(location, row=0), "an empty first row")
         return
     for name in [name for name, count in counts.items() if count > 1 and name]:
-        at = replace(place, row=0, column=shown(name))
+        at = replace(location, row=0, column=shown(name))
         report.add(rules.HEADER_TWICE, at, f"{counts[name]} columns {shown(name)}")
     # A column without a name cannot be declared, so that it is ignored where columns are.
     names = [name for name in counts if name or text.columns is None]
-    column_rules.check_names(names, replace(place, row=0), report)
-    column_rules.check_marker_place(header, place, report)
+    column_rules.check_names(names, replace(location, row=0), report)
+    column_rules.check_marker_position(header, location, report)
 
 
 def _line_ends(
-    open_: Opener, text: TextFormat, file: DataFile, place: Place, report: Report
+    open_: Opener, text: TextFormat, file: DataFile, location: FindingLocation, report: Report
 ) -> None:
     if text.row_separator != "\r\n":
         return
     try:
         with open_() as handle:
-            reader = opened(handle, file.size, Origin(str(place.table), file.name))
+            reader = opened(handle, file.size, Origin(str(location.table), file.name))
             head, is_end = Utf8(reader, text.encoding).read(_HEAD)
     except Undecodable:
         return  # the rows are refused with their place
     first = head.find(b"\n")
     if first > 0 and head[first - 1 : first] != b"\r":
-        report.add(rules.LINE_END, replace(place, row=0), "the header ends with a bare \\n")
+        report.add(rules.LINE_END, replace(location, row=0), "the header ends with a bare \\n")
     if is_end and not head.endswith((b"\n", b"\r")):
-        report.add(rules.LAST_LINE, place, "the file ends within a row")
+        report.add(rules.LAST_LINE, location, "the file ends within a row")

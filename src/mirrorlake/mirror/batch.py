@@ -60,12 +60,12 @@ def run_of(
     last = newest if target is None else min(newest, target)
     run: list[Landed] = []
     # There may be a million of them: none is looked at that is not needed.
-    place = bisect_right(files, recorded, key=lambda file: file.number)
+    index = bisect_right(files, recorded, key=lambda file: file.number)
     for number in range(recorded + 1, last + 1):
-        if files[place].number != number:
-            return Run(tuple(run), _gap(table, number, files[place].number, newest, within))
-        run.append(files[place])
-        place += 1
+        if files[index].number != number:
+            return Run(tuple(run), _gap(table, number, files[index].number, newest, within))
+        run.append(files[index])
+        index += 1
         if len(run) >= limits.files:
             break
     return Run(tuple(run))
@@ -99,9 +99,9 @@ def _is_load(facts: Inspected) -> bool:
 
 def _gap(table: str, number: int, following: int, newest: int, within: str) -> MissingFile:
     waiting = f"{following} to {newest} wait" if following < newest else f"{newest} waits"
-    place = f" in {printable(within)}" if within else ""
+    index = f" in {printable(within)}" if within else ""
     return MissingFile(
-        f"file {number} is missing{place}, {waiting}",
+        f"file {number} is missing{index}, {waiting}",
         table=table,
         hint=f"Upload file {number}, or start the table anew with `mirrorlake reset {table}`.",
     )

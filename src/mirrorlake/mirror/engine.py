@@ -149,6 +149,6 @@ class MirrorEngine(Protocol):
         """
         ...
 
-    def settle(self, path: str, version: int) -> None:
+    def make_durable(self, path: str, version: int) -> None:
         """Make a version durable before anything rests on it."""
         ...

@@ -75,8 +75,8 @@ def choose(actions: Iterable[Mapping[str, Any]]) -> Join | Purge | None:
     well."""
     partitions: dict[Partition, list[File]] = {}
     for action in actions:
-        place = tuple(sorted((action.get("partitionValues") or {}).items()))
-        partitions.setdefault(place, []).append(counted(action))
+        index = tuple(sorted((action.get("partitionValues") or {}).items()))
+        partitions.setdefault(index, []).append(counted(action))
     return _joining(partitions) or _mending(partitions)
 
 
@@ -86,13 +86,13 @@ def choose(actions: Iterable[Mapping[str, Any]]) -> Join | Purge | None:
 def _joining(partitions: Files) -> Join | None:
     """Of the first class of which there are too many files somewhere: they and all smaller ones."""
     for bound in compaction.CLASSES:
-        ceilings = {place: _ceiling(files, bound) for place, files in partitions.items()}
-        needy = [place for place in ceilings if _are_many(partitions[place], ceilings[place])]
-        alike = {place: partitions[place] for place in needy if ceilings[place] == bound}
+        ceilings = {index: _ceiling(files, bound) for index, files in partitions.items()}
+        needy = [index for index in ceilings if _are_many(partitions[index], ceilings[index])]
+        alike = {index: partitions[index] for index in needy if ceilings[index] == bound}
         if found := _together(alike, bound):
             return found
-        for place in needy:
-            if found := _smallest(place, partitions[place], ceilings[place]):
+        for index in needy:
+            if found := _smallest(index, partitions[index], ceilings[index]):
                 return found
     return None
 
@@ -115,10 +115,10 @@ def _together(partitions: Files, below: int) -> Join | None:
     return _most([(dict(some[:count]), below) for count in range(1, len(some) + 1)])
 
 
-def _smallest(place: Partition, files: Sequence[File], ceiling: int) -> Join | None:
+def _smallest(index: Partition, files: Sequence[File], ceiling: int) -> Join | None:
     """As many of the files of a partition as one step may take, from the smallest on."""
     bounds = sorted({file.bytes + 1 for file in files if file.bytes < ceiling})
-    return _most([({place: files}, below) for below in bounds])
+    return _most([({index: files}, below) for below in bounds])
 
 
 def _most(options: Sequence[tuple[Files, int]]) -> Join | None:
@@ -138,11 +138,11 @@ def _most(options: Sequence[tuple[Files, int]]) -> Join | None:
 
 def _mending(partitions: Files) -> Join | Purge | None:
     """Of all ways to mend a file, the one that leaves out most dead rows for what it costs."""
-    cures = [cure for place, files in partitions.items() for cure in _cures(place, files)]
+    cures = [cure for index, files in partitions.items() for cure in _cures(index, files)]
     return max(cures, key=lambda one: one.reach.gone / one.reach.cost, default=None)
 
 
-def _cures(place: Partition, files: Sequence[File]) -> Iterator[Join | Purge]:
+def _cures(index: Partition, files: Sequence[File]) -> Iterator[Join | Purge]:
     """Commands that take a worn file of a partition: with those that are more dead, with a small
     one beside them so that it is not alone, with all smaller ones, with all there are."""
     worn = sorted(filter(_is_worn, files), key=lambda file: file.share, reverse=True)
@@ -154,9 +154,9 @@ def _cures(place: Partition, files: Sequence[File]) -> Iterator[Join | Purge]:
         lesser = max((file.share for file in files if file.share < one.share), default=0.0)
         dead = (lesser + one.share) / 2
         for below, share in ((0, dead), (least + 1, dead), (one.bytes + 1, NEVER)):
-            if join := _join({place: files}, below, share):
+            if join := _join({index: files}, below, share):
                 yield join
-    if reach := _reach({place: files}):
+    if reach := _reach({index: files}):
         yield Purge(reach)
 
 
@@ -180,8 +180,8 @@ def _join(partitions: Files, below: int, dead: float) -> Join | None:
 
 def _taken(partitions: Files, below: int, dead: float) -> Files:
     return {
-        place: [file for file in files if file.bytes < below or file.share > dead]
-        for place, files in partitions.items()
+        index: [file for file in files if file.bytes < below or file.share > dead]
+        for index, files in partitions.items()
     }
 
 

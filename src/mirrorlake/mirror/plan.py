@@ -16,7 +16,7 @@ from mirrorlake.mirror.processed import Processed
 from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.recreated import is_begun_anew, is_recreated
 from mirrorlake.mirror.refusals import refusal
-from mirrorlake.mirror.row_checks import Demands, check_size
+from mirrorlake.mirror.row_checks import RowChecks, check_size
 from mirrorlake.mirror.steps import (
     AddColumns,
     ApplyFiles,
@@ -59,7 +59,7 @@ class Known:
     target: Target
     metadata_required: bool = True
     tail: Callable[[Landed], str] = lambda _file: ""
-    demands: Demands = field(default_factory=Demands)
+    row_checks: RowChecks = field(default_factory=RowChecks)
     processed: Processed = field(default_factory=Processed)
     wanted: Wanted = Wanted.AUTO
     platform: str = ""
@@ -168,7 +168,7 @@ def _readable(
         if isinstance(found, TableError):
             return good, found
         try:
-            check_size(found, known.demands, table=str(known.scan.table), file=str(file.name))
+            check_size(found, known.row_checks, table=str(known.scan.table), file=str(file.name))
         except TableError as error:
             return good, error
         if known.scan.detection in NAMED and _is_truncation(found):
@@ -280,7 +280,7 @@ def _apply(
         cut=known.target.cut if numbering.last == known.target.number else None,
         rows=rows,
         size=size,
-        demands=known.demands,
+        row_checks=known.row_checks,
         is_exact=all(facts[file.path].is_exact for file in batch),
         names=numbering.names,
         source_time=last.commit_times[1] if last and last.commit_times else None,
@@ -308,10 +308,12 @@ def _cleanup(known: Known) -> list[Step]:
     """Applied files go aside, but for the last of them (LZ-243)."""
     if known.is_reseeded or not known.progress.exists:
         return []
-    by_place: dict[str, list[Landed]] = {}
+    by_folder: dict[str, list[Landed]] = {}
     for file in known.detection.done(known.scan.files):
-        by_place.setdefault(file.path.rpartition("/")[0], []).append(file)
-    return [CleanUp(known.scan.table, place, tuple(done)) for place, done in by_place.items()]
+        by_folder.setdefault(file.path.rpartition("/")[0], []).append(file)
+    return [
+        CleanUp(known.scan.table, location, tuple(done)) for location, done in by_folder.items()
+    ]
 
 
 def _state(known: Known, facts: Mapping[str, Inspected], batch: Sequence[Landed]) -> TableState:
@@ -349,7 +351,9 @@ def _planned(
         error=error,
         waiting=waiting,
         pending=pending,
-        places=tuple(f"{known.scan.folder.path}/{part}" for part in known.scan.partitions if part),
+        partition_folders=tuple(
+            f"{known.scan.folder.path}/{part}" for part in known.scan.partitions if part
+        ),
         exists=known.progress.exists,
     )
 
@@ -364,8 +368,8 @@ def nested(paths: Mapping[TableId, str]) -> dict[TableId, TableId]:
     delete the files of the inner one."""
     ordered = sorted((tuple(path.split("/")), table) for table, path in paths.items())
     found: dict[TableId, TableId] = {}
-    for place, (outer, table) in enumerate(ordered):
-        for inner, other in ordered[place + 1 :]:
+    for location, (outer, table) in enumerate(ordered):
+        for inner, other in ordered[location + 1 :]:
             if inner[: len(outer)] != outer:
                 break
             found[table], found[other] = other, table

@@ -144,7 +144,7 @@ class Followers:
             self._known[path] = progress.generation, follower
         return follower.follow(progress.recorded, self._engine)
 
-    def record(self, settle: Callable[[str, int], None]) -> Iterator[str]:
+    def record(self, make_durable: Callable[[str, int], None]) -> Iterator[str]:
         """Record what the commits said and the side records lack; yields the path of each table.
 
         settle: makes a version of the table at a path durable, before anything rests on it.
@@ -152,7 +152,7 @@ class Followers:
         for _generation, follower in self._known.values():
             if follower.unrecorded:
                 for batch in follower.unrecorded:
-                    settle(follower.path, batch.version)
+                    make_durable(follower.path, batch.version)
                 follower.save()
                 yield follower.path
 

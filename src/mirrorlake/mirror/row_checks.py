@@ -19,7 +19,7 @@ from mirrorlake.model.change import Marker
 
 
 @dataclass(frozen=True, slots=True)
-class Demands:
+class RowChecks:
     """What a project asks of files beyond the specification.
 
     strict_keys: a NULL in a key is an error (LZ-257). file_bytes: what the rows of one file may
@@ -30,15 +30,15 @@ class Demands:
     file_bytes: int = FILE_BYTES
 
 
-def check_size(found: Inspected, demands: Demands, *, table: str, file: str) -> None:
+def check_size(found: Inspected, row_checks: RowChecks, *, table: str, file: str) -> None:
     """Refuse a file whose footer tells more than a task may read. Raises FileTooLarge.
 
     A text is only estimated, and its reader looks at what it truly takes.
     """
-    if found.is_exact and found.size > demands.file_bytes:
+    if found.is_exact and found.size > row_checks.file_bytes:
         raise FileTooLarge(
             f"its {found.rows:,} rows take {found.size:,} bytes in memory, and a file may take "
-            f"{demands.file_bytes:,}",
+            f"{row_checks.file_bytes:,}",
             table=table,
             file=file,
             hint="Split it into several files, or raise mirror.file_bytes if the memory is there.",
@@ -50,7 +50,7 @@ def check_rows(
     *,
     key: Sequence[str],
     required: Sequence[str],
-    demands: Demands,
+    row_checks: RowChecks,
     table: str,
     file: str,
     before: int = 0,
@@ -83,7 +83,7 @@ def check_rows(
                 column=name,
                 hint="Write the column, or recreate the table folder with all data (LZ-216).",
             )
-    if demands.strict_keys:
+    if row_checks.strict_keys:
         _check_keys(rows, key, table, file, before)
 
 

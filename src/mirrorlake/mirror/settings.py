@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from datetime import timedelta
 
 from mirrorlake.mirror.batch import BatchLimits
-from mirrorlake.mirror.row_checks import Demands
+from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.strategy import Wanted
 
 
@@ -19,7 +19,7 @@ class MirrorSettings:
     strict_text: bool = False  # LZ-200, LZ-206
     partitions: bool = False  # a sequence of files in each partition folder (LZ-059)
     limits: BatchLimits = field(default_factory=BatchLimits)
-    demands: Demands = field(default_factory=Demands)
+    row_checks: RowChecks = field(default_factory=RowChecks)
     strategy: Wanted = Wanted.AUTO  # by which way batches are applied
     compaction: bool = True  # files are rearranged between batches (CF-156)
     poll_seconds: float = 0.1  # between two looks at the zone while changes come

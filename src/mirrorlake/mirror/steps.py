@@ -10,7 +10,7 @@ from typing import Any
 from mirrorlake.errors import TableError, printable
 from mirrorlake.landing.metadata import SEQUENTIAL
 from mirrorlake.landing.scan import Landed
-from mirrorlake.mirror.row_checks import Demands
+from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.strategy import Choice
 from mirrorlake.model.change import Marker
 from mirrorlake.model.state import TableState
@@ -85,7 +85,7 @@ class ApplyFiles:
     cut: int | None = None
     rows: int = 0
     size: int = 0
-    demands: Demands = field(default_factory=Demands)
+    row_checks: RowChecks = field(default_factory=RowChecks)
     is_exact: bool = True
     names: tuple[str, ...] = ()
     source_time: datetime | None = None
@@ -156,8 +156,7 @@ class TablePlan:
 
     steps: in their order; error: why nothing, or nothing more, can be done; waiting: for what the
     table waits, in words; pending: how many readable files wait, those of the steps included;
-    places: partition folders, each with a cleanup folder of its own; exists: whether there is a
-    Delta table.
+    partition_folders: each has its own cleanup folder; exists: whether there is a Delta table.
     """
 
     table: TableId
@@ -168,7 +167,7 @@ class TablePlan:
     error: TableError | None = None
     waiting: str = ""
     pending: int = 0
-    places: tuple[str, ...] = ()
+    partition_folders: tuple[str, ...] = ()
     exists: bool = False
 
     @property

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any
 
-KEPT = frozenset(
+SUPPORTED_FEATURES = frozenset(
     {
         "appendOnly",
         "changeDataFeed",
@@ -109,11 +109,11 @@ class TableFacts:
     @property
     def delegated(self) -> str:
         """Why only Delta itself may write it, in words; empty when we may."""
-        if unknown := sorted((self.readers | self.writers) - KEPT):
+        if unknown := sorted((self.readers | self.writers) - SUPPORTED_FEATURES):
             return f"it uses the table feature {unknown[0]}"
         if self.unknown:
             return f"its log has an action {min(self.unknown)}, which the protocol does not know"
-        return self._partitioned() or self._checked() or self._kept_differently()
+        return self._partitioned() or self._checked() or self._written_differently()
 
     def _partitioned(self) -> str:
         """Whether values of partitions have texts that not every writer makes alike."""
@@ -137,7 +137,7 @@ class TableFacts:
                     return f"its column {one['name']} {told}"
         return ""
 
-    def _kept_differently(self) -> str:
+    def _written_differently(self) -> str:
         """What the table has another way for than we do."""
         if self.properties.get("delta.appendOnly", "").lower() == "true":
             return "it is append-only"

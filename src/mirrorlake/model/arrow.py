@@ -60,32 +60,32 @@ ROOM = 1 << 30
 """Bytes of texts in one array, which can hold twice as much at most."""
 
 
-def taken(rows: pa.Table, places: np.ndarray | pa.Array) -> pa.Table:
+def taken(rows: pa.Table, indexes: np.ndarray | pa.Array) -> pa.Table:
     """Rows by their numbers. Texts that are too large for one array of Arrow's come in several."""
-    columns = [taken_values(column, places) for column in rows.columns]
+    columns = [taken_values(column, indexes) for column in rows.columns]
     return pa.table(columns, schema=rows.schema)
 
 
-def taken_values(column: pa.ChunkedArray, places: np.ndarray | pa.Array) -> pa.ChunkedArray:
+def taken_values(column: pa.ChunkedArray, indexes: np.ndarray | pa.Array) -> pa.ChunkedArray:
     """As `taken`, of one column; no value more often than it is there."""
     kind = column.type
     is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
     if not is_text or column.nbytes <= ROOM:
-        return column.take(pa.array(places))
+        return column.take(pa.array(indexes))
     # By way of an array with longer numbers, in pieces of ROOM.
     long = pa.large_string() if pa.types.is_string(kind) else pa.large_binary()
-    found = contiguous(column.cast(long)).take(pa.array(places))
+    found = contiguous(column.cast(long)).take(pa.array(indexes))
     length = pc.fill_null(pc.binary_length(found), 0).to_numpy(zero_copy_only=False)
-    piece = np.cumsum(length, dtype=np.int64) // ROOM
-    starts = [0, *(np.flatnonzero(np.diff(piece)) + 1).tolist(), len(found)]
-    pieces = [
+    block = np.cumsum(length, dtype=np.int64) // ROOM
+    starts = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), len(found)]
+    blocks = [
         # A slice keeps its place within the whole, which shorter numbers may not tell; a copy has
         # one of its own.
         pa.concat_arrays([found.slice(start, end - start)]).cast(kind)
         for start, end in itertools.pairwise(starts)
         if end > start
     ]
-    return pa.chunked_array(pieces, kind)
+    return pa.chunked_array(blocks, kind)
 
 
 def decoded(values: pa.DictionaryArray) -> pa.Array:

@@ -31,10 +31,10 @@ class Coded:
 def encode(keys: pa.Table) -> Coded:
     """Give each distinct key of the rows a number, in the order in which they first occur."""
     code = np.zeros(keys.num_rows, np.int64)
-    for place, column in enumerate(keys.columns):
+    for index, column in enumerate(keys.columns):
         values, distinct = _column(comparable(contiguous(column)))
         # Both factors are below the number of rows, so the product fits 63 bits.
-        code = _column(pa.array(code * distinct + values))[0] if place else values
+        code = _column(pa.array(code * distinct + values))[0] if index else values
     highest = np.maximum.accumulate(code)
     return Coded(code, np.flatnonzero(np.diff(highest, prepend=-1)))
 

@@ -30,7 +30,7 @@ class NetChanges:
     keys: pa.Table
     reset: np.ndarray
     rows: pa.Table
-    kept: np.ndarray
+    source_row: np.ndarray
     code: np.ndarray
     first: np.ndarray
     missing: np.ndarray | None

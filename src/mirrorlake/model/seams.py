@@ -47,7 +47,7 @@ class WallClock:
         self._stop.wait(seconds)
 
 
-class Point(StrEnum):
+class CrashPoint(StrEnum):
     """The points at which a process may die: around each durable step between source and table."""
 
     STREAM_RECORDED = "capture.stream.recorded"
@@ -73,7 +73,7 @@ class Point(StrEnum):
     TABLE_CREATED = "apply.table.created"
     TABLE_DROPPED = "apply.table.dropped"
     COLUMNS_ADDED = "apply.columns.added"
-    PIECES_WRITTEN = "apply.batch.pieces"
+    STAGE_WRITTEN = "apply.batch.pieces"
     BATCH_WRITTEN = "apply.batch.written"
     COMMIT_BEGUN = "apply.commit.begun"
     COMMITTED = "apply.committed"
@@ -85,24 +85,24 @@ class Point(StrEnum):
     CLEANUP_DONE = "apply.cleanup.done"
 
 
-Probe = Callable[[Point], None]
+CrashHook = Callable[[CrashPoint], None]
 
 
-def no_probe(_point: Point) -> None:
+def no_crash(_point: CrashPoint) -> None:
     """The probe of every ordinary run."""
 
 
-def killing_probe(target: str) -> Probe:
-    """A probe that kills the process at `target`, or at its n-th passage for `target#n`."""
+def kill_at(target: str) -> CrashHook:
+    """A hook that kills the process at `target`, or at its n-th passage for `target#n`."""
     name, _, count = target.partition("#")
-    point, left = Point(name), int(count or 1)
+    point, left = CrashPoint(name), int(count or 1)
     lock = threading.Lock()
 
-    def probe(reached: Point) -> None:
+    def hook(passed: CrashPoint) -> None:
         nonlocal left
         with lock:
-            left -= reached is point
-            if left == 0 and reached is point:
+            left -= passed is point
+            if left == 0 and passed is point:
                 os.kill(os.getpid(), signal.SIGKILL)
 
-    return probe
+    return hook

@@ -21,7 +21,7 @@ import structlog
 
 from mirrorlake.errors import BatchPending, NameTaken
 from mirrorlake.landing.scan import CLEANUP_FOLDERS
-from mirrorlake.model.seams import Point, Probe
+from mirrorlake.model.seams import CrashHook, CrashPoint
 from mirrorlake.model.types import DataType
 from mirrorlake.publisher import state as states
 from mirrorlake.publisher.locations import Workshop
@@ -79,7 +79,7 @@ class Journal:
         store: Store,
         workshop: Workshop,
         state: State,
-        probe: Probe,
+        reached: CrashHook,
         keep: Callable[[], None],
         *,
         table: str,
@@ -87,7 +87,7 @@ class Journal:
         """keep: called before each visible step; raises when the right to write is lost."""
         self._store, self._workshop, self._table = store, workshop, table
         self._folder = workshop.table
-        self._probe, self._keep = probe, keep
+        self._reached, self._keep = reached, keep
         self.state = state
 
     def save(self, state: State) -> None:
@@ -145,14 +145,14 @@ class Journal:
         """The numbers of a batch begin here; durable before anything of it is written (LZ-121)."""
         assigned = self.state.pending or Assignment(batch, self.next_number())
         self.save(replace(self.state, pending=assigned))
-        self._probe(Point.BATCH_ASSIGNED)
-        self._workshop.tidy(self._store)
+        self._reached(CrashPoint.BATCH_ASSIGNED)
+        self._workshop.clean_up(self._store)
         return assigned
 
     def withdraw(self) -> None:
         """Forget a batch of which nothing is visible; its number goes to the next one."""
         self.save(replace(self.state, pending=None))
-        self._workshop.tidy(self._store)
+        self._workshop.clean_up(self._store)
 
     def publish(
         self, files: Sequence[DataFile], columns: Mapping[str, DataType], *, marked: bool
@@ -163,7 +163,7 @@ class Journal:
         sealed = replace(assigned, files=tuple(files), columns=dict(columns), marked=marked)
         self._check_count(sealed)
         self.save(replace(self.state, pending=sealed))
-        self._probe(Point.BATCH_SEALED)
+        self._reached(CrashPoint.BATCH_SEALED)
         if not self._finish(sealed):
             raise NameTaken(
                 "its staged file is gone before it was published",
@@ -178,11 +178,11 @@ class Journal:
 
     def next_number(self) -> int:
         """One more than what we remember, and than any file here or put aside (LZ-140)."""
-        places = (self._folder, *(f"{self._folder}/{name}" for name in CLEANUP_FOLDERS))
+        locations = (self._folder, *(f"{self._folder}/{name}" for name in CLEANUP_FOLDERS))
         seen = [
             int(match[1])
-            for place in places
-            for entry in self._store.list(place).files
+            for location in locations
+            for entry in self._store.list(location).files
             if (match := _NUMBER.match(entry.name))
         ]
         return max(self.state.next, max(seen, default=0) + 1)
@@ -195,10 +195,10 @@ class Journal:
             self._keep()
             if not self._publish(file):
                 return False
-            self._probe(Point.BATCH_PUBLISHED_ONE)
+            self._reached(CrashPoint.BATCH_PUBLISHED_ONE)
         self._keep()
         self.save(self.state.finished(sealed))
-        self._probe(Point.BATCH_RECORDED)
+        self._reached(CrashPoint.BATCH_RECORDED)
         return True
 
     def _publish(self, file: DataFile) -> bool:
@@ -208,19 +208,19 @@ class Journal:
                 self._store.publish(staged, final)
             except FileExistsError:
                 self._check(final, file)
-                self._store.settle(self._folder)  # the run that named it may not have flushed that
+                self._store.flush(self._folder)  # the run that named it may not have flushed that
                 self._store.delete(staged)
             except FileNotFoundError:
                 continue
             return True
-        self._store.settle(self._folder)
+        self._store.flush(self._folder)
         return self._is_there(file) or self._was_consumed(file)
 
     def _is_there(self, file: DataFile) -> bool:
         """Whether the file stands in the folder or was put aside. Raises NameTaken."""
-        for place in (self._folder, *(f"{self._folder}/{name}" for name in CLEANUP_FOLDERS)):
-            if any(entry.name == file.name for entry in self._store.list(place).files):
-                self._check(f"{place}/{file.name}", file)
+        for location in (self._folder, *(f"{self._folder}/{name}" for name in CLEANUP_FOLDERS)):
+            if any(entry.name == file.name for entry in self._store.list(location).files):
+                self._check(f"{location}/{file.name}", file)
                 return True
         return False
 

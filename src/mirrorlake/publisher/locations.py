@@ -12,7 +12,7 @@ from mirrorlake.model.table import TableId
 from mirrorlake.root import TABLES
 from mirrorlake.storage.store import Store
 
-SCRATCH_PAD = "_scratchPad"
+STAGING_FOLDER = "_scratchPad"
 """The folder of a zone that every mirror leaves alone (LZ-022)."""
 
 _STAGED = re.compile(r"_([0-9]{20})[.-]")
@@ -22,7 +22,7 @@ class Built(StrEnum):
     """Where files are built and checked before they get their names."""
 
     BESIDE = "beside"
-    SCRATCH_PAD = "scratch_pad"
+    STAGING_FOLDER = "scratch_pad"
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +36,7 @@ class Workshop:
     @property
     def folders(self) -> tuple[str, str]:
         """The folder in use, and the one that an earlier run may have used."""
-        aside = f"{self.zone}/{SCRATCH_PAD}/{self.table.removeprefix(self.zone + '/')}"
+        aside = f"{self.zone}/{STAGING_FOLDER}/{self.table.removeprefix(self.zone + '/')}"
         return (self.table, aside) if self.built is Built.BESIDE else (aside, self.table)
 
     def paths(self, name: str) -> tuple[str, str]:
@@ -45,7 +45,7 @@ class Workshop:
         use, earlier = self.folders
         return f"{use}/_{name}", f"{earlier}/_{name}"
 
-    def tidy(self, store: Store) -> None:
+    def clean_up(self, store: Store) -> None:
         """Remove what was built and not published, wherever it was built."""
         for folder in self.folders:
             for entry in store.list(folder).files:
@@ -74,8 +74,8 @@ def is_mirrored(store: Store, table: TableId) -> bool:
     if table.schema:
         return _is_delta(store, f"{TABLES}/{folder_name(table.schema)}/{folder_name(table.name)}")
     name = folder_name(table.name)
-    places = [TABLES, *(f"{TABLES}/{schema}" for schema in store.list(TABLES).folders)]
-    return any(_is_delta(store, f"{place}/{name}") for place in places)
+    locations = [TABLES, *(f"{TABLES}/{schema}" for schema in store.list(TABLES).folders)]
+    return any(_is_delta(store, f"{location}/{name}") for location in locations)
 
 
 def _is_delta(store: Store, path: str) -> bool:

@@ -19,7 +19,7 @@ from mirrorlake.errors import (
 )
 from mirrorlake.model.arrow import contiguous, decoded
 from mirrorlake.model.change import MARKER_COLUMN, Marker
-from mirrorlake.publisher.input.rows import Piece
+from mirrorlake.publisher.input.rows import RowBlock
 
 
 class Operation(StrEnum):
@@ -66,31 +66,31 @@ class Meaning:
         return {*self.previous.values(), *([self.column] if self.column else [])}
 
 
-def markers_of(piece: Piece, meaning: Meaning, *, table: str) -> pa.Array:
+def markers_of(block: RowBlock, meaning: Meaning, *, table: str) -> pa.Array:
     """The marker of each row, int32. Raises UnknownMarker, KeyColumnMissing for no such column."""
     if meaning.column is None:
         marker = pa.scalar(int(meaning.operation.marker), pa.int32())
-        return pa.repeat(marker, piece.rows.num_rows)
-    if meaning.column not in piece.rows.column_names:
+        return pa.repeat(marker, block.rows.num_rows)
+    if meaning.column not in block.rows.column_names:
         raise UsageError(
             f"there is no column {meaning.column}, which should tell the operation",
             where=f"table {table}",
             hint="Say what the rows do: that they are the initial ones, one operation for all of "
             "them, or the column that has it.",
         )
-    said = contiguous(piece.rows[meaning.column])
+    said = contiguous(block.rows[meaning.column])
     if pa.types.is_dictionary(said.type):
         said = decoded(said)
     words = pc.utf8_lower(pc.utf8_trim_whitespace(said.cast(pa.string())))
-    places = pc.index_in(words, value_set=pa.array(list(_WORDS)))
-    found = pa.array([int(marker) for marker in _WORDS.values()], pa.int32()).take(places)
+    indexes = pc.index_in(words, value_set=pa.array(list(_WORDS)))
+    found = pa.array([int(marker) for marker in _WORDS.values()], pa.int32()).take(indexes)
     if found.null_count:
         row = pc.index(found.is_null(), True).as_py()
         value = said[row].as_py()
         raise UnknownMarker(
             f"{'NULL' if value is None else repr(value)} is no operation",
             table=table,
-            row=piece.before + row + 1,
+            row=block.before + row + 1,
             column=meaning.column,
             value=None if value is None else str(value),
             hint="Write insert, update, delete or upsert, or 0, 1, 2 or 4.",
@@ -99,7 +99,7 @@ def markers_of(piece: Piece, meaning: Meaning, *, table: str) -> pa.Array:
 
 
 def check_rows(
-    piece: Piece, markers: pa.Array, key: Sequence[str], absent: Sequence[str], *, table: str
+    block: RowBlock, markers: pa.Array, key: Sequence[str], absent: Sequence[str], *, table: str
 ) -> None:
     """Be sure that each row has what its operation needs.
 
@@ -111,23 +111,23 @@ def check_rows(
         raise KeyedChangeWithoutKey(
             "an update, delete or upsert finds its row by the key, and the table has none",
             table=table,
-            row=piece.before + int((kinds != Marker.INSERT).argmax()) + 1,
+            row=block.before + int((kinds != Marker.INSERT).argmax()) + 1,
             hint="Name the key columns, which can be added at any time (LZ-035).",
         )
     for name in key:
-        if name not in piece.rows.column_names:
+        if name not in block.rows.column_names:
             raise KeyColumnMissing(
                 f"there is no column {name}, which belongs to the key",
                 table=table,
                 column=name,
-                hint=f"The columns are: {', '.join(piece.rows.column_names)}.",
+                hint=f"The columns are: {', '.join(block.rows.column_names)}.",
             )
     full = np.isin(kinds, [Marker.UPDATE, Marker.UPSERT])
-    for place, name in piece.lacking.items():
-        if full[place] or name in key:
-            raise _incomplete(table, piece.before + place + 1, name)
+    for index, name in block.lacking.items():
+        if full[index] or name in key:
+            raise _incomplete(table, block.before + index + 1, name)
     if absent and full.any():
-        raise _incomplete(table, piece.before + int(full.argmax()) + 1, absent[0])
+        raise _incomplete(table, block.before + int(full.argmax()) + 1, absent[0])
 
 
 def with_deletes(
@@ -149,12 +149,12 @@ def with_deletes(
     changed &= np.isin(markers.to_numpy(), [Marker.UPDATE, Marker.UPSERT])
     if not changed.any():
         return data, markers
-    places = np.repeat(np.arange(data.num_rows), 1 + changed)
-    deletes = np.append(places[1:] == places[:-1], [False])  # the first row of each pair
-    kinds = markers.to_numpy()[places].copy()
+    indexes = np.repeat(np.arange(data.num_rows), 1 + changed)
+    deletes = np.append(indexes[1:] == indexes[:-1], [False])  # the first row of each pair
+    kinds = markers.to_numpy()[indexes].copy()
     kinds[np.flatnonzero(deletes)] = Marker.DELETE
     kinds[np.flatnonzero(deletes) + 1] = Marker.INSERT
-    where, mask = pa.array(places), pa.array(deletes)
+    where, mask = pa.array(indexes), pa.array(deletes)
     columns = []
     for name, column in zip(data.column_names, data.columns, strict=True):
         values = contiguous(column).take(where)
@@ -168,8 +168,8 @@ def with_deletes(
 
 def marked(data: pa.Table, markers: pa.Array, *, first: bool) -> pa.Table:
     """The rows with their marker column, as the first (LZ-070) or the last one (LZ-072)."""
-    place = 0 if first else data.num_columns
-    return data.add_column(place, pa.field(MARKER_COLUMN, pa.int32()), markers)
+    index = 0 if first else data.num_columns
+    return data.add_column(index, pa.field(MARKER_COLUMN, pa.int32()), markers)
 
 
 def _incomplete(table: str, row: int, column: str) -> IncompleteRow:

@@ -10,7 +10,7 @@ from typing import Any, Self
 
 from mirrorlake.errors import UsageError
 from mirrorlake.landing.text.format import TextFormat
-from mirrorlake.model.seams import Clock, Probe, WallClock, no_probe
+from mirrorlake.model.seams import Clock, CrashHook, WallClock, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.model.types import DataType
 from mirrorlake.publisher import state as states
@@ -50,7 +50,7 @@ class Publisher:
         codec: str | None = None,
         file_bytes: int = FILE_BYTES,
         clock: Clock | None = None,
-        probe: Probe = no_probe,
+        reached: CrashHook = no_crash,
         told: Callable[[TableId, int], None] = lambda _table, _rows: None,
     ) -> None:
         """Raises UsageError."""
@@ -65,7 +65,7 @@ class Publisher:
         self._built: Built = _word(Built, built, "built")
         self._codec = None if codec is None else _word(Codec, codec, "codec")
         self._file_bytes, self._told = file_bytes, told
-        self._clock, self._probe = clock or WallClock(), probe
+        self._clock, self._reached = clock or WallClock(), reached
         self._tables: dict[TableId, AssignedTable] = {}
 
     def __enter__(self) -> Self:
@@ -232,7 +232,7 @@ class Publisher:
                 name,
                 f"publisher/{folder.removeprefix(self._zone + '/')}",
                 self._clock,
-                self._probe,
+                self._reached,
                 lambda rows: self._told(name, rows),
             )
         # Who could not be told whether the right is ours asks again, as the same one.

@@ -22,7 +22,7 @@ from mirrorlake.model.change import FEED_COLUMNS, MARKER_COLUMN, UNCHANGED_COLUM
 from mirrorlake.model.types import DataType
 from mirrorlake.publisher.describe import Description, Layout
 from mirrorlake.publisher.encoding.types import conformed, landable, landed_type, text_type
-from mirrorlake.publisher.input.rows import Piece
+from mirrorlake.publisher.input.rows import RowBlock
 from mirrorlake.publisher.operations import (
     Meaning,
     check_rows,
@@ -51,25 +51,25 @@ class Shaper:
         self._table = str(description.table)
         self._fixed = bool(columns) and description.text is not None
 
-    def shape(self, pieces: Iterator[Piece]) -> Iterator[pa.Table]:
+    def shape(self, blocks: Iterator[RowBlock]) -> Iterator[pa.Table]:
         """The rows of each piece, with their marker where one is written.
 
         Raises UsageError or TableError, always before any row of the piece is out.
         """
-        for piece in pieces:
-            yield self._shaped(piece)
+        for block in blocks:
+            yield self._shaped(block)
 
-    def _shaped(self, piece: Piece) -> pa.Table:
-        meaning = self._meaning_of(piece)
-        piece = replace(piece, rows=self._named(piece.rows, meaning))
-        markers = markers_of(piece, meaning, table=self._table)
+    def _shaped(self, block: RowBlock) -> pa.Table:
+        meaning = self._meaning_of(block)
+        block = replace(block, rows=self._named(block.rows, meaning))
+        markers = markers_of(block, meaning, table=self._table)
         taken = meaning.taken() - {*self._description.key}
-        names = [name for name in piece.rows.column_names if name not in taken]
+        names = [name for name in block.rows.column_names if name not in taken]
         absent = [name for name in self.columns if name not in names]
-        check_rows(piece, markers, self._description.key, absent, table=self._table)
-        data = self._typed(piece, names)
+        check_rows(block, markers, self._description.key, absent, table=self._table)
+        data = self._typed(block, names)
         if meaning.previous:
-            earlier = self._earlier(piece, meaning)
+            earlier = self._earlier(block, meaning)
             data, markers = with_deletes(data, markers, self._description.key, earlier)
         if not self._has_markers:
             return data
@@ -83,8 +83,8 @@ class Shaper:
             not self._meaning.is_load or described.text is not None or described.layout is Layout.V1
         )
 
-    def _meaning_of(self, piece: Piece) -> Meaning:
-        names, meaning = piece.rows.column_names, self._meaning
+    def _meaning_of(self, block: RowBlock) -> Meaning:
+        names, meaning = block.rows.column_names, self._meaning
         for name in names:
             if name != MARKER_COLUMN and name.casefold() == MARKER_COLUMN.casefold():
                 raise MisspeltMarker(
@@ -119,9 +119,9 @@ class Shaper:
         known = {there: name for name, there in match_columns(wanted, found).items()}
         return rows.rename_columns([known.get(name, name) for name in rows.column_names])
 
-    def _typed(self, piece: Piece, names: list[str]) -> pa.Table:
+    def _typed(self, block: RowBlock, names: list[str]) -> pa.Table:
         """The data columns in the types of the table; those that it alone has are NULL."""
-        rows = piece.rows
+        rows = block.rows
         columns: dict[str, pa.Array] = {}
         for name in names:
             values = landable(rows[name], table=self._table, column=name)
@@ -129,7 +129,7 @@ class Shaper:
                 if self._description.text and pa.types.is_decimal(values.type):
                     values = values.cast(pa.string())
                 columns[name] = conformed(
-                    values, kind, table=self._table, column=name, row=piece.before
+                    values, kind, table=self._table, column=name, row=block.before
                 )
         for name in self._description.key:
             if name not in columns:
@@ -165,20 +165,20 @@ class Shaper:
         self.columns[name] = text_type(kind) if self._description.text else kind
         return self.columns[name]
 
-    def _earlier(self, piece: Piece, meaning: Meaning) -> dict[str, pa.Array]:
+    def _earlier(self, block: RowBlock, meaning: Meaning) -> dict[str, pa.Array]:
         earlier = {}
         for name, source in meaning.previous.items():
-            if name not in self._description.key or source not in piece.rows.column_names:
+            if name not in self._description.key or source not in block.rows.column_names:
                 raise UsageError(
                     f"{source} cannot tell the earlier value of {name}: both are columns, and the "
                     "latter belongs to the key",
                     where=f"table {self._table}",
                     hint=f"The key is {', '.join(self._description.key)}.",
                 )
-            values = landable(piece.rows[source], table=self._table, column=source)
+            values = landable(block.rows[source], table=self._table, column=source)
             kind = self.columns[name]
             earlier[name] = conformed(
-                values, kind, table=self._table, column=source, row=piece.before
+                values, kind, table=self._table, column=source, row=block.before
             )
         return earlier
 

@@ -12,14 +12,14 @@ import structlog
 from mirrorlake.errors import KeyColumnsChanged, TableError, UsageError
 from mirrorlake.landing import layout, metadata
 from mirrorlake.landing.metadata import Metadata
-from mirrorlake.model.seams import Clock, Point, Probe
+from mirrorlake.model.seams import Clock, CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.model.types import DataType
 from mirrorlake.publisher import state as states
 from mirrorlake.publisher.describe import MANY_KEYS, Description, metadata_of
 from mirrorlake.publisher.encoding.encoders import Codec
 from mirrorlake.publisher.encoding.text import check_form
-from mirrorlake.publisher.input.rows import pieces
+from mirrorlake.publisher.input.rows import row_blocks
 from mirrorlake.publisher.journal import Journal, Published
 from mirrorlake.publisher.locations import Workshop
 from mirrorlake.publisher.operations import Meaning, Operation
@@ -58,21 +58,21 @@ class AssignedTable:
         table: TableId,
         role: str,
         clock: Clock,
-        probe: Probe,
+        reached: CrashHook,
         told: Callable[[int], None],
     ) -> None:
         """It may be used once `take` returned."""
         self._store, self._workshop, self._table = store, workshop, table
         self._folder = workshop.table
-        self._clock, self._probe, self._told = clock, probe, told
+        self._clock, self._reached, self._told = clock, reached, told
         self._lease = Lease(store, role, clock)
-        self._taken, self._kept = False, clock.monotonic()
+        self._taken, self._renewed = False, clock.monotonic()
 
     def take(self) -> None:
         """Take the right to write, unless we have it. Raises LeaseHeld."""
         if not self._taken:
             self._lease.take()
-            self._taken, self._kept = True, self._clock.monotonic()
+            self._taken, self._renewed = True, self._clock.monotonic()
 
     def close(self) -> None:
         """Give the right back. Raises OSError when that cannot be told to anybody."""
@@ -110,7 +110,7 @@ class AssignedTable:
         try:
             staged = self._staging(state, settings).write(
                 first,
-                shaper.shape(pieces(rows, table=str(self._table))),
+                shaper.shape(row_blocks(rows, table=str(self._table))),
                 empty_file=meaning.is_load and first == 1,
             )
         except Exception:
@@ -161,7 +161,7 @@ class AssignedTable:
         until = self._clock.monotonic() + patience
         while (refused := self._delete()) is not None:
             self._wait(until, f"its folder cannot be deleted: {refused}")
-        self._probe(Point.FOLDER_DROPPED)
+        self._reached(CrashPoint.FOLDER_DROPPED)
         while gone is not None and not gone():
             self._wait(until, "the mirrored table is still there")
 
@@ -198,7 +198,7 @@ class AssignedTable:
             self._store,
             self._workshop,
             state,
-            self._probe,
+            self._reached,
             self._keep_lease,
             table=str(self._table),
         )
@@ -279,7 +279,7 @@ class AssignedTable:
             if there.key_columns and there.key_columns != described.key:
                 raise _key_changed(str(self._table), there.key_columns, described.key)
         self._store.replace(path, content)
-        self._probe(Point.TABLE_DESCRIBED)
+        self._reached(CrashPoint.TABLE_DESCRIBED)
 
     def _check(self, state: State, meaning: Meaning, batch: str | None) -> None:
         if meaning.is_load and state.marked and not state.known(batch):
@@ -304,15 +304,15 @@ class AssignedTable:
             file_bytes=settings.file_bytes,
             keep=self._keep_lease,
             told=self._told,
-            after=lambda: self._probe(Point.BATCH_STAGED_ONE),
+            after=lambda: self._reached(CrashPoint.BATCH_STAGED_ONE),
         )
 
     def _keep_lease(self, *, always: bool = False) -> None:
         """Be sure to hold the right to write still. Raises LeaseLost."""
         now = self._clock.monotonic()
-        if always or now - self._kept >= RENEW.total_seconds():
+        if always or now - self._renewed >= RENEW.total_seconds():
             self._lease.check()
-            self._kept = now
+            self._renewed = now
 
 
 def _is_untouched(state: State) -> bool:

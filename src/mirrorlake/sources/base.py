@@ -65,7 +65,7 @@ class SourceTable:
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class SnapshotPart:
     """A part of a table that is read in one go. `range` means something to its source only."""
 
     table: SourceTable
@@ -79,11 +79,11 @@ class Snapshot(Protocol):
     @property
     def point(self) -> LogPoint: ...
 
-    def pieces(self, table: SourceTable) -> Sequence[Piece]:
+    def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
         """The table in parts that together hold each row once."""
         ...
 
-    def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
+    def read(self, part: SnapshotPart) -> Iterator[pa.RecordBatch]:
         """The rows of a piece, with the columns and types of the table's schema.
 
         Raises TableError for a table that cannot be read, SourceUnavailable when trying again may

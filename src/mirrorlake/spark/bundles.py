@@ -21,16 +21,16 @@ ALONE = 64 << 10
 """What a batch without a row takes, in bytes of landed files that take as long."""
 
 
-def bundled(specs: Sequence[Spec], slots: int) -> list[list[int]]:
+def packed(specs: Sequence[Spec], slots: int) -> list[list[int]]:
     """The work of each task, as places in `specs`: every place once."""
-    shared = [place for place, spec in enumerate(specs) if _is_small(spec)]
+    shared = [index for index, spec in enumerate(specs) if _is_small(spec)]
     bundles: list[list[int]] = [[] for _ in range(min(slots, len(shared)))]
     weights = [0] * len(bundles)
-    for place in sorted(shared, key=lambda place: -_weight(specs[place])):
+    for index in sorted(shared, key=lambda index: -_weight(specs[index])):
         lightest = weights.index(min(weights))
-        bundles[lightest].append(place)
-        weights[lightest] += _weight(specs[place])
-    return [[place] for place, spec in enumerate(specs) if not _is_small(spec)] + bundles
+        bundles[lightest].append(index)
+        weights[lightest] += _weight(specs[index])
+    return [[index] for index, spec in enumerate(specs) if not _is_small(spec)] + bundles
 
 
 def _is_small(spec: Spec) -> bool:

@@ -17,7 +17,7 @@ from pyroaring import BitMap
 from mirrorlake.errors import WorkerLost
 from mirrorlake.landing.parquet.bounded import Share
 from mirrorlake.mirror.engine import Counts
-from mirrorlake.model.seams import Point, Probe
+from mirrorlake.model.seams import CrashHook, CrashPoint
 from mirrorlake.spark.pieces import (
     DealSpec,
     Dealt,
@@ -55,18 +55,18 @@ class GivenUp(Exception):
 class Course:
     """One batch on its way."""
 
-    def __init__(self, batch: TaskSpec, folder: str, slots: int, probe: Probe) -> None:
-        self._batch, self._folder, self._slots, self._probe = batch, folder, slots, probe
+    def __init__(self, batch: TaskSpec, folder: str, slots: int, reached: CrashHook) -> None:
+        self._batch, self._folder, self._slots, self._reached = batch, folder, slots, reached
         self._bare = replace(batch, files=())  # the list of a table's files is long
 
     def waves(self) -> Waves[list[TaskResult]]:
         landed = shares(self._batch.landed, self._slots)
-        dealt: list[Dealt] = yield from self._wave(
+        partitioned: list[Dealt] = yield from self._wave(
             [DealSpec(self._bare, self._folder, some, self._slots) for some in landed]
         )
-        _check(dealt)
-        landed = [_read(some, one) for some, one in zip(landed, dealt, strict=True)]
-        runs = tuple((one.keys, ends(one)) for one in dealt)
+        _check(partitioned)
+        landed = [_read(some, one) for some, one in zip(landed, partitioned, strict=True)]
+        runs = tuple((one.keys, ends(one)) for one in partitioned)
         folded: list[Folded] = yield from self._wave(
             [FoldSpec(self._batch, self._folder, runs, part) for part in range(self._slots)]
         )
@@ -79,12 +79,12 @@ class Course:
         written: list[Written] = yield from self._wave(
             [
                 WriteSpec(self._bare, self._folder, some, found, images)
-                for some in stretches(landed, dealt, folded, self._slots)
+                for some in stretches(landed, partitioned, folded, self._slots)
             ]
         )
-        _check_sizes(written, self._batch.demands.file_bytes)
+        _check_sizes(written, self._batch.row_checks.file_bytes)
         _check_rows(folded, written)
-        return [_result(self._batch, landed, dealt, taken, written)]
+        return [_result(self._batch, landed, partitioned, taken, written)]
 
     def _wave(self, specs: Sequence[Spec]) -> Waves[list[Any]]:
         """What the pieces of one wave hand on."""
@@ -96,7 +96,7 @@ class Course:
                 raise result.error
             if result.error is not None:
                 raise GivenUp(result.error.code)
-        self._probe(Point.PIECES_WRITTEN)
+        self._reached(CrashPoint.STAGE_WRITTEN)
         return [result.handed for result in results]
 
     def _taking(self, folded: Sequence[Folded]) -> list[TakeSpec]:
@@ -128,18 +128,23 @@ def shares(landed: Sequence[LandedPath], count: int) -> list[tuple[Part, ...]]:
     return [tuple(run) for run in runs]
 
 
-def _read(run: Sequence[Part], dealt: Dealt) -> tuple[Part, ...]:
+def _read(run: Sequence[Part], partitioned: Dealt) -> tuple[Part, ...]:
     """What was read, with the rows of its texts."""
-    return tuple(replace(part, rows=text) for part, text in zip(run, dealt.texts, strict=True))
+    return tuple(
+        replace(part, rows=text) for part, text in zip(run, partitioned.texts, strict=True)
+    )
 
 
 def stretches(
-    landed: Sequence[Sequence[Part]], dealt: Sequence[Dealt], folded: Sequence[Folded], count: int
+    landed: Sequence[Sequence[Part]],
+    partitioned: Sequence[Dealt],
+    folded: Sequence[Folded],
+    count: int,
 ) -> list[tuple[Stretch, ...]]:
     """All that was dealt out, in groups that take about as long to read and to write: of the rows
     of a batch the last ones are left more often."""
     found, weights = [], []
-    for run, (some, one) in enumerate(zip(landed, dealt, strict=True)):
+    for run, (some, one) in enumerate(zip(landed, partitioned, strict=True)):
         begin = 0
         for place, (part, end) in enumerate(zip(some, ends(one), strict=True)):
             left = sum(fold.count[run][place] for fold in folded)
@@ -170,11 +175,11 @@ def balanced(items: Sequence[T], weights: Sequence[int], count: int) -> list[tup
     return [tuple(group) for group in groups]
 
 
-def _check(dealt: Sequence[Dealt]) -> None:
+def _check(partitioned: Sequence[Dealt]) -> None:
     """Give up on what pieces cannot do."""
-    if any(one.partial for one in dealt):
+    if any(one.partial for one in partitioned):
         raise GivenUp("values that the source did not send")
-    if len({one.dealer for one in dealt}) > 1:
+    if len({one.dealer for one in partitioned}) > 1:
         raise GivenUp("executors with different releases of DuckDB")
 
 
@@ -214,14 +219,14 @@ def _once(folded: Sequence[Folded], taken: Sequence[Taken]) -> list[tuple[bytes,
 def _result(
     batch: TaskSpec,
     landed: Sequence[Sequence[Part]],
-    dealt: Sequence[Dealt],
+    partitioned: Sequence[Dealt],
     taken: Sequence[Taken],
     written: Sequence[Written],
 ) -> TaskResult:
     count, found = sum(one.rows for one in written), sum(one.rows for one in taken)
     updated = sum(one.updated for one in written)
     read = [(0, 0, 0, 0) for _ in batch.landed]
-    for some, one in zip(landed, dealt, strict=True):
+    for some, one in zip(landed, partitioned, strict=True):
         for part, rows in zip(some, one.rows, strict=True):
             a, b, c, d = read[part.number]
             read[part.number] = (a + rows[0], b + rows[1], c + rows[2], d + rows[3])

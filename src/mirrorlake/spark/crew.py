@@ -22,7 +22,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from mirrorlake.model.seams import no_probe
+from mirrorlake.model.seams import no_crash
 from mirrorlake.spark import task
 from mirrorlake.spark.course import Course, GivenUp
 from mirrorlake.spark.crew_board import Board
@@ -76,7 +76,7 @@ class MemberSpec(task.Piece):
         board.put(f"here-{self.place}", {})
         if not board.wait([f"here-{place}" for place in range(self.count)], ROLL_CALL):
             return False
-        waves = Course(self.batch, self.folder, self.count, no_probe).waves()
+        waves = Course(self.batch, self.folder, self.count, no_crash).waves()
         try:
             specs = next(waves)
             for wave in itertools.count():

@@ -10,7 +10,7 @@ from mirrorlake.model.arrow import contiguous
 from mirrorlake.model.equality import comparable
 
 
-def dealt(keys: pa.Table, parts: int) -> np.ndarray:
+def partitioned(keys: pa.Table, parts: int) -> np.ndarray:
     """Deal keys out to parts, uint16 per row, so that equal keys meet wherever this is done.
 
     Only the same release of DuckDB deals alike.

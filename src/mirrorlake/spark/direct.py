@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
-from mirrorlake.apply.commit_metadata import receipt
+from mirrorlake.apply.commit_metadata import commit_metadata
 from mirrorlake.errors import MirrorlakeError, printable
 from mirrorlake.landing.file_identity import Identity, altered
 from mirrorlake.landing.scan import Landed
@@ -14,7 +14,7 @@ from mirrorlake.mirror.compaction import taken_along
 from mirrorlake.mirror.engine import Conflicted, Counts, Failed, Outcome
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model.change import Marker
-from mirrorlake.model.seams import Point, Probe
+from mirrorlake.model.seams import CrashHook, CrashPoint
 from mirrorlake.spark import parting, task
 from mirrorlake.spark.commit import Commit, Committer
 from mirrorlake.spark.jobs import Jobs
@@ -40,13 +40,13 @@ class Direct:
         jobs: Jobs,
         committer: Committer,
         store: Store,
-        probe: Probe,
+        reached: CrashHook,
         spread: Spread | None = None,
         *,
         joins: bool = True,
     ) -> None:
-        self._jobs, self._committer, self._store, self._probe = jobs, committer, store, probe
-        self._spread, self._joins = spread or Spread(store, probe), joins
+        self._jobs, self._committer, self._store, self._reached = jobs, committer, store, reached
+        self._spread, self._joins = spread or Spread(store, reached), joins
         # For as long as there are batches: each thread has a session of its own.
         self._pool = ThreadPoolExecutor(COMMITTERS, thread_name_prefix="commit")
 
@@ -65,7 +65,7 @@ class Direct:
             ],
             self._jobs.run,
         )
-        self._probe(Point.BATCH_WRITTEN)
+        self._reached(CrashPoint.BATCH_WRITTEN)
         return list(
             self._pool.map(
                 lambda batch, some: self._commit(batch, some, before_commit), batches, found
@@ -122,7 +122,7 @@ class Direct:
                 files=batch.files if is_whole else (),
                 threads=max(1, threads // len(groups)),
                 required=batch.progress.required,
-                demands=step.demands,
+                row_checks=step.row_checks,
                 appends=parted is not None,
                 joins=taken_along(batch.files) if is_whole and self._joins else (),
                 options=batch.options,
@@ -143,7 +143,7 @@ class Direct:
         read = task.rows_of_files(results)
         try:
             before_commit()
-            self._probe(Point.COMMIT_BEGUN)
+            self._reached(CrashPoint.COMMIT_BEGUN)
             outcome = self._committer.commit(
                 Commit(
                     location=batch.location,
@@ -152,10 +152,10 @@ class Direct:
                     number=step.last,
                     actions=[action for result in results for action in result.actions],
                     counts=counts,
-                    metadata=receipt(step, batch.progress, counts, read, self._identity),
+                    metadata=commit_metadata(step, batch.progress, counts, read, self._identity),
                 )
             )
-            self._probe(Point.COMMITTED)
+            self._reached(CrashPoint.COMMITTED)
         except MirrorlakeError as error:
             return Failed(error)
         except RAISED as error:

@@ -15,7 +15,7 @@ import structlog
 from mirrorlake.apply.table_logs import TableLogs
 from mirrorlake.delta import schema as schemas
 from mirrorlake.delta import tables as table_removal
-from mirrorlake.delta.log.durability import flush, settle, settle_since
+from mirrorlake.delta.log.durability import flush_commit, flush_commits_since, flush_files
 from mirrorlake.delta.log.table_log import Snapshot, TableLog
 from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.mirror.batch_limits import CHECKPOINT_EVERY
@@ -40,7 +40,7 @@ from mirrorlake.mirror.steps import (
 )
 from mirrorlake.mirror.strategy import Choice, Facts, Wanted, Way, way_of
 from mirrorlake.model.landed import NamedBatch
-from mirrorlake.model.seams import Point, Probe, no_probe
+from mirrorlake.model.seams import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.spark import tables
 from mirrorlake.spark.commit import Committer
@@ -76,7 +76,7 @@ class SparkEngine:
         self,
         spark: Spark,
         store: Store,
-        probe: Probe = no_probe,
+        reached: CrashHook = no_crash,
         *,
         wanted: Wanted = Wanted.AUTO,
         platform: str = "",
@@ -84,14 +84,14 @@ class SparkEngine:
         committer: Committer | None = None,
         compaction: bool = True,
     ) -> None:
-        self._spark, self._store, self._probe = spark.session, store, probe
+        self._spark, self._store, self._reached = spark.session, store, reached
         self._jobs = jobs or Jobs(spark.session)
         self._committer = committer or Committer(spark.session)
         self._checkpoints = Checkpoints(spark.session)
-        self._direct = Direct(self._jobs, self._committer, store, probe, joins=compaction)
+        self._direct = Direct(self._jobs, self._committer, store, reached, joins=compaction)
         self._strategies: dict[Way, Strategy] = {
             Way.DIRECT: self._direct,
-            Way.MERGE: Merge(self._jobs, spark.session, store, probe),
+            Way.MERGE: Merge(self._jobs, spark.session, store, reached),
         }
         self._wanted, self._platform = wanted, platform
         self._told: set[tuple[str, str]] = set()
@@ -107,7 +107,7 @@ class SparkEngine:
             store,
             self._logs,
             self._way,
-            probe,
+            reached,
         )
 
     @property
@@ -127,8 +127,8 @@ class SparkEngine:
                 self._logs.forget(step.path)
                 tables.drop(self._spark, self._store, step.path)
             tables.create(self._spark, self._store.location(step.path), step)
-        self._settle_since(step.path, -1)
-        self._probe(Point.TABLE_CREATED)
+        self._flush_commits_since(step.path, -1)
+        self._reached(CrashPoint.TABLE_CREATED)
 
     def paths(self, known: Collection[str] = ()) -> Sequence[str]:
         return list(table_removal.delta_tables(self._store, known))
@@ -139,27 +139,27 @@ class SparkEngine:
         self._logs.forget(step.path)
         with refusals(step.table):
             tables.put_aside(self._spark, self._store, step.path)
-        self._probe(Point.TABLE_DROPPED)
+        self._reached(CrashPoint.TABLE_DROPPED)
 
     def vacuum(self, path: str, retention: timedelta, before_commit: Callable[[], None]) -> None:
         known = self.progress(path)
         with refusals(TableId.parse(table_at(path))):
             options = options_of(self._store, path)
             vacuum(self._spark, self._store.location(path), options, retention, before_commit)
-        self._settle_since(path, known.version)
+        self._flush_commits_since(path, known.version)
 
     def add_columns(self, step: AddColumns) -> None:
         known = self.progress(step.path)
         with refusals(step.table):
             tables.add_columns(self._spark, self._store.location(step.path), step, known.schema)
-        self._settle_since(step.path, known.version)
-        self._probe(Point.COLUMNS_ADDED)
+        self._flush_commits_since(step.path, known.version)
+        self._reached(CrashPoint.COLUMNS_ADDED)
 
     def set_key(self, step: SetKey) -> None:
         known = self.progress(step.path)
         with refusals(step.table):
             tables.set_key(self._spark, self._store.location(step.path), step)
-        self._settle_since(step.path, known.version)
+        self._flush_commits_since(step.path, known.version)
 
     def apply(
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
@@ -182,7 +182,7 @@ class SparkEngine:
         found = self._rearranger.rearrange(steps, before_commit)
         for step, outcome in zip(steps, found, strict=True):
             if isinstance(outcome, Applied):
-                self._settle(step.path, outcome.version)
+                self._flush_commit(step.path, outcome.version)
         return found
 
     def rearrangeable(self, path: str) -> int | None:
@@ -197,13 +197,13 @@ class SparkEngine:
                 self._checkpoints.write(location)
                 self._committer.look(location)
 
-    def settle(self, path: str, version: int) -> None:
+    def make_durable(self, path: str, version: int) -> None:
         if self._applied.get(path) == version:  # what it names was flushed before
-            self._settle(path, version)
+            self._flush_commit(path, version)
         else:  # nobody knows how far its writer came after it
             self._flush(path, version)
             self._applied[path] = version
-        self._probe(Point.COMMIT_DURABLE)
+        self._reached(CrashPoint.COMMIT_DURABLE)
 
     def cancel(self) -> None:
         """End our own jobs, and no others of the session."""
@@ -214,16 +214,16 @@ class SparkEngine:
     ) -> None:
         """Put outcomes in the places of the batches that go by this way."""
         chosen = [
-            (place, one)
-            for place, one in enumerate(found)
+            (index, one)
+            for index, one in enumerate(found)
             if isinstance(one, Begun) and one.choice.way is way
         ]
         if not chosen:
             return
-        batches = [batch for _place, batch in chosen]
+        batches = [batch for _index, batch in chosen]
         outcomes = self._strategies[way].apply(batches, before_commit)
-        for (place, batch), outcome in zip(chosen, outcomes, strict=True):
-            found[place] = self._second_thoughts(batch, outcome)
+        for (index, batch), outcome in zip(chosen, outcomes, strict=True):
+            found[index] = self._second_thoughts(batch, outcome)
 
     def _second_thoughts(self, batch: Begun, outcome: Outcome) -> Begun | Outcome:
         """A batch that met what the direct way did not expect goes by the plain one."""
@@ -293,28 +293,28 @@ class SparkEngine:
             return Failed(error)
         if progress.recorded >= step.last:
             if progress.batch is not None:  # what follows rests on it, as on one that was answered
-                self.settle(step.path, progress.batch.version)
+                self.make_durable(step.path, progress.batch.version)
             return AlreadyApplied(progress.recorded)
         log.warning("commit_unanswered", table=str(step.table), reason=outcome.reason)
         return outcome
 
-    def _settle(self, path: str, version: int) -> None:
+    def _flush_commit(self, path: str, version: int) -> None:
         location = self._store.location(path)
         if not is_url(location):  # objects are durable as soon as they are there
-            settle(Path(location), version)
+            flush_commit(Path(location), version)
 
-    def _settle_since(self, path: str, version: int) -> None:
+    def _flush_commits_since(self, path: str, version: int) -> None:
         """Make durable what Delta has committed for us beyond a version, and look at it."""
         self._logs.changed(path)
         location = self._store.location(path)
         if not is_url(location):
-            settle_since(Path(location), version)
+            flush_commits_since(Path(location), version)
 
     def _flush(self, path: str, version: int) -> None:
         location = self._store.location(path)
         if not is_url(location):
-            flush(Path(location), TableLog(location).actions(version))
-            settle(Path(location), version)
+            flush_files(Path(location), TableLog(location).actions(version))
+            flush_commit(Path(location), version)
 
 
 def _outcome(found: Begun | Outcome) -> Outcome:

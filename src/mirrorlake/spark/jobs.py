@@ -14,7 +14,7 @@ import structlog
 from pyspark.sql import SparkSession
 
 from mirrorlake.spark import task
-from mirrorlake.spark.bundles import bundled
+from mirrorlake.spark.bundles import packed
 from mirrorlake.spark.refusals import RAISED, death, lost
 from mirrorlake.spark.session import workers
 
@@ -70,7 +70,7 @@ class Jobs:
         dies of a neighbour; the results of a table that dies alone are errors of it.
         """
         try:
-            return self.map(task.run, specs, bundled(specs, self.slots))
+            return self.map(task.run, specs, packed(specs, self.slots))
         except RAISED as error:
             reason = death(error)
             if reason is None:
@@ -78,22 +78,22 @@ class Jobs:
             return self._apart(specs, reason)
 
     def _apart(self, specs: Sequence[task.Spec], reason: str) -> list[task.TaskResult]:
-        places: dict[str, list[int]] = {}
-        for place, spec in enumerate(specs):
-            places.setdefault(spec.table, []).append(place)
-        log.warning(TASKS_DIED, tables=len(places), reason=reason)
-        if len(places) == 1:
+        indexes: dict[str, list[int]] = {}
+        for index, spec in enumerate(specs):
+            indexes.setdefault(spec.table, []).append(index)
+        log.warning(TASKS_DIED, tables=len(indexes), reason=reason)
+        if len(indexes) == 1:
             return [task.TaskResult(error=lost(spec.table, reason)) for spec in specs]
         found: dict[int, task.TaskResult] = {}
-        for some in places.values():
-            found |= zip(some, self.run([specs[place] for place in some]), strict=True)
-        return [found[place] for place in range(len(specs))]
+        for some in indexes.values():
+            found |= zip(some, self.run([specs[index] for index in some]), strict=True)
+        return [found[index] for index in range(len(specs))]
 
     def map(
         self,
         work: Callable[[T], R],
         items: Sequence[T],
-        bundles: Sequence[Sequence[int]] | None = None,
+        packing: Sequence[Sequence[int]] | None = None,
     ) -> list[R]:
         """One job, for work of any kind that pickles; results in the order of the items.
 
@@ -101,13 +101,13 @@ class Jobs:
         """
         if not items:
             return []
-        places = bundles or [[place] for place in range(len(items))]
+        indexes = packing or [[index] for index in range(len(items))]
         with self.tagged():
-            specified = [[items[place] for place in some] for some in places]
+            specified = [[items[index] for index in some] for some in indexes]
             rdd = self._context.parallelize(specified, len(specified))
             results: list[list[R]] = rdd.map(partial(workers.done, work)).collect()
-        found = dict(zip(chain(*places), chain(*results), strict=True))
-        return [found[place] for place in range(len(items))]
+        found = dict(zip(chain(*indexes), chain(*results), strict=True))
+        return [found[index] for index in range(len(items))]
 
     def cancel(self) -> None:
         """End our own jobs, and no others of the session."""

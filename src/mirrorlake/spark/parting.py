@@ -112,7 +112,7 @@ def _looks(file: LandedPath, part: int) -> list[Look]:
     assert file.text is not None
     if file.size < 2 * LEAST or not parts.can_be_cut(file.text):
         return []
-    places = parts.places(file.size, part)
+    places = parts.offsets(file.size, part)
     return [Look(file.location, file.size, file.text, place, file.options) for place in places]
 
 

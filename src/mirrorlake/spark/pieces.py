@@ -29,7 +29,7 @@ from mirrorlake.landing.parquet.reader import Rows
 from mirrorlake.model.arrow import contiguous, nullable_schema
 from mirrorlake.model.table import Schema
 from mirrorlake.spark import scratch, task
-from mirrorlake.spark.dealing import dealt
+from mirrorlake.spark.dealing import partitioned
 
 # -- keys, dealt out ------------------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class DealSpec(task.Piece):
         )
         markers = [_markers(some) for some in found]
         marker = np.concatenate([some.to_numpy() for some in markers])
-        part_of = dealt(keys, self.parts)
+        part_of = partitioned(keys, self.parts)
         order = np.argsort(part_of, kind="stable")
         rows = _with(keys.take(pa.array(order)), pa.array(marker[order]), pa.array(order))
         ends = np.cumsum(np.bincount(part_of, minlength=self.parts)).tolist()
@@ -98,7 +98,7 @@ class DealSpec(task.Piece):
         """The keys at least. Of a text everything: it is read once."""
         if part.landed.text is not None:
             return [task.rows(self.batch, part.landed)]
-        return list(task.pieces(self.batch, part.landed, part.share, self.batch.key))
+        return list(task.row_blocks(self.batch, part.landed, part.share, self.batch.key))
 
     def _kept(self, part: Part, found: list[Rows]) -> str:
         if part.landed.text is None:
@@ -136,13 +136,13 @@ class FoldSpec(task.Piece):
     dealt: of each run where its keys are, and the ends of what it is read from.
     """
 
-    dealt: tuple[tuple[str, tuple[int, ...]], ...]
+    partitioned: tuple[tuple[str, tuple[int, ...]], ...]
     part: int
 
     def work(self) -> Folded:
         batch = self.batch
         names, files, numbers = list(batch.key), [], []
-        for place, _ends in self.dealt:
+        for place, _ends in self.partitioned:
             *keys, marker, number = scratch.read(place, self.part).columns
             files.append(("", Rows(pa.table(keys, names), marker, None, batch.key)))
             numbers.append(number.to_numpy())
@@ -150,11 +150,11 @@ class FoldSpec(task.Piece):
         net = fold(Batch(batch.table, schema, batch.key, files))
         left = parts.left(net)
         sections, count, start = [], [], 0
-        for number, (_place, ends) in zip(numbers, self.dealt, strict=True):
+        for number, (_place, ends) in zip(numbers, self.partitioned, strict=True):
             end = start + len(number)
-            some = slice(*np.searchsorted(net.kept, [start, end]).tolist())
-            rows = number[net.kept[some] - start]
-            sections.append(_numbers(rows, left.place[some]))
+            some = slice(*np.searchsorted(net.source_row, [start, end]).tolist())
+            rows = number[net.source_row[some] - start]
+            sections.append(_numbers(rows, left.index[some]))
             count.append(tuple(np.diff(np.searchsorted(rows, ends), prepend=0).tolist()))
             start = end
         written = scratch.write(self.folder, sections)
@@ -322,7 +322,7 @@ class WriteSpec(task.Piece):
         if part.rows:
             yield scratch.whole(part.rows), 0
         else:
-            for piece in task.pieces(self.batch, part.landed, part.share):
+            for piece in task.row_blocks(self.batch, part.landed, part.share):
                 yield piece.data, piece.size
 
     def _once(self) -> np.ndarray:

@@ -27,7 +27,7 @@ import structlog
 from mirrorlake import root
 from mirrorlake.errors import WorkerLost
 from mirrorlake.mirror.steps import ApplyFiles
-from mirrorlake.model.seams import Probe
+from mirrorlake.model.seams import CrashHook
 from mirrorlake.spark import crew
 from mirrorlake.spark.course import Course, GivenUp, shares
 from mirrorlake.spark.task import TaskResult, TaskSpec
@@ -54,8 +54,10 @@ class SpreadSettings:
 class Spread:
     """Spreads batches over the slots of a session."""
 
-    def __init__(self, store: Store, probe: Probe, settings: SpreadSettings | None = None) -> None:
-        self._store, self._probe, self._settings = store, probe, settings or SpreadSettings()
+    def __init__(
+        self, store: Store, reached: CrashHook, settings: SpreadSettings | None = None
+    ) -> None:
+        self._store, self._reached, self._settings = store, reached, settings or SpreadSettings()
         self._is_swept = False
         self._resting: dict[str, int] = {}
         self._crew_rests = 0
@@ -85,7 +87,7 @@ class Spread:
         folder = f"{SCRATCH}/{uuid.uuid4()}"
         self._store.make_folder(folder)
         batch, place = replace(batch, threads=1), self._store.location(folder)
-        course = Course(batch, place, slots, self._probe)
+        course = Course(batch, place, slots, self._reached)
         try:
             done = (yield from self._crew(batch, place, slots)) if as_crew else {}
             return (yield from crew.resumed(course.waves(), done))

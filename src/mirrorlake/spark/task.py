@@ -40,7 +40,7 @@ from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.landing.text.splits import Part
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.mirror.faults import TableFault, UnreachableTable, UnreadableFile
-from mirrorlake.mirror.row_checks import Demands, check_rows
+from mirrorlake.mirror.row_checks import RowChecks, check_rows
 from mirrorlake.model.change import Marker
 from mirrorlake.storage.store import StorageFailed, Store
 from mirrorlake.storage.urls import ObjectOptions, is_url, open_file, options_of
@@ -99,7 +99,7 @@ class TaskSpec:
     files: Sequence[Mapping[str, Any]]
     threads: int = 1
     required: tuple[str, ...] = ()
-    demands: Demands = field(default_factory=Demands)
+    row_checks: RowChecks = field(default_factory=RowChecks)
     appends: bool = False
     joins: Sequence[Mapping[str, Any]] = ()
     options: ObjectOptions | None = None
@@ -300,7 +300,7 @@ def _inserted(spec: TaskSpec, read: list[Rows]) -> Iterator[pa.Table]:
         assert landed.text is not None
         count = 0
         with _opened(spec, landed) as handle:
-            for rows in delimited.pieces(
+            for rows in delimited.read_blocks(
                 handle,
                 landed.size,
                 spec.schema.schema,
@@ -366,7 +366,7 @@ def rows(spec: TaskSpec, landed: LandedPath) -> parquet.Rows:
     return found
 
 
-def pieces(
+def row_blocks(
     spec: TaskSpec, landed: LandedPath, share: Share, only: Sequence[str] | None = None
 ) -> Iterator[parquet.Rows]:
     """The rows of a share of a Parquet file, a piece of bounded size at a time.
@@ -375,14 +375,14 @@ def pieces(
     others. An error says only that there is one: it counts the rows of its piece.
     """
     with _opened(spec, landed) as handle:
-        for found in parquet.pieces(
+        for found in parquet.read_blocks(
             handle,
             landed.size,
             spec.schema.schema,
             spec.default,
             table=spec.table,
             file=landed.name,
-            most=spec.demands.file_bytes,
+            most=spec.row_checks.file_bytes,
             share=share,
             only=only,
         ):
@@ -396,7 +396,7 @@ def _check(spec: TaskSpec, landed: LandedPath, found: parquet.Rows, before: int 
         found,
         key=spec.key,
         required=spec.required,
-        demands=spec.demands,
+        row_checks=spec.row_checks,
         table=spec.table,
         file=landed.name,
         before=before,
@@ -404,7 +404,7 @@ def _check(spec: TaskSpec, landed: LandedPath, found: parquet.Rows, before: int 
 
 
 def _read(spec: TaskSpec, landed: LandedPath, handle: BinaryIO) -> parquet.Rows:
-    schema, most = spec.schema.schema, spec.demands.file_bytes
+    schema, most = spec.schema.schema, spec.row_checks.file_bytes
     if landed.text is not None:
         return delimited.read(
             handle,
@@ -443,9 +443,9 @@ def _opened(spec: TaskSpec, landed: LandedPath) -> Iterator[BinaryIO]:
             raise _unreadable(spec, landed, "read", error) from error
 
 
-def _unreadable(spec: TaskSpec, landed: LandedPath, act: str, error: OSError) -> UnreadableFile:
+def _unreadable(spec: TaskSpec, landed: LandedPath, action: str, error: OSError) -> UnreadableFile:
     return UnreadableFile(
-        f"cannot be {act}: {error.strerror or type(error).__name__}",
+        f"cannot be {action}: {error.strerror or type(error).__name__}",
         table=spec.table,
         file=landed.name,
         hint="Put it back or let this process read it; it is tried again.",

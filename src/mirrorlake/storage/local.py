@@ -58,11 +58,11 @@ class LocalStore:
     def list(self, folder: str) -> Listing:
         files: list[Entry] = []
         folders: list[str] = []
-        place = self.root.joinpath(*checked(folder)) if folder else self.root
-        if folder and self._leaves(place):
+        location = self.root.joinpath(*checked(folder)) if folder else self.root
+        if folder and self._leaves(location):
             return Listing((), ())
         try:
-            with os.scandir(place) as found:
+            with os.scandir(location) as found:
                 for item in found:
                     if not _is_addressable(item.name):
                         continue
@@ -77,11 +77,11 @@ class LocalStore:
 
     def unlisted(self, folder: str) -> tuple[Unlisted, ...]:
         """What `list` does not show of a folder, by name."""
-        place = self.root.joinpath(*checked(folder)) if folder else self.root
-        if self._leaves(place):
+        location = self.root.joinpath(*checked(folder)) if folder else self.root
+        if self._leaves(location):
             return ()
         found: list[Unlisted] = []
-        with os.scandir(place) as items:
+        with os.scandir(location) as items:
             for item in items:
                 name = item.name.encode(errors="surrogateescape").decode(errors="backslashreplace")
                 if item.is_symlink():
@@ -125,7 +125,7 @@ class LocalStore:
     def make_folder(self, folder: str) -> None:
         make_folder(self._path(folder))
 
-    def settle(self, folder: str) -> None:
+    def flush(self, folder: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
             flush_folder(self._path(folder))
 
@@ -163,9 +163,9 @@ class LocalStore:
             raise UnsafePath(f"a link leads out of the root: {path!r}")
         return found
 
-    def _leaves(self, place: Path) -> bool:
+    def _leaves(self, location: Path) -> bool:
         # On texts: each look at a zone asks this for every one of its folders.
-        real = os.path.realpath(place)
+        real = os.path.realpath(location)
         return real != self._real and not real.startswith(self._real.rstrip(os.sep) + os.sep)
 
     @contextmanager

@@ -63,8 +63,8 @@ class PartedStore:
     def make_folder(self, folder: str) -> None:
         self.at(folder).make_folder(folder)
 
-    def settle(self, folder: str) -> None:
-        self.at(folder).settle(folder)
+    def flush(self, folder: str) -> None:
+        self.at(folder).flush(folder)
 
     def create(self, path: str, content: bytes) -> None:
         self.at(path).create(path, content)

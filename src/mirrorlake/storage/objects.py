@@ -51,7 +51,7 @@ _PART = 16 << 20  # bytes of one part of an upload: 10,000 of them hold more tha
 _CHUNK = 4 << 20  # bytes of an object that are written into a file at once
 _COPIES = 16  # copies that a storage makes at the same time
 _WRITER = "mirrorlakewriter"  # one word: neither Azure nor a proxy takes every character here
-_PROBE = "_mirrorlake/probe-"
+_CHECK_NAME = "_mirrorlake/probe-"
 _PUT, _COPY = "put", "copy"
 _END_OF_FOLDER = "/\U0010ffff"
 _CODE = re.compile(r"<Code>(\w{1,64})</Code>")
@@ -202,7 +202,7 @@ class ObjectStore:
     def make_folder(self, folder: str) -> None:
         _key(folder)  # a folder is there with its first file
 
-    def settle(self, folder: str) -> None:
+    def flush(self, folder: str) -> None:
         _key(folder)  # an object is durable as soon as it is there
 
     def create(self, path: str, content: bytes) -> None:
@@ -260,7 +260,7 @@ class ObjectStore:
     # -- conditional writes ---------------------------------------------------------------------
 
     def _put_new(self, key: str, content: bytes, path: str) -> None:
-        self._test(_PUT, lambda probe: self._put(probe, b"", "probe"))
+        self._test(_PUT, lambda reached: self._put(reached, b"", "probe"))
         token = uuid.uuid4().hex
         try:
             with _in_bucket(path):
@@ -272,7 +272,7 @@ class ObjectStore:
     def _copy_new(self, source: str, target: str, path: str) -> None:
         if self._copies:
             try:
-                self._test(_COPY, lambda probe: self._copy(source, probe))
+                self._test(_COPY, lambda reached: self._copy(source, reached))
                 with _translated(path):
                     return self._copy(source, target)
             except NotSupportedError:
@@ -302,15 +302,15 @@ class ObjectStore:
         with self._testing:
             if kind in self._tested:
                 return
-            probe = f"{_PROBE}{uuid.uuid4().hex}"
-            with _in_bucket(probe):
-                self._client.put(probe, b"", use_multipart=False)
+            reached = f"{_CHECK_NAME}{uuid.uuid4().hex}"
+            with _in_bucket(reached):
+                self._client.put(reached, b"", use_multipart=False)
                 try:
-                    write(probe)
+                    write(reached)
                 except AlreadyExistsError:
                     self._tested.add(kind)
                 finally:
-                    self._client.delete(probe)
+                    self._client.delete(reached)
             if kind not in self._tested:
                 raise UnsafeStorage(
                     f"a {kind} with If-None-Match overwrites what is there",

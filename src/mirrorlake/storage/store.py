@@ -85,7 +85,7 @@ class Store(Protocol):
         """Make an empty folder, where the storage knows such; there may be one already."""
         ...
 
-    def settle(self, folder: str) -> None:
+    def flush(self, folder: str) -> None:
         """Make the names in a folder durable that it got from others, who may have been killed
         before they had made them so; there may be no such folder."""
         ...

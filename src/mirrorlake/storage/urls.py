@@ -64,7 +64,7 @@ class ObjectOptions:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class StorageLocation:
     """A URL and how it is reached. It may be shown, stored and sent: it holds no secret."""
 
     url: str
@@ -80,8 +80,8 @@ class Parted(Protocol):
         ...
 
 
-def is_url(place: str | Path) -> bool:
-    return _URL.fullmatch(str(place)) is not None
+def is_url(location: str | Path) -> bool:
+    return _URL.fullmatch(str(location)) is not None
 
 
 def check_url(url: str, options: ObjectOptions) -> None:
@@ -91,7 +91,7 @@ def check_url(url: str, options: ObjectOptions) -> None:
         raise UsageError("it is no URL", where="URL", hint="A URL begins with " + _known() + ".")
     if adls.handles(url):
         split(url)
-        _check_options(_LAKE, options)
+        _check_options(_AZURE_FORMS, options)
     else:
         _check_options(_root(url)[0], options)
 
@@ -99,24 +99,24 @@ def check_url(url: str, options: ObjectOptions) -> None:
 def split(url: str) -> tuple[str, str]:
     """A URL as its bucket, also a URL, and the path below it. Raises UsageError."""
     if adls.handles(url):
-        place = adls.place_of(url)
-        return str(replace(place, root="")), place.root
+        location = adls.location_of(url)
+        return str(replace(location, root="")), location.root
     scheme, bucket, prefix = _root(url)
     return f"{scheme}://{bucket}", prefix
 
 
-def open_store(place: str | Path, options: ObjectOptions | None = None) -> Store:
+def open_store(location: str | Path, options: ObjectOptions | None = None) -> Store:
     """The store whose root is a folder or a URL. Nothing is read or written yet.
 
     Raises UsageError: for a scheme that is not known, a bucket that is not named, credentials in
     the URL, or a library that is not installed.
     """
-    if not is_url(place):
-        return LocalStore(place)
-    if adls.handles(str(place)):
-        _check_options(_LAKE, options or ObjectOptions())
-        return _lake(str(place))
-    scheme, bucket, prefix = _root(str(place))
+    if not is_url(location):
+        return LocalStore(location)
+    if adls.handles(str(location)):
+        _check_options(_AZURE_FORMS, options or ObjectOptions())
+        return _azure_store(str(location))
+    scheme, bucket, prefix = _root(str(location))
     return _object_store(scheme, bucket, prefix, options or ObjectOptions())
 
 
@@ -209,10 +209,10 @@ def _bucket(scheme: str, bucket: str, options: ObjectOptions, _process: int) -> 
 @functools.lru_cache(maxsize=16)
 def _container(url: str, _process: int) -> Store:
     """One client for all files of a container."""
-    return _lake(url)
+    return _azure_store(url)
 
 
-def _lake(url: str) -> Store:
+def _azure_store(url: str) -> Store:
     try:
         from mirrorlake.storage.adls.store import AdlsStore
     except ModuleNotFoundError as error:
@@ -334,16 +334,16 @@ _CLIENTS: dict[str, Callable[[str, str | None, ObjectOptions], Client]] = {
 }
 
 
-_LAKE = "abfss"
+_AZURE_FORMS = "abfss"
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "s3": ("endpoint", "region", "anonymous"),
     "s3a": ("endpoint", "region", "anonymous"),
     "gs": ("anonymous",),
     "az": ("endpoint", "account", "anonymous"),
-    _LAKE: (),  # its address says all
+    _AZURE_FORMS: (),  # its address says all
 }
 
 
 def _known() -> str:
-    schemes = [f"{scheme}://" for scheme in sorted([*_CLIENTS, _LAKE])]
+    schemes = [f"{scheme}://" for scheme in sorted([*_CLIENTS, _AZURE_FORMS])]
     return f"{', '.join(schemes[:-1])} or {schemes[-1]}"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
-from mirrorlake.app.loop.background import LONG_SECONDS, WORK_TAKES_LONG, Lanes
+from mirrorlake.app.loop.background import LONG_SECONDS, WORK_TAKES_LONG, Executors
 from mirrorlake.errors import LeaseLost
 from mirrorlake.landing.cuts import Cut
 from mirrorlake.mirror.batch import BatchLimits
@@ -77,7 +77,7 @@ def market(tmp_path: Path) -> Market:
 
 @pytest.fixture
 def loop(market: Market) -> Iterator[ApplyLoop]:
-    with market.mirror.running(lanes=market.held.lanes) as loop:
+    with market.mirror.running(executors=market.held.executors) as loop:
         yield loop
 
 
@@ -164,7 +164,7 @@ class TestABusyTable:
 
     def test_a_batch_that_never_began_is_applied_at_the_next_start(self, market: Market) -> None:
         market.land("busy", LARGE + 1)
-        with market.mirror.running(lanes=market.held.lanes) as loop:
+        with market.mirror.running(executors=market.held.executors) as loop:
             loop.cycle(None)
         assert market.recorded("busy") == 1
         market.mirror.once()
@@ -189,7 +189,7 @@ class TestCuts:
         market.mirror.zone.table("other", "id")
         market.land("other", 1)
         market.mirror.once()
-        with market.mirror.running(lanes=market.held.lanes) as loop:
+        with market.mirror.running(executors=market.held.executors) as loop:
             market.land("busy", LARGE + 1)
             loop.cycle(market.cut(1))
             market.land("other", LARGE + 1)
@@ -210,15 +210,15 @@ def test_whatever_happens_quiet_tables_are_fresh_and_batches_follow_each_other(
     tmp_path_factory: pytest.TempPathFactory, acts: Sequence[str]
 ) -> None:
     market = Market(tmp_path_factory.mktemp("market"))
-    with market.mirror.running(lanes=market.held.lanes) as loop:
-        for act in acts:
-            if act == "cycle":
+    with market.mirror.running(executors=market.held.executors) as loop:
+        for action in acts:
+            if action == "cycle":
                 loop.cycle(None)
                 assert market.recorded("quiet") == market.landed["quiet"]
-            elif act in {"open", "hold"}:
-                market.held.is_open = act == "open"
+            elif action in {"open", "hold"}:
+                market.held.is_open = action == "open"
             else:
-                market.land(*{"quiet": ("quiet", 1), "small": ("busy", 1)}.get(act, (act, 9)))
+                market.land(*{"quiet": ("quiet", 1), "small": ("busy", 1)}.get(action, (action, 9)))
         market.held.is_open = True
         loop.once()
     for name, landed in market.landed.items():
@@ -255,7 +255,7 @@ def test_a_quiet_table_commits_while_a_task_reads_a_large_batch(tmp_path: Path) 
         zone.land(name, 1, {"id": [1], MARKER: [4]})
     limits = BatchLimits(large_rows=LARGE)
     loop = ApplyLoop(
-        store, engine, MirrorSettings(limits=limits), WallClock(), lanes=Lanes.threads(2)
+        store, engine, MirrorSettings(limits=limits), WallClock(), executors=Executors.threads(2)
     )
     loop.open()
     loop.once()

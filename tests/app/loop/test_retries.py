@@ -18,7 +18,7 @@ from mirrorlake.mirror.engine import Conflicted, Failed, Outcome, Unknown
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles
-from mirrorlake.model.seams import no_probe
+from mirrorlake.model.seams import no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.app.zones import MARKER, Zone
 from tests.doubles.clock import SteppedClock
@@ -64,10 +64,14 @@ class Scene:
             self.zone.table(name, "id")
             self.zone.land(name, 1, {"id": [1], MARKER: [0]})
         store = LocalStore(root)
-        self.engine = Stuck(Lake(), store, Random(1), no_probe, lost_answers=0.0)
+        self.engine = Stuck(Lake(), store, Random(1), no_crash, lost_answers=0.0)
         self.engine.now = self.clock.monotonic
         self.loop = ApplyLoop(
-            store, self.engine, MirrorSettings(**settings), self.clock, lanes=self.held.lanes
+            store,
+            self.engine,
+            MirrorSettings(**settings),
+            self.clock,
+            executors=self.held.executors,
         )
         self.loop.open()
 
@@ -158,7 +162,7 @@ def test_a_batch_whose_tasks_died_is_tried_beside_and_alone_until_it_is_in(scene
         scene.zone.land("well", number, {"id": [number], MARKER: [0]})
         assert scene.cycles(0.1) == 0
     assert scene.recorded("well") == 41
-    assert len(scene.held.care.submitted) == 1
+    assert len(scene.held.maintenance.submitted) == 1
     scene.held.is_open = True
     scene.cycles(0.1)
     assert scene.engine.jobs[0] == {"stuck", "well"}
@@ -175,7 +179,7 @@ def test_no_round_of_large_batches_waits_for_one_whose_tasks_died(tmp_path: Path
     scene.cycles(0.1)
     scene.held.is_open = False
     scene.cycles(5)
-    assert len(scene.held.care.submitted) == 1
+    assert len(scene.held.maintenance.submitted) == 1
     scene.zone.land("well", 2, {"id": list(range(9)), MARKER: [4] * 9})
     scene.cycles(0.1)
     assert len(scene.held.large.submitted) == 1

@@ -23,7 +23,7 @@ from mirrorlake.mirror.deleted_tables import LOOKS, Missing, looked
 from mirrorlake.mirror.engine import Failed, Outcome
 from mirrorlake.mirror.faults import UnreadableFile
 from mirrorlake.mirror.steps import ApplyFiles, DropTable
-from mirrorlake.model.seams import Point
+from mirrorlake.model.seams import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import Listing
@@ -157,12 +157,12 @@ class TestADeletedFolder:
         wait(mirror, 10)
         assert mirror.mirrored("t") is None
 
-    @pytest.mark.parametrize("point", [Point.TABLE_DROPPED])
-    def test_a_drop_that_is_killed_is_done_once(self, mirror: Operated, point: Point) -> None:
+    @pytest.mark.parametrize("point", [CrashPoint.TABLE_DROPPED])
+    def test_a_drop_that_is_killed_is_done_once(self, mirror: Operated, point: CrashPoint) -> None:
         mirror.delete("t")
         wait(mirror, 50)
 
-        def killed(reached: Point) -> None:
+        def killed(reached: CrashPoint) -> None:
             if reached is point:
                 raise Crash(str(reached))
 

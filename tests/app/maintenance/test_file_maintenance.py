@@ -46,7 +46,7 @@ class Worked:
         self.land(dict.fromkeys(range(ROWS), "first"))
         settings = MirrorSettings(limits=BatchLimits(**limits))
         self.loop = ApplyLoop(
-            self.store, self.engine, settings, SteppedClock(), lanes=self.held.lanes
+            self.store, self.engine, settings, SteppedClock(), executors=self.held.executors
         )
         self.loop.open()
 
@@ -95,7 +95,7 @@ class TestALongRearrangement:
         worked.held.is_open = True
         worked.loop.once()
         worked.held.is_open = False
-        while not worked.loop._flights:
+        while not worked.loop._background:
             worked.change()
             worked.loop.cycle(None)
         return worked
@@ -214,7 +214,7 @@ class TestTablesThatAreDueTogether:
 
     def test_do_not_wait_for_each_other_s_long_ones(self, tmp_path: Path) -> None:
         mirror, held = self.mirror(tmp_path / "root", rows=self.LARGE + 1), Held()
-        with mirror.running(lanes=held.lanes) as loop:
+        with mirror.running(executors=held.executors) as loop:
             engine: Any = loop._engine
             loop.cycle(None)  # the first one begins with its rearrangement
             self.written(mirror, loop, 2)
@@ -234,7 +234,7 @@ class TestTablesThatAreDueTogether:
         monkeypatch.setattr(Due, "rearrangeable", lambda engine, _path: engine.rows)
         held = Held()
         held.is_open = True
-        with mirror.running(lanes=held.lanes) as loop:
+        with mirror.running(executors=held.executors) as loop:
             engine: Any = loop._engine
             loop.cycle(None)
             for number in range(2, 2 + 4 * self.TABLES):
@@ -267,7 +267,7 @@ class Begun:
 
     begun: int = 0
 
-    def care(self, _work: Callable[[], Any]) -> None:
+    def maintenance(self, _work: Callable[[], Any]) -> None:
         self.begun += 1
 
 
@@ -293,33 +293,33 @@ class TestCheckpoints:
 
     def test_follow_each_other_at_a_distance_of_commits(self, mirror: Operated, held: Held) -> None:
         held.is_open = True
-        with mirror.running(lanes=held.lanes) as loop:
+        with mirror.running(executors=held.executors) as loop:
             loop.once()
             self.batches(mirror, loop, iter(range(2, 24)))
             assert loop._engine.checkpoints == ["Tables/s/t"] * 4  # type: ignore[attr-defined]
 
     def test_of_a_table_that_was_made_anew_begin_anew(self) -> None:
         nobody: Any = None  # is asked for the checkpoints that do not come to be written
-        flights: Any = Begun()
-        care_of = file_maintenance.Care(
-            nobody, flights, lambda: None, MirrorSettings(), SteppedClock()
+        background: Any = Begun()
+        care_of = file_maintenance.FileMaintenance(
+            nobody, background, lambda: None, MirrorSettings(), SteppedClock()
         )
         for version in [*range(1_000, 1_010), *range(20)]:
             care_of._checkpoint("Tables/t", version)
-        assert flights.begun == 6
+        assert background.begun == 6
 
     def test_keep_no_batch_waiting(self, mirror: Operated, held: Held) -> None:
-        with mirror.running(lanes=held.lanes) as loop:
+        with mirror.running(executors=held.executors) as loop:
             loop.cycle(None)
             self.batches(mirror, loop, iter(range(2, 24)))
             table = mirror.mirrored("t")
             assert table is not None
             assert table.recorded == 23
-            assert len(held.care.submitted) == 4
+            assert len(held.maintenance.submitted) == 4
 
     def test_one_that_fails_is_told_and_stops_nothing(self, mirror: Operated, held: Held) -> None:
         mirror.kind, held.is_open = Unkept, True
-        with mirror.running(lanes=held.lanes) as loop, capture_logs() as logs:
+        with mirror.running(executors=held.executors) as loop, capture_logs() as logs:
             loop.once()
             self.batches(mirror, loop, iter(range(2, 8)))
         assert [log["code"] for log in logs if log["event"] == file_maintenance.CHECKPOINT_FAILED]
@@ -333,15 +333,15 @@ class TestCheckpoints:
         mirror = Operated(tmp_path / "many")
         for number in range(30):
             mirror.table(f"t{number}", "first")
-        with mirror.running(lanes=held.lanes) as loop:
+        with mirror.running(executors=held.executors) as loop:
             loop.cycle(None)
             due = []
             for number in range(2, 12):
-                before = len(held.care.submitted)
+                before = len(held.maintenance.submitted)
                 for table in range(30):
                     mirror.land(f"t{table}", number)
                 loop.cycle(None)
-                due.append(len(held.care.submitted) - before)
+                due.append(len(held.maintenance.submitted) - before)
         assert sum(due) == 60
         assert max(due) <= 15
         assert due[:5] == due[5:]

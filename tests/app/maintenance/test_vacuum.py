@@ -49,7 +49,7 @@ class TestOnceADay:
         mirror.clock.advance(2 * DAY)
         held = Held()
         held.is_open = True
-        with mirror.running(lanes=held.lanes) as loop:
+        with mirror.running(executors=held.executors) as loop:
             for expected in ({"a": 1, "b": 0}, {"a": 1, "b": 1}, {"a": 1, "b": 1}):
                 for _ in range(2):
                     loop.cycle(None)
@@ -61,7 +61,7 @@ class TestOnceADay:
     def test_a_table_waits_for_its_own_vacuum_and_no_other_does(self, mirror: Operated) -> None:
         mirror.clock.advance(2 * DAY)
         held = Held()
-        with mirror.running(lanes=held.lanes) as loop:
+        with mirror.running(executors=held.executors) as loop:
             loop.cycle(None)
             loop._vacuum()
             for name in ("a", "b"):
@@ -76,12 +76,12 @@ class TestOnceADay:
     def test_no_table_waits_for_the_vacuum_of_another(self, mirror: Operated) -> None:
         mirror.clock.advance(2 * DAY)
         held = Held()
-        with mirror.running(lanes=held.lanes) as loop:
+        with mirror.running(executors=held.executors) as loop:
             for _ in range(5):
                 loop.cycle(None)
                 loop._vacuum()
                 mirror.clock.advance(61)
-            assert len(loop._flights.held) == 1
+            assert len(loop._background.held) == 1
             held.is_open = True
             for _ in range(3):
                 loop.cycle(None)
@@ -95,14 +95,14 @@ class TestOnceADay:
         monkeypatch.setattr(file_maintenance, "CHECKPOINT_EVERY", 1)
         mirror.clock.advance(2 * DAY)
         held = Held()
-        with mirror.running(lanes=held.lanes) as loop:
+        with mirror.running(executors=held.executors) as loop:
             for number in range(2, 5):  # checkpoints are begun, and none is ever done
                 for name in ("a", "b"):
                     mirror.land(name, number)
                 loop.cycle(None)
-            assert any(flight.kind is Kind.CARE for flight in loop._flights._flights)
+            assert any(flight.kind is Kind.MAINTENANCE for flight in loop._background._background)
             loop._vacuum()
-            assert len(loop._flights.held) == 1
+            assert len(loop._background.held) == 1
             held.is_open = True
             loop.once()
         assert vacuumed(mirror) == {"a": 1, "b": 1}

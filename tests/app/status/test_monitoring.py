@@ -14,7 +14,7 @@ import pytest
 from mirrorlake.app.status import mirror_status, operation_log, table_status_file
 from mirrorlake.app.status.operation_log import (
     FILE_BYTES,
-    KEPT,
+    MOST_RECORDS,
     Item,
     Operation,
     OperationLog,
@@ -372,15 +372,15 @@ class TestTheOperationLog:
 
     def test_it_is_rotated_and_bounded(self, tmp_path: Path) -> None:
         store = LocalStore(tmp_path)
-        for run in range(KEPT + 5):
+        for run in range(MOST_RECORDS + 5):
             log = OperationLog(store, SteppedClock(), ITEM)
             for _ in range(FILE_BYTES // 500):
                 log.add(Operation.REPLICATING, TABLE, rows=run)
             log.flush()
         files = sorted((tmp_path / MONITORING).rglob("*.jsonl"))
-        assert len(files) == KEPT
+        assert len(files) == MOST_RECORDS
         assert all(file.stat().st_size <= FILE_BYTES for file in files)
-        assert logged(store)[-1]["ProcessedRows"] == KEPT + 4
+        assert logged(store)[-1]["ProcessedRows"] == MOST_RECORDS + 4
 
     def test_what_cannot_be_written_is_bounded_and_comes_later(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

@@ -43,9 +43,9 @@ def table(tmp_path: Path) -> HandmadeTable:
 
 
 def index_of(table: HandmadeTable, number: int = 0) -> Path:
-    place = key_index.place(table.path, table.files[number])
-    assert place is not None
-    return place
+    index = key_index.index_path(table.path, table.files[number])
+    assert index is not None
+    return index
 
 
 def opened(table: HandmadeTable) -> key_index.KeyIndex | None:
@@ -67,11 +67,11 @@ def test_every_way_finds_the_rows_of_a_plain_scan(drawn, way: Way) -> None:
         for _ in range(2):  # an index is made, and then used
             matches = found(table, keys, threads=2)
             assert counted(rows_of(matches.rows)) == counted(expected(table, shape, keys))
-            probed = key_lookup.candidates(table.files, table.schema, keys)
+            searched = key_lookup.candidates(table.files, table.schema, keys)
             for file, row, values in zip(
                 matches.file, matches.row, rows_of(matches.rows), strict=True
             ):
-                stored = pq.read_table(table.path / probed[file]["path"])
+                stored = pq.read_table(table.path / searched[file]["path"])
                 assert counted([rows_of(stored)[row]]) == counted([values])
 
 
@@ -119,7 +119,7 @@ def test_an_index_is_made_by_the_first_search_and_used_by_the_next(
     assert_found(table)
     assert opened(table) is not None
     monkeypatch.setattr(key_index, "build", lambda *_: pytest.fail("it is made twice"))
-    monkeypatch.setattr(key_join, "places", lambda *_: pytest.fail("the keys are read"))
+    monkeypatch.setattr(key_join, "matches", lambda *_: pytest.fail("the keys are read"))
     assert_found(table)
 
 
@@ -133,12 +133,14 @@ def test_a_batch_makes_a_bounded_part_of_the_indexes(
         assert sum(index_of(table, n).exists() for n in range(3)) == made
 
 
-@pytest.mark.parametrize("place", [0, 8, 12, 17, 40, -1, -8, -100])
-def test_a_damaged_index_does_not_count_and_is_made_again(table: HandmadeTable, place: int) -> None:
+@pytest.mark.parametrize("offset", [0, 8, 12, 17, 40, -1, -8, -100])
+def test_a_damaged_index_does_not_count_and_is_made_again(
+    table: HandmadeTable, offset: int
+) -> None:
     assert_found(table)
     index = index_of(table)
     content = bytearray(index.read_bytes())
-    content[place] ^= 0x10
+    content[offset] ^= 0x10
     index.unlink()
     index.write_bytes(content)
     assert opened(table) is None
@@ -233,7 +235,7 @@ def test_two_keys_of_numbers_have_one_hash_only_if_they_are_the_same(drawn) -> N
 
 def test_files_of_others_have_no_index(table: HandmadeTable) -> None:
     for path in ("file:/elsewhere/x.parquet", "../x.parquet", "/x.parquet", "s3://b/x.parquet"):
-        assert key_index.place(table.path, {"path": path}) is None
+        assert key_index.index_path(table.path, {"path": path}) is None
 
 
 def test_a_sweep_removes_the_indexes_of_files_that_are_gone(table: HandmadeTable) -> None:

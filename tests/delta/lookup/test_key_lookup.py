@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta.lookup import key_join, pages, row_cache
 from mirrorlake.delta.lookup import key_lookup as probing
-from mirrorlake.delta.lookup.key_lookup import Matches, candidates, probe
+from mirrorlake.delta.lookup.key_lookup import Matches, candidates, find_rows
 from mirrorlake.delta.write import data_files
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
@@ -38,7 +38,7 @@ def filled(
     physical = table.schema.physical
     for rows, gone in files:
         named = shape.arrow(rows).rename_columns(list(physical))
-        add = data_files.write_data(table.path, named, [physical[place] for place in shape.places])
+        add = data_files.write_data(table.path, named, [physical[index] for index in shape.indexes])
         if gone:
             new = deletion_vectors.VectorFile()
             vector = new.add(np.array(gone, np.int64))
@@ -49,19 +49,19 @@ def filled(
 
 
 def found(table: HandmadeTable, keys: pa.Table, *, threads: int = 1) -> Matches:
-    probed = candidates(table.files, table.schema, keys)
-    return probe(table.path, probed, table.schema, keys, threads)
+    searched = candidates(table.files, table.schema, keys)
+    return find_rows(table.path, searched, table.schema, keys, threads)
 
 
 def keys_of(shape: Shape, rows: Iterable[Row]) -> pa.Table:
     """The distinct keys of these rows."""
-    distinct = {identity(tuple(row[p] for p in shape.places)): row for row in rows}
+    distinct = {identity(tuple(row[p] for p in shape.indexes)): row for row in rows}
     return shape.arrow(distinct.values()).select(list(shape.key))
 
 
 def expected(table: HandmadeTable, shape: Shape, keys: pa.Table) -> list[Row]:
     wanted = {identity(key) for key in rows_of(keys)}
-    return [r for r in table.rows() if identity(tuple(r[p] for p in shape.places)) in wanted]
+    return [r for r in table.rows() if identity(tuple(r[p] for p in shape.indexes)) in wanted]
 
 
 @st.composite
@@ -94,13 +94,13 @@ def test_each_match_names_its_key_its_file_and_its_row_in_it(drawn) -> None:
         table = filled(HandmadeTable(Path(folder, "t"), shape.schema), shape, files)
         keys = keys_of(shape, sought)
         matches = found(table, keys)
-        probed = candidates(table.files, table.schema, keys)
-        stored = [rows_of(pq.read_table(table.path / add["path"])) for add in probed]
+        searched = candidates(table.files, table.schema, keys)
+        stored = [rows_of(pq.read_table(table.path / add["path"])) for add in searched]
         for match, code, file, row in zip(
             rows_of(matches.rows), matches.code, matches.file, matches.row, strict=True
         ):
             assert identity(match) == identity(stored[file][row])
-            assert identity(tuple(match[p] for p in shape.places)) == identity(rows_of(keys)[code])
+            assert identity(tuple(match[p] for p in shape.indexes)) == identity(rows_of(keys)[code])
 
 
 @given(drawn=probes())
@@ -110,25 +110,25 @@ def test_a_file_that_is_passed_over_has_none_of_the_keys(drawn) -> None:
         table = filled(HandmadeTable(Path(folder, "t"), shape.schema), shape, files)
         keys = keys_of(shape, sought)
         wanted = {identity(key) for key in rows_of(keys)}
-        probed = candidates(table.files, table.schema, keys)
+        searched = candidates(table.files, table.schema, keys)
         for add in table.files:
             rows = rows_of(pq.read_table(table.path / add["path"]))
-            if any(identity(tuple(row[p] for p in shape.places)) in wanted for row in rows):
-                assert add in probed
+            if any(identity(tuple(row[p] for p in shape.indexes)) in wanted for row in rows):
+                assert add in searched
 
 
 def test_files_outside_the_range_of_the_keys_are_passed_over(tmp_path: Path) -> None:
     table = HandmadeTable(tmp_path / "t", PLAIN.schema)
     filled(table, PLAIN, [([(n, "a"), (n + 9, "b")], []) for n in (0, 10, 20)])
-    probed = candidates(table.files, table.schema, keys_of(PLAIN, [(12, None), (15, None)]))
-    assert len(probed) == 1
+    searched = candidates(table.files, table.schema, keys_of(PLAIN, [(12, None), (15, None)]))
+    assert len(searched) == 1
 
 
 def test_a_file_between_two_keys_is_passed_over(tmp_path: Path) -> None:
     table = HandmadeTable(tmp_path / "t", PLAIN.schema)
     filled(table, PLAIN, [([(n, "a"), (n + 9, "b")], []) for n in (0, 10, 20)])
-    probed = candidates(table.files, table.schema, keys_of(PLAIN, [(5, None), (25, None)]))
-    assert len(probed) == 2
+    searched = candidates(table.files, table.schema, keys_of(PLAIN, [(5, None), (25, None)]))
+    assert len(searched) == 2
 
 
 def test_no_file_is_a_candidate_for_no_key(tmp_path: Path) -> None:
@@ -254,14 +254,14 @@ def test_what_is_read_of_a_file_counts_until_it_is_kept(
     monkeypatch.setattr(row_cache.ReadSoFar, "add", counted)
     with forced(Way.INDEX_PAGES) as patch:  # of two rows each
         patch.setattr(row_cache, "again", AGAIN)
-        patch.setattr(row_cache, "_often", row_cache.Kept(row_cache.OFTEN, row_cache._cost))
+        patch.setattr(row_cache, "_often", row_cache.BoundedCache(row_cache.OFTEN, row_cache._cost))
         filled(table, PLAIN, [([(n, "a") for n in range(8)], [1])])
         sought = PLAIN.arrow([(0, "a"), (1, "a"), (5, "a")]).select(["id"])
         for _ in range(4):
             assert sorted(row[0] for row in rows_of(found(table, sought).rows)) == [0, 5]
         assert parts == [0.5, 0.5, 0.5]
         parts.clear()
-        patch.setattr(row_cache, "_often", row_cache.Kept(row_cache.OFTEN, row_cache._cost))
+        patch.setattr(row_cache, "_often", row_cache.BoundedCache(row_cache.OFTEN, row_cache._cost))
         patch.setattr(probing, "DENSE", 1_000)
         for _ in range(4):
             assert sorted(row[0] for row in rows_of(found(table, sought).rows)) == [0, 5]

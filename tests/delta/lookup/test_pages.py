@@ -120,8 +120,8 @@ def test_a_damaged_footer_is_told_or_harmless(damage: list[tuple[int, int]]) -> 
         path = written(Path(folder, "f"), CONTENT.slice(0, 50), max_rows_per_page=16)
         content = bytearray(path.read_bytes())
         footer = int.from_bytes(content[-8:-4], "little") + 8
-        for place, byte in damage:
-            content[len(content) - 1 - place % (footer + 200)] = byte
+        for index, byte in damage:
+            content[len(content) - 1 - index % (footer + 200)] = byte
         path.write_bytes(content)
         with contextlib.suppress(pages.NoPageIndex, OSError):
             pages.layout(path)

@@ -12,7 +12,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mirrorlake.delta.lookup import row_cache
-from mirrorlake.delta.lookup.key_lookup import probe
+from mirrorlake.delta.lookup.key_lookup import find_rows
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model import keys as codes
 from mirrorlake.model import types
@@ -25,10 +25,12 @@ TABLE = TableSchema(SCHEMA, ("id", "a.b"), (None, None))
 
 
 @pytest.fixture(autouse=True)
-def kept(monkeypatch: pytest.MonkeyPatch) -> row_cache.Kept:
-    kept = row_cache.Kept(row_cache.KEPT, row_cache._cost)
-    monkeypatch.setattr(row_cache, "_kept", kept)
-    monkeypatch.setattr(row_cache, "_often", row_cache.Kept(row_cache.OFTEN, row_cache._cost))
+def kept(monkeypatch: pytest.MonkeyPatch) -> row_cache.BoundedCache:
+    kept = row_cache.BoundedCache(row_cache.CACHE_BYTES, row_cache._cost)
+    monkeypatch.setattr(row_cache, "_cache", kept)
+    monkeypatch.setattr(
+        row_cache, "_often", row_cache.BoundedCache(row_cache.OFTEN, row_cache._cost)
+    )
     monkeypatch.setattr(row_cache, "_read_so_far", row_cache.ReadSoFar(row_cache.REMEMBERED))
     return kept
 
@@ -78,11 +80,11 @@ def test_a_table_with_other_columns_reads_the_file_anew(tmp_path: Path) -> None:
 
 def test_the_rows_that_were_looked_at_longest_ago_go_first(tmp_path: Path) -> None:
     paths = [written(tmp_path / f"{n}.parquet", id=list(range(1_000))) for n in range(4)]
-    kept = row_cache.Kept(
+    kept = row_cache.BoundedCache(
         3 * row_cache._cost(row_cache.table_rows(paths[0], TABLE)), row_cache._cost
     )
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(row_cache, "_kept", kept)
+        patch.setattr(row_cache, "_cache", kept)
         first = [row_cache.table_rows(path, TABLE) for path in paths[:3]]
         assert row_cache.table_rows(paths[0], TABLE) is first[0]
         row_cache.table_rows(paths[3], TABLE)
@@ -129,7 +131,7 @@ def test_of_more_files_than_there_is_room_for_some_are_kept(
     monkeypatch.setattr(
         row_cache, "UNPACKED", 1 + row_cache.table_rows(paths[0], TABLE).nbytes // size
     )
-    often = row_cache.Kept(3 * row_cache.UNPACKED * size, row_cache._cost)
+    often = row_cache.BoundedCache(3 * row_cache.UNPACKED * size, row_cache._cost)
     monkeypatch.setattr(row_cache, "_often", often)
     rounds = [[row_cache.again(path, TABLE, 0.6) for path in paths] for _ in range(8)]
     kept = [rows is not None for rows in rounds[-1]]
@@ -202,7 +204,7 @@ def test_rows_are_found_in_small_files_that_hold_much(tmp_path: Path) -> None:
         adds.append({"path": path.name, "size": path.stat().st_size, "stats": "{}"})
     keys = pa.table({"id": pa.array([3, 555_555], pa.int64())})
     assert max(add["size"] for add in adds) < row_cache.SMALL
-    found = probe(tmp_path, adds, TABLE, keys, 1)
+    found = find_rows(tmp_path, adds, TABLE, keys, 1)
     assert sorted(zip(found.code, found.file, found.row, strict=True)) == [
         (0, 0, 3),
         (1, 22, 5_555),

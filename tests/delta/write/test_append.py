@@ -27,7 +27,7 @@ def few_rows_per_file(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def files(folder: Path, pieces: Sequence[int]) -> list[int]:
     """The rows of each data file that pieces of so many rows become; all rows, in their order."""
-    ends = [sum(pieces[: place + 1]) for place in range(len(pieces))]
+    ends = [sum(pieces[: index + 1]) for index in range(len(pieces))]
     tables = [
         pa.table({"id": pa.array(range(end - count, end), pa.int64())})
         for count, end in zip(pieces, ends, strict=True)

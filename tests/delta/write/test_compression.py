@@ -27,7 +27,7 @@ EQUAL = ["paid by transfer"] * ENOUGH
 
 def codecs_of(path: Path) -> dict[str, str]:
     group = pq.ParquetFile(path).metadata.row_group(0)
-    columns = [group.column(place) for place in range(group.num_columns)]
+    columns = [group.column(index) for index in range(group.num_columns)]
     return {column.path_in_schema: column.compression for column in columns}
 
 
@@ -89,6 +89,6 @@ def test_pages_of_both_kinds_are_read_alone(
     folder = tmp_path_factory.mktemp("pages")
     rows = pa.table({"id": range(ENOUGH), "text": RANDOM, "same": EQUAL})
     path = folder / write_data(folder, rows, [])["path"]
-    places = pa.array(sorted(wanted))
-    found = pages.read(path, pages.layout(path), places.to_numpy(), rows.column_names)
-    assert found.to_pydict() == rows.take(places).to_pydict()
+    indexes = pa.array(sorted(wanted))
+    found = pages.read(path, pages.layout(path), indexes.to_numpy(), rows.column_names)
+    assert found.to_pydict() == rows.take(indexes).to_pydict()

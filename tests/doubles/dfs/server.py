@@ -106,10 +106,10 @@ class DataLake:
     def befall(self, seen: Seen) -> Fault | None:
         with self._lock:
             self.seen.append(seen)
-            for place, (when, fault, times) in enumerate(self.faults):
+            for index, (when, fault, times) in enumerate(self.faults):
                 if when(seen):
                     left = [(when, fault, times - 1)] if times > 1 else []
-                    self.faults[place : place + 1] = left
+                    self.faults[index : index + 1] = left
                     if fault is Fault.LATE:
                         self._late.append(seen)
                     return fault

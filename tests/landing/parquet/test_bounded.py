@@ -29,7 +29,7 @@ def test_a_text_that_repeats_is_refused_before_it_is_unfolded() -> None:
     before = pa.default_memory_pool().max_memory()
     with pytest.raises(FileTooLarge, match="its rows take more than"):
         read(content, most=64 * MIB)
-    assert pa.default_memory_pool().max_memory() - before < 2 * bounded.PIECE_BYTES
+    assert pa.default_memory_pool().max_memory() - before < 2 * bounded.BLOCK_BYTES
 
 
 def test_the_longest_text_of_any_row_group_counts() -> None:
@@ -54,7 +54,7 @@ def test_what_fits_is_read_whole(columns: dict) -> None:
     assert found.to_pydict() == table.to_pydict()
 
 
-@pytest.mark.parametrize("rows", [0, 1, bounded.PIECE_ROWS, bounded.PIECE_ROWS + 1])
+@pytest.mark.parametrize("rows", [0, 1, bounded.BLOCK_ROWS, bounded.BLOCK_ROWS + 1])
 def test_pieces_are_joined(rows: int) -> None:
     content = encoded({"id": pa.array(range(rows), pa.int64())})
     assert read(content).data["id"].to_pylist() == list(range(rows))
@@ -83,7 +83,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 def piece_rows(content: bytes) -> int:
     """The rows of a piece of a file that may hold much."""
     wanted = bounded._Wanted.of(pq.read_metadata(io.BytesIO(content)))
-    return bounded._piece_rows(wanted, io.BytesIO(content), 1)
+    return bounded._block_rows(wanted, io.BytesIO(content), 1)
 
 
 class TestDictionaries:
@@ -95,7 +95,7 @@ class TestDictionaries:
 
     def test_small_dictionaries_are_not_looked_at(self, decoded: list[str]) -> None:
         content = self.content(a=["x" * 1_000, "y"], b=["z", "zz"])
-        assert piece_rows(content) == bounded.PIECE_ROWS
+        assert piece_rows(content) == bounded.BLOCK_ROWS
         assert decoded == []
 
     def test_of_large_ones_the_longest_value_counts(self, decoded: list[str]) -> None:
@@ -103,13 +103,13 @@ class TestDictionaries:
         found = piece_rows(content)
         assert decoded == ["a"]
         small = 2 * 4 + len("z" + "zz")  # of the other the whole dictionary, with its lengths
-        assert found == bounded.PIECE_BYTES // (10_000 + small)
+        assert found == bounded.BLOCK_BYTES // (10_000 + small)
 
     def test_large_dictionaries_of_short_values_need_no_small_pieces(
         self, decoded: list[str]
     ) -> None:
         content = self.content(a=[f"{n:05}" for n in range(1_000)])
-        assert piece_rows(content) == bounded.PIECE_ROWS
+        assert piece_rows(content) == bounded.BLOCK_ROWS
         assert decoded == ["a"]
 
     def test_a_dictionary_without_a_head_is_looked_at(
@@ -117,7 +117,7 @@ class TestDictionaries:
     ) -> None:
         content = self.content(a=["x", "y"])
         monkeypatch.setattr(bounded, "_begin", lambda _chunk: len(content) - 1)
-        assert piece_rows(content) == bounded.PIECE_ROWS
+        assert piece_rows(content) == bounded.BLOCK_ROWS
         assert decoded == ["a"]
 
 
@@ -182,8 +182,8 @@ def test_of_a_share_only_its_own_columns_and_groups_are_looked_at(
     monkeypatch.setattr(bounded, "_RATIOS", {})
     parquet = pq.ParquetFile(io.BytesIO(file))
     share = bounded.Share(1, 4)
-    (piece,) = bounded.pieces(parquet, io.BytesIO(file), bounded.NO_LIMIT, share, ["id", "b"])
-    assert piece.to_pydict() == {"id": list(range(10, 20)), "b": ["y"] * 10}
+    (block,) = bounded.read_blocks(parquet, io.BytesIO(file), bounded.NO_LIMIT, share, ["id", "b"])
+    assert block.to_pydict() == {"id": list(range(10, 20)), "b": ["y"] * 10}
     assert len(looked) == 2
-    assert list(bounded.pieces(parquet, io.BytesIO(file), 1 << 40, bounded.Share(0, 9))) == []
+    assert list(bounded.read_blocks(parquet, io.BytesIO(file), 1 << 40, bounded.Share(0, 9))) == []
     assert len(looked) == 2

@@ -38,8 +38,8 @@ def test_pages_fill_their_columns(version: str, codec: str, more: dict[str, Any]
     )
     metadata = pq.read_metadata(io.BytesIO(content))
     for group in range(metadata.num_row_groups):
-        for place in range(metadata.num_columns):
-            chunk = metadata.row_group(group).column(place)
+        for location in range(metadata.num_columns):
+            chunk = metadata.row_group(group).column(location)
             begin = chunk.dictionary_page_offset or chunk.data_page_offset
             end = begin + chunk.total_compressed_size
             found = list(page_headers.pages(io.BytesIO(content), begin, end))
@@ -51,12 +51,12 @@ def test_pages_fill_their_columns(version: str, codec: str, more: dict[str, Any]
 
 
 @given(st.binary(max_size=80), st.integers(0, 100))
-def test_what_is_no_page_is_told(content: bytes, place: int) -> None:
+def test_what_is_no_page_is_told(content: bytes, location: int) -> None:
     try:
-        page = page_headers.page_at(io.BytesIO(content), place)
+        page = page_headers.page_at(io.BytesIO(content), location)
     except page_headers.NoPage:
         return
-    assert 0 < page.head <= len(content) - place
+    assert 0 < page.head <= len(content) - location
 
 
 def test_a_head_without_end_is_told() -> None:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mirrorlake.errors import BadFile, BadValue, FileTooLarge, UnsupportedColumn
 from mirrorlake.landing.parquet import unchanged as masks
-from mirrorlake.landing.parquet.reader import Rows, match_columns, pieces
+from mirrorlake.landing.parquet.reader import Rows, match_columns, read_blocks
 from mirrorlake.model import types
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Marker
 from mirrorlake.model.landed import FileKind, Footer
@@ -175,7 +175,7 @@ NAMES = ["id", "note", "a", "a.b"]
 def pieces_of(content: bytes, target: Schema, only: list[str]) -> list[Rows]:
     """The pieces of all columns, or of some."""
     facts = {"table": TABLE, "file": FILE, "only": only}
-    return list(pieces(io.BytesIO(content), len(content), target, Marker.INSERT, **facts))
+    return list(read_blocks(io.BytesIO(content), len(content), target, Marker.INSERT, **facts))
 
 
 @pytest.mark.parametrize(

@@ -52,8 +52,8 @@ def contents(draw: st.DrawFn) -> tuple[TextFormat, bytes]:
     text = draw(well_formed(form) | loose.map(lambda rest: head + rest) | loose)
     content = text.encode(form.encoding, errors="replace")
     if draw(st.booleans()):
-        place = draw(st.integers(0, len(content)))
-        content = content[:place] + draw(st.sampled_from(ODD)) + content[place:]
+        index = draw(st.integers(0, len(content)))
+        content = content[:index] + draw(st.sampled_from(ODD)) + content[index:]
     return form, content
 
 
@@ -61,8 +61,8 @@ def cut(content: bytes, form: TextFormat, part: int, stretch: int) -> list[Part]
     """The parts of a text, however small they are."""
     handle = io.BytesIO(content)
     looked = [
-        parts.look(handle, len(content), form, place, stretch=stretch)
-        for place in parts.places(len(content), part)
+        parts.look(handle, len(content), form, index, stretch=stretch)
+        for index in parts.indexes(len(content), part)
     ]
     return parts.joined(looked, len(content))
 
@@ -72,7 +72,7 @@ def outcome(content: bytes, form: TextFormat, some: list[Part | None], about: in
     found: list[Any] = []
     try:
         for part in some:
-            pieces = delimited.pieces(
+            blocks = delimited.read_blocks(
                 io.BytesIO(content),
                 len(content),
                 TYPED if form.columns else TEXTS,
@@ -83,8 +83,8 @@ def outcome(content: bytes, form: TextFormat, some: list[Part | None], about: in
                 part=part,
                 about=about,
             )
-            for piece in pieces:
-                found += zip(piece.data.to_pylist(), piece.marker.to_pylist(), strict=True)
+            for block in blocks:
+                found += zip(block.data.to_pylist(), block.marker.to_pylist(), strict=True)
     except TableError as error:
         return type(error), str(error), error.row, error.column, error.value
     return found

@@ -448,7 +448,7 @@ class TestMemory:
         schema, form = inspected(content).schema, TextFormat()
         handle, size = io.BytesIO(content), len(content)
         named = {"table": TABLE, "file": FILE, "about": 1_000}
-        found = delimited.pieces(handle, size, schema, Marker.INSERT, form, **named)
-        some = [piece.data["a"].to_pylist() for piece in found]
+        found = delimited.read_blocks(handle, size, schema, Marker.INSERT, form, **named)
+        some = [block.data["a"].to_pylist() for block in found]
         assert max(map(len, some)) < 500
-        assert [int(n) for piece in some for n in piece] == list(range(5_000))
+        assert [int(n) for block in some for n in block] == list(range(5_000))

@@ -112,8 +112,8 @@ def test_one_chunk_has_the_changes_in_their_plain_meaning(history: History) -> N
 def test_chunks_have_the_same_changes_wherever_they_are_cut(
     history: History, data: st.DataObject
 ) -> None:
-    places = data.draw(st.sets(st.integers(1, len(history.messages) - 1), max_size=8))
-    cuts = [0, *sorted(places), len(history.messages)]
+    locations = data.draw(st.sets(st.integers(1, len(history.messages) - 1), max_size=8))
+    cuts = [0, *sorted(locations), len(history.messages)]
     decoder = wire.decoder(*(wire.table(name, OIDS[name]) for name in SELECTED))
     chunks = [decoder.decode(history.messages[a:b]) for a, b in pairwise(cuts)]
     found = events(chunks)

@@ -27,26 +27,26 @@ def test_a_large_table_is_read_in_pieces_that_hold_each_row_once(any_captured: C
         "delete from apples where id % 7 = 0",
         "update apples set note = 'y' where id % 3 = 0",
     )
-    source = any_captured.source(piece_bytes=4 * PAGE)
+    source = any_captured.source(part_bytes=4 * PAGE)
     (table,) = source.discover()
     snapshot = source.snapshot()
-    pieces = snapshot.pieces(table)
+    parts = snapshot.parts(table)
     found = Counter(row["id"] for row in loaded(snapshot, table))
     snapshot.close()
-    assert len(pieces) > 5
+    assert len(parts) > 5
     assert found == Counter(n for n in range(1, 501) if n % 7)
 
 
 def test_pages_that_were_added_after_the_pieces_were_cut_are_read(captured: Captured) -> None:
     # The row is older than the snapshot; only the list of pieces is older than its page.
     captured.run(APPLES, FILL.format(100))
-    source = captured.source(piece_bytes=2 * PAGE)
+    source = captured.source(part_bytes=2 * PAGE)
     (table,) = source.discover()
     with ThreadPoolExecutor(1) as pool:
         snapshot = source.snapshot()
-        pieces = snapshot.pieces(table)
+        parts = snapshot.parts(table)
         pool.submit(captured.run, "update apples set note = repeat('z', 500)").result()
-        rows = [row for piece in pieces for b in snapshot.read(piece) for row in b.to_pylist()]
+        rows = [row for part in parts for b in snapshot.read(part) for row in b.to_pylist()]
         snapshot.close()
     assert Counter(row["id"] for row in rows) == Counter(range(1, 101))
     assert {row["note"] for row in rows} == {"x" * 500}
@@ -54,14 +54,14 @@ def test_pages_that_were_added_after_the_pieces_were_cut_are_read(captured: Capt
 
 def test_pieces_may_be_read_from_several_threads(any_captured: Captured) -> None:
     any_captured.run(APPLES, FILL.format(500))
-    source = any_captured.source(piece_bytes=2 * PAGE)
+    source = any_captured.source(part_bytes=2 * PAGE)
     (table,) = source.discover()
     snapshot = source.snapshot()
     any_captured.run("delete from apples")
     with ThreadPoolExecutor(3) as pool:
         counts = pool.map(
-            lambda piece: sum(batch.num_rows for batch in snapshot.read(piece)),
-            snapshot.pieces(table),
+            lambda part: sum(batch.num_rows for batch in snapshot.read(part)),
+            snapshot.parts(table),
         )
         assert sum(counts) == 500
     snapshot.close()
@@ -73,8 +73,8 @@ def test_rows_are_read_in_blocks(captured: Captured, monkeypatch: pytest.MonkeyP
     source = captured.source()
     (table,) = source.discover()
     snapshot = source.snapshot()
-    (piece,) = snapshot.pieces(table)
-    sizes = [batch.num_rows for batch in snapshot.read(piece)]
+    (part,) = snapshot.parts(table)
+    sizes = [batch.num_rows for batch in snapshot.read(part)]
     snapshot.close()
     assert sizes == [4, 4, 4, 4, 4]
 
@@ -111,8 +111,8 @@ def test_a_read_that_is_given_up_leaves_the_snapshot_as_it_was(captured: Capture
     source = captured.source()
     (table,) = source.discover()
     snapshot = source.snapshot()
-    (piece,) = snapshot.pieces(table)
-    reading = snapshot.read(piece)
+    (part,) = snapshot.parts(table)
+    reading = snapshot.read(part)
     next(reading)
     reading.close()
     assert len(loaded(snapshot, table)) == 100
@@ -131,11 +131,11 @@ def test_a_server_that_ends_the_connection_makes_the_source_unavailable(captured
     source = captured.source()
     (table,) = source.discover()
     snapshot = source.snapshot()
-    (piece,) = snapshot.pieces(table)
+    (part,) = snapshot.parts(table)
     captured.run(
         "select pg_terminate_backend(pid, 10000) from pg_stat_activity "
         "where application_name = 'mirrorlake' and datname = current_database()"
     )
     with pytest.raises(SourceUnavailable):
-        list(snapshot.read(piece))
+        list(snapshot.read(part))
     snapshot.close()

@@ -18,7 +18,7 @@ from mirrorlake.mirror.steps import Compact
 from mirrorlake.mirror.strategy import Choice, Facts, Wanted, way_of
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.model.seams import no_probe
+from mirrorlake.model.seams import no_crash
 from mirrorlake.spark.maintenance.compaction import CLUSTERED, Rearranger
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
@@ -77,7 +77,7 @@ class Table:
         delta: Any = self.delta
         store = self.orders.store
         logs = TableLogs(lambda path: TableLog.below(store, path))
-        return Rearranger(delta, jobs, committer, store, logs, choice, no_probe)
+        return Rearranger(delta, jobs, committer, store, logs, choice, no_crash)
 
     @property
     def step(self) -> Compact:

@@ -13,7 +13,7 @@ from mirrorlake.errors import SparkUnavailable
 from mirrorlake.spark.session import jars, s3a
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
-from mirrorlake.storage.urls import ObjectOptions, Place
+from mirrorlake.storage.urls import ObjectOptions, StorageLocation
 
 pytestmark = pytest.mark.spark
 
@@ -157,11 +157,11 @@ def test_without_a_folder_the_jars_are_fetched_by_their_coordinates(
 
 
 def test_jars_for_objects_are_fetched_when_tables_lie_there(installed: dict[str, str]) -> None:
-    place = Place("s3://bucket/shop")
-    fetched = jars.configuration(SparkSettings(), place)["spark.jars.packages"].split(",")
+    index = StorageLocation("s3://bucket/shop")
+    fetched = jars.configuration(SparkSettings(), index)["spark.jars.packages"].split(",")
     assert f"org.apache.hadoop:hadoop-aws:{s3a.hadoop()}" in fetched
     assert len([jar for jar in fetched if jar.startswith("software.amazon.awssdk:")]) == 3
-    without = jars.configuration(SparkSettings(), place)["spark.jars.excludes"].split(",")
+    without = jars.configuration(SparkSettings(), index)["spark.jars.excludes"].split(",")
     assert "software.amazon.awssdk:bundle" in without
     assert "org.apache.hadoop:*" not in without
     assert not any("fs.s3" in name for name in jars.configuration(SparkSettings()))
@@ -171,7 +171,7 @@ def test_of_a_hadoop_that_nobody_tried_all_is_fetched(
     installed: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(s3a, "hadoop", lambda: "3.9.9")
-    found = jars.configuration(SparkSettings(), Place("s3://bucket/shop"))
+    found = jars.configuration(SparkSettings(), StorageLocation("s3://bucket/shop"))
     assert "org.apache.hadoop:hadoop-aws:3.9.9" in found["spark.jars.packages"]
     assert "awssdk" not in found["spark.jars.packages"] + found["spark.jars.excludes"]
 
@@ -184,14 +184,14 @@ def test_settings_say_how_the_storage_is_reached_and_not_who_we_are(
     for name in ("AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION"):
         monkeypatch.delenv(name, raising=False)
     options = ObjectOptions(endpoint="http://host:9000", region="eu-west-1")
-    found = s3a.configuration(Place("s3://bucket/shop", options))
+    found = s3a.configuration(StorageLocation("s3://bucket/shop", options))
     assert found["spark.hadoop.fs.s3a.endpoint"] == "http://host:9000"
     assert found["spark.hadoop.fs.s3a.endpoint.region"] == "eu-west-1"
     assert found["spark.hadoop.fs.s3a.path.style.access"] == "true"
     assert found["spark.hadoop.fs.s3a.connection.ssl.enabled"] == "false"
     assert "hunter2" not in str(found)
-    assert not any("endpoint" in name for name in s3a.configuration(Place("s3://bucket")))
-    anonymous = s3a.configuration(Place("s3://bucket", ObjectOptions(anonymous=True)))
+    assert not any("endpoint" in name for name in s3a.configuration(StorageLocation("s3://bucket")))
+    anonymous = s3a.configuration(StorageLocation("s3://bucket", ObjectOptions(anonymous=True)))
     provider = anonymous["spark.hadoop.fs.s3a.aws.credentials.provider"]
     assert provider.endswith("AnonymousAWSCredentialsProvider")
 
@@ -201,9 +201,9 @@ def test_a_folder_of_jars_needs_those_for_objects_too(
 ) -> None:
     folder_of(tmp_path, NEEDED)
     with pytest.raises(SparkUnavailable, match="no jar of hadoop-aws"):
-        jars.configuration(SparkSettings(jars=tmp_path), Place("s3://bucket/shop"))
+        jars.configuration(SparkSettings(jars=tmp_path), StorageLocation("s3://bucket/shop"))
     (tmp_path / "hadoop-aws-3.5.0.jar").touch()
-    found = jars.configuration(SparkSettings(jars=tmp_path), Place("s3://bucket/shop"))
+    found = jars.configuration(SparkSettings(jars=tmp_path), StorageLocation("s3://bucket/shop"))
     assert len(found["spark.jars"].split(",")) == len(NEEDED) + 1
 
 

@@ -8,8 +8,8 @@ Order, on which "nothing lost, nothing twice" rests; a crash test stands behind 
 Progress is what the tables have recorded, read again at the start.
 
 Small batches of all tables are applied together in each cycle, and go to the same cut, so that the
-versions they reach belong together. Large ones are under way beside the cycles (`app/loop/background.py`).
-They begin together as well: in one cycle, when no large batch is under way any more, and to the
+versions they reach belong together. Large ones are background jobs (`app/loop/background.py`). They
+begin together as well: in one cycle, when no large batch is under way any more, and to the
 cut of that cycle. So at the cut at which a round of large batches begins every table stops, the
 quiet ones at once and the busy ones at the end of the round; in between quiet tables go on to later
 cuts.
@@ -25,20 +25,20 @@ from functools import partial
 from math import inf, isfinite
 
 from mirrorlake import root
-from mirrorlake.app.loop.background import POLL_SECONDS, Flights, Lanes
+from mirrorlake.app.loop.background import POLL_SECONDS, BackgroundJobs, Executors
 from mirrorlake.app.loop.limits import Limits
 from mirrorlake.app.loop.outcomes import Outcomes
 from mirrorlake.app.loop.planning import Planning
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.loop.retries import Retries
 from mirrorlake.app.loop.table_builder import Builder
-from mirrorlake.app.maintenance.deleted_tables import Departures
-from mirrorlake.app.maintenance.file_maintenance import Care, Written
-from mirrorlake.app.maintenance.landing_cleanup import Tidying
-from mirrorlake.app.maintenance.table_removal import Dropping
+from mirrorlake.app.maintenance.deleted_tables import DeletedTables
+from mirrorlake.app.maintenance.file_maintenance import FileMaintenance, Written
+from mirrorlake.app.maintenance.landing_cleanup import LandingCleanup
+from mirrorlake.app.maintenance.table_removal import TableRemoval
 from mirrorlake.app.maintenance.vacuum import Vacuums
 from mirrorlake.app.status.monitor import Monitor
-from mirrorlake.app.status.table_status_file import Board
+from mirrorlake.app.status.table_status_file import TableStatusFile
 from mirrorlake.errors import LeaseLost, TableError, UsageError, WorkerLost
 from mirrorlake.landing import layout
 from mirrorlake.landing.cuts import Cut, Cuts
@@ -48,7 +48,7 @@ from mirrorlake.mirror.engine import Applied, MirrorEngine, Outcome
 from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CreateTable, TablePlan
-from mirrorlake.model.seams import Clock, Probe, no_probe
+from mirrorlake.model.seams import Clock, CrashHook, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.store import Store, UnsafePath
@@ -73,11 +73,11 @@ class ApplyLoop:
         clock: Clock,
         *,
         stop: threading.Event | None = None,
-        probe: Probe = no_probe,
+        reached: CrashHook = no_crash,
         holder: str | None = None,
         new_generation: Callable[[], str] = lambda: str(uuid.uuid4()),
         pending: Pending = lambda _table, _files: None,
-        lanes: Lanes | None = None,
+        executors: Executors | None = None,
         name: str = "mirror",
         source: str = "GenericMirror",
         platform: str = "",
@@ -90,7 +90,7 @@ class ApplyLoop:
         self._followers = Followers(store, engine)
         self._cuts = Cuts(store, self._scanner.zone())
         self._lease = Lease(store, "mirror", clock, holder)
-        self._board = Board(store, clock)
+        self._status_file = TableStatusFile(store, clock)
         self._retries = Retries(clock)
         self._limits = Limits(store, clock, settings)
         self._planning = Planning(
@@ -102,21 +102,23 @@ class ApplyLoop:
             new_generation,
             platform,
         )
-        self._tidying = Tidying(
-            store, self._scanner, self._followers, engine, settings, clock, probe
+        self._landing_cleanup = LandingCleanup(
+            store, self._scanner, self._followers, engine, settings, clock, reached
         )
-        self._builder = Builder(engine, store, probe, self._lease.check)
-        self._departures = Departures(store, self._scanner.zone, engine, settings, clock)
+        self._builder = Builder(engine, store, reached, self._lease.check)
+        self._deleted_tables = DeletedTables(store, self._scanner.zone, engine, settings, clock)
         self._vacuums = Vacuums(store, engine, clock, settings.vacuum)
         self._monitor = Monitor(
             store, self._scanner, settings, clock, engine.progress, self._followers, name, source
         )
-        self._flights = Flights(lanes or Lanes.threads(1), clock, self._stop)
-        self._care = Care(engine, self._flights, self._lease.check, settings, clock)
+        self._background = BackgroundJobs(executors or Executors.threads(1), clock, self._stop)
+        self._file_maintenance = FileMaintenance(
+            engine, self._background, self._lease.check, settings, clock
+        )
         self._planned: list[TablePlan] = []
         self.report = ApplyReport()
-        self._dropping = Dropping(
-            engine, self._departures, self.report, self._monitor, self._lease.check
+        self._table_removal = TableRemoval(
+            engine, self._deleted_tables, self.report, self._monitor, self._lease.check
         )
         self._outcomes = Outcomes(
             engine,
@@ -136,8 +138,8 @@ class ApplyLoop:
 
     def close(self) -> None:
         """End what is under way, and give the right to write back."""
-        self._flights.close()
-        self._board.write(self.report.tables.values(), force=True)
+        self._background.close()
+        self._status_file.write(self.report.tables.values(), force=True)
         if self._is_holder():
             self._monitor.close(self._planning.scans, self.report.tables.values())
         self._lease.release()
@@ -154,15 +156,15 @@ class ApplyLoop:
         """Apply everything that is landed when this is called, and then clean up."""
         target = self._cuts.newest()
         while not self._stop.is_set():
-            if self.cycle(target) or self._flights.wait():
+            if self.cycle(target) or self._background.wait():
                 continue
             pause = self._retries.pause()
             if pause is None:
                 break
             self._clock.sleep(pause)
         if not self._stop.is_set():
-            self._care.finish()
-        self._tidying.do(self._planning.plans(target, self._flights.held), force=True)
+            self._file_maintenance.finish()
+        self._landing_cleanup.do(self._planning.plans(target, self._background.held), force=True)
         self._vacuums.all(self._ours(), self._planning.paths.values(), self._lease.check)
         return self.report
 
@@ -176,20 +178,20 @@ class ApplyLoop:
             pause = (
                 self._settings.poll_seconds if busy else min(pause * 2, self._settings.idle_seconds)
             )
-            if self._flights or not busy:
+            if self._background or not busy:
                 self._rest(pause)
 
     def _rest(self, pause: float) -> None:
         """Until the next look at the zone; less when some work is done, or the source has landed
         more, where to look for that costs nothing."""
         until, looks = self._clock.monotonic() + pause, self._settings.look_seconds
-        while not (self._stop.is_set() or self._flights.is_any_done):
+        while not (self._stop.is_set() or self._background.is_any_done):
             if isfinite(looks) and self._cuts.is_behind():
                 break
             left = until - self._clock.monotonic()
             if left <= 0:
                 break
-            self._clock.sleep(min(left, looks, POLL_SECONDS if self._flights else inf))
+            self._clock.sleep(min(left, looks, POLL_SECONDS if self._background else inf))
 
     def newest_cut(self) -> Cut | None:
         return self._cuts.newest()
@@ -198,32 +200,32 @@ class ApplyLoop:
         """One round over all tables. Returns whether anything was applied."""
         self._lease.check()
         begun = self._clock.now()
-        landed = self._flights.land()
-        held = self._flights.held
+        landed = self._background.collect()
+        held = self._background.held
         plans = self._limits.held(self._planning.plans(cut, held))
         planned = self._planned = self._retries.held(plans)
         self.report.note(planned)
         for table in planned:
             self._pending(table.table, table.pending)
         free = [table for table in planned if table.table not in held]
-        self._tidying.do(free)
+        self._landing_cleanup.do(free)
         ready = self._build([table for table in free if not table.is_idle])
         built = {table.table for table in ready}
         self._monitor.begun([t for t in free if t.is_idle or t.table in built])
         progressed = self._apply(ready, begun)
-        paths = {table.path for table in self._flights.held.values()}
-        self._dropping.look(self._planning, paths)
+        paths = {table.path for table in self._background.held.values()}
+        self._table_removal.look(self._planning, paths)
         self._monitor.failed(self.report.tables.values())
-        self._board.write(self.report.tables.values(), force=landed or progressed)
+        self._status_file.write(self.report.tables.values(), force=landed or progressed)
         self._monitor.show(self._planning.scans, self.report.tables.values())
         return landed or progressed
 
     def plan(self, cut: Cut | None) -> list[TablePlan]:
         """What a cycle up to this cut would do; nothing is changed."""
         planned = self._limits.held(self._planning.plans(cut))
-        gone = self._departures.plans(self._planning.scans, self._planning.paths)
-        departed = {table.table for table in gone}
-        return [table for table in planned if table.table not in departed] + gone
+        gone = self._deleted_tables.plans(self._planning.scans, self._planning.paths)
+        deleted = {table.table for table in gone}
+        return [table for table in planned if table.table not in deleted] + gone
 
     def _provide_zone(self) -> None:
         """A folder to land in, for whoever waits for one (LZ-004).
@@ -248,7 +250,7 @@ class ApplyLoop:
     def _build(self, planned: Sequence[TablePlan]) -> list[TablePlan]:
         """Make tables and columns; returns the plans that can go on."""
         if any(isinstance(step, CreateTable) for table in planned for step in table.steps):
-            self._departures.prepare(self._planning.scans, self._planning.paths)
+            self._deleted_tables.prepare(self._planning.scans, self._planning.paths)
         ready = []
         for table, error in zip(planned, self._builder.build(planned), strict=True):
             if error is None:
@@ -278,11 +280,11 @@ class ApplyLoop:
         batches = [(table, step) for table, step in every if not _died(table)]
         for table, step in every:
             if _died(table):
-                self._try_apart(table, step, begun)
+                self._try_alone(table, step, begun)
         limits = self._settings.limits
         small = [(table, step) for table, step in batches if not is_large(step, limits)]
         large = [(table, step) for table, step in batches if is_large(step, limits)]
-        if not self._flights.is_applying:
+        if not self._background.is_applying:
             for group in _grouped(large):
                 self._begin(group, begun)
         if not small:
@@ -291,15 +293,15 @@ class ApplyLoop:
         return self._note(small, outcomes, begun)
 
     def _begin(self, batches: Sequence[_Batch], begun: datetime) -> None:
-        self._flights.apply(
+        self._background.apply(
             [table for table, _step in batches],
             partial(self._engine.apply, [step for _, step in batches], self._lease.check),
             lambda outcomes: self._note(batches, outcomes, begun),
         )
 
-    def _try_apart(self, table: TablePlan, step: ApplyFiles, begun: datetime) -> None:
+    def _try_alone(self, table: TablePlan, step: ApplyFiles, begun: datetime) -> None:
         """Try a batch again whose tasks died: beside the others, which would die with it."""
-        self._flights.apart(
+        self._background.try_alone(
             table,
             partial(self._engine.apply, [step], self._lease.check),
             lambda outcomes: self._note([(table, step)], outcomes, begun),
@@ -312,7 +314,9 @@ class ApplyLoop:
         done = [(table, step, o) for (table, step), o in zip(batches, outcomes, strict=True)]
         progressed = [self._outcomes.note(step, outcome, begun) for _, step, outcome in done]
         self._limits.save()
-        self._care.after([Written(t, s, o.version) for t, s, o in done if isinstance(o, Applied)])
+        self._file_maintenance.after(
+            [Written(t, s, o.version) for t, s, o in done if isinstance(o, Applied)]
+        )
         return any(progressed)
 
     def _vacuum(self) -> None:
@@ -321,17 +325,17 @@ class ApplyLoop:
         It waits meanwhile, because files that are not committed yet look like old ones; for the
         vacuum of no other table.
         """
-        if not self._flights.may_care:
+        if not self._background.may_maintain:
             return
         path = self._vacuums.next(self._ours(), self._planning.paths.values())
         for table in self._planned:
             if table.path == path:
                 work = partial(self._vacuums.vacuum, path, self._lease.check)
-                self._flights.care(work, [table])
+                self._background.maintain(work, [table])
 
     def _ours(self) -> Iterator[str]:
         """The paths of the tables that we may write, and do not write now."""
-        held = self._flights.held
+        held = self._background.held
         for table, path in self._planning.paths.items():
             if table not in held and self._is_ours(path):
                 yield path

@@ -29,32 +29,32 @@ POLL_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Lanes:
+class Executors:
     """Where work goes on beside the cycles. Only `submit` and `shutdown` are used, and of what is
     submitted only `done` and `result`.
 
     large: for batches and rearrangements, as many at once as leave room for a cycle, which is its
-    width; care: for what is never in a hurry.
+    width; maintenance: for what is never in a hurry.
     """
 
     large: Executor
-    care: Executor
+    maintenance: Executor
     width: int = 1
 
     @classmethod
-    def threads(cls, cores: int) -> Lanes:
+    def threads(cls, cores: int) -> Executors:
         """For an engine that runs so many tasks at once: one stays free for the quiet tables."""
         width = max(cores - 1, 1)
         return cls(
             ThreadPoolExecutor(width, thread_name_prefix="large"),
-            ThreadPoolExecutor(1, thread_name_prefix="care"),
+            ThreadPoolExecutor(1, thread_name_prefix="maintenance"),
             width,
         )
 
     def close(self) -> None:
         """Begin nothing more, and wait for what is under way."""
-        for lane in (self.large, self.care):
-            lane.shutdown(wait=True, cancel_futures=True)
+        for executor in (self.large, self.maintenance):
+            executor.shutdown(wait=True, cancel_futures=True)
 
 
 class Kind(StrEnum):
@@ -62,13 +62,13 @@ class Kind(StrEnum):
     are written anew, or work that is in no hurry."""
 
     BATCH = "batch"
-    APART = "batch apart"
+    ALONE = "batch alone"
     REARRANGEMENT = "rearrangement"
-    CARE = "care"
+    MAINTENANCE = "maintenance"
 
 
 @dataclass(frozen=True, slots=True)
-class Flight:
+class BackgroundJob:
     """plans: of the tables that are held meanwhile; land: called with the result once it is there,
     and says whether a table got on; begun: monotonic, in seconds; is_told: whether it was said that
     it takes long."""
@@ -76,106 +76,108 @@ class Flight:
     kind: Kind
     plans: Sequence[TablePlan]
     future: Future[Any]
-    land: Callable[[Any], bool]
+    collect: Callable[[Any], bool]
     begun: float
     is_told: bool = False
 
 
-_AT_LEISURE = {Kind.APART, Kind.CARE}
+_AT_LEISURE = {Kind.ALONE, Kind.MAINTENANCE}
 
 
-class Flights:
+class BackgroundJobs:
     """What is under way. Not for several threads: the work is, these notes are not."""
 
-    def __init__(self, lanes: Lanes, clock: Clock, stop: threading.Event) -> None:
-        self._lanes, self._clock, self._stop = lanes, clock, stop
-        self._flights: list[Flight] = []
+    def __init__(self, executors: Executors, clock: Clock, stop: threading.Event) -> None:
+        self._executors, self._clock, self._stop = executors, clock, stop
+        self._background: list[BackgroundJob] = []
 
     def __bool__(self) -> bool:
-        return bool(self._flights)
+        return bool(self._background)
 
     @property
     def held(self) -> dict[TableId, TablePlan]:
         """The tables with which nothing else may be done, as they were planned for."""
-        return {plan.table: plan for flight in self._flights for plan in flight.plans}
+        return {plan.table: plan for job in self._background for plan in job.plans}
 
     @property
     def is_applying(self) -> bool:
         """Whether a batch is under way."""
-        return any(flight.kind is Kind.BATCH for flight in self._flights)
+        return any(job.kind is Kind.BATCH for job in self._background)
 
     @property
     def may_rearrange(self) -> bool:
         """Whether a rearrangement would not wait for others, with all batches of its table."""
-        under_way = sum(flight.kind is Kind.REARRANGEMENT for flight in self._flights)
-        return under_way < self._lanes.width
+        under_way = sum(job.kind is Kind.REARRANGEMENT for job in self._background)
+        return under_way < self._executors.width
 
     @property
-    def may_care(self) -> bool:
+    def may_maintain(self) -> bool:
         """Whether work that is in no hurry would hold its table not much longer than it takes.
 
         Checkpoints come before it: they are short, and of a thousand tables some are always under
         way.
         """
-        return not any(flight.plans and flight.kind in _AT_LEISURE for flight in self._flights)
+        return not any(job.plans and job.kind in _AT_LEISURE for job in self._background)
 
     @property
     def is_any_done(self) -> bool:
         """Whether something is to be noted."""
-        return any(flight.future.done() for flight in self._flights)
+        return any(job.future.done() for job in self._background)
 
     def apply(
         self,
         plans: Sequence[TablePlan],
         work: Callable[[], Any],
-        land: Callable[[Any], bool],
+        collect: Callable[[Any], bool],
     ) -> None:
         """Begin batches of tables that have nothing under way."""
-        self._begin(Kind.BATCH, plans, work, land)
+        self._begin(Kind.BATCH, plans, work, collect)
 
     def rearrange(
-        self, plan: TablePlan, work: Callable[[], Any], land: Callable[[Any], bool]
+        self, plan: TablePlan, work: Callable[[], Any], collect: Callable[[Any], bool]
     ) -> None:
         """Begin other work of that size on a table that has nothing under way."""
-        self._begin(Kind.REARRANGEMENT, [plan], work, land)
+        self._begin(Kind.REARRANGEMENT, [plan], work, collect)
 
-    def apart(self, plan: TablePlan, work: Callable[[], Any], land: Callable[[Any], bool]) -> None:
+    def try_alone(
+        self, plan: TablePlan, work: Callable[[], Any], collect: Callable[[Any], bool]
+    ) -> None:
         """Begin a batch that may not end well, and for which no round of large batches waits."""
-        self._begin(Kind.APART, [plan], work, land)
+        self._begin(Kind.ALONE, [plan], work, collect)
 
-    def care(self, work: Callable[[], Any], plans: Sequence[TablePlan] = ()) -> None:
+    def maintain(self, work: Callable[[], Any], plans: Sequence[TablePlan] = ()) -> None:
         """Begin work that is in no hurry, and after which nothing has to be noted."""
-        self._begin(Kind.CARE, plans, work, lambda _result: False)
+        self._begin(Kind.MAINTENANCE, plans, work, lambda _result: False)
 
     def _begin(
         self,
         kind: Kind,
         plans: Sequence[TablePlan],
         work: Callable[[], Any],
-        land: Callable[[Any], bool],
+        collect: Callable[[Any], bool],
     ) -> None:
         assert not self.held.keys() & {plan.table for plan in plans}
-        lane = self._lanes.care if kind in _AT_LEISURE else self._lanes.large
+        executor = self._executors.maintenance if kind in _AT_LEISURE else self._executors.large
         begun = self._clock.monotonic()
-        self._flights.append(Flight(kind, plans, lane.submit(work), land, begun))
+        self._background.append(BackgroundJob(kind, plans, executor.submit(work), collect, begun))
 
-    def land(self) -> bool:
+    def collect(self) -> bool:
         """Note what is done, and what takes long. Returns whether a table got on; raises what ended
         a work."""
-        got_on = [flight.land(flight.future.result()) for flight in self._done()]
-        self._flights = [self._told(flight) for flight in self._flights]
+        got_on = [job.collect(job.future.result()) for job in self._done()]
+        self._background = [self._told(job) for job in self._background]
         return any(got_on)
 
-    def _told(self, flight: Flight) -> Flight:
+    def _told(self, job: BackgroundJob) -> BackgroundJob:
         """The same; of one that takes long it is said, once, and its tables show it: a storage that
-        answers no more gives no error, and what would use the lane after it never begins."""
-        if flight.is_told or self._clock.monotonic() - flight.begun < LONG_SECONDS:
-            return flight
-        tables = [str(plan.table) for plan in flight.plans]
-        log.warning(WORK_TAKES_LONG, work=str(flight.kind), tables=tables, seconds=LONG_SECONDS)
-        waiting = f"its {flight.kind} has been under way for more than {LONG_SECONDS:.0f} s"
-        plans = [replace(p, waiting="" if p.error else waiting) for p in flight.plans]
-        return replace(flight, plans=plans, is_told=True)
+        answers no more gives no error, and what would use the executor after it never begins."""
+        if job.is_told or self._clock.monotonic() - job.begun < LONG_SECONDS:
+            return job
+        tables = [str(plan.table) for plan in job.plans]
+        log.warning(WORK_TAKES_LONG, work=str(job.kind), tables=tables, seconds=LONG_SECONDS)
+        waiting = f"its {job.kind} has been under way for more than {LONG_SECONDS:.0f} s"
+        plans = [replace(p, waiting="" if p.error else waiting) for p in job.plans]
+        return replace(job, plans=plans, is_told=True)
 
     def wait(self, seconds: float = float("inf")) -> bool:
         """Until something is done, so long at most; not at all when nothing is under way.
@@ -183,7 +185,7 @@ class Flights:
         Returns whether something is done.
         """
         until = self._clock.monotonic() + seconds
-        while self._flights and not self._stop.is_set():
+        while self._background and not self._stop.is_set():
             if self.is_any_done:
                 return True
             if self._clock.monotonic() >= until:
@@ -193,9 +195,9 @@ class Flights:
 
     def close(self) -> None:
         """Wait for what is under way, and begin nothing more. What is left is done again."""
-        self._lanes.close()
+        self._executors.close()
 
-    def _done(self) -> Iterator[Flight]:
-        done = [flight for flight in self._flights if flight.future.done()]
-        self._flights = [flight for flight in self._flights if flight not in done]
+    def _done(self) -> Iterator[BackgroundJob]:
+        done = [job for job in self._background if job.future.done()]
+        self._background = [job for job in self._background if job not in done]
         return iter(done)

@@ -53,7 +53,7 @@ class Outcomes:
         error."""
         match outcome:
             case Applied(version):
-                self._engine.settle(step.path, version)
+                self._engine.make_durable(step.path, version)
                 self._report.add(step, outcome)
                 self._limits.applied(step.landed_bytes)
                 self._monitor.applied(step, outcome, begun)

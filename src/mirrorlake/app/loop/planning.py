@@ -28,7 +28,7 @@ from mirrorlake.storage.store import Store, UnsafePath
 
 
 @dataclass(frozen=True, slots=True)
-class _Settled:
+class _IdlePlan:
     """The plan of a table that has nothing to do, and all that it follows from."""
 
     scan: TableScan
@@ -72,7 +72,7 @@ class Planning:
         self._platform = platform
         self._tails = Tails(store)
         self._failed: dict[str, tuple[Look, TableError]] = {}  # by the path of a file
-        self._settled: dict[str, _Settled] = {}  # by the path of a folder
+        self._idle: dict[str, _IdlePlan] = {}  # by the path of a folder
         self._inside: Mapping[TableId, TableId] = {}
         self.scans: list[TableScan] = []
         self.paths: dict[TableId, str] = {}
@@ -102,7 +102,7 @@ class Planning:
 
     def _let_go(self, folders: Collection[str]) -> None:
         """Forget what was known of folders that are gone."""
-        self._settled = {path: s for path, s in self._settled.items() if path in folders}
+        self._idle = {path: s for path, s in self._idle.items() if path in folders}
         self._failed = {
             path: known
             for path, known in self._failed.items()
@@ -119,9 +119,9 @@ class Planning:
                     hint="Rename one of them, or set default_schema.",
                 )
             progress, target = self._progress(path), _target(scan.table, cut)
-            settled = self._settled.get(scan.folder.path)
-            if settled and settled.holds(scan, progress, target):
-                return settled.plan
+            idle = self._idle.get(scan.folder.path)
+            if idle and idle.holds(scan, progress, target):
+                return idle.plan
             return self._planned(scan, path, progress, target)
         except UnsafePath as unsafe:
             error: TableError = UnsupportedTable(
@@ -141,7 +141,7 @@ class Planning:
             target=target,
             metadata_required=self._settings.metadata_required,
             tail=self._tails,
-            demands=self._settings.demands,
+            row_checks=self._settings.row_checks,
             processed=self._followers.processed(scan, path, progress),
             wanted=self._settings.strategy,
             platform=self._platform,
@@ -149,11 +149,11 @@ class Planning:
         run = candidates(known, self._settings.limits)
         inspected = self._inspect(scan.table, run)
         found = plan(known, run, inspected, self._settings.limits, self._new_generation())
-        self._settled.pop(scan.folder.path, None)
+        self._idle.pop(scan.folder.path, None)
         # By time it follows from the names that were applied too, and these are many.
         nothing_to_do = not (run.files or found.steps or found.error or found.waiting)
         if nothing_to_do and progress.exists and scan.detection == SEQUENTIAL:
-            self._settled[scan.folder.path] = _Settled(scan, progress, target, found)
+            self._idle[scan.folder.path] = _IdlePlan(scan, progress, target, found)
         return found
 
     def _inspect(self, table: TableId, run: Run) -> dict[str, Inspected | TableError]:

@@ -53,7 +53,7 @@ class ApplyReport:
     def errors(self) -> list[TableError]:
         return [t.error for t in self.tables.values() if t.error is not None]
 
-    def departed(self, gone: Sequence[TablePlan]) -> None:
+    def deleted(self, gone: Sequence[TablePlan]) -> None:
         """Take note of the tables whose folders are missing, and of those whose are back."""
         missing = {table.table for table in gone}
         for table in gone:

@@ -11,7 +11,7 @@ from mirrorlake.errors import TableError, UnsupportedTable
 from mirrorlake.landing import cleanup, layout
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.steps import AddColumns, CreateTable, Discard, SetKey, TablePlan
-from mirrorlake.model.seams import Point, Probe
+from mirrorlake.model.seams import CrashHook, CrashPoint
 from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
@@ -27,9 +27,9 @@ class Builder:
     refuses it by raising."""
 
     def __init__(
-        self, engine: MirrorEngine, store: Store, probe: Probe, before: Callable[[], None]
+        self, engine: MirrorEngine, store: Store, reached: CrashHook, before: Callable[[], None]
     ) -> None:
-        self._engine, self._store, self._probe, self._before = engine, store, probe, before
+        self._engine, self._store, self._reached, self._before = engine, store, reached, before
 
     def build(self, planned: Sequence[TablePlan]) -> list[TableError | None]:
         """What went wrong with each table, in the order of the plans; None where nothing did."""
@@ -47,7 +47,7 @@ class Builder:
                         # those that the new sequence still lacks.
                         self._before()
                         self._discard(step)
-                        self._probe(Point.PROCESSED_DISCARDED)
+                        self._reached(CrashPoint.PROCESSED_DISCARDED)
                     case CreateTable():
                         self._before()
                         self._engine.create(step)

@@ -53,7 +53,7 @@ class Tables(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Departed:
+class DeletedTable:
     """A table whose folder is missing."""
 
     table: TableId
@@ -62,7 +62,7 @@ class Departed:
     generation: str
 
 
-class Departures:
+class DeletedTables:
     """Looks after the tables of one zone. Changes nothing but its own records."""
 
     def __init__(
@@ -89,9 +89,9 @@ class Departures:
             return []
         known, now = _record(self._store), self._clock.now()
         return [
-            self._plan(departed, known.get(departed.path) or Missing(now, 0), now)
-            for departed in self._missing(scans, paths)
-            if self._is_deleted(departed)
+            self._plan(deleted, known.get(deleted.path) or Missing(now, 0), now)
+            for deleted in self._missing(scans, paths)
+            if self._is_deleted(deleted)
         ]
 
     def prepare(self, scans: Sequence[TableScan], paths: Mapping[TableId, str]) -> None:
@@ -101,8 +101,8 @@ class Departures:
         """
         if not self._settings.drop_tables or self._is_captured():
             return
-        places = {self._zone, *_schema_folders(scans)}
-        if not all(self._bears_mark(place) for place in places):
+        locations = {self._zone, *_schema_folders(scans)}
+        if not all(self._bears_mark(location) for location in locations):
             self._mark(scans, list(self._missing(scans, paths)))
 
     def look(
@@ -115,20 +115,20 @@ class Departures:
         self._looked = moment
         if not self._settings.drop_tables or self._is_captured():
             return []
-        departed, now = list(self._missing(scans, paths)), self._clock.now()
+        deleted, now = list(self._missing(scans, paths)), self._clock.now()
         if scans:
-            self._mark(scans, departed)
-        if departed and not self._is_ours():
-            departed = []
-        departed = [table for table in departed if self._is_deleted(table)]
+            self._mark(scans, deleted)
+        if deleted and not self._is_ours():
+            deleted = []
+        deleted = [table for table in deleted if self._is_deleted(table)]
         before = _record(self._store)
-        known = looked(before, [table.path for table in departed], now)
+        known = looked(before, [table.path for table in deleted], now)
         if known != before:
             self._store.replace(PATH, _encoded(known))
         self._expire(now)
-        return [self._plan(table, known[table.path], now) for table in departed]
+        return [self._plan(table, known[table.path], now) for table in deleted]
 
-    def dropping(self, step: DropTable) -> None:
+    def record_drop(self, step: DropTable) -> None:
         """A table is about to be put aside, where it stays until the retention of the cleanup
         folder has passed. Noted first: what is not noted would stay for ever."""
         self._gone.write(self._gone.read() | {step.path: self._clock.now()})
@@ -146,42 +146,42 @@ class Departures:
     def _zone(self) -> str:
         return self._find_zone()
 
-    def _mark(self, scans: Sequence[TableScan], departed: Sequence[Departed]) -> None:
+    def _mark(self, scans: Sequence[TableScan], deleted: Sequence[DeletedTable]) -> None:
         """Mark the zone, and the schema folders in it, where no table is missing.
 
         What cannot be marked is mirrored all the same, and nothing of it is dropped.
         """
-        doubtful = {_parent(table.folder) for table in departed}
-        if departed:
+        doubtful = {_parent(table.folder) for table in deleted}
+        if deleted:
             doubtful.add(self._zone)
         self._marked -= doubtful
-        for place in {self._zone, *_schema_folders(scans)} - doubtful - self._marked:
+        for location in {self._zone, *_schema_folders(scans)} - doubtful - self._marked:
             try:
-                zone_id.mark(self._store, place)
+                zone_id.mark(self._store, location)
             except UNTIDY as error:
                 if not self._said:
-                    log.warning(ZONE_UNMARKED, zone=place, reason=str(error))
+                    log.warning(ZONE_UNMARKED, zone=location, reason=str(error))
                 self._said = True
             else:
-                self._marked.add(place)
+                self._marked.add(location)
 
-    def _bears_mark(self, place: str) -> bool:
-        if place not in self._marked and zone_id.is_marked(self._store, place):
-            self._marked.add(place)
-        return place in self._marked
+    def _bears_mark(self, location: str) -> bool:
+        if location not in self._marked and zone_id.is_marked(self._store, location):
+            self._marked.add(location)
+        return location in self._marked
 
-    def _is_deleted(self, departed: Departed) -> bool:
+    def _is_deleted(self, deleted: DeletedTable) -> bool:
         """Whether its folder is gone from the schema folder in which it was.
 
         A schema folder that is there without our mark is another one, such as the empty place of
         one that is not mounted. Says so once.
         """
-        schema = _parent(departed.folder)
+        schema = _parent(deleted.folder)
         if schema == self._zone or schema.rpartition("/")[2] not in self._folders():
             return True
         known = zone_id.is_marked(self._store, schema)
         if not known and schema not in self._unknown:
-            log.warning(SCHEMA_UNKNOWN, folder=schema, table=str(departed.table))
+            log.warning(SCHEMA_UNKNOWN, folder=schema, table=str(deleted.table))
             self._unknown.add(schema)
         return known
 
@@ -205,7 +205,7 @@ class Departures:
 
     def _missing(
         self, scans: Sequence[TableScan], paths: Mapping[TableId, str]
-    ) -> Iterator[Departed]:
+    ) -> Iterator[DeletedTable]:
         """The tables that name a folder of this zone which is not there.
 
         A table whose path another folder uses now is that folder's.
@@ -224,7 +224,7 @@ class Departures:
             if scan and scan.folder.path != folder:
                 continue
             if self._is_gone(folder):
-                yield Departed(_table_of(self._zone, folder), path, folder, progress.generation)
+                yield DeletedTable(_table_of(self._zone, folder), path, folder, progress.generation)
 
     def _is_gone(self, folder: str) -> bool:
         try:
@@ -237,13 +237,13 @@ class Departures:
         listing = self._store.list(folder)
         return not (listing.files or listing.folders)
 
-    def _plan(self, departed: Departed, missing: Missing, now: datetime) -> TablePlan:
+    def _plan(self, deleted: DeletedTable, missing: Missing, now: datetime) -> TablePlan:
         due = missing.is_due(now, self._settings.drop_after)
-        step = DropTable(departed.table, departed.path, departed.folder, departed.generation)
+        step = DropTable(deleted.table, deleted.path, deleted.folder, deleted.generation)
         return TablePlan(
-            departed.table,
-            departed.path,
-            departed.folder,
+            deleted.table,
+            deleted.path,
+            deleted.folder,
             TableState.REPLICATING,
             steps=(step,) if due else (),
             waiting=f"its folder is gone since {format_time(missing.since)}; it will be dropped",

@@ -18,7 +18,7 @@ from functools import partial
 
 import structlog
 
-from mirrorlake.app.loop.background import Flights
+from mirrorlake.app.loop.background import BackgroundJobs
 from mirrorlake.errors import TableError
 from mirrorlake.mirror.batch_limits import CHECKPOINT_EVERY, is_long
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed, MirrorEngine, Outcome, Unknown
@@ -46,20 +46,22 @@ class Written:
     version: int
 
 
-class Care:
+class FileMaintenance:
     """For the tables of one loop. before_commit: refuses a commit by raising."""
 
     def __init__(
         self,
         engine: MirrorEngine,
-        flights: Flights,
+        background: BackgroundJobs,
         before_commit: Callable[[], None],
         settings: MirrorSettings,
         clock: Clock,
     ) -> None:
-        self._engine, self._flights, self._before_commit = engine, flights, before_commit
+        self._engine, self._background, self._before_commit = engine, background, before_commit
         self._settings, self._clock = settings, clock
-        self._kept: dict[str, int] = {}  # version up to which a checkpoint was begun, by path
+        self._last_checkpoint: dict[
+            str, int
+        ] = {}  # version up to which a checkpoint was begun, by path
         self._rests: dict[str, float] = {}  # until when files are left as they are, by path
         self._due: dict[str, Compact] = {}  # whose turn has not come, by path
         self._turns: dict[str, int] = {}  # when each had its last one, by path
@@ -93,9 +95,9 @@ class Care:
             if not is_long(together + rows, self._settings.limits):
                 short.append(step)
                 together += rows
-            elif is_long(rows, self._settings.limits) and self._flights.may_rearrange:
+            elif is_long(rows, self._settings.limits) and self._background.may_rearrange:
                 work = partial(self._engine.compact, [step], self._before_commit)
-                self._flights.rearrange(one.plan, work, partial(self._told, [step]))
+                self._background.rearrange(one.plan, work, partial(self._told, [step]))
             else:
                 self._due[one.step.path] = step
                 continue
@@ -118,12 +120,12 @@ class Care:
         return False
 
     def _checkpoint(self, path: str, version: int) -> None:
-        begun = self._kept.get(path, version + 1)
+        begun = self._last_checkpoint.get(path, version + 1)
         if begun > version:  # not known yet, or made anew since
-            begun = self._kept[path] = _last_due(path, version)
+            begun = self._last_checkpoint[path] = _last_due(path, version)
         if version - begun >= CHECKPOINT_EVERY:
-            self._kept[path] = version
-            self._flights.care(partial(self._write_checkpoint, path, version))
+            self._last_checkpoint[path] = version
+            self._background.maintain(partial(self._write_checkpoint, path, version))
 
     def _write_checkpoint(self, path: str, version: int) -> None:
         began = self._clock.monotonic()

@@ -20,7 +20,7 @@ from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import CleanUp, TablePlan
-from mirrorlake.model.seams import Clock, Point, Probe
+from mirrorlake.model.seams import Clock, CrashHook, CrashPoint
 from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
@@ -35,11 +35,11 @@ SLACK = 168
 folder is listed each time, and its record written whole."""
 GROUP = 64
 """One file is moved at a time for so many that are aside."""
-MOST_KEPT = 512
+MOST_WAITING = 512
 """Files that wait at most until they make a group: all are listed in each look."""
 
 
-class Tidying:
+class LandingCleanup:
     """Keeps the folders of one zone tidy, in groups: it costs less."""
 
     def __init__(
@@ -50,25 +50,25 @@ class Tidying:
         engine: MirrorEngine,
         settings: MirrorSettings,
         clock: Clock,
-        probe: Probe,
+        reached: CrashHook,
     ) -> None:
         self._store, self._scanner, self._followers = store, scanner, followers
-        self._engine, self._settings, self._clock, self._probe = engine, settings, clock, probe
+        self._engine, self._settings, self._clock, self._reached = engine, settings, clock, reached
         self._begun = clock.monotonic()
         self._moved: dict[str, float] = {}  # when each table had its turn, by folder
         self._due: dict[str, datetime] = {}  # when something has been aside long enough, by place
         self._aside: dict[str, int] = {}  # files, at least, by place
-        self._settled: set[str] = set()  # paths of tables
+        self._durable: set[str] = set()  # paths of tables
 
     def do(self, planned: Sequence[TablePlan], *, force: bool = False) -> None:
         """Record names; of tables whose turn it is, move applied files aside and remove what has
         been aside long enough. force: of all."""
-        for _path in self._followers.record(self._engine.settle):
-            self._probe(Point.NAMES_RECORDED)
+        for _path in self._followers.record(self._engine.make_durable):
+            self._reached(CrashPoint.NAMES_RECORDED)
         until = self._clock.monotonic() + MOST_SECONDS
         for table in planned if force else self._turns(planned):
             try:
-                self._tidy(table, force=force)
+                self._clean_up(table, force=force)
             except (*UNTIDY, TableError) as error:
                 log.warning(CLEANUP_REFUSED, table=str(table.table), reason=str(error))
             if not force and self._clock.monotonic() > until:
@@ -78,7 +78,13 @@ class Tidying:
         """The tables whose turn it is, longest ago first."""
         now, moved = self._clock.monotonic(), self._moved
         if len(moved) > 2 * len(planned):
-            self._forget({place for table in planned for place in (table.folder, *table.places)})
+            self._forget(
+                {
+                    location
+                    for table in planned
+                    for location in (table.folder, *table.partition_folders)
+                }
+            )
         due = [
             table
             for table in planned
@@ -89,41 +95,43 @@ class Tidying:
     def _forget(self, but: Collection[str]) -> None:
         """Folders that are gone."""
         self._moved = {folder: at for folder, at in self._moved.items() if folder in but}
-        self._due = {place: at for place, at in self._due.items() if place in but}
-        self._aside = {place: count for place, count in self._aside.items() if place in but}
+        self._due = {location: at for location, at in self._due.items() if location in but}
+        self._aside = {
+            location: count for location, count in self._aside.items() if location in but
+        }
 
-    def _tidy(self, table: TablePlan, *, force: bool) -> None:
+    def _clean_up(self, table: TablePlan, *, force: bool) -> None:
         self._moved[table.folder] = self._clock.monotonic()
         for step in table.steps:
             if isinstance(step, CleanUp) and (self._is_group(step) or force):
-                self._settle(table.path)
+                self._make_durable(table.path)
                 self._move(step)
         now, retention = self._clock.now(), self._settings.retention
-        for place in (table.folder, *table.places):
-            if force or now >= self._due.get(place, now):
-                removed, due = cleanup.sweep(self._store, place, now, retention)
+        for location in (table.folder, *table.partition_folders):
+            if force or now >= self._due.get(location, now):
+                removed, due = cleanup.sweep(self._store, location, now, retention)
                 if removed:
-                    self._aside.pop(place, None)  # counted again before the next group
-                self._due[place] = min(max(due, now + retention / SLACK), now + LOOK_AGAIN)
+                    self._aside.pop(location, None)  # counted again before the next group
+                self._due[location] = min(max(due, now + retention / SLACK), now + LOOK_AGAIN)
 
     def _is_group(self, step: CleanUp) -> bool:
         if step.folder not in self._aside:
-            place = f"{step.folder}/{layout.CLEANUP}"
-            self._aside[step.folder] = len(self._store.list(place).files)
-        return len(step.files) >= min(self._aside[step.folder] // GROUP, MOST_KEPT)
+            location = f"{step.folder}/{layout.CLEANUP}"
+            self._aside[step.folder] = len(self._store.list(location).files)
+        return len(step.files) >= min(self._aside[step.folder] // GROUP, MOST_WAITING)
 
-    def _settle(self, path: str) -> None:
+    def _make_durable(self, path: str) -> None:
         """Once for each table: a process before this one may have been killed between a commit and
         making it durable, and the files that are moved are applied in it."""
-        if path not in self._settled:
+        if path not in self._durable:
             batch = self._engine.progress(path).batch
             if batch is not None:
-                self._engine.settle(path, batch.version)
-            self._settled.add(path)
+                self._engine.make_durable(path, batch.version)
+            self._durable.add(path)
 
     def _move(self, step: CleanUp) -> None:
         for file in cleanup.move(self._store, step.folder, step.files, self._clock.now()):
             self._aside[step.folder] += 1
             self._scanner.forget(file.path)
-            self._probe(Point.CLEANUP_MOVED_ONE)
-        self._probe(Point.CLEANUP_DONE)
+            self._reached(CrashPoint.CLEANUP_MOVED_ONE)
+        self._reached(CrashPoint.CLEANUP_DONE)

@@ -25,7 +25,7 @@ from mirrorlake.storage.store import Store
 
 FOLDER = f"{root.MONITORING}/MirroredDatabaseTableExecution"
 FILE_BYTES = 256 * 1024
-KEPT = 20
+MOST_RECORDS = 20
 """Files, the newest included: 5 MiB in all."""
 MOST_NEW = 10_000
 """Lines that wait to be written; of more, which the files would hardly hold, the oldest go."""
@@ -113,7 +113,7 @@ class OperationLog:
         self._write(number, content)
         self._new.clear()  # what could not be written is written again, into the same files
         self._open = number, content
-        for old in self._numbers()[:-KEPT]:
+        for old in self._numbers()[:-MOST_RECORDS]:
             self._store.delete(_path(old))
 
     def _write(self, number: int, content: bytes) -> None:
@@ -145,8 +145,8 @@ def error_type(error: TableError) -> str:
 
 def _told(error: TableError) -> str:
     """Kind, place and remedy. The sentence itself may quote a value of a row, and is not logged."""
-    place = {"file": error.file, "row": error.row, "column": error.column}
-    where = ", ".join(f"{name} {fact}" for name, fact in place.items() if fact is not None)
+    location = {"file": error.file, "row": error.row, "column": error.column}
+    where = ", ".join(f"{name} {fact}" for name, fact in location.items() if fact is not None)
     return f"{error.code}{f' ({where})' if where else ''}. {error.hint}".strip()
 
 

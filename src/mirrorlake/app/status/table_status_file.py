@@ -20,7 +20,7 @@ EVERY = 1.0
 """Seconds between two writings at most; it is read by people."""
 
 
-class Board:
+class TableStatusFile:
     """Writes the board of one mirror."""
 
     def __init__(self, store: Store, clock: Clock) -> None:

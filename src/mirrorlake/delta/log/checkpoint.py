@@ -248,7 +248,7 @@ def _read(path: Path) -> pa.Table:
         raise Unfamiliar(path.suffix)
     # In this thread alone: what other threads keep of their memory cannot be given back from here.
     with pq.ParquetFile(path, pre_buffer=False) as file:
-        leaves = [file.schema.column(place).path for place in range(len(file.schema.names))]
+        leaves = [file.schema.column(index).path for index in range(len(file.schema.names))]
         members = {tuple(leaf.split(".")[:2]) for leaf in leaves}
         known = {(kind, member.name) for kind, type_ in _KINDS.items() for member in type_}
         for kind, member in members - known:

@@ -14,7 +14,7 @@ from mirrorlake.delta.lookup.key_lookup import path_of
 from mirrorlake.storage.local import flush_folder
 
 
-def flush(table: Path, actions: Iterable[Action]) -> None:
+def flush_files(table: Path, actions: Iterable[Action]) -> None:
     """Flush the data files, change files and deletion vectors that a commit adds, and their names
     in the folders of partitions."""
     files = sorted(set(_files(table, actions)))
@@ -27,17 +27,17 @@ def flush(table: Path, actions: Iterable[Action]) -> None:
             flush_folder(folder)
 
 
-def settle(table: Path, version: int) -> None:
+def flush_commit(table: Path, version: int) -> None:
     """Flush a commit, and the names of all that it may have brought."""
-    _settle(table, [version])
+    _flush_commits(table, [version])
 
 
-def settle_since(table: Path, version: int) -> None:
+def flush_commits_since(table: Path, version: int) -> None:
     """As `settle`, with every commit beyond a version: what follows rests on all of them."""
-    _settle(table, [found for found in TableLog(table).versions() if found > version])
+    _flush_commits(table, [found for found in TableLog(table).versions() if found > version])
 
 
-def _settle(table: Path, versions: Sequence[int]) -> None:
+def _flush_commits(table: Path, versions: Sequence[int]) -> None:
     log = TableLog(table)
     for version in versions:
         with log.commit_file(version).open("rb") as file:

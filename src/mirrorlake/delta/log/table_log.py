@@ -347,7 +347,7 @@ def _note(snapshot: Snapshot, action: Action, version: int) -> None:
 def _parquet_actions(source: BinaryIO) -> list[Action]:
     """The rows of a checkpoint, with maps as dictionaries and absent members left out."""
     with pq.ParquetFile(source) as file:
-        leaves = [file.schema.column(place).path for place in range(len(file.schema.names))]
+        leaves = [file.schema.column(index).path for index in range(len(file.schema.names))]
         # What says in typed columns what `stats` says as JSON is no part of an action.
         said = [leaf for leaf in leaves if not leaf.startswith(_TYPED)]
         rows = file.read(columns=said).to_pylist(maps_as_pydicts="lossy")

@@ -13,7 +13,7 @@ V = TypeVar("V")
 
 
 @dataclass(slots=True)
-class Kept(Generic[K, V]):
+class BoundedCache(Generic[K, V]):
     """Values by name, for several threads. most: bytes of all of them; cost: those of one."""
 
     most: int

@@ -85,9 +85,9 @@ def _is_whole(schema: TableSchema, key: Sequence[str]) -> bool:
     return all(schema.schema[column].type.name in _WHOLE for column in key)
 
 
-def _in_order(hashes: pa.ChunkedArray, place: pa.ChunkedArray) -> np.ndarray:
+def _in_order(hashes: pa.ChunkedArray, index: pa.ChunkedArray) -> np.ndarray:
     result = np.zeros(len(hashes), np.uint64)
-    result[place.to_numpy()] = hashes.to_numpy()
+    result[index.to_numpy()] = hashes.to_numpy()
     return result
 
 

@@ -96,7 +96,7 @@ def opened(
     table: Path, add: Mapping[str, Any], schema: TableSchema, key: Sequence[str]
 ) -> KeyIndex | None:
     """The index of a file; None when there is none that counts."""
-    index, data = place(table, add), _data(table, add)
+    index, data = index_path(table, add), _data(table, add)
     if index is None or data is None:
         return None
     try:
@@ -114,7 +114,7 @@ def build(
 
     A table that cannot be written to has none, and neither has a file that lacks a key column.
     """
-    index, data = place(table, add), _data(table, add)
+    index, data = index_path(table, add), _data(table, add)
     if index is None or data is None:
         return None
     try:
@@ -132,7 +132,7 @@ def build(
     return KeyIndex(entries)
 
 
-def place(table: Path, add: Mapping[str, Any]) -> Path | None:
+def index_path(table: Path, add: Mapping[str, Any]) -> Path | None:
     """Where the index of a file lies; None for files that are not the table's own."""
     path = add["path"]
     if urlparse(path).scheme:

@@ -29,7 +29,7 @@ _FILES = f"""(select * exclude ({_NUMBER}), {_NUMBER} as {ROW}
                                 union_by_name = true, hive_partitioning = false))"""  # noqa: S608
 
 
-def places(paths: Sequence[str], schema: TableSchema, keys: pa.Table, threads: int) -> pa.Table:
+def matches(paths: Sequence[str], schema: TableSchema, keys: pa.Table, threads: int) -> pa.Table:
     """Where the rows with these keys are: CODE, FILE (a position in `paths`) and ROW.
 
     Reads the key columns only.
@@ -140,9 +140,9 @@ def _query(
     )
 
 
-def _condition(left: str, place: int, schema: TableSchema, name: str) -> str:
+def _condition(left: str, index: int, schema: TableSchema, name: str) -> str:
     """That a stored value is that of the key column at a place."""
-    right = f"wanted.k{place}"
+    right = f"wanted.k{index}"
     if schema.schema[name].type.name in {"float", "double"}:
         left, right = number_text(left), number_text(right)
     return f"{left} is not distinct from {right}"

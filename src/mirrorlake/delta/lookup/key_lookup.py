@@ -27,7 +27,7 @@ from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.statistics import Ordered
 from mirrorlake.model.arrow import arrow_schema
 
-__all__ = ["Matches", "candidates", "live_rows", "path_of", "probe"]
+__all__ = ["Matches", "candidates", "find_rows", "live_rows", "path_of"]
 
 DENSE = 128
 """Rows for each key sought, below which it is not asked any more where the keys are: spread evenly,
@@ -69,7 +69,7 @@ class _Found:
     row: np.ndarray
 
 
-def probe(
+def find_rows(
     table: Path,
     files: Sequence[Mapping[str, Any]],
     schema: TableSchema,
@@ -78,8 +78,8 @@ def probe(
 ) -> Matches:
     """The rows with these keys (distinct, in the table's key columns) in these files."""
     gone = {
-        place: deletion_vectors.read(table, add["deletionVector"])
-        for place, add in enumerate(files)
+        index: deletion_vectors.read(table, add["deletionVector"])
+        for index, add in enumerate(files)
         if add.get("deletionVector")
     }
     search = _Search(table, files, schema, keys, gone, threads, _Allowance(INDEXED_ROWS))
@@ -102,12 +102,12 @@ def probe(
 
 def _in_partition(whole: _Search, part: partitions.Part) -> list[_Found]:
     """What is found in some of the files; all of them, where their partition is all of the key."""
-    own = [whole.files[place] for place in part.places]
+    own = [whole.files[index] for index in part.indexes]
     gone = whole.gone
-    left = {n: gone[place] for n, place in enumerate(part.places.tolist()) if place in gone}
+    left = {n: gone[index] for n, index in enumerate(part.indexes.tolist()) if index in gone}
     search = replace(whole, files=own, keys=part.keys, gone=left)
     found = search.run() if part.keys.num_columns else search.every()
-    return [_Found(f.rows, part.code[f.code], part.places[f.file], f.row) for f in found]
+    return [_Found(f.rows, part.code[f.code], part.indexes[f.file], f.row) for f in found]
 
 
 def live_rows(
@@ -153,13 +153,13 @@ class _Search:
     allowance: _Allowance
 
     def run(self) -> list[_Found]:
-        few = [place for place, add in enumerate(self.files) if int(add["size"]) < row_cache.SMALL]
+        few = [index for index, add in enumerate(self.files) if int(add["size"]) < row_cache.SMALL]
         large = [
-            place for place, add in enumerate(self.files) if int(add["size"]) >= row_cache.SMALL
+            index for index, add in enumerate(self.files) if int(add["size"]) >= row_cache.SMALL
         ]
         held, whole = self._held(few)
-        if self.keys.num_rows * DENSE > sum(_records(self.files[place]) for place in large):
-            at_hand = [place for place in large if self._is_at_hand(place)]
+        if self.keys.num_rows * DENSE > sum(_records(self.files[index]) for index in large):
+            at_hand = [index for index in large if self._is_at_hand(index)]
             whole, large = [*whole, *sorted(set(large) - set(at_hand))], at_hand
         found, rest = self._by_pages(large)
         whole = sorted([*whole, *rest])
@@ -172,89 +172,89 @@ class _Search:
     def every(self) -> list[_Found]:
         """All rows that are there, which have the one key."""
         found = []
-        for place, add in enumerate(self.files):
-            rows = row_cache.table_rows(path_of(self.table, add), self._within(place))
-            row = np.setdiff1d(np.arange(rows.num_rows), self.gone.get(place, NONE))
-            file, code = np.full(len(row), place), np.zeros(len(row), np.int64)
+        for index, add in enumerate(self.files):
+            rows = row_cache.table_rows(path_of(self.table, add), self._within(index))
+            row = np.setdiff1d(np.arange(rows.num_rows), self.gone.get(index, NONE))
+            file, code = np.full(len(row), index), np.zeros(len(row), np.int64)
             found.append(_Found(rows.take(pa.array(row)), code, file, row))
         return found
 
-    def _by_pages(self, places: Sequence[int]) -> tuple[list[_Found], list[int]]:
+    def _by_pages(self, indexes: Sequence[int]) -> tuple[list[_Found], list[int]]:
         """What is found in some files, and which of them are to be read whole."""
-        if not places:
+        if not indexes:
             return [], []
-        located = self._located(places)
+        located = self._located(indexes)
         with ThreadPoolExecutor(self.threads, thread_name_prefix="pages") as pool:
-            found = list(pool.map(lambda place: self._paged(place, *located[place]), places))
-        rest = [place for place, one in zip(places, found, strict=True) if one is None]
+            found = list(pool.map(lambda index: self._paged(index, *located[index]), indexes))
+        rest = [index for index, one in zip(indexes, found, strict=True) if one is None]
         paged = [one for one in found if one is not None and len(one.code)]
         return self._verified(paged), rest
 
     # -- where ----------------------------------------------------------------------------------
 
-    def _located(self, places: Sequence[int]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
+    def _located(self, numbers: Sequence[int]) -> dict[int, tuple[np.ndarray, np.ndarray]]:
         """For each of these files the keys that it may have, and the rows that may have them."""
-        indexes = self._indexes(places)
+        indexes = self._indexes(numbers)
         located = {}
         if indexes:
             sought = key_index.Sought.of(self.keys, self.schema)
             ordered = Ordered(self.schema, self.keys)
             located = {
-                place: index.find(sought.only(ordered.held(self.files[place])))
-                for place, index in indexes.items()
+                number: index.find(sought.only(ordered.held(self.files[number])))
+                for number, index in indexes.items()
             }
-        plain = [place for place in places if place not in located]
+        plain = [number for number in numbers if number not in located]
         if plain:
-            found = key_join.places(self._paths(plain), self.schema, self.keys, self.threads)
+            found = key_join.matches(self._paths(plain), self.schema, self.keys, self.threads)
             code, file, row = (
                 _numbers(found, name) for name in (key_join.CODE, key_join.FILE, key_join.ROW)
             )
-            for number, place in enumerate(plain):
-                own = file == number
-                located[place] = code[own], row[own]
-        return {place: self._still_there(place, *located[place]) for place in places}
+            for n, number in enumerate(plain):
+                own = file == n
+                located[number] = code[own], row[own]
+        return {number: self._still_there(number, *located[number]) for number in numbers}
 
-    def _indexes(self, places: Sequence[int]) -> dict[int, key_index.KeyIndex]:
+    def _indexes(self, numbers: Sequence[int]) -> dict[int, key_index.KeyIndex]:
         """The indexes that there are, and some that are made now."""
         key, indexes = self.keys.column_names, {}
         missing = []
-        for place in places:
-            add = self.files[place]
+        for number in numbers:
+            add = self.files[number]
             if _records(add) < key_index.LEAST_ROWS:
                 continue
             index = key_index.opened(self.table, add, self.schema, key)
             if index is not None:
-                indexes[place] = index
+                indexes[number] = index
             elif _records(add) <= key_index.MOST_ROWS and self.allowance.rows > 0:
-                missing.append(place)
+                missing.append(number)
                 self.allowance.rows -= _records(add)
         with ThreadPoolExecutor(self.threads, thread_name_prefix="index") as pool:
             made = pool.map(
-                lambda place: key_index.build(self.table, self.files[place], self.schema, key),
+                lambda number: key_index.build(self.table, self.files[number], self.schema, key),
                 missing,
             )
             indexes |= {p: index for p, index in zip(missing, made, strict=True) if index}
         return indexes
 
     def _still_there(
-        self, place: int, code: np.ndarray, row: np.ndarray
+        self, index: int, code: np.ndarray, row: np.ndarray
     ) -> tuple[np.ndarray, np.ndarray]:
         """Those that no deletion vector has removed, by row."""
-        if place in self.gone:
-            live = ~np.isin(row, self.gone[place])
+        if index in self.gone:
+            live = ~np.isin(row, self.gone[index])
             code, row = code[live], row[live]
         order = np.argsort(row, kind="stable")
         return code[order], row[order]
 
     # -- what -----------------------------------------------------------------------------------
 
-    def _paged(self, place: int, code: np.ndarray, row: np.ndarray) -> _Found | None:
+    def _paged(self, index: int, code: np.ndarray, row: np.ndarray) -> _Found | None:
         """Rows of one file, by their pages; None when it is to be read whole."""
-        file = np.full(len(row), place)
+        file = np.full(len(row), index)
         target = arrow_schema(self.schema.schema)
         if not len(row):
             return _Found(target.empty_table(), code, file, row)
-        path, within = path_of(self.table, self.files[place]), self._within(place)
+        path, within = path_of(self.table, self.files[index]), self._within(index)
         rows = row_cache.often(path, within)
         if rows is None:
             own, of = np.unique(row, return_inverse=True)
@@ -292,19 +292,19 @@ class _Search:
             rows = rows.filter(pa.array(same))
         return [_Found(rows, code[same], file[same], row[same])]
 
-    def _is_at_hand(self, place: int) -> bool:
+    def _is_at_hand(self, index: int) -> bool:
         """Whether a file is one to have an index, and its rows are in memory or come there now."""
-        if _records(self.files[place]) < key_index.LEAST_ROWS:
+        if _records(self.files[index]) < key_index.LEAST_ROWS:
             return False
-        path = path_of(self.table, self.files[place])
-        return row_cache.again(path, self._within(place), 1.0) is not None
+        path = path_of(self.table, self.files[index])
+        return row_cache.again(path, self._within(index), 1.0) is not None
 
-    def _held(self, places: Sequence[int]) -> tuple[dict[int, pa.Table], list[int]]:
+    def _held(self, indexes: Sequence[int]) -> tuple[dict[int, pa.Table], list[int]]:
         """The rows of small files, and those files whose rows are too much to be held."""
-        paths = {place: path_of(self.table, self.files[place]) for place in places}
-        found = {place: row_cache.held(path, self._within(place)) for place, path in paths.items()}
-        held = {place: rows for place, rows in found.items() if rows is not None}
-        return held, [place for place, rows in found.items() if rows is None]
+        paths = {index: path_of(self.table, self.files[index]) for index in indexes}
+        found = {index: row_cache.held(path, self._within(index)) for index, path in paths.items()}
+        held = {index: rows for index, rows in found.items() if rows is not None}
+        return held, [index for index, rows in found.items() if rows is None]
 
     def _small(self, held: Mapping[int, pa.Table]) -> _Found:
         """Rows of small files, among all of theirs in memory."""
@@ -319,22 +319,22 @@ class _Search:
         live = ~_is_gone(file, row, self.gone)
         code, file, row = code[live], file[live], row[live]
         # File by file: what is taken from several tables at once is taken from a copy of them all.
-        rows = [held[place].take(pa.array(row[file == place])) for place in held]
+        rows = [held[index].take(pa.array(row[file == index])) for index in held]
         return _Found(pa.concat_tables(rows), code, file, row)
 
-    def _whole(self, places: Sequence[int]) -> _Found:
+    def _whole(self, indexes: Sequence[int]) -> _Found:
         """Rows of some files, by a join with all of their rows."""
-        found = key_join.rows(self._paths(places), self.schema, self.keys, self.threads)
+        found = key_join.rows(self._paths(indexes), self.schema, self.keys, self.threads)
         code, row = _numbers(found, key_join.CODE), _numbers(found, key_join.ROW)
-        file = np.asarray(places, np.int64)[_numbers(found, key_join.FILE)]
+        file = np.asarray(indexes, np.int64)[_numbers(found, key_join.FILE)]
         rows = self._of_table(found, self.schema.schema.names, file)
         live = ~_is_gone(file, row, self.gone)
         if not live.all():
             rows = rows.filter(pa.array(live))
         return _Found(rows, code[live], file[live], row[live])
 
-    def _within(self, place: int) -> TableSchema:
-        return partitions.of_file(self.files[place], self.schema)
+    def _within(self, index: int) -> TableSchema:
+        return partitions.of_file(self.files[index], self.schema)
 
     def _of_table(self, found: pa.Table, names: Sequence[str], file: np.ndarray) -> pa.Table:
         """The columns of the table, of which `found` has some, under these names. file: which of
@@ -352,12 +352,12 @@ class _Search:
         """A column that the files of some rows do not have."""
         if name not in self.schema.partitions or not len(file):
             return pa.nulls(len(file), arrow_schema(self.schema.schema).field(name).type)
-        places, of = np.unique(file, return_inverse=True)
-        values = [self._within(place).absent(name, 1) for place in places.tolist()]
+        indexes, of = np.unique(file, return_inverse=True)
+        values = [self._within(index).absent(name, 1) for index in indexes.tolist()]
         return pa.concat_arrays(values).take(pa.array(of))
 
-    def _paths(self, places: Sequence[int]) -> list[str]:
-        return [str(path_of(self.table, self.files[place])) for place in places]
+    def _paths(self, indexes: Sequence[int]) -> list[str]:
+        return [str(path_of(self.table, self.files[index])) for index in indexes]
 
 
 def _records(add: Mapping[str, Any]) -> int:
@@ -376,7 +376,7 @@ def _joined(arrays: Sequence[np.ndarray]) -> np.ndarray:
 
 def _is_gone(file: np.ndarray, row: np.ndarray, gone: Mapping[int, np.ndarray]) -> np.ndarray:
     removed = np.zeros(len(file), bool)
-    for place, rows in gone.items():
-        mine = file == place
+    for index, rows in gone.items():
+        mine = file == index
         removed[mine] = np.isin(row[mine], rows)
     return removed

@@ -21,7 +21,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.delta.lookup.bounded_cache import Kept
+from mirrorlake.delta.lookup.bounded_cache import BoundedCache
 from mirrorlake.delta.lookup.thrift import I32, Raw, Reader, encode
 
 _MAGIC = b"PAR1"
@@ -126,14 +126,14 @@ def _column(
     handle: int, element: Raw, chunks: Sequence[tuple[_Chunk, np.ndarray]]
 ) -> pa.ChunkedArray:
     """The wanted rows of one column."""
-    body, groups, places = bytearray(_MAGIC), [], []
+    body, groups, indexes = bytearray(_MAGIC), [], []
     offset = 0
     for chunk, rows in chunks:
         pages = _pages(chunk, rows)
         lengths = chunk.rows[pages + 1] - chunk.rows[pages]
         begins = np.concatenate(([0], np.cumsum(lengths)))
         of = np.searchsorted(chunk.rows[pages], rows, side="right") - 1
-        places.append(offset + begins[of] + rows - chunk.rows[pages][of])
+        indexes.append(offset + begins[of] + rows - chunk.rows[pages][of])
         offset += int(begins[-1])
         groups.append(_copied(handle, body, chunk, pages, int(begins[-1])))
     footer = encode(
@@ -148,7 +148,7 @@ def _column(
     file = pq.ParquetFile(
         pa.BufferReader(pa.py_buffer(body)), coerce_int96_timestamp_unit="us", pre_buffer=False
     )
-    return file.read(use_threads=False).column(0).take(pa.array(np.concatenate(places)))
+    return file.read(use_threads=False).column(0).take(pa.array(np.concatenate(indexes)))
 
 
 def _copied(
@@ -247,4 +247,6 @@ def locations(index: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return at, size, first
 
 
-_layouts: Kept[tuple[str, int, int], Layout] = Kept(REMEMBERED, lambda known: known.nbytes)
+_layouts: BoundedCache[tuple[str, int, int], Layout] = BoundedCache(
+    REMEMBERED, lambda known: known.nbytes
+)

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlake.delta.lookup.bounded_cache import Kept
+from mirrorlake.delta.lookup.bounded_cache import BoundedCache
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import arrow_schema, contiguous, taken
@@ -27,7 +27,7 @@ from mirrorlake.model.equality import comparable
 SMALL = 1 << 20
 """Bytes of a file below which it is read whole at once: to ask where the keys are takes as long."""
 
-KEPT = 64 << 20
+CACHE_BYTES = 64 << 20
 """Bytes of rows of small files that a process keeps in memory."""
 
 OFTEN = 96 << 20
@@ -42,7 +42,7 @@ LARGEST = 16 << 20
 REMEMBERED = 1_024
 """Files of which is known how much of them was read."""
 
-PIECE = 1_024
+BLOCK = 1_024
 """Rows that are decoded before their size is looked at."""
 
 MANY = 4
@@ -69,14 +69,14 @@ def _stored(path: str, schema: TableSchema, most: int | None) -> tuple[pa.Table,
             return file.read(columns).select(columns).cast(named), rows
         if _least(schema, rows) > most:
             return None
-        pieces, taken = [], 0
-        for piece in file.iter_batches(PIECE, columns=columns, use_threads=False):
+        blocks, taken = [], 0
+        for block in file.iter_batches(BLOCK, columns=columns, use_threads=False):
             # As it is kept: a dictionary, for example, takes much less than what it stands for.
-            pieces.append(pa.Table.from_batches([piece]).select(columns).cast(named))
-            taken += pieces[-1].nbytes
+            blocks.append(pa.Table.from_batches([block]).select(columns).cast(named))
+            taken += blocks[-1].nbytes
             if taken > most:
                 return None
-        return pa.concat_tables(pieces).combine_chunks(), rows
+        return pa.concat_tables(blocks).combine_chunks(), rows
 
 
 def table_rows(path: Path, schema: TableSchema) -> pa.Table:
@@ -89,9 +89,9 @@ def held(path: Path, schema: TableSchema) -> pa.Table | None:
     """As `table_rows`, from memory if it was read before; None for a file whose rows take more than
     LARGEST, which is found out without reading more than that."""
     known = _known(path, schema)
-    if known in _kept:
-        return _kept.get(known)
-    return _kept.put(known, _bounded(path, schema))
+    if known in _cache:
+        return _cache.get(known)
+    return _cache.put(known, _bounded(path, schema))
 
 
 def often(path: Path, schema: TableSchema) -> pa.Table | None:
@@ -192,6 +192,6 @@ class ReadSoFar:
             self._parts.pop(known, None)
 
 
-_kept: Kept[_Known, pa.Table | None] = Kept(KEPT, _cost)
-_often: Kept[_Known, pa.Table | None] = Kept(OFTEN, _cost)
+_cache: BoundedCache[_Known, pa.Table | None] = BoundedCache(CACHE_BYTES, _cost)
+_often: BoundedCache[_Known, pa.Table | None] = BoundedCache(OFTEN, _cost)
 _read_so_far = ReadSoFar(REMEMBERED)

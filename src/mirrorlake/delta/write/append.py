@@ -16,7 +16,7 @@ FILE_BYTES = 256 << 20
 
 
 def append(
-    table: Path, schema: TableSchema, pieces: Iterable[pa.Table], keys: list[str]
+    table: Path, schema: TableSchema, blocks: Iterable[pa.Table], keys: list[str]
 ) -> list[dict[str, Any]]:
     """Write pieces of rows, in the table's columns, as data files: their add actions.
 
@@ -25,9 +25,9 @@ def append(
     actions: list[dict[str, Any]] = []
     some: list[pa.Table] = []
     rows = size = 0
-    for piece in pieces:
-        some.append(piece)
-        rows, size = rows + piece.num_rows, size + piece.nbytes
+    for block in blocks:
+        some.append(block)
+        rows, size = rows + block.num_rows, size + block.nbytes
         if rows >= ROWS_PER_FILE or size >= FILE_BYTES:
             whole = pa.concat_tables(some)
             # What is more than full files goes with the next pieces, and is no small file.

@@ -24,7 +24,7 @@ LEAST_ROWS = 16_384
 """Rows of a file for which it is worth asking: that takes two milliseconds, and of long texts at
 most an eighth of what compression takes."""
 
-PLACES, ROWS = 16, 128
+SAMPLES, ROWS = 16, 128
 """Places of a file that are looked at, from its beginning to its end, and rows in each."""
 
 
@@ -33,8 +33,8 @@ def codecs(rows: pa.Table) -> dict[str, str]:
     if rows.num_rows < LEAST_ROWS:
         return dict.fromkeys(rows.column_names, CODEC)
     last = rows.num_rows - ROWS
-    places = [place * last // (PLACES - 1) for place in range(PLACES)]
-    sample = pa.concat_tables([rows.slice(place, ROWS) for place in places])
+    indexes = [index * last // (SAMPLES - 1) for index in range(SAMPLES)]
+    sample = pa.concat_tables([rows.slice(index, ROWS) for index in indexes])
     left = _left(sample)
     return {
         name: PLAIN if left[name] > PAYS and _is_like(column, sample[name]) else CODEC
@@ -65,7 +65,7 @@ def _left(sample: pa.Table) -> dict[str, float]:
         metadata_collector=written,
     )
     group = written[0].row_group(0)
-    columns = [group.column(place) for place in range(group.num_columns)]
+    columns = [group.column(index) for index in range(group.num_columns)]
     return {
         name: column.total_compressed_size / column.total_uncompressed_size
         for name, column in zip(sample.column_names, columns, strict=True)

@@ -22,7 +22,7 @@ import pyarrow.parquet as pq
 from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta import statistics as bounds
 from mirrorlake.delta.log.table_log import file_id
-from mirrorlake.delta.lookup.key_lookup import Matches, candidates, live_rows, path_of, probe
+from mirrorlake.delta.lookup.key_lookup import Matches, candidates, find_rows, live_rows, path_of
 from mirrorlake.delta.partitions import split
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.write import data_files
@@ -80,9 +80,9 @@ def rewrite(
         return Rewritten(written(table, schema, net.rows, keys), net.rows.num_rows, 0, 0)
     wanted = np.flatnonzero(net.reset)
     sought = net.keys.take(pa.array(wanted))
-    probed = candidates(files, schema, sought)
-    fetch(probed)
-    found = probe(table, probed, schema, sought, threads)
+    searched = candidates(files, schema, sought)
+    fetch(searched)
+    found = find_rows(table, searched, schema, sought, threads)
     code = wanted[found.code]
     rows = completed(net, found.rows, code)
     before = np.bincount(code, minlength=len(net.reset))
@@ -96,10 +96,10 @@ def rewrite(
         images = _images(found.rows, replaced[code], rows, updated)
         work.append(lambda: told(table, *images, schema))
         fetch(joins)
-        joined = _joined(table, joins, schema, probed, found)
+        joined = _joined(table, joins, schema, searched, found)
         new = pa.concat_tables([rows, *(rest.cast(rows.schema) for rest in joined)])
         actions = [{"remove": data_files.removed(add)} for add in joins]
-        work.append(lambda: taken_out(table, probed, found, joins))
+        work.append(lambda: taken_out(table, searched, found, joins))
     count = int(updated.sum())
     return Rewritten(
         [*actions, *_together(work, threads)],
@@ -114,13 +114,13 @@ def _joined(
     table: Path,
     joins: Sequence[Mapping[str, Any]],
     schema: TableSchema,
-    probed: Sequence[Mapping[str, Any]],
+    searched: Sequence[Mapping[str, Any]],
     found: Matches,
 ) -> list[pa.Table]:
     """What is left of the rows of some files."""
-    places = {file_id(add): place for place, add in enumerate(probed)}
+    indexes = {file_id(add): index for index, add in enumerate(searched)}
     return [
-        live_rows(table, add, schema, found.row[found.file == places.get(file_id(add), -1)])
+        live_rows(table, add, schema, found.row[found.file == indexes.get(file_id(add), -1)])
         for add in joins
     ]
 
@@ -238,10 +238,10 @@ def completed(net: NetChanges, found: pa.Table, code: np.ndarray) -> pa.Table:
     source[partial] = net.rows.num_rows + holders[net.base[partial]]
     own = np.arange(net.rows.num_rows)
     columns = []
-    for place, column in enumerate(net.rows.columns):
-        missing = net.missing[:, place]
+    for index, column in enumerate(net.rows.columns):
+        missing = net.missing[:, index]
         if missing.any():
-            both = pa.chunked_array([*column.chunks, *found.column(place).chunks], column.type)
+            both = pa.chunked_array([*column.chunks, *found.column(index).chunks], column.type)
             column = taken_values(both, np.where(missing, source, own))  # noqa: PLW2901
         columns.append(column)
     return pa.table(columns, schema=net.rows.schema)
@@ -268,13 +268,13 @@ def taken_out(
     new = deletion_vectors.VectorFile()
     actions: list[dict[str, Any]] = []
     others = {file_id(add) for add in but}
-    for place in np.flatnonzero(np.bincount(found.file)):
-        add = files[int(place)]
+    for index in np.flatnonzero(np.bincount(found.file)):
+        add = files[int(index)]
         if file_id(add) in others:
             continue
-        earlier = found.gone.get(int(place), np.zeros(0, np.int64))
+        earlier = found.gone.get(int(index), np.zeros(0, np.int64))
         # What was found was not gone, and is found once: a union would look for doubles.
-        rows = np.concatenate((earlier, found.row[found.file == place]))
+        rows = np.concatenate((earlier, found.row[found.file == index]))
         rows.sort(kind="stable")  # which is a merge where both are in order
         actions.append({"remove": data_files.removed(add)})
         records = _records(table, add)

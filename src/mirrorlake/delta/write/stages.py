@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.delta.lookup.key_lookup import probe
+from mirrorlake.delta.lookup.key_lookup import find_rows
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.write import rewrite
 from mirrorlake.model.net import NetChanges
@@ -38,7 +38,7 @@ class Left:
 
     keys: pa.Table
     alive: np.ndarray
-    place: np.ndarray
+    index: np.ndarray
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,10 +60,10 @@ def left(net: NetChanges) -> Left:
     wanted = np.flatnonzero(net.reset)
     number = np.full(len(net.reset) + 1, -1)  # the last one is for rows without a key
     number[wanted] = np.arange(len(wanted))
-    place = np.where(net.first, number[net.code], -1)
+    index = np.where(net.first, number[net.code], -1)
     alive = np.zeros(len(wanted), bool)
-    alive[place[place >= 0]] = True
-    return Left(net.keys.take(pa.array(wanted)), alive, place)
+    alive[index[index >= 0]] = True
+    return Left(net.keys.take(pa.array(wanted)), alive, index)
 
 
 def taken(
@@ -75,7 +75,7 @@ def taken(
     threads: int = 1,
 ) -> Taken:
     """Take the rows with these keys out of these files; nobody else works on the files."""
-    found = probe(table, files, schema, keys, threads)
+    found = find_rows(table, files, schema, keys, threads)
     before = np.bincount(found.code, minlength=keys.num_rows)
     actions: list[dict[str, Any]] = []
     if len(found.code):
@@ -87,15 +87,15 @@ def taken(
 
 
 def told(
-    table: Path, schema: TableSchema, rows: pa.Table, place: np.ndarray, once: np.ndarray
+    table: Path, schema: TableSchema, rows: pa.Table, index: np.ndarray, once: np.ndarray
 ) -> tuple[list[dict[str, Any]], int]:
     """Tell of the rows that are there now: the actions, and how many of them are updates.
 
     place: as in `Left`; once: bool, the keys that had one row in the table.
     """
-    updated = np.zeros(len(place), bool)
-    takes = place >= 0
-    updated[takes] = once[place[takes]]
+    updated = np.zeros(len(index), bool)
+    takes = index >= 0
+    updated[takes] = once[index[takes]]
     if not rows.num_rows:
         return [], 0
     kinds = rewrite.kinds(updated, "update_postimage", "insert")

@@ -23,10 +23,10 @@ NO_LIMIT = sys.maxsize
 FILE_BYTES = 4 << 30
 """What the rows of one landed file may take, unless a project says otherwise."""
 
-PIECE_ROWS = 65_536
+BLOCK_ROWS = 65_536
 """Rows that are decoded before their size is looked at; more are not faster."""
 
-PIECE_BYTES = 256 << 20
+BLOCK_BYTES = 256 << 20
 """What a piece may take when its values are as long as the longest."""
 
 PAGE_BYTES = 256 << 20
@@ -64,11 +64,11 @@ class Share:
     All shares of a file in order are the file; one may be empty.
     """
 
-    place: int = 0
+    index: int = 0
     count: int = 1
 
     def of(self, groups: int) -> range:
-        return range(self.place * groups // self.count, (self.place + 1) * groups // self.count)
+        return range(self.index * groups // self.count, (self.index + 1) * groups // self.count)
 
 
 WHOLE = Share()
@@ -113,11 +113,11 @@ def read(parquet: pq.ParquetFile, handle: BinaryIO, most: int) -> pa.Table:
     Raises TooLarge beyond `most` bytes, ValueError when there are not as many rows as the footer
     says, and what Arrow raises.
     """
-    found = list(pieces(parquet, handle, most))
+    found = list(read_blocks(parquet, handle, most))
     return pa.Table.from_batches(found, found[0].schema if found else parquet.schema_arrow)
 
 
-def pieces(
+def read_blocks(
     parquet: pq.ParquetFile,
     handle: BinaryIO,
     most: int,
@@ -141,17 +141,17 @@ def pieces(
     check_columns(metadata, handle, groups)
     check_pages(wanted, handle)
     taken = rows = 0
-    size = _piece_rows(wanted, handle, most)
+    size = _block_rows(wanted, handle, most)
     # To hand a few rows to a thread and wait for it takes longer than to decode them.
-    several = said > PIECE_ROWS
-    for piece in parquet.iter_batches(
+    several = said > BLOCK_ROWS
+    for block in parquet.iter_batches(
         size, row_groups=list(groups), columns=columns, use_threads=several
     ):
-        taken += piece.nbytes
+        taken += block.nbytes
         if taken > most:
             raise TooLarge(f"its rows take more than {most:,} bytes in memory")
-        rows += piece.num_rows
-        yield piece
+        rows += block.num_rows
+        yield block
     if rows != said:
         raise ValueError(f"{rows} rows, and its footer says {said}")
 
@@ -160,7 +160,7 @@ def stream(parquet: pq.ParquetFile, handle: BinaryIO) -> Iterator[pa.RecordBatch
     """The rows of an opened file in pieces of bounded size. Raises what Arrow raises."""
     check_columns(parquet.metadata, handle)
     wanted = _Wanted.of(parquet.metadata)
-    yield from parquet.iter_batches(_piece_rows(wanted, handle, PIECE_BYTES))
+    yield from parquet.iter_batches(_block_rows(wanted, handle, BLOCK_BYTES))
 
 
 def check_columns(
@@ -219,10 +219,10 @@ def _begin(chunk: Any) -> int:
     return int(begin if begin and begin > 0 else chunk.data_page_offset)
 
 
-def _piece_rows(wanted: _Wanted, handle: BinaryIO, most: int) -> int:
+def _block_rows(wanted: _Wanted, handle: BinaryIO, most: int) -> int:
     if wanted.rows() * wanted.size() <= most:
-        return PIECE_ROWS  # no value is longer than all of them
-    return max(1, min(PIECE_ROWS, PIECE_BYTES // max(1, _longest(wanted, handle))))
+        return BLOCK_ROWS  # no value is longer than all of them
+    return max(1, min(BLOCK_ROWS, BLOCK_BYTES // max(1, _longest(wanted, handle))))
 
 
 def _longest(wanted: _Wanted, handle: BinaryIO) -> int:
@@ -234,7 +234,7 @@ def _longest(wanted: _Wanted, handle: BinaryIO) -> int:
     small, large = 0, []
     sizes = _dictionaries(wanted, handle)
     for name, size in sorted(sizes.items(), key=lambda item: item[1]):
-        if small + size <= PIECE_BYTES // PIECE_ROWS:
+        if small + size <= BLOCK_BYTES // BLOCK_ROWS:
             small += size
         else:
             large.append(name)

@@ -36,21 +36,21 @@ class Page:
     head: int
 
 
-def page_at(handle: BinaryIO, place: int) -> Page:
+def page_at(handle: BinaryIO, offset: int) -> Page:
     """The page whose head begins at a byte of the file. Raises NoPage."""
     size = _HEAD
     while True:
-        handle.seek(place)
+        handle.seek(offset)
         text = handle.read(size)
         try:
             fields, head = _struct(text, 0)
             return Page(fields[1], fields[2], fields[3], head)
         except IndexError:
             if len(text) < size or size >= _LARGEST_HEAD:
-                raise NoPage(f"the head of the page at byte {place} is cut off") from None
+                raise NoPage(f"the head of the page at byte {offset} is cut off") from None
             size *= 32
         except (KeyError, RecursionError) as error:
-            raise NoPage(f"there is no head of a page at byte {place}") from error
+            raise NoPage(f"there is no head of a page at byte {offset}") from error
 
 
 def pages(handle: BinaryIO, begin: int, end: int) -> Iterator[Page]:

@@ -129,7 +129,7 @@ def misplaced_types(parquet: pq.ParquetFile) -> list[tuple[str, str]]:
     Arrow reads them as bare numbers, such as days for dates.
     """
     schema = parquet.schema
-    leaves = (schema.column(place) for place in range(len(schema.names)))
+    leaves = (schema.column(index) for index in range(len(schema.names)))
     return [
         (leaf.path, leaf.physical_type) for leaf in leaves if leaf.logical_type.type == "UNDEFINED"
     ]
@@ -158,7 +158,7 @@ def read(
     return converted(rows, target, default, table=table, file=file)
 
 
-def pieces(
+def read_blocks(
     handle: BinaryIO,
     size: int,
     target: Schema,
@@ -183,12 +183,12 @@ def pieces(
         if only is not None:
             columns = _columns(parquet.schema_arrow.names, target.names, only)
             target = Schema.of([target[name] for name in only])
-        piece = None
-        for piece in bounded.pieces(parquet, near, most, share, columns):
-            rows = pa.Table.from_batches([piece])
+        block = None
+        for block in bounded.read_blocks(parquet, near, most, share, columns):
+            rows = pa.Table.from_batches([block])
             found = converted(rows, target, default, table=table, file=file)
-            yield replace(found, size=piece.nbytes)
-        if piece is None:  # its types may be wrong all the same
+            yield replace(found, size=block.nbytes)
+        if block is None:  # its types may be wrong all the same
             rows = parquet.schema_arrow.empty_table()
             rows = rows if columns is None else rows.select(columns)
             yield converted(rows, target, default, table=table, file=file)
@@ -208,9 +208,9 @@ def converted(rows: pa.Table, target: Schema, default: Marker, *, table: str, fi
     Raises BadFile, BadValue, UnknownMarker.
     """
     names = [n for n in rows.column_names if n not in RESERVED]
-    places = match_columns(target.names, names)
+    indexes = match_columns(target.names, names)
     data = pa.table(
-        [_column(rows, places.get(c.name), c, table, file) for c in target],
+        [_column(rows, indexes.get(c.name), c, table, file) for c in target],
         schema=pa.schema([pa.field(c.name, arrow_type(c.type)) for c in target]),
     )
     if MARKER_COLUMN in rows.column_names:

@@ -11,6 +11,6 @@ columns       the columns of the table by header and declared schema
 reader        rows of the table, all at once, in pieces, or by several threads
 """
 
-from mirrorlake.landing.text.reader import has_marker, inspect, pieces, read
+from mirrorlake.landing.text.reader import has_marker, inspect, read, read_blocks
 
-__all__ = ["has_marker", "inspect", "pieces", "read"]
+__all__ = ["has_marker", "inspect", "read", "read_blocks"]

@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 
 _NONE, _PAD = 255, 254
 _Bytes = npt.NDArray[np.uint8]
-_Places = npt.NDArray[np.int64]
+_Offsets = npt.NDArray[np.int64]
 
 
 def _table(alphabet: str, start: int = 0) -> _Bytes:
@@ -35,7 +35,7 @@ def octets(values: pa.Array, target: pa.DataType) -> pa.Array:
     return pc.coalesce(_column(digits, *_from_hex(*_content(digits))), base64).cast(target)
 
 
-def _content(values: pa.Array) -> tuple[_Bytes, _Places]:
+def _content(values: pa.Array) -> tuple[_Bytes, _Offsets]:
     """The bytes of all texts one after another, and where each one begins and the last ends."""
     filled = pc.fill_null(values.cast(pa.binary()), b"")
     offsets = np.frombuffer(filled.buffers()[1], np.int32)[
@@ -45,14 +45,14 @@ def _content(values: pa.Array) -> tuple[_Bytes, _Places]:
     return body[offsets[0] : offsets[-1]], offsets - offsets[0]
 
 
-def _column(values: pa.Array, body: _Bytes, offsets: _Places) -> pa.Array:
+def _column(values: pa.Array, body: _Bytes, offsets: _Offsets) -> pa.Array:
     """Decoded bytes as a column that is NULL where `values` is."""
     buffers = [None, pa.py_buffer(offsets.astype(np.int32)), pa.py_buffer(body)]
     decoded = pa.Array.from_buffers(pa.binary(), len(values), buffers)
     return pc.if_else(values.is_valid(), decoded, None)
 
 
-def _from_hex(text: _Bytes, offsets: _Places) -> tuple[_Bytes, _Places]:
+def _from_hex(text: _Bytes, offsets: _Offsets) -> tuple[_Bytes, _Offsets]:
     digits = _HEX[text]
     if (np.diff(offsets) % 2).any() or (digits == _NONE).any():
         raise ValueError
@@ -60,7 +60,7 @@ def _from_hex(text: _Bytes, offsets: _Places) -> tuple[_Bytes, _Places]:
     return body, offsets // 2
 
 
-def _from_base64(text: _Bytes, offsets: _Places) -> tuple[_Bytes, _Places]:
+def _from_base64(text: _Bytes, offsets: _Offsets) -> tuple[_Bytes, _Offsets]:
     """Every text is a row of groups of four; only the last may end with one or two pads."""
     sixes = _BASE64[text]
     if (np.diff(offsets) % 4).any() or (sixes == _NONE).any():

@@ -33,7 +33,7 @@ class Source:
     """
 
     column: Column
-    place: int | None
+    index: int | None
     declared: DeclaredColumn
     is_required: bool
     is_key: bool
@@ -42,7 +42,7 @@ class Source:
 
     def values(self, block: Block, changes: pa.Array) -> pa.Array:
         """The values of a block's rows. changes: which rows are no deletions."""
-        if self.place is None:
+        if self.index is None:
             values = pa.nulls(block.rows, arrow_type(self.column.type))
         else:
             values = self._converted(block)
@@ -51,16 +51,16 @@ class Source:
         return values
 
     def _converted(self, block: Block) -> pa.Array:
-        assert self.place is not None
-        texts = block.column(self.place)
+        assert self.index is not None
+        texts = block.column(self.index)
         is_text = self.declared.type == _TEXT
-        texts = _with_nulls(texts, block.quoted(self.place), self.null, is_text=is_text)
+        texts = _with_nulls(texts, block.quoted(self.index), self.null, is_text=is_text)
         try:
             return convert(texts, self.declared)
         except Unconvertible as error:
-            value = texts[error.place].as_py()
+            value = texts[error.index].as_py()
             raise self._bad_value(
-                f"{shown(value)!r} is {expectation(self.declared)}", block, error.place, value
+                f"{shown(value)!r} is {expectation(self.declared)}", block, error.index, value
             ) from None
 
     def _check(self, block: Block, values: pa.Array, changes: pa.Array) -> None:
@@ -68,7 +68,7 @@ class Source:
         wrong = missing if self.is_key else pc.and_(missing, changes)
         row = pc.index(wrong, True).as_py()
         if row >= 0:
-            what = "the file lacks the column" if self.place is None else "it is NULL"
+            what = "the file lacks the column" if self.index is None else "it is NULL"
             raise self._bad_value(f"{what}, which may not be NULL (LZ-205)", block, row, None)
 
     def _bad_value(self, what: str, block: Block, row: int, value: str | None) -> BadValue:
@@ -93,10 +93,10 @@ def _with_nulls(
     return pc.if_else(gone, None, texts) if pc.any(gone).as_py() else texts
 
 
-def markers_of(block: Block, place: int | None, default: Marker, origin: Origin) -> pa.Array:
-    if place is None:
+def markers_of(block: Block, index: int | None, default: Marker, origin: Origin) -> pa.Array:
+    if index is None:
         return pa.repeat(pa.scalar(int(default), pa.int8()), block.rows)
-    return markers(block.column(place), table=origin.table, file=origin.file, before=block.first)
+    return markers(block.column(index), table=origin.table, file=origin.file, before=block.first)
 
 
 def sources_of(
@@ -118,7 +118,7 @@ def sources_of(
         sources.append(
             Source(
                 column=column,
-                place=None if name is None else header.index(name),
+                index=None if name is None else header.index(name),
                 declared=found or DeclaredColumn(column.name, _TEXT),
                 is_required=required,
                 is_key=is_key,
@@ -155,10 +155,10 @@ def columns_of(header: list[str], text: TextFormat, table: str, file: str) -> li
                 hint="Write the names of the columns in the first row, as they are declared.",
             )
         return columns
-    for place, name in enumerate(header):
+    for index, name in enumerate(header):
         if not name:
             raise UnsupportedColumn(
-                f"column {place + 1} of the header has no name",
+                f"column {index + 1} of the header has no name",
                 table=table,
                 file=file,
                 row=0,

@@ -55,7 +55,7 @@ def opened(handle: BinaryIO, size: int, origin: Origin) -> Reader:
     if not codec:
         return _Whole(handle)
     if codec == "snappy":
-        return _Bounded(_Pieces(_framed(handle, origin)), size, origin)
+        return _Bounded(_Blocks(_framed(handle, origin)), size, origin)
     return _Bounded(_arrow(handle, codec), size, origin)
 
 
@@ -123,18 +123,18 @@ class _Bounded:
         return text
 
 
-class _Pieces:
+class _Blocks:
     """A reader over pieces of any length."""
 
-    def __init__(self, pieces: Iterator[bytes]) -> None:
-        self._pieces, self._rest = pieces, b""
+    def __init__(self, parts: Iterator[bytes]) -> None:
+        self._parts, self._rest = parts, b""
 
     def read(self, size: int) -> bytes:
         while not self._rest:
-            piece = next(self._pieces, None)
-            if piece is None:
+            part = next(self._parts, None)
+            if part is None:
                 return b""
-            self._rest = piece
+            self._rest = part
         given, self._rest = self._rest[:size], self._rest[size:]
         return given
 
@@ -205,8 +205,8 @@ def _is_hadoop(head: bytes, size: int) -> bool:
 def _varint(body: bytes) -> tuple[int, int]:
     """A number in groups of seven bits, and the bytes it takes; 0 bytes where there is none."""
     value = 0
-    for place, byte in enumerate(body[:5]):
-        value |= (byte & 0x7F) << (7 * place)
+    for index, byte in enumerate(body[:5]):
+        value |= (byte & 0x7F) << (7 * index)
         if byte < 0x80:
-            return value, place + 1
+            return value, index + 1
     return 0, 0

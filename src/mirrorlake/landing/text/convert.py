@@ -33,9 +33,9 @@ _CLAUSES = {
 class Unconvertible(Exception):
     """A text is no value of the type. place: its position in the column."""
 
-    def __init__(self, place: int) -> None:
-        super().__init__(place)
-        self.place = place
+    def __init__(self, index: int) -> None:
+        super().__init__(index)
+        self.index = index
 
 
 def convert(values: pa.Array, column: DeclaredColumn) -> pa.Array:
@@ -110,10 +110,10 @@ def _decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 def _boolean(values: pa.Array, _target: pa.DataType) -> pa.Array:
     known = pa.array(["true", "1", "false", "0"])
-    places = pc.index_in(pc.ascii_lower(values), value_set=known)
-    if places.null_count != values.null_count:
+    indexes = pc.index_in(pc.ascii_lower(values), value_set=known)
+    if indexes.null_count != values.null_count:
         raise ValueError
-    return pc.less(places, 2)
+    return pc.less(indexes, 2)
 
 
 # -- dates and times ------------------------------------------------------------------------------

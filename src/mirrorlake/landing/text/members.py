@@ -130,17 +130,17 @@ def decode(top: Members) -> TextFormat | None:
         raise top.wrong("FileExtension", f"one, because FileFormat is {DELIMITED} (LZ-170)")
     inner = top.inner(PROPERTIES)
 
-    def place(name: str) -> Members:  # inside it wins (LZ-191)
+    def index(name: str) -> Members:  # inside it wins (LZ-191)
         return inner if name in inner else top
 
-    if place("FirstRowAsHeader").boolean("FirstRowAsHeader") is False:
-        raise place("FirstRowAsHeader").wrong("FirstRowAsHeader", "true (LZ-161)")
+    if index("FirstRowAsHeader").boolean("FirstRowAsHeader") is False:
+        raise index("FirstRowAsHeader").wrong("FirstRowAsHeader", "true (LZ-161)")
     defaults = TextFormat()
 
     def one_of(name: str, known: Sequence[str], default: str) -> str:
-        value = place(name).text(name)
+        value = index(name).text(name)
         if value is not None and value not in known:
-            raise place(name).wrong(name, " or ".join(_shown(text) for text in known))
+            raise index(name).wrong(name, " or ".join(_shown(text) for text in known))
         return default if value is None else value
 
     return TextFormat(
@@ -150,8 +150,8 @@ def decode(top: Members) -> TextFormat | None:
         column_separator=one_of("ColumnSeparator", COLUMN_SEPARATORS, defaults.column_separator),
         quote=one_of("QuoteCharacter", QUOTES, defaults.quote),
         escape=one_of("EscapeCharacter", ESCAPES, defaults.escape),
-        null=place("NullValue").text("NullValue"),
-        encoding=_encoding(place("Encoding")) or defaults.encoding,
+        null=index("NullValue").text("NullValue"),
+        encoding=_encoding(index("Encoding")) or defaults.encoding,
     )
 
 
@@ -228,12 +228,12 @@ def _columns(top: Members) -> tuple[DeclaredColumn, ...] | None:
     if not isinstance(entries, list):
         raise definition.wrong("Columns", "an array of objects with Name and DataType (LZ-172)")
     path = definition.path("Columns")
-    columns = tuple(_column(entry, (*path, place)) for place, entry in enumerate(entries))
+    columns = tuple(_column(entry, (*path, index)) for index, entry in enumerate(entries))
     seen: dict[str, str] = {}
-    for place, column in enumerate(columns):
+    for index, column in enumerate(columns):
         if alike := seen.get(column.name.casefold()):
             raise WrongMember(
-                (*path, place, "Name"), column.name, f"another name than {alike} (LZ-156)"
+                (*path, index, "Name"), column.name, f"another name than {alike} (LZ-156)"
             )
         seen[column.name.casefold()] = column.name
     if columns and RESERVED.issuperset(seen):

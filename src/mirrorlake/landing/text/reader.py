@@ -34,7 +34,7 @@ from mirrorlake.model.table import Column, Schema
 COUNTED = 8 << 20
 """Bytes of text up to which rows are counted; of more they are estimated from as many."""
 
-PIECE_BYTES = 32 << 20
+BLOCK_BYTES = 32 << 20
 """What the rows of a piece take in memory, about."""
 
 THREAD_PART = 16 << 20
@@ -98,7 +98,7 @@ def read(
     return reading.rows(list(taken))
 
 
-def pieces(
+def read_blocks(
     handle: BinaryIO,
     size: int,
     schema: Schema,
@@ -109,7 +109,7 @@ def pieces(
     file: str,
     key: Sequence[str] = (),
     part: Part | None = None,
-    about: int = PIECE_BYTES,
+    about: int = BLOCK_BYTES,
 ) -> Iterator[Rows]:
     """The rows of a file, or of a part of it, in pieces of about so many bytes; see `read`.
 
@@ -204,8 +204,8 @@ class _Reading:
 
     def _values(self, header: list[str]) -> Callable[[Block], Converted]:
         sources = sources_of(header, self._schema, self._text, self._key, self._origin)
-        place = header.index(MARKER_COLUMN) if MARKER_COLUMN in header else None
-        change = _Change(sources, place, self._default, self._origin, self._target)
+        index = header.index(MARKER_COLUMN) if MARKER_COLUMN in header else None
+        change = _Change(sources, index, self._default, self._origin, self._target)
         return change.values
 
 
@@ -214,7 +214,7 @@ class _Change:
     """From the texts of a block to values. place: of the marker in the file."""
 
     sources: Sequence[Source]
-    place: int | None
+    index: int | None
     default: Marker
     origin: Origin
     target: pa.Schema
@@ -227,7 +227,7 @@ class _Change:
             raise self._first(block, error) from None
 
     def _values(self, block: Block) -> Converted:
-        marker = markers_of(block, self.place, self.default, self.origin)
+        marker = markers_of(block, self.index, self.default, self.origin)
         changes = pc.not_equal(marker, int(Marker.DELETE))
         columns = [source.values(block, changes) for source in self.sources]
         return pa.record_batch(columns, schema=self.target), marker

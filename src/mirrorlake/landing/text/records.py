@@ -56,19 +56,19 @@ class Block:
         tokens, _rest = self.tokens.split(rows * self.width)
         return replace(self, tokens=tokens)
 
-    def column(self, place: int) -> pa.Array:
+    def column(self, index: int) -> pa.Array:
         """The content of a column as texts, none of them NULL, without quotes and escapes."""
-        fields = np.arange(2 * place, 2 * len(self.tokens.marks), 2 * self.width, dtype=np.int32)
+        fields = np.arange(2 * index, 2 * len(self.tokens.marks), 2 * self.width, dtype=np.int32)
         values = self._cuts.take(pa.array(fields))
-        escaped = self.tokens.escaped[place :: self.width]
+        escaped = self.tokens.escaped[index :: self.width]
         if not escaped.any():
             return values
         mask = pa.array(escaped)
         return pc.replace_with_mask(values, mask, self._unescaped(values.filter(mask)))
 
-    def quoted(self, place: int) -> Flags:
+    def quoted(self, index: int) -> Flags:
         """Which fields of a column are in quotes."""
-        return self.tokens.quoted[place :: self.width]
+        return self.tokens.quoted[index :: self.width]
 
     def line_of(self, row: int) -> int:
         """The line, from 1, on which a row of this block begins, counted from 0."""
@@ -80,8 +80,8 @@ class Block:
         """The text cut at the ends of all fields: every other piece is a field."""
         offsets = np.empty(2 * len(self.tokens.marks), np.int32)
         offsets[0::2], offsets[1::2] = self.tokens.starts, self.tokens.ends
-        pieces = max(len(offsets) - 1, 0)
-        return pa.StringArray.from_buffers(pieces, pa.py_buffer(offsets), pa.py_buffer(self.text))
+        slices = max(len(offsets) - 1, 0)
+        return pa.StringArray.from_buffers(slices, pa.py_buffer(offsets), pa.py_buffer(self.text))
 
     def _unescaped(self, values: pa.Array) -> pa.Array:
         """Contents of quoted fields without what only makes a character literal (LZ-201)."""
@@ -124,22 +124,22 @@ class Records:
         else:
             end = part.end if part.begin == 0 else size
             self._text = Utf8(Window(handle, 0, end, lock), text.encoding)
-        self._pieces = self._read()
+        self._texts = self._read()
         self.header, self._begun = self._head()
         if part is not None and part.begin:
             window = Window(handle, part.begin, part.end, lock)
             self._text = Utf8(window, text.encoding, part.begin)
             self._rows, self._line = part.row, part.line
-            self._pieces, self._begun = self._read(), iter(())
+            self._texts, self._begun = self._read(), iter(())
 
     def blocks(self) -> Iterator[Block]:
         """The rows behind the header, once. Raises BadFile behind the last good one."""
         yield from self._begun
-        for text, tokens in self._pieces:
+        for text, tokens in self._texts:
             yield from self._good(text, tokens)
 
     def _head(self) -> tuple[list[str], Iterator[Block]]:
-        for text, tokens in self._pieces:
+        for text, tokens in self._texts:
             width = int(np.argmax(tokens.ends_row)) + 1
             head, rest = tokens.split(width)
             if wrong := self._wrong(text, head, width):

@@ -39,7 +39,7 @@ def can_be_cut(text: TextFormat) -> bool:
     return is_bytewise(text.encoding)
 
 
-def places(size: int, part: int) -> list[tuple[int, int]]:
+def offsets(size: int, part: int) -> list[tuple[int, int]]:
     """About where the parts of a file begin and end, when each is to have so many bytes."""
     begins = range(0, size, part)
     return [(begin, min(begin + part, size)) for begin in begins]
@@ -49,7 +49,7 @@ def look(
     handle: BinaryIO,
     size: int,
     text: TextFormat,
-    place: tuple[int, int],
+    offset: tuple[int, int],
     *,
     stretch: int = STRETCH,
     lock: threading.Lock | None = None,
@@ -60,7 +60,7 @@ def look(
         start = _start(handle, size, mark_of(text.encoding))
     if start is None:
         return None
-    begin, end = place
+    begin, end = offset
     return survey(
         handle, size, Dialect.of(text), begin, end, start=start, stretch=stretch, lock=lock
     )
@@ -111,7 +111,7 @@ def cut(
     if size < 2 * part or not can_be_cut(text):
         return [Part(0, size)]
 
-    def looked(place: tuple[int, int]) -> Survey | None:
-        return look(handle, size, text, place, lock=lock)
+    def looked(offset: tuple[int, int]) -> Survey | None:
+        return look(handle, size, text, offset, lock=lock)
 
-    return joined(pool.map(looked, places(size, part)), size)
+    return joined(pool.map(looked, offsets(size, part)), size)

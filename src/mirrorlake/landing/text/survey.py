@@ -110,13 +110,13 @@ def survey(
     """
     lock = lock or threading.Lock()
     edges = []
-    for place in (*range(begin, end, stretch), end):
+    for offset in (*range(begin, end, stretch), end):
         edge = start
-        if place > start:
-            settled = _settled(Window(handle, place - 1, size, lock), place, size, dialect)
-            if settled is None:
+        if offset > start:
+            resolved = _resolved(Window(handle, offset - 1, size, lock), offset, size, dialect)
+            if resolved is None:
                 return None
-            edge = settled
+            edge = resolved
         edges.append(edge)
     ways = {way: _Way(way) for way in (Way.OUTSIDE, Way.QUOTED)}
     if dialect.quote is None:
@@ -160,7 +160,7 @@ class _Way:
         return Passage(self.rows, self.first, self.lines, self.out)
 
 
-def _settled(window: Window, place: int, size: int, dialect: Dialect) -> int | None:
+def _resolved(window: Window, offset: int, size: int, dialect: Dialect) -> int | None:
     """The first place from here on behind a byte that leaves no doubt; None within no EDGE.
 
     window: from the byte before the place to the end of the file.
@@ -173,8 +173,8 @@ def _settled(window: Window, place: int, size: int, dialect: Dialect) -> int | N
         head += window.read(more)
         for ahead, byte in enumerate(head):
             if byte not in doubtful:
-                return place + ahead
-    return size if place + len(head) > size else None
+                return offset + ahead
+    return size if offset + len(head) > size else None
 
 
 def _passage(text: bytearray, dialect: Dialect, way: Way) -> Passage:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from mirrorlake.landing.text.format import TextFormat
 
-Places = npt.NDArray[np.int64]
+Offsets = npt.NDArray[np.int64]
 Flags = npt.NDArray[np.bool_]
 Bytes = npt.NDArray[np.uint8]
 
@@ -55,12 +55,12 @@ class Tokens:
     whether the text ends within quotes, in the row after these.
     """
 
-    starts: Places
-    ends: Places
+    starts: Offsets
+    ends: Offsets
     quoted: Flags
     escaped: Flags
     ends_row: Flags
-    marks: Places
+    marks: Offsets
     used: int
     stray: int = -1
     unclosed: bool = False
@@ -95,8 +95,8 @@ class Tokens:
 class Quoted:
     """Quoted fields: the places of their quotes; the last close is behind the end if missing."""
 
-    opens: Places
-    closes: Places
+    opens: Offsets
+    closes: Offsets
     escaped: Flags
 
 
@@ -126,10 +126,10 @@ def tokenize(block: bytes, dialect: Dialect, *, is_end: bool) -> Tokens:
 def _fields(
     data: Bytes,
     dialect: Dialect,
-    marks: Places,
+    marks: Offsets,
     ends_row: Flags,
     found: Quoted | None,
-    field: Places,
+    field: Offsets,
     used: int,
     unclosed: bool,
 ) -> Tokens:
@@ -153,7 +153,7 @@ def _fields(
     return Tokens(starts, ends, quoted, escaped, ends_row, marks, used, stray, unclosed)
 
 
-def _outside(is_mark: Flags, marks: Places, found: Quoted) -> tuple[Places, Places]:
+def _outside(is_mark: Flags, marks: Offsets, found: Quoted) -> tuple[Offsets, Offsets]:
     """The marks that no quotes enclose, and for each quoted field which field it is."""
     before, until = _ranks(is_mark, marks, found.opens, found.closes)
     enclosing = np.flatnonzero(until > before)
@@ -167,7 +167,9 @@ def _outside(is_mark: Flags, marks: Places, found: Quoted) -> tuple[Places, Plac
     return marks[kept], before - dropped[before]
 
 
-def _ranks(is_mark: Flags, marks: Places, opens: Places, closes: Places) -> tuple[Places, Places]:
+def _ranks(
+    is_mark: Flags, marks: Offsets, opens: Offsets, closes: Offsets
+) -> tuple[Offsets, Offsets]:
     """How many marks stand before each opening and closing quote.
 
     Many quotes are cheaper to count along the block, few to search for.
@@ -187,22 +189,22 @@ def quoted_fields(data: Bytes, dialect: Dialect) -> Quoted | None:
     if not len(every):
         return None
     escapes = np.zeros(0, np.int64)
-    places = every
+    offsets = every
     if dialect.escape is not None:
         escapes = np.flatnonzero(data == dialect.escape)
-        places = every[~_is_escaped(every, escapes)]
-    pairs = _alternating(data, dialect, places)
-    opening, closing = pairs or _chained(places, _at_start(data, dialect, places))
+        offsets = every[~_is_escaped(every, escapes)]
+    pairs = _alternating(data, dialect, offsets)
+    opening, closing = pairs or _chained(offsets, _at_start(data, dialect, offsets))
     if not len(opening):
         return None
-    opens, closes = places[opening], np.append(places, len(data))[closing]
+    opens, closes = offsets[opening], np.append(offsets, len(data))[closing]
     within = closing - opening > 1
     if len(escapes):
         within |= np.searchsorted(escapes, closes) > np.searchsorted(escapes, opens)
     return Quoted(opens, closes, within)
 
 
-def _is_escaped(quotes: Places, escapes: Places) -> Flags:
+def _is_escaped(quotes: Offsets, escapes: Offsets) -> Flags:
     """Which quotes an odd number of escape characters stands before."""
     if not len(escapes):
         return np.zeros(len(quotes), bool)
@@ -214,21 +216,21 @@ def _is_escaped(quotes: Places, escapes: Places) -> Flags:
     return escaped
 
 
-def _at_start(data: Bytes, dialect: Dialect, places: Places) -> Flags:
+def _at_start(data: Bytes, dialect: Dialect, offsets: Offsets) -> Flags:
     """Which quotes are the first byte of what would be a field."""
-    before = data[np.maximum(places - 1, 0)]
-    starts: Flags = (before == dialect.separator) | (before == dialect.row_end) | (places == 0)
+    before = data[np.maximum(offsets - 1, 0)]
+    starts: Flags = (before == dialect.separator) | (before == dialect.row_end) | (offsets == 0)
     return starts
 
 
-def _alternating(data: Bytes, dialect: Dialect, places: Places) -> tuple[Places, Places] | None:
+def _alternating(data: Bytes, dialect: Dialect, offsets: Offsets) -> tuple[Offsets, Offsets] | None:
     """Which quotes open and which close a field, where every other one opens; None otherwise.
 
     It is so as long as no field without quotes has a quote inside: then each quote at an even place
     stands at the start of a field, or directly after one that would have closed (a doubled quote).
     The last one to close is the number of quotes where it is missing.
     """
-    first, second = places[0::2], places[1::2]
+    first, second = offsets[0::2], offsets[1::2]
     doubled = np.zeros(len(first), bool)
     doubled[1:] = first[1:] == second[: len(first) - 1] + 1
     if not (_at_start(data, dialect, first) | doubled).all():
@@ -238,16 +240,16 @@ def _alternating(data: Bytes, dialect: Dialect, places: Places) -> tuple[Places,
     return 2 * np.flatnonzero(~doubled), 2 * np.flatnonzero(closing) + 1
 
 
-def _chained(places: Places, at_start: Flags) -> tuple[Places, Places]:
+def _chained(offsets: Offsets, at_start: Flags) -> tuple[Offsets, Offsets]:
     """Which quotes open and which close a field, in general.
 
     Quotes that stand side by side are a run. One that begins at the start of a field opens it; a
     run of even length there closes it too, else the next run of odd length does. Which of them are
     reached, from the first on, is found by jumping over twice as many each round.
     """
-    begins = np.concatenate(([True], np.diff(places) > 1))
+    begins = np.concatenate(([True], np.diff(offsets) > 1))
     first = np.flatnonzero(begins)
-    length = np.diff(np.append(first, len(places)))
+    length = np.diff(np.append(first, len(offsets)))
     odd = np.flatnonzero(length % 2 == 1)
     candidate = np.flatnonzero(at_start[first])
     count = len(candidate)
@@ -258,11 +260,11 @@ def _chained(places: Places, at_start: Flags) -> tuple[Places, Places]:
     closing = np.where(length[candidate] % 2 == 0, candidate, following)
     step = np.searchsorted(candidate, closing, "right")
     reached = _reached(np.append(step, count))
-    last = np.append(first + length - 1, len(places))
+    last = np.append(first + length - 1, len(offsets))
     return first[candidate[reached]], last[closing[reached]]
 
 
-def _reached(step: Places) -> Places:
+def _reached(step: Offsets) -> Offsets:
     """The places that following `step` from the first one comes to; the last one is the end."""
     reached = np.zeros(len(step), bool)
     reached[0] = True

@@ -9,7 +9,7 @@ import pyarrow as pa
 from mirrorlake.errors import UnknownMarker
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.parquet.reader import match_columns
-from mirrorlake.lint.finding import Place, Report, Rule, Severity, Version, shown
+from mirrorlake.lint.finding import FindingLocation, Report, Rule, Severity, Version, shown
 from mirrorlake.model.change import FEED_COLUMNS, MARKER_COLUMN, UNCHANGED_COLUMN
 from mirrorlake.model.table import Schema
 
@@ -157,11 +157,11 @@ RULES = (
 _LIKE = re.compile(r"(?i)_?row[ _-]?marker_{0,2}")
 
 
-def check_names(names: list[str], place: Place, report: Report) -> None:
+def check_names(names: list[str], location: FindingLocation, report: Report) -> None:
     """The names of all columns of a file, the marker included."""
     folded: dict[str, str] = {}
     for name in names:
-        at = Place(place.path, place.table, column=shown(name))
+        at = FindingLocation(location.path, location.table, column=shown(name))
         rule, found = _fault(name), shown(name)
         if (twin := folded.get(name.casefold())) is not None:
             rule, found = SAME_NAME, f"{shown(twin)} and {shown(name)}"
@@ -184,11 +184,11 @@ def _fault(name: str) -> Rule | None:
     return LIKE_MARKER if _LIKE.fullmatch(name) else None
 
 
-def check_marker_place(names: list[str], place: Place, report: Report) -> None:
+def check_marker_position(names: list[str], location: FindingLocation, report: Report) -> None:
     """names: all columns that the publisher's page speaks of, in the order of the file."""
     if MARKER_COLUMN not in names:
         return
-    at = Place(place.path, place.table, column=MARKER_COLUMN)
+    at = FindingLocation(location.path, location.table, column=MARKER_COLUMN)
     found = f"column {names.index(MARKER_COLUMN) + 1} of {len(names)}"
     if names[-1] != MARKER_COLUMN:
         report.add(LAST_V2, at, found)
@@ -196,16 +196,20 @@ def check_marker_place(names: list[str], place: Place, report: Report) -> None:
         report.add(FIRST_V1, at, found)
 
 
-def check_marker_type(kind: pa.DataType, place: Place, report: Report) -> None:
+def check_marker_type(kind: pa.DataType, location: FindingLocation, report: Report) -> None:
     try:
         parquet.markers(pa.array([], kind), table="", file="")
     except (UnknownMarker, pa.ArrowException):
-        at = Place(place.path, place.table, column=MARKER_COLUMN)
+        at = FindingLocation(location.path, location.table, column=MARKER_COLUMN)
         report.add(MARKER_TYPE, at, shown(kind))
 
 
 def check_key(
-    key: tuple[str, ...], schema: Schema, names: tuple[str, ...], place: Place, report: Report
+    key: tuple[str, ...],
+    schema: Schema,
+    names: tuple[str, ...],
+    location: FindingLocation,
+    report: Report,
 ) -> list[str] | None:
     """The key in the names of the table's columns; None where one is missing.
 
@@ -215,7 +219,7 @@ def check_key(
     present = match_columns(list(key), list(names))
     for wanted in key:
         name = matched.get(wanted)
-        at = Place(place.path, place.table, column=shown(name or wanted))
+        at = FindingLocation(location.path, location.table, column=shown(name or wanted))
         if name is None or wanted not in present:
             report.add(NO_KEY_COLUMN, at, f"no column {shown(wanted)}")
             continue

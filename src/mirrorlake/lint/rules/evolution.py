@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from mirrorlake.landing.parquet.reader import match_columns
 from mirrorlake.lint.finding import (
-    Place,
+    FindingLocation,
     Report,
     Rule,
     Severity,
@@ -185,64 +185,68 @@ class History:
         self._is_unordered = False
         self._required: frozenset[str] = frozenset()
 
-    def next(self, seen: Seen, counts: Counts | None, place: Place) -> None:
+    def next(self, seen: Seen, counts: Counts | None, location: FindingLocation) -> None:
         """The next file. counts: of its rows, None when they were not read."""
-        self._marker(seen, counts, place)
-        self._order(seen, counts, place)
+        self._marker(seen, counts, location)
+        self._order(seen, counts, location)
         matched = match_columns(self._schema.names, seen.schema.names)
         for name, found in matched.items():
-            self._type(self._schema[name], seen.schema[found], place)
+            self._type(self._schema[name], seen.schema[found], location)
         dropped = [c for c in self._schema if c.name not in matched]
         added = [c for c in seen.schema if c.name not in set(matched.values())]
-        self._missing(dropped, added, counts, place)
+        self._missing(dropped, added, counts, location)
         self._schema = Schema.of([*self._schema, *added])
         self._first |= {column.name: seen.file.name for column in added}
         if self._is_first and seen.file.is_parquet:
             self._required = frozenset(c.name for c in seen.schema if not c.nullable)
         self._is_first = False
 
-    def _marker(self, seen: Seen, counts: Counts | None, place: Place) -> None:
+    def _marker(self, seen: Seen, counts: Counts | None, location: FindingLocation) -> None:
         is_initial = self._is_first and seen.file.number in {1, None}
         if seen.has_marker:
             plain = counts is not None and counts.is_complete and counts.is_only_inserts
             if is_initial and seen.file.is_parquet and counts and counts.rows and plain:
-                self._report.add(FIRST_MARKED, place, f"{counts.rows:,} rows with marker 0")
+                self._report.add(FIRST_MARKED, location, f"{counts.rows:,} rows with marker 0")
         elif is_initial:
-            self._report.add(FIRST_UNMARKED, place, "no __rowMarker__")
+            self._report.add(FIRST_UNMARKED, location, "no __rowMarker__")
         if not seen.has_marker:
             if self._has_markers:
-                self._report.add(UNMARKED_AFTER, place, "no __rowMarker__")
+                self._report.add(UNMARKED_AFTER, location, "no __rowMarker__")
             elif not seen.file.is_parquet:
-                self._report.add(UNMARKED_TEXT, place, "no __rowMarker__")
+                self._report.add(UNMARKED_TEXT, location, "no __rowMarker__")
         self._has_markers |= seen.has_marker
 
-    def _order(self, seen: Seen, counts: Counts | None, place: Place) -> None:
+    def _order(self, seen: Seen, counts: Counts | None, location: FindingLocation) -> None:
         changes = counts.updates + counts.deletes if counts else 0
         if seen.file.number is None and changes and not self._is_unordered:
             self._is_unordered = True
-            self._report.add(NO_ORDER, place, counted(changes, "row"))
+            self._report.add(NO_ORDER, location, counted(changes, "row"))
 
-    def _type(self, known: Column, found: Column, place: Place) -> None:
+    def _type(self, known: Column, found: Column, location: FindingLocation) -> None:
         if known.type == found.type:
             return
-        at = Place(place.path, place.table, column=shown(known.name))
+        at = FindingLocation(location.path, location.table, column=shown(known.name))
         rule = WIDENED if found.type.name in _WIDER.get(known.type.name, ()) else RETYPED
         first = self._first[known.name]
         self._report.add(rule, at, str(found.type), f"{known.type}, as in {first}")
 
     def _missing(
-        self, dropped: list[Column], added: list[Column], counts: Counts | None, place: Place
+        self,
+        dropped: list[Column],
+        added: list[Column],
+        counts: Counts | None,
+        location: FindingLocation,
     ) -> None:
         # The lack of a key column is told by itself (LZ-046).
         dropped = [column for column in dropped if column.name.casefold() not in self._key]
         if not dropped or (counts and counts.is_complete and counts.is_only_deletes):
             return  # deletes need the key only (LZ-218)
         names = [column.name for column in dropped]
-        at = Place(place.path, place.table, column=shown(names[0]))
+        at = FindingLocation(location.path, location.table, column=shown(names[0]))
         told = f"no {listed(names)}"
         required = [name for name in names if name in self._required]
         if required and counts and counts.rows:
-            at = Place(place.path, place.table, column=shown(required[0]))
+            at = FindingLocation(location.path, location.table, column=shown(required[0]))
             self._report.add(REQUIRED, at, f"no {listed(required)}")
             return
         types = {column.type for column in added}

@@ -5,7 +5,15 @@ from __future__ import annotations
 from mirrorlake import root
 from mirrorlake.landing import layout
 from mirrorlake.landing.layout import SCHEMA_SUFFIX, TableFolder
-from mirrorlake.lint.finding import Place, Report, Rule, Severity, Version, listed, shown
+from mirrorlake.lint.finding import (
+    FindingLocation,
+    Report,
+    Rule,
+    Severity,
+    Version,
+    listed,
+    shown,
+)
 from mirrorlake.lint.rules import sequence as sequence_rules
 from mirrorlake.lint.target import Target
 from mirrorlake.model.landed import FileName
@@ -195,9 +203,11 @@ def check_zone(target: Target, folders: tuple[TableFolder, ...], report: Report)
     """The zone as a whole: its place, what lies in it, the names of its tables."""
     zone = target.zone
     if len(target.zones) > 1:
-        report.add(TWO_ZONES, Place(target.zones[1]), f"{target.zones[0]} and {target.zones[1]}")
+        report.add(
+            TWO_ZONES, FindingLocation(target.zones[1]), f"{target.zones[0]} and {target.zones[1]}"
+        )
     elif zone == root.LANDING_V1:
-        report.add(V1_PATH, Place(zone), zone)
+        report.add(V1_PATH, FindingLocation(zone), zone)
     listing = target.store.list(zone)
     _files_of_zone(zone, listing, report)
     _unlisted(target, zone, report)
@@ -205,7 +215,7 @@ def check_zone(target: Target, folders: tuple[TableFolder, ...], report: Report)
         _folder(target, f"{zone}/{name}", name, report)
     _names(folders, report)
     if len(folders) > _MOST_TABLES:
-        report.add(TABLES, Place(zone), f"{len(folders):,} tables")
+        report.add(TABLES, FindingLocation(zone), f"{len(folders):,} tables")
 
 
 def check_folder(target: Target, folder: TableFolder, report: Report) -> None:
@@ -213,11 +223,11 @@ def check_folder(target: Target, folder: TableFolder, report: Report) -> None:
     for item in target.unlisted(folder.path):
         if item.name.startswith("_"):
             continue
-        place = Place(f"{folder.path}/{item.name}", folder.table)
+        location = FindingLocation(f"{folder.path}/{item.name}", folder.table)
         if item.why in {Absence.LINK, Absence.LINK_OUT}:
-            report.add(LINK, place, f"{item.why}: {shown(item.name)}")
+            report.add(LINK, location, f"{item.why}: {shown(item.name)}")
         else:
-            report.add(sequence_rules.OTHER, place, f"{item.why}: {shown(item.name)}")
+            report.add(sequence_rules.OTHER, location, f"{item.why}: {shown(item.name)}")
 
 
 def is_schema_misspelt(target: Target, folder: TableFolder) -> bool:
@@ -238,32 +248,36 @@ def looks_like_table(listing: Listing) -> bool:
 def _stray(folder: str, listing: Listing, report: Report) -> None:
     stray = [file.name for file in listing.files if not file.name.startswith(("_", "."))]
     if stray:
-        report.add(STRAY, Place(f"{folder}/{stray[0]}"), listed(stray))
+        report.add(STRAY, FindingLocation(f"{folder}/{stray[0]}"), listed(stray))
 
 
 def _files_of_zone(zone: str, listing: Listing, report: Report) -> None:
     _stray(zone, listing, report)
     if any(file.name == layout.METADATA for file in listing.files):
-        report.add(METADATA_LEVEL, Place(f"{zone}/{layout.METADATA}"), "it lies in the zone itself")
+        report.add(
+            METADATA_LEVEL,
+            FindingLocation(f"{zone}/{layout.METADATA}"),
+            "it lies in the zone itself",
+        )
 
 
 def _unlisted(target: Target, folder: str, report: Report) -> None:
     for item in target.unlisted(folder):
         if item.name.startswith("_"):
             continue
-        place = Place(f"{folder}/{item.name}")
+        location = FindingLocation(f"{folder}/{item.name}")
         if item.why is Absence.NAME:
-            report.add(NAME, place, shown(item.name))
+            report.add(NAME, location, shown(item.name))
         elif item.why is not Absence.KIND:
-            report.add(LINK, place, f"{item.why}: {shown(item.name)}")
+            report.add(LINK, location, f"{item.why}: {shown(item.name)}")
 
 
 def _folder(target: Target, path: str, name: str, report: Report) -> None:
     if name.startswith("_"):
         if name != "_mirrorlake" and looks_like_table(target.store.list(path)):
-            report.add(UNDERSCORE, Place(path), shown(name))
+            report.add(UNDERSCORE, FindingLocation(path), shown(name))
     elif name == SCHEMA_SUFFIX:
-        report.add(NO_SCHEMA_NAME, Place(path), name)
+        report.add(NO_SCHEMA_NAME, FindingLocation(path), name)
     elif name.endswith(SCHEMA_SUFFIX):
         _schema_folder(target, path, report)
 
@@ -273,27 +287,27 @@ def _schema_folder(target: Target, path: str, report: Report) -> None:
     _unlisted(target, path, report)
     if looks_like_table(listing):
         files = [file.name for file in listing.files]
-        report.add(SCHEMA_AS_TABLE, Place(path), listed(files))
+        report.add(SCHEMA_AS_TABLE, FindingLocation(path), listed(files))
     else:
         _stray(path, listing, report)
     for name in listing.folders:
         inner = f"{path}/{name}"
         if name.startswith("_"):
             if looks_like_table(target.store.list(inner)):
-                report.add(UNDERSCORE, Place(inner), shown(name))
+                report.add(UNDERSCORE, FindingLocation(inner), shown(name))
         elif name.endswith(SCHEMA_SUFFIX):
-            report.add(SCHEMA_IN_SCHEMA, Place(inner), shown(name))
+            report.add(SCHEMA_IN_SCHEMA, FindingLocation(inner), shown(name))
 
 
 def _names(folders: tuple[TableFolder, ...], report: Report) -> None:
     known: dict[str, TableFolder] = {}
     schemas = {folder.table.schema for folder in folders}
     for folder in folders:
-        place = Place(folder.path, folder.table)
+        location = FindingLocation(folder.path, folder.table)
         name = str(folder.table)
         if not name.isprintable():
-            report.add(CONTROL, place, shown(name))
+            report.add(CONTROL, location, shown(name))
         if (twin := known.setdefault(name.casefold(), folder)) is not folder:
-            report.add(ALIKE, place, f"{shown(twin.table)} and {shown(folder.table)}")
+            report.add(ALIKE, location, f"{shown(twin.table)} and {shown(folder.table)}")
         if not folder.table.schema and folder.table.name in schemas:
-            report.add(NESTED, place, f"the table and the schema {shown(name)}")
+            report.add(NESTED, location, f"the table and the schema {shown(name)}")

@@ -9,7 +9,15 @@ from mirrorlake.landing import layout, lenient_json, metadata
 from mirrorlake.landing.lenient_json import NotJson
 from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL, Metadata
 from mirrorlake.landing.text.members import MEMBERS
-from mirrorlake.lint.finding import Place, Report, Rule, Severity, Version, listed, shown
+from mirrorlake.lint.finding import (
+    FindingLocation,
+    Report,
+    Rule,
+    Severity,
+    Version,
+    listed,
+    shown,
+)
 from mirrorlake.lint.json_members import Record, repeated, written
 from mirrorlake.lint.rules import text_metadata as text_member_rules
 
@@ -218,38 +226,38 @@ class Described:
     metadata: Metadata | None
 
 
-def check(content: bytes, place: Place, report: Report) -> Described:
+def check(content: bytes, location: FindingLocation, report: Report) -> Described:
     """All of section 2 that the file alone can break, and what it says of delimited text."""
     errors = report.errors
-    record = _record(content, place, report)
+    record = _record(content, location, report)
     if record is not None:
         _members(record, content, report)
         _key(record, report)
         _switches(record, report)
         text_member_rules.check(record, report)
     try:
-        described = metadata.decode(content, table=str(place.table), file=place.file)
+        described = metadata.decode(content, table=str(location.table), file=location.file)
     except BadMetadata as error:
         if report.errors == errors:
-            report.add(UNREADABLE, place, shown(error.what))
+            report.add(UNREADABLE, location, shown(error.what))
         return Described(record, None)
     return Described(record, described)
 
 
-def _record(content: bytes, place: Place, report: Report) -> Record | None:
+def _record(content: bytes, location: FindingLocation, report: Report) -> Record | None:
     try:
         parsed = lenient_json.parse(content)
     except NotJson as error:
-        at = replace(place, line=error.line, character=error.column)
+        at = replace(location, line=error.line, character=error.column)
         report.add(UNREADABLE, at, shown(error.message))
         return None
     for note in parsed.notes:
-        at = replace(place, line=note.line, character=note.column)
+        at = replace(location, line=note.line, character=note.column)
         report.add(LENIENT, at, shown(note.what))
     if not isinstance(parsed.value, dict):
-        report.add(NO_OBJECT, place, shown(written(parsed.value)))
+        report.add(NO_OBJECT, location, shown(written(parsed.value)))
         return None
-    return Record.of(parsed.value, content, place)
+    return Record.of(parsed.value, content, location)
 
 
 def _members(record: Record, content: bytes, report: Report) -> None:

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 from mirrorlake.errors import TableError, UnsupportedColumn
 from mirrorlake.landing.parquet import bounded
 from mirrorlake.landing.parquet import reader as parquet
-from mirrorlake.lint.finding import Place, Report, Rule, Severity, shown
+from mirrorlake.lint.finding import FindingLocation, Report, Rule, Severity, shown
 from mirrorlake.lint.rules import columns as column_rules
 from mirrorlake.lint.table_view import DataFile, Seen
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN
@@ -171,72 +171,76 @@ NOT_OURS = (FileNotFoundError, PermissionError, StorageFailed)
 Opener = Callable[[], BinaryIO]
 
 
-def look(open_: Opener, file: DataFile, place: Place, report: Report) -> Seen | None:
+def look(open_: Opener, file: DataFile, location: FindingLocation, report: Report) -> Seen | None:
     """What the footer tells; None when the engine would not read the file."""
-    if not check_size(file, place, report):
+    if not check_size(file, location, report):
         return None
     errors = report.errors
     with open_() as handle:
         start = handle.read(len(_MAGIC))
         if start != _MAGIC:
-            report.add(NO_PARQUET, place, f"a file that begins with {start!r}")
+            report.add(NO_PARQUET, location, f"a file that begins with {start!r}")
             return None
         try:
             opened = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
             schema = opened.schema_arrow
             names = list(schema.names)
-            _columns(opened, schema, place, report)
+            _columns(opened, schema, location, report)
             bounded.check_columns(opened.metadata, handle)
-            _codecs(opened, place, report)
+            _codecs(opened, location, report)
         except NOT_OURS:
             raise
         except UNREADABLE as error:
-            report.add(INCOMPLETE, place, shown(error))
+            report.add(INCOMPLETE, location, shown(error))
             return None
-    column_rules.check_names(names, place, report)
-    _marker_type(schema, place, report)
-    column_rules.check_marker_place(
-        [name for name in names if name != UNCHANGED_COLUMN], place, report
+    column_rules.check_names(names, location, report)
+    _marker_type(schema, location, report)
+    column_rules.check_marker_position(
+        [name for name in names if name != UNCHANGED_COLUMN], location, report
     )
-    return None if report.errors > errors else _accepted(open_, file, place, report)
+    return None if report.errors > errors else _accepted(open_, file, location, report)
 
 
-def check_size(file: DataFile, place: Place, report: Report) -> bool:
+def check_size(file: DataFile, location: FindingLocation, report: Report) -> bool:
     """Whether there is anything to open; a file of any format can lack that."""
     if file.size == 0:
-        report.add(EMPTY, place, "0 bytes")
+        report.add(EMPTY, location, "0 bytes")
     return file.size > 0
 
 
-def _accepted(open_: Opener, file: DataFile, place: Place, report: Report) -> Seen | None:
+def _accepted(
+    open_: Opener, file: DataFile, location: FindingLocation, report: Report
+) -> Seen | None:
     """As the engine sees the file: it has the last word."""
     try:
         with open_() as handle:
-            found = parquet.inspect(handle, file.size, table=str(place.table), file=file.name)
+            found = parquet.inspect(handle, file.size, table=str(location.table), file=file.name)
     except NOT_OURS:
         raise
     except (TableError, *UNREADABLE) as error:
         told = error.what if isinstance(error, TableError) else error
-        report.add(REFUSED, place, shown(told))
+        report.add(REFUSED, location, shown(told))
         return None
     names = tuple(found.schema.names)
     return Seen(file, found.schema, found.has_marker, found.rows, names)
 
 
-def _columns(opened: pq.ParquetFile, schema: pa.Schema, place: Place, report: Report) -> None:
+def _columns(
+    opened: pq.ParquetFile, schema: pa.Schema, location: FindingLocation, report: Report
+) -> None:
     leaves = [opened.schema.column(i) for i in range(len(opened.schema.names))]
     physical = {leaf.path: leaf.physical_type for leaf in leaves}
     for column, kind in parquet.misplaced_types(opened):
-        at = Place(place.path, place.table, column=shown(column))
+        at = FindingLocation(location.path, location.table, column=shown(column))
         report.add(PHYSICAL, at, f"{shown(column)} on {kind}")
     for field in schema:
         if field.name in {MARKER_COLUMN, UNCHANGED_COLUMN}:
             continue
-        at = Place(place.path, place.table, column=shown(field.name))
+        at = FindingLocation(location.path, location.table, column=shown(field.name))
         _column(field, physical.get(field.name, ""), at, report)
 
 
-def _column(field: pa.Field, physical: str, at: Place, report: Report) -> None:
+def _column(field: pa.Field, physical: str, at: FindingLocation, report: Report) -> None:
     kind = _value_type(field.type)
     told = shown(f"{field.name}: {kind}")
     if pa.types.is_null(kind):
@@ -264,15 +268,15 @@ def _value_type(kind: pa.DataType) -> pa.DataType:
     return _value_type(kind.storage_type) if isinstance(kind, pa.BaseExtensionType) else kind
 
 
-def _codecs(opened: pq.ParquetFile, place: Place, report: Report) -> None:
+def _codecs(opened: pq.ParquetFile, location: FindingLocation, report: Report) -> None:
     metadata = opened.metadata
     groups = (metadata.row_group(i) for i in range(metadata.num_row_groups))
     found = {group.column(i).compression for group in groups for i in range(group.num_columns)}
     if strange := sorted(found - _CODECS):
-        report.add(CODEC, place, ", ".join(strange))
+        report.add(CODEC, location, ", ".join(strange))
 
 
-def _marker_type(schema: pa.Schema, place: Place, report: Report) -> None:
+def _marker_type(schema: pa.Schema, location: FindingLocation, report: Report) -> None:
     for field in schema:
         if field.name == MARKER_COLUMN:
-            column_rules.check_marker_type(field.type, place, report)
+            column_rules.check_marker_type(field.type, location, report)

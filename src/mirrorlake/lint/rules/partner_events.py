@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from mirrorlake.landing import layout, lenient_json, partner_events
 from mirrorlake.landing.lenient_json import NotJson
-from mirrorlake.lint.finding import Place, Report, Rule, Severity, Version, shown
+from mirrorlake.lint.finding import FindingLocation, Report, Rule, Severity, Version, shown
 from mirrorlake.lint.json_members import Record, written
 from mirrorlake.lint.target import Target
 from mirrorlake.storage.store import Listing
@@ -71,37 +71,37 @@ def check(target: Target, report: Report) -> None:
     for name in listing.folders:
         if name.endswith(layout.SCHEMA_SUFFIX):
             folder = f"{target.zone}/{name}"
-            check_level(target.store.list(folder), Place(folder), report)
+            check_level(target.store.list(folder), FindingLocation(folder), report)
     entry = next((file for file in listing.files if file.name == layout.PARTNER), None)
     if entry is None:
-        report.add(ABSENT, Place(path), "no such file")
+        report.add(ABSENT, FindingLocation(path), "no such file")
     elif entry.size > partner_events.LIMIT:
-        report.add(INVALID, Place(path), f"more than {partner_events.LIMIT:,} bytes")
+        report.add(INVALID, FindingLocation(path), f"more than {partner_events.LIMIT:,} bytes")
     else:
-        _content(target.store.read(path), Place(path), report)
+        _content(target.store.read(path), FindingLocation(path), report)
 
 
-def check_level(listing: Listing, folder: Place, report: Report) -> None:
+def check_level(listing: Listing, folder: FindingLocation, report: Report) -> None:
     """The file does not belong into this folder."""
     if any(file.name == layout.PARTNER for file in listing.files):
         path = f"{folder.path}/{layout.PARTNER}"
-        report.add(LEVEL, Place(path, folder.table), "it lies in a folder below")
+        report.add(LEVEL, FindingLocation(path, folder.table), "it lies in a folder below")
 
 
-def _content(content: bytes, place: Place, report: Report) -> None:
+def _content(content: bytes, location: FindingLocation, report: Report) -> None:
     try:
         parsed = lenient_json.parse(content)
     except NotJson as error:
-        at = replace(place, line=error.line, character=error.column)
+        at = replace(location, line=error.line, character=error.column)
         report.add(INVALID, at, shown(error.message))
         return
     for note in parsed.notes:
-        at = replace(place, line=note.line, character=note.column)
+        at = replace(location, line=note.line, character=note.column)
         report.add(INVALID, at, shown(note.what), "strict JSON")
     if isinstance(parsed.value, dict):
-        _members(Record.of(parsed.value, content, place), report)
+        _members(Record.of(parsed.value, content, location), report)
     else:
-        report.add(INVALID, place, shown(written(parsed.value)))
+        report.add(INVALID, location, shown(written(parsed.value)))
 
 
 def _members(record: Record, report: Report) -> None:
@@ -119,6 +119,6 @@ def _member(record: Record, name: str, kind: type, report: Report) -> bool:
     if isinstance(value, kind):
         return True
     told = f"{name} is missing" if value is None else f"{name} is {shown(written(value), 40)}"
-    place = record.here() if value is None else record.at(name)
-    report.add(SHAPE, place, told, f"{name} as {'a text' if kind is str else 'an object'}")
+    location = record.here() if value is None else record.at(name)
+    report.add(SHAPE, location, told, f"{name} as {'a text' if kind is str else 'an object'}")
     return False

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.landing.parquet.reader import Rows
-from mirrorlake.lint.finding import Place, Report, Rule, Severity, counted, shown
+from mirrorlake.lint.finding import FindingLocation, Report, Rule, Severity, counted, shown
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
@@ -143,13 +143,13 @@ class RowCheck:
         *,
         is_keyless: bool,
         has_marker: bool,
-        place: Place,
+        location: FindingLocation,
         report: Report,
     ) -> None:
         self._key = list(key)
         self._is_keyless = is_keyless
         self._has_marker = has_marker
-        self._place = place
+        self._index = location
         self._report = report
         self._counts = dict.fromkeys(Marker, 0)
         self._keys: list[pa.Table] = []
@@ -158,7 +158,7 @@ class RowCheck:
         self._told: set[str] = set()
         self.has_compared = True
 
-    def piece(self, rows: Rows) -> None:
+    def block(self, rows: Rows) -> None:
         """The next rows of the file."""
         for marker in Marker:
             equal = pc.equal(rows.marker, pa.scalar(int(marker), pa.int8()))
@@ -219,9 +219,9 @@ class RowCheck:
         told = "a row" if number == 1 else f"{number:,} of {len(wrong):,} rows"
         self._report.add(rule, self._at(self.looked + row, column), found.format(rows=told))
 
-    def _at(self, row: int, column: str | None = None) -> Place:
+    def _at(self, row: int, column: str | None = None) -> FindingLocation:
         named = None if column is None else shown(column)
-        return Place(self._place.path, self._place.table, row=row + 1, column=named)
+        return FindingLocation(self._index.path, self._index.table, row=row + 1, column=named)
 
     def _remember(self, rows: Rows) -> None:
         if not self._key or not self.has_compared:
@@ -230,14 +230,14 @@ class RowCheck:
         steps = pc.index_in(rows.marker, value_set=pa.array(list(sign), pa.int8()))
         weights = pa.array(list(sign.values()), pa.int8()).take(steps).fill_null(0)
         columns = [rows.data[name] for name in self._key]
-        places = pa.array(np.arange(self.looked, self.looked + len(rows.marker)))
+        locations = pa.array(np.arange(self.looked, self.looked + len(rows.marker)))
         names = [*(f"k{i}" for i in range(len(columns))), "weight", "row"]
-        piece = pa.table([*columns, weights, places], names=names)
-        self._size += piece.nbytes
+        block = pa.table([*columns, weights, locations], names=names)
+        self._size += block.nbytes
         if self._size > MOST_KEYS:
             self._keys, self.has_compared = [], False
             return
-        self._keys.append(piece)
+        self._keys.append(block)
 
     def _repeated(self) -> None:
         """Keys that are inserted more often than they are deleted, by two at least."""

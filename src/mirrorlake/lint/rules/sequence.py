@@ -299,7 +299,7 @@ def _timed(view: TableView, report: Report) -> None:
     files = view.files
     moved = {entry.name for listing in view.moved.values() for entry in listing.files}
     if not files:
-        report.add(NO_FILES, view.place, "no data file")
+        report.add(NO_FILES, view.location, "no data file")
     for file in files:
         if file.name in moved:
             report.add(SAME_PATH, view.at(file.name), "it stands in the cleanup folder as well")
@@ -318,7 +318,7 @@ def _numbered(view: TableView, report: Report) -> None:
     unread = _ignored(view, strange, report)
     taken = sorted({file.number or 0 for file in files} | unread)
     if not (taken or view.moved or any(map(view.is_data, strange))) and has_metadata(view.listing):
-        report.add(NO_FILES, view.place, "no data file")
+        report.add(NO_FILES, view.location, "no data file")
     for earlier, later in pairwise(files):
         if earlier.number == later.number:
             report.add(EQUAL, view.at(later.name), f"{earlier.name} and {later.name}")

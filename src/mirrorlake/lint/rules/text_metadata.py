@@ -328,7 +328,7 @@ def _schema(record: Record, report: Report) -> None:
     if twice := [name for name in names if counts[name.casefold()] > 1]:
         report.add(SCHEMA_SHAPE, definition.at("Columns"), f"{listed(twice)} more than once")
     else:
-        column_rules.check_names(names, record.place, report)
+        column_rules.check_names(names, record.location, report)
 
 
 def _declared(name: str, kind: Any, column: Record, report: Report) -> None:

@@ -85,9 +85,9 @@ def _instant(values: pa.Array) -> pa.Array:
 
 def _struct(values: pa.Array) -> pa.Array:
     parts: list[pa.Array | str] = []
-    for place, field in enumerate(values.type):
+    for index, field in enumerate(values.type):
         name = _quoted(pa.array([field.name]))[0].as_py()
-        parts += [f"{',' if place else ''}{name}:", _present(json_text(_child(values, place)))]
+        parts += [f"{',' if index else ''}{name}:", _present(json_text(_child(values, index)))]
     if not parts:
         return _surrounded("", pa.array([""] * len(values), pa.string()), "", values, "{}")
     return _surrounded("{", pc.binary_join_element_wise(*parts, ""), "}", values)
@@ -104,9 +104,9 @@ def _map(values: pa.Array) -> pa.Array:
     return _surrounded("{", _joined(entries, texts), "}", values)
 
 
-def _child(values: pa.Array, place: int) -> pa.Array:
+def _child(values: pa.Array, index: int) -> pa.Array:
     """A member of each struct, NULL where the struct is."""
-    return pc.struct_field(values, [place])
+    return pc.struct_field(values, [index])
 
 
 def _present(texts: pa.Array) -> pa.Array:

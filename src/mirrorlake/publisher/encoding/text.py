@@ -105,12 +105,12 @@ class TextEncoder:
         return pc.binary_join_element_wise(form.quote, values, form.quote, "")
 
     def _refuse(self, bad: pa.Array, name: str, why: str) -> None:
-        place = pc.index(pc.fill_null(bad, False), True).as_py()
-        if place >= 0:
+        index = pc.index(pc.fill_null(bad, False), True).as_py()
+        if index >= 0:
             raise BadValue(
                 f"a text {why}",
                 table=self._table,
-                row=self._rows + place + 1,
+                row=self._rows + index + 1,
                 column=name,
                 hint="Choose another form of text for this table, or publish Parquet.",
             )

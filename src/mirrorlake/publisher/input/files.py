@@ -180,9 +180,9 @@ def _numbered(table: pa.Table, numbers: Mapping[str, pa.DataType]) -> pa.Table:
                 f"column {name} began with plain numbers, and has one that begins with 0, or has "
                 "more digits than a number keeps"
             )
-        place = table.column_names.index(name)
+        index = table.column_names.index(name)
         trimmed = compute.utf8_trim_whitespace(column)
-        table = table.set_column(place, name, trimmed.cast(kind))
+        table = table.set_column(index, name, trimmed.cast(kind))
     return table
 
 

@@ -22,7 +22,7 @@ ROWS = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Piece:
+class RowBlock:
     """Some rows that stand one after another.
 
     rows: in any Arrow types; before: how many rows came before them; lacking: of rows that lack
@@ -34,7 +34,7 @@ class Piece:
     lacking: Mapping[int, str] = field(default_factory=dict)
 
 
-def pieces(rows: Any, *, table: str) -> Iterator[Piece]:
+def row_blocks(rows: Any, *, table: str) -> Iterator[RowBlock]:
     """The rows in their order; at least one piece when the columns are known.
 
     rows: a pyarrow Table, RecordBatch, RecordBatchReader, Dataset or Scanner; a frame of pandas,
@@ -44,7 +44,7 @@ def pieces(rows: Any, *, table: str) -> Iterator[Piece]:
     """
     before = 0
     for batch, lacking in _batches(rows, table):
-        yield Piece(batch, before, lacking)
+        yield RowBlock(batch, before, lacking)
         before += batch.num_rows
 
 
@@ -162,8 +162,8 @@ def _from_dicts(group: list[Mapping[str, Any]], names: list[str], table: str) ->
 
 def _lacking(part: list[Mapping[str, Any]], names: Mapping[str, None]) -> Lacking:
     return {
-        place: next(name for name in names if name not in row)
-        for place, row in enumerate(part)
+        index: next(name for name in names if name not in row)
+        for index, row in enumerate(part)
         if len(row) < len(names)
     }
 

@@ -59,7 +59,7 @@ class _Known:
 
     relation: Relation
     table: SourceTable | None  # None: not selected
-    places: tuple[int, ...] = ()
+    offsets: tuple[int, ...] = ()
     keys: tuple[int, ...] = ()  # places of the key columns
     decoders: tuple[ColumnDecoder, ...] = ()
 
@@ -181,10 +181,10 @@ class Decoder:
                 hint=f"Load it anew with `mirrorlake reset {selected.table}`.",
             )
         chosen = selected.selection.get("columns")
-        places = [
+        offsets = [
             i for i, c in enumerate(relation.columns) if chosen is None or matches(c.name, chosen)
         ]
-        columns = [relation.columns[i] for i in places]
+        columns = [relation.columns[i] for i in offsets]
         types = [self.resolve(c.type, c.modifier) for c in columns]
         names = [c.name for c in columns]
         if missing := [key for key in selected.key if key not in names]:
@@ -212,8 +212,8 @@ class Decoder:
             )
             for name, kind in zip(names, types, strict=True)
         )
-        keys = tuple(places[names.index(key)] for key in table.key)
-        return _Known(relation, table, tuple(places), keys, decoders)
+        keys = tuple(offsets[names.index(key)] for key in table.key)
+        return _Known(relation, table, tuple(offsets), keys, decoders)
 
     # -- rows -----------------------------------------------------------------------------------
 
@@ -256,14 +256,14 @@ class Decoder:
     ) -> Changes:
         width = len(known.relation.columns)
         kind = messages.kind[at]
-        place = messages.start[at] + 5
-        shape = messages.buffer[place]
+        offset = messages.start[at] + 5
+        shape = messages.buffer[offset]
         has_old = (shape == protocol.KEY_TUPLE) | (shape == protocol.OLD_TUPLE)
-        old = protocol.walk(messages, place[has_old] + 1, width)
+        old = protocol.walk(messages, offset[has_old] + 1, width)
         _check_keys(old, known, table)
-        place[has_old] = old.end
+        offset[has_old] = old.end
         is_new = kind != protocol.DELETE
-        new = protocol.walk(messages, place[is_new] + 1, width)
+        new = protocol.walk(messages, offset[is_new] + 1, width)
 
         # Which row of `old` belongs to which row of `new`: updates that bring both.
         old_at, new_at = at[has_old], at[is_new]
@@ -289,7 +289,7 @@ class Decoder:
             table=table,
             rows=self._decoded(messages, known, table, tuples),
             marker=marker.astype(np.int8),
-            unchanged=_unchanged(tuples, known.places),
+            unchanged=_unchanged(tuples, known.offsets),
             transaction=transaction[message],
             ordinal=ordinal[message],
         )
@@ -308,9 +308,9 @@ class Decoder:
         if len(rows) == 0:
             return changed
         now, before = new.select(rows), old.select(old_rows)
-        for place in known.keys:
+        for offset in known.keys:
             differs = pc.not_equal(
-                protocol.texts(messages, now, place), protocol.texts(messages, before, place)
+                protocol.texts(messages, now, offset), protocol.texts(messages, before, offset)
             )
             changed |= pc.fill_null(differs, False).to_numpy(zero_copy_only=False)
         return changed
@@ -319,8 +319,8 @@ class Decoder:
         self, messages: Messages, known: _Known, table: SourceTable, tuples: Tuples
     ) -> pa.RecordBatch:
         columns = []
-        for decoder, place in zip(known.decoders, known.places, strict=True):
-            texts = protocol.texts(messages, tuples, place)
+        for decoder, offset in zip(known.decoders, known.offsets, strict=True):
+            texts = protocol.texts(messages, tuples, offset)
             try:
                 columns.append(decoder.decode(texts))
             except pa.ArrowInvalid as error:
@@ -357,8 +357,8 @@ def _renamed(former: TableId, name: TableId) -> TableRecreated:
 
 def _check_keys(old: Tuples, known: _Known, table: SourceTable) -> None:
     """Every old tuple tells the whole key, unless the replica identity was changed meanwhile."""
-    for key, place in zip(table.key, known.keys, strict=True):
-        if (old.kind[:, place] != protocol.TEXT).any():
+    for key, offset in zip(table.key, known.keys, strict=True):
+        if (old.kind[:, offset] != protocol.TEXT).any():
             raise TableError(
                 f"the source does not tell column {key} of the key of a changed row",
                 table=str(table.table),
@@ -391,6 +391,6 @@ def _stack(first: Tuples, second: Tuples) -> Tuples:
     )
 
 
-def _unchanged(tuples: Tuples, places: Sequence[int]) -> np.ndarray | None:
-    unchanged = tuples.kind[:, list(places)] == protocol.UNCHANGED
+def _unchanged(tuples: Tuples, offsets: Sequence[int]) -> np.ndarray | None:
+    unchanged = tuples.kind[:, list(offsets)] == protocol.UNCHANGED
     return unchanged if unchanged.any() else None

@@ -84,22 +84,22 @@ class Messages:
 
 def _relation(raw: bytes) -> Relation:
     (oid,) = struct.unpack_from("!I", raw, 1)
-    schema, place = _string(raw, 5)
-    name, place = _string(raw, place)
-    identity, count = struct.unpack_from("!cH", raw, place)
-    place += 3
+    schema, offset = _string(raw, 5)
+    name, offset = _string(raw, offset)
+    identity, count = struct.unpack_from("!cH", raw, offset)
+    offset += 3
     columns = []
     for _ in range(count):
-        column, place = _string(raw, place + 1)
-        type_oid, modifier = struct.unpack_from("!Ii", raw, place)
+        column, offset = _string(raw, offset + 1)
+        type_oid, modifier = struct.unpack_from("!Ii", raw, offset)
         columns.append(RelationColumn(column, type_oid, modifier))
-        place += 8
+        offset += 8
     return Relation(oid, schema or "pg_catalog", name, identity.decode(), tuple(columns))
 
 
-def _string(raw: bytes, place: int) -> tuple[str, int]:
-    end = raw.index(0, place)
-    return raw[place:end].decode(), end + 1
+def _string(raw: bytes, offset: int) -> tuple[str, int]:
+    end = raw.index(0, offset)
+    return raw[offset:end].decode(), end + 1
 
 
 @dataclass(slots=True)
@@ -121,14 +121,14 @@ def walk(messages: Messages, at: np.ndarray, columns: int) -> Tuples:
     kind = np.empty((n, columns), np.uint8)
     begin = np.empty((n, columns), np.int64)
     length = np.zeros((n, columns), np.int64)
-    place = at + 2
+    offset = at + 2
     for column in range(columns):
-        kind[:, column] = messages.buffer[place]
+        kind[:, column] = messages.buffer[offset]
         sent = kind[:, column] == TEXT
-        begin[:, column] = place + 5
-        length[:, column] = np.where(sent, messages.int32(place + 1), 0)
-        place = place + np.where(sent, 5 + length[:, column], 1)
-    return Tuples(kind, begin, length, place)
+        begin[:, column] = offset + 5
+        length[:, column] = np.where(sent, messages.int32(offset + 1), 0)
+        offset = offset + np.where(sent, 5 + length[:, column], 1)
+    return Tuples(kind, begin, length, offset)
 
 
 def texts(messages: Messages, tuples: Tuples, column: int) -> pa.Array:
@@ -149,8 +149,8 @@ def texts(messages: Messages, tuples: Tuples, column: int) -> pa.Array:
     slices = pa.Array.from_buffers(
         pa.string(), 2 * n, [None, pa.py_buffer(offsets), pa.py_buffer(messages.raw)]
     )
-    places = np.empty(n, np.int64)
-    places[order] = np.arange(0, 2 * n, 2)
+    slots = np.empty(n, np.int64)
+    slots[order] = np.arange(0, 2 * n, 2)
     rows = np.zeros(len(sent), np.int64)
-    rows[sent] = places
+    rows[sent] = slots
     return slices.take(pa.array(rows, mask=~sent))

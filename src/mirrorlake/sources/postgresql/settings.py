@@ -23,7 +23,7 @@ class PostgresSettings:
     publication: str = "mirrorlake"
     extremes: Extremes = field(default_factory=Extremes)
     load_workers: int = 2  # connections that read at the same time during a load
-    piece_bytes: int = 256 * MIB  # of heap per piece; a crash loads at most the table again
+    part_bytes: int = 256 * MIB  # of heap per piece; a crash loads at most the table again
     chunk_bytes: int = 8 * MIB  # of messages decoded together: enough to make vectors pay
 
     @property

@@ -19,7 +19,7 @@ from psycopg import sql
 from mirrorlake.errors import BadValue, SourceUnavailable, TableError
 from mirrorlake.model.arrow import arrow_type, contiguous, nullable_schema
 from mirrorlake.model.position import Lsn
-from mirrorlake.sources.base import Piece, SourceTable
+from mirrorlake.sources.base import SnapshotPart, SourceTable
 from mirrorlake.sources.postgresql.connect import Connection, any_text, connect, translated
 from mirrorlake.sources.postgresql.copy import copied
 from mirrorlake.sources.postgresql.decoder import NotedIn
@@ -60,42 +60,44 @@ class PostgresSnapshot:
         self._idle: SimpleQueue[Connection] = SimpleQueue()
         self._idle.put(self._enter())
 
-    def pieces(self, table: SourceTable) -> Sequence[Piece]:
+    def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
         connection = self._borrow()
         with translated():
             heaps = connection.execute(_HEAPS, [table.identity] * 2).fetchall()
         self._idle.put(connection)
-        step = max(self._settings.piece_bytes // _PAGE, 1)
-        pieces = []
+        step = max(self._settings.part_bytes // _PAGE, 1)
+        parts = []
         for schema, name, pages in heaps:
             # The last range is open: pages may have been added since.
             starts = range(0, max(pages, 1), step)
-            pieces += [
-                Piece(table, (schema, name, start, start + step if start + step < pages else None))
+            parts += [
+                SnapshotPart(
+                    table, (schema, name, start, start + step if start + step < pages else None)
+                )
                 for start in starts
             ]
-        return pieces or [Piece(table, None)]
+        return parts or [SnapshotPart(table, None)]
 
-    def read(self, piece: Piece) -> Iterator[pa.RecordBatch]:
-        if piece.range is None or not piece.table.schema.columns:
+    def read(self, part: SnapshotPart) -> Iterator[pa.RecordBatch]:
+        if part.range is None or not part.table.schema.columns:
             return
         connection = self._borrow()
-        decoders = _decoders(piece.table, self._settings.extremes, self._noted)
+        decoders = _decoders(part.table, self._settings.extremes, self._noted)
         try:
             with any_text(connection):
-                for block in copied(connection, _query(piece).as_bytes(connection)):
-                    yield _read(block, piece.table, decoders)
+                for block in copied(connection, _query(part).as_bytes(connection)):
+                    yield _read(block, part.table, decoders)
         except psycopg.errors.InsufficientPrivilege as error:
             connection.close()
             raise TableError(
                 f"it may not be read: {_first_line(error)}",
-                table=str(piece.table.table),
+                table=str(part.table.table),
                 hint="`mirrorlake check` names the right that is missing.",
             ) from error
         except psycopg.Error as error:
             connection.close()
             raise SourceUnavailable(
-                f"reading {piece.table.table} failed: {_first_line(error)}",
+                f"reading {part.table.table} failed: {_first_line(error)}",
                 hint="The load is started again.",
             ) from error
         except BaseException:
@@ -168,18 +170,18 @@ def _decoders(table: SourceTable, extremes: Extremes, noted: NotedIn) -> list[Co
     ]
 
 
-def _query(piece: Piece) -> sql.Composed:
-    schema, name, first, stop = piece.range
+def _query(part: SnapshotPart) -> sql.Composed:
+    schema, name, first, stop = part.range
     conditions: list[sql.Composable] = []
     if first:
         conditions.append(sql.SQL("ctid >= {}::tid").format(sql.Literal(f"({first},0)")))
     if stop is not None:
         conditions.append(sql.SQL("ctid < {}::tid").format(sql.Literal(f"({stop},0)")))
-    if condition := piece.table.selection.get("rows"):
+    if condition := part.table.selection.get("rows"):
         conditions.append(sql.SQL("(") + sql.SQL(condition) + sql.SQL(")"))
     where = sql.SQL(" where ") + sql.SQL(" and ").join(conditions) if conditions else sql.SQL("")
     return sql.SQL("copy (select {} from only {}{}) to stdout with (format csv)").format(
-        sql.SQL(", ").join(map(sql.Identifier, piece.table.schema.names)),
+        sql.SQL(", ").join(map(sql.Identifier, part.table.schema.names)),
         sql.Identifier(schema, name),
         where,
     )

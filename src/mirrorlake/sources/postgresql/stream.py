@@ -127,9 +127,9 @@ class PostgresStream:
 
     def _answer(self) -> None:
         """Tell the server what is durable, and ask how far it is."""
-        place = self._acknowledged.value
+        offset = self._acknowledged.value
         now = time.time_ns() // 1000 - protocol.POSTGRES_EPOCH
-        self._pgconn.put_copy_data(struct.pack("!cQQQQB", b"r", place, place, place, now, 1))
+        self._pgconn.put_copy_data(struct.pack("!cQQQQB", b"r", offset, offset, offset, now, 1))
         self._pgconn.flush()
         self._answered = time.monotonic()
 

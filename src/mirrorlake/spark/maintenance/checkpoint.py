@@ -1,8 +1,8 @@
 """Checkpoints between two commits, so that no batch waits for one.
 
-Ours where we know all that the log holds (`delta/log/checkpoint.py`), else by Delta itself, for which
-there is no public way. A table that is left to Delta's public interface gets them within every so
-manieth commit, which takes a second longer.
+Our own writer where every action of the log is known (`delta/log/checkpoint.py`), Delta's
+otherwise, through a class that is not public. A table that uses only Delta's public interface gets
+a checkpoint within a commit, every so many commits, which takes a second longer.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from mirrorlake.mirror.optimize import Join, Purge
 from mirrorlake.mirror.progress import Progress, table_at
 from mirrorlake.mirror.steps import Compact
 from mirrorlake.mirror.strategy import Choice, Way
-from mirrorlake.model.seams import Point, Probe
+from mirrorlake.model.seams import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.spark import task
 from mirrorlake.spark.commit import Committer, Rearrangement
@@ -62,10 +62,10 @@ class Rearranger:
         store: Store,
         logs: TableLogs,
         choice: Callable[[Progress], Choice],
-        probe: Probe,
+        reached: CrashHook,
     ) -> None:
         self._optimizer, self._jobs, self._committer = optimizer, jobs, committer
-        self._store, self._logs, self._choice, self._probe = store, logs, choice, probe
+        self._store, self._logs, self._choice, self._reached = store, logs, choice, reached
 
     def cost(self, path: str) -> int | None:
         """How much work there is now, in rows written anew; None when there is nothing to do."""
@@ -84,7 +84,7 @@ class Rearranger:
         ours = [one.work for one in found if one and isinstance(one.work, task.CompactSpec)]
         results = iter(self._jobs.run(ours))
         if ours:
-            self._probe(Point.FILES_COMPACTED)
+            self._reached(CrashPoint.FILES_COMPACTED)
         return [self._done(one, results, before_commit) if one else None for one in found]
 
     def _chosen(self, step: Compact) -> _Chosen | None:
@@ -127,7 +127,7 @@ class Rearranger:
             outcome = self._optimized(chosen, chosen.work, before_commit)
         self._logs.changed(chosen.step.path)
         if isinstance(outcome, Applied):
-            self._probe(Point.COMPACTION_COMMITTED)
+            self._reached(CrashPoint.COMPACTION_COMMITTED)
         return outcome
 
     def _committed(

@@ -13,7 +13,7 @@ from pathlib import Path
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from mirrorlake.delta.log.durability import flush
+from mirrorlake.delta.log.durability import flush_files
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed, Outcome
@@ -58,7 +58,7 @@ class Optimizer:
         if newest is None:
             return None
         if not is_url(location):  # objects are durable when they are there
-            flush(Path(location), TableLog(location).actions(int(newest)))
+            flush_files(Path(location), TableLog(location).actions(int(newest)))
         return Applied(int(newest))
 
 

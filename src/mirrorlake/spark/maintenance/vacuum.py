@@ -59,9 +59,9 @@ def _table_inside(location: str, options: ObjectOptions | None) -> str | Path | 
     if is_url(location):
         return next(iter(inner_tables(location, options)), None)
     table = Path(location)
-    for place, folders, _files in os.walk(table):
+    for folder, folders, _files in os.walk(table):
         if "_delta_log" in folders:
-            if Path(place) != table:
-                return Path(place)
+            if Path(folder) != table:
+                return Path(folder)
             folders.remove("_delta_log")
     return None

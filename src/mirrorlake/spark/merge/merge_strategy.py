@@ -2,7 +2,7 @@
 
 For tables that only Delta itself can write right, and for versions whose insides nobody looked at.
 Everything that decides what becomes of a row is ours all the same: tasks fold the batch, Spark
-looks up the rows that the table has of its keys, and `apply/merge_actions.py` sets one against the other.
+looks up the rows that the table has of its keys, and `apply/merge_actions.py` compares the two.
 
 Exactly once. Delta's record of an application refuses a number that is not larger, and no more: a
 batch of files 1 to 5 would follow one of 1 to 3. So the source of each commit holds a fence, a row
@@ -21,15 +21,15 @@ from pathlib import Path
 
 from pyspark.sql import SparkSession
 
-from mirrorlake.apply.commit_metadata import receipt
-from mirrorlake.apply.merge_actions import Act
-from mirrorlake.delta.log.durability import flush
+from mirrorlake.apply.commit_metadata import commit_metadata
+from mirrorlake.apply.merge_actions import MergeAction
+from mirrorlake.delta.log.durability import flush_files
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import MirrorlakeError, UnsupportedColumn, printable
 from mirrorlake.landing.file_identity import Identity, altered
 from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Failed, Outcome
-from mirrorlake.model.seams import Point, Probe
+from mirrorlake.model.seams import CrashHook, CrashPoint
 from mirrorlake.root import MERGING
 from mirrorlake.spark.jobs import Jobs
 from mirrorlake.spark.merge import task
@@ -60,9 +60,9 @@ SETTINGS = {
 class Merge:
     """A `Strategy`: of each batch one `MERGE`, or one append if all it does is insert."""
 
-    def __init__(self, jobs: Jobs, spark: SparkSession, store: Store, probe: Probe) -> None:
+    def __init__(self, jobs: Jobs, spark: SparkSession, store: Store, reached: CrashHook) -> None:
         self._jobs, self._sessions = jobs, Sessions(spark, SETTINGS)
-        self._store, self._probe = store, probe
+        self._store, self._reached = store, reached
         self._cleared: set[str] = set()
 
     def apply(
@@ -85,11 +85,11 @@ class Merge:
 
     def _folder(self, batch: Begun) -> str:
         """Where the files of a batch lie meanwhile. What a crash has left there goes."""
-        place = f"{MERGING}/{batch.step.path}"
-        if place not in self._cleared:
-            self._store.delete_folder(place)
-            self._cleared.add(place)
-        return f"{place}/{uuid.uuid4()}"
+        index = f"{MERGING}/{batch.step.path}"
+        if index not in self._cleared:
+            self._store.delete_folder(index)
+            self._cleared.add(index)
+        return f"{index}/{uuid.uuid4()}"
 
     def _merged(
         self, session: SparkSession, batch: Begun, folder: str, before_commit: Callable[[], None]
@@ -99,20 +99,20 @@ class Merge:
         for part in prepared:
             if part.error is not None:
                 return Failed(part.error)
-        self._probe(Point.BATCH_WRITTEN)
+        self._reached(CrashPoint.BATCH_WRITTEN)
         if step.names and (file := altered(self._store, step.files)):
             return Conflicted(f"{printable(file.name)} changed while it was read")
         counts = sum_of([part.counts or Counts() for part in prepared])
         read = [rows for part in prepared for rows in part.read]
         source = Source(
             tuple(part.source for part in prepared if part.source),
-            frozenset(act for part in prepared for act in part.does),
+            frozenset(action for part in prepared for action in part.does),
         )
         before_commit()
-        self._probe(Point.COMMIT_BEGUN)
-        said = json.dumps(receipt(step, batch.progress, counts, read, self._identity))
+        self._reached(CrashPoint.COMMIT_BEGUN)
+        said = json.dumps(commit_metadata(step, batch.progress, counts, read, self._identity))
         outcome = self._committed(session, batch, source, said, counts)
-        self._probe(Point.COMMITTED)
+        self._reached(CrashPoint.COMMITTED)
         return outcome
 
     # -- what is to be done -------------------------------------------------------------------
@@ -159,7 +159,7 @@ class Merge:
                 truncate=step.truncated,
                 files=(),
                 required=batch.progress.required,
-                demands=step.demands,
+                row_checks=step.row_checks,
             )
 
     def _identity(self, file: Landed) -> Identity | None:
@@ -175,7 +175,7 @@ class Merge:
             return Conflicted(f"the table has moved on from version {batch.version}")
         session.conf.unset(LAST_VERSION)
         rows = source.rows(session, batch)
-        is_append = source.does <= {Act.INSERT} and not batch.step.truncated
+        is_append = source.does <= {MergeAction.INSERT} and not batch.step.truncated
         if not is_append and (shut := _unmergeable(batch)):
             return Failed(shut)
         try:
@@ -188,7 +188,7 @@ class Merge:
             return Conflicted("the batch was recorded meanwhile")
         version = _version(log, batch, int(newest))
         if not is_url(batch.location):
-            flush(Path(batch.location), log.actions(version))
+            flush_files(Path(batch.location), log.actions(version))
         return Applied(version, counts)
 
 

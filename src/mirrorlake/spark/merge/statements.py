@@ -13,11 +13,11 @@ import pyarrow as pa
 from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
-from mirrorlake.apply.merge_actions import Act
+from mirrorlake.apply.merge_actions import MergeAction
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.model.table import Schema
 from mirrorlake.spark.commit import USER_METADATA
-from mirrorlake.spark.merge.task import ACT, CODE, MergeResult, column
+from mirrorlake.spark.merge.task import ACTION, CODE, MergeResult, column
 from mirrorlake.spark.strategy import Begun
 
 APPLICATION_ID = "spark.databricks.delta.write.txnAppId"
@@ -33,19 +33,19 @@ class Source:
     """The acts of a batch. files: Parquet files of them; does: the kinds that they are."""
 
     files: tuple[str, ...]
-    does: frozenset[Act]
+    does: frozenset[MergeAction]
 
     def rows(self, session: SparkSession, batch: Begun) -> DataFrame:
         """The acts with the fence beside them, which falls when the table has another version than
         that which the batch was begun on."""
         schema = batch.schema.schema
-        columns = [f"{column(place)} {one.type}" for place, one in enumerate(schema)]
-        kinds = ", ".join([*columns, f"{ACT} byte"])
-        fence = session.range(1, numPartitions=1).mapInArrow(_fence(batch), f"{ACT} byte")
+        columns = [f"{column(index)} {one.type}" for index, one in enumerate(schema)]
+        kinds = ", ".join([*columns, f"{ACTION} byte"])
+        fence = session.range(1, numPartitions=1).mapInArrow(_fence(batch), f"{ACTION} byte")
         nothing = [
             functions.lit(None).cast(str(one.type)).alias(column(n)) for n, one in enumerate(schema)
         ]
-        fence = fence.select(*nothing, ACT)
+        fence = fence.select(*nothing, ACTION)
         if not self.files:
             return fence
         return session.read.schema(kinds).parquet(*map(_literally, self.files)).union(fence)
@@ -64,8 +64,8 @@ def _fence(batch: Begun) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
         for _batch in batches:
             if TableLog(location, options).has(following):
                 raise MovedOn
-            act = pa.array([int(Act.NOTHING)], pa.int8())
-            yield pa.RecordBatch.from_arrays([act], [ACT])
+            action = pa.array([int(MergeAction.NOTHING)], pa.int8())
+            yield pa.RecordBatch.from_arrays([action], [ACTION])
 
     return fence
 
@@ -74,11 +74,11 @@ def look_up(session: SparkSession, batch: Begun, wanted: MergeResult, target: st
     """Write the number of its key of each row that the table has of these keys, and the rows
     themselves where they are needed."""
     schema, key = batch.schema.schema, batch.step.key
-    kinds = [f"{column(place)} {schema[name].type}" for place, name in enumerate(key)]
+    kinds = [f"{column(index)} {schema[name].type}" for index, name in enumerate(key)]
     reader = session.read.schema(", ".join([*kinds, f"{CODE} long"]))
     keys = reader.parquet(_literally(wanted.keys)).alias("s")
     table = session.read.format("delta").load(batch.location).alias("t")
-    same = [_same(name, place, schema) for place, name in enumerate(key)]
+    same = [_same(name, index, schema) for index, name in enumerate(key)]
     found = table.join(keys, _all(same))
     columns = [_of_table(one.name).alias(column(n)) for n, one in enumerate(schema)]
     chosen = found.select(*(columns if wanted.whole else []), functions.col(f"s.{CODE}"))
@@ -92,19 +92,19 @@ def merge(session: SparkSession, batch: Begun, source: Source, rows: DataFrame, 
         for n, one in enumerate(schema)
         if one.name not in batch.progress.computed
     }
-    matching = [int(act) for act in (Act.UPDATE, Act.DELETE)]
+    matching = [int(action) for action in (MergeAction.UPDATE, MergeAction.DELETE)]
     # Of a table that is emptied nothing matches; some columns still have to be compared, or Spark
     # has no way to join but each row with each.
     same = [_same(name, schema.names.index(name), schema) for name in step.key or schema.names[:1]]
-    act = functions.col(f"s.{ACT}")
+    action = functions.col(f"s.{ACTION}")
     merge = DeltaTable.forPath(session, batch.location).alias("t")
-    builder = merge.merge(rows.alias("s"), act.isin(matching) & _all(same))
-    if Act.DELETE in source.does:
-        builder = builder.whenMatchedDelete(act == int(Act.DELETE))
-    if Act.UPDATE in source.does or not source.does:
-        builder = builder.whenMatchedUpdate(act == int(Act.UPDATE), set=own)
-    if Act.INSERT in source.does:
-        builder = builder.whenNotMatchedInsert(act == int(Act.INSERT), values=own)
+    builder = merge.merge(rows.alias("s"), action.isin(matching) & _all(same))
+    if MergeAction.DELETE in source.does:
+        builder = builder.whenMatchedDelete(action == int(MergeAction.DELETE))
+    if MergeAction.UPDATE in source.does or not source.does:
+        builder = builder.whenMatchedUpdate(action == int(MergeAction.UPDATE), set=own)
+    if MergeAction.INSERT in source.does:
+        builder = builder.whenNotMatchedInsert(action == int(MergeAction.INSERT), values=own)
     if step.truncated:
         builder = builder.whenNotMatchedBySourceDelete()
     told = {
@@ -134,7 +134,7 @@ def append(
         "txnVersion": str(batch.step.last),
         "userMetadata": said,
     }
-    inserts = rows.where(functions.col(ACT) == int(Act.INSERT)).select(*columns)
+    inserts = rows.where(functions.col(ACTION) == int(MergeAction.INSERT)).select(*columns)
     inserts.write.format("delta").mode("append").options(**told).save(batch.location)
 
 
@@ -143,12 +143,12 @@ def _literally(path: str) -> str:
     return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
 
 
-def _same(name: str, place: int, schema: Schema) -> Column:
+def _same(name: str, index: int, schema: Schema) -> Column:
     """Whether a key column of table and source is equal (LZ-256, LZ-257).
 
     To Spark -0.0 equals 0.0 and every NaN each other; as text the former differ.
     """
-    ours, theirs = _of_table(name), functions.col(f"s.{column(place)}")
+    ours, theirs = _of_table(name), functions.col(f"s.{column(index)}")
     equal = ours.eqNullSafe(theirs)
     if schema[name].type.name in {"float", "double"}:
         equal = equal & ours.cast("string").eqNullSafe(theirs.cast("string"))

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 
 from mirrorlake.apply.commit_metadata import Rows, by_marker
 from mirrorlake.apply.fold import Batch, fold
-from mirrorlake.apply.merge_actions import Act, Acts, acts_of, inserts_of
+from mirrorlake.apply.merge_actions import MergeAction, MergeActions, inserts_of, merge_actions
 from mirrorlake.delta.partitions import NullText, check_texts
 from mirrorlake.delta.write.rewrite import NoBaseRow
 from mirrorlake.errors import MirrorlakeError, MissingBaseRow
@@ -30,7 +30,7 @@ from mirrorlake.model.table import Schema
 from mirrorlake.spark import task
 from mirrorlake.spark.task import TaskSpec
 
-CODE, ACT = "code", "act"
+CODE, ACTION = "code", "act"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,14 +59,14 @@ class MergeResult:
     keys: str = ""
     whole: bool = False
     counts: Counts | None = None
-    does: frozenset[Act] = frozenset()
+    does: frozenset[MergeAction] = frozenset()
     read: tuple[Rows, ...] = ()
     error: MirrorlakeError | None = None
 
 
-def column(place: int) -> str:
+def column(index: int) -> str:
     """The name of a table's column in the files of a merge."""
-    return f"c{place}"
+    return f"c{index}"
 
 
 def run(spec: MergeSpec) -> MergeResult:
@@ -97,25 +97,25 @@ def _run(spec: MergeSpec) -> MergeResult:
         whole = net.missing is not None
         return MergeResult(keys=_keys(spec.folder, net), whole=whole, read=read)
     code, found = _found(spec.found, schema if net.missing is not None else None)
-    return _source(spec, acts_of(net, code, found), read)
+    return _source(spec, merge_actions(net, code, found), read)
 
 
-def _source(spec: MergeSpec, acts: Acts, read: tuple[Rows, ...]) -> MergeResult:
+def _source(spec: MergeSpec, actions: MergeActions, read: tuple[Rows, ...]) -> MergeResult:
     if partitions := spec.batch.schema.partitions:
-        written = np.isin(acts.act, [int(Act.INSERT), int(Act.UPDATE)])
-        check_texts(acts.rows.filter(pa.array(written)), partitions)
-    columns = [*acts.rows.columns, pa.array(acts.act)]
-    names = [*(column(place) for place in range(acts.rows.num_columns)), ACT]
+        written = np.isin(actions.action, [int(MergeAction.INSERT), int(MergeAction.UPDATE)])
+        check_texts(actions.rows.filter(pa.array(written)), partitions)
+    columns = [*actions.rows.columns, pa.array(actions.action)]
+    names = [*(column(index) for index in range(actions.rows.num_columns)), ACTION]
     path = _written(spec.folder, f"source-{uuid.uuid4()}", pa.table(columns, names=names))
-    does = frozenset(Act(int(act)) for act in np.unique(acts.act))
-    return MergeResult(source=path, counts=acts.counts, does=does, read=read)
+    does = frozenset(MergeAction(int(action)) for action in np.unique(actions.action))
+    return MergeResult(source=path, counts=actions.counts, does=does, read=read)
 
 
 def _keys(folder: str, net: NetChanges) -> str:
     """The keys whose rows have to be known, each with its number."""
     wanted = np.flatnonzero(net.reset)
     keys = net.keys.take(pa.array(wanted))
-    names = [*(column(place) for place in range(keys.num_columns)), CODE]
+    names = [*(column(index) for index in range(keys.num_columns)), CODE]
     table = pa.table([*keys.columns, pa.array(wanted, pa.int64())], names=names)
     return _written(folder, "keys", table)
 
@@ -133,7 +133,7 @@ def _found(folder: str, schema: Schema | None) -> tuple[np.ndarray, pa.Table | N
     code = both[CODE].to_numpy()
     if schema is None:
         return code, None
-    columns = [both[column(place)].cast(f.type) for place, f in enumerate(nullable_schema(schema))]
+    columns = [both[column(index)].cast(f.type) for index, f in enumerate(nullable_schema(schema))]
     return code, pa.table(columns, schema=nullable_schema(schema))
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from mirrorlake.errors import SparkUnavailable
 from mirrorlake.spark.session import s3a
 from mirrorlake.spark.settings import SparkSettings
-from mirrorlake.storage.urls import Place
+from mirrorlake.storage.urls import StorageLocation
 
 JAVA = (17, 21)
 
@@ -111,7 +111,7 @@ def check_java() -> int:
     return version
 
 
-def configuration(settings: SparkSettings, tables: Place | None = None) -> dict[str, str]:
+def configuration(settings: SparkSettings, tables: StorageLocation | None = None) -> dict[str, str]:
     """The Spark settings that bring the jars, and the way to tables on objects.
 
     Raises SparkUnavailable for a jar that is missing.
@@ -131,7 +131,7 @@ def configuration(settings: SparkSettings, tables: Place | None = None) -> dict[
     return brought if tables is None else brought | s3a.configuration(tables)
 
 
-def _in_folder(folder: Path, wanted: str, tables: Place | None) -> str:
+def _in_folder(folder: Path, wanted: str, tables: StorageLocation | None) -> str:
     """The jars that were put into a folder. Raises SparkUnavailable for one that is missing."""
     found = sorted(folder.glob("*.jar"))
     _group, artifact, version = wanted.split(":")
@@ -145,7 +145,7 @@ def _in_folder(folder: Path, wanted: str, tables: Place | None) -> str:
     return ",".join(str(jar.absolute()) for jar in found)
 
 
-def to_fetch(tables: Place | None = None) -> str:
+def to_fetch(tables: StorageLocation | None = None) -> str:
     """What a start has to fetch first, in words; empty when an earlier one has done it."""
     wanted = {"Delta Lake (13 MB)": coordinates()}
     if tables is not None:

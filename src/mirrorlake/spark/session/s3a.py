@@ -21,7 +21,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mirrorlake.errors import StorageUnavailable, UsageError
-from mirrorlake.storage.urls import Place, s3_endpoint, s3_region
+from mirrorlake.storage.urls import StorageLocation, s3_endpoint, s3_region
 
 SDK = {"3.5.0": "2.35.4", "3.4.3": "2.35.4", "3.4.2": "2.29.52"}
 """Versions of Hadoop, and of the SDK that its S3A was built with."""
@@ -72,7 +72,7 @@ def excluded() -> tuple[str, ...]:
     return NOT_NEEDED if hadoop() in SDK else ()
 
 
-def configuration(tables: Place) -> dict[str, str]:
+def configuration(tables: StorageLocation) -> dict[str, str]:
     """The settings of a session of ours that reaches a place. None of them is a secret."""
     options = tables.options
     provider = f"{_S3A}AnonymousAWSCredentialsProvider" if options.anonymous else _DEFAULT_CHAIN
@@ -93,7 +93,7 @@ def configuration(tables: Place) -> dict[str, str]:
     return {f"spark.hadoop.{name}": value for name, value in found.items()}
 
 
-def check(session: SparkSession, tables: Place) -> None:
+def check(session: SparkSession, tables: StorageLocation) -> None:
     """Look whether a session reaches the place of its tables. Raises UsageError when it has no way
     to such places, StorageUnavailable when the way does not lead there."""
     jvm: Any = session._jvm  # noqa: SLF001
@@ -105,7 +105,7 @@ def check(session: SparkSession, tables: Place) -> None:
         raise _refusal(tables, error) from None  # its text may quote what is signed
 
 
-def _refusal(tables: Place, error: Exception) -> UsageError | StorageUnavailable:
+def _refusal(tables: StorageLocation, error: Exception) -> UsageError | StorageUnavailable:
     names = _causes(error)
     if any(name in _ABSENT for name in names):
         return UsageError(

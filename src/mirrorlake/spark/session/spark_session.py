@@ -20,7 +20,7 @@ from pyspark.sql import SparkSession
 from mirrorlake.errors import MirrorlakeError, SparkUnavailable
 from mirrorlake.spark.session import jars, log_store, s3a, workers
 from mirrorlake.spark.settings import SparkSettings
-from mirrorlake.storage.urls import Place
+from mirrorlake.storage.urls import StorageLocation
 
 EXTENSION = "io.delta.sql.DeltaSparkSessionExtension"
 CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
@@ -38,7 +38,7 @@ class Spark:
         self.session, self._is_ours, self.log = session, is_ours, log
 
     @classmethod
-    def given(cls, session: Any, tables: Place | None = None) -> Spark:
+    def given(cls, session: Any, tables: StorageLocation | None = None) -> Spark:
         """Work in an existing session. tables: where they lie, if that is on objects.
 
         Raises SparkUnavailable if it cannot write Delta, or its executors are not what tasks need;
@@ -67,7 +67,7 @@ class Spark:
         cls,
         settings: SparkSettings,
         say: Say = lambda _line: None,
-        tables: Place | None = None,
+        tables: StorageLocation | None = None,
     ) -> Spark:
         """Start a session of our own. tables: where they lie, if that is on objects.
 
@@ -97,7 +97,7 @@ class Spark:
         builder: Any = SparkSession.builder.master(settings.master).appName("mirrorlake")
         for name, value in {**_ours(settings), **found, **settings.conf}.items():
             builder = builder.config(name, value)
-        with _standard_error_to(log), _signals_kept():
+        with _standard_error_to(log), _signal_handlers_restored():
             try:
                 session = builder.getOrCreate()
             except Exception as error:
@@ -226,7 +226,7 @@ def _standard_error_to(log: Path) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _signals_kept() -> Iterator[None]:
+def _signal_handlers_restored() -> Iterator[None]:
     """PySpark answers Ctrl-C by cancelling every job of the session; ours stops the run."""
     if threading.current_thread() is not threading.main_thread():
         yield

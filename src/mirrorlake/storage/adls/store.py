@@ -42,7 +42,7 @@ from mirrorlake.storage.adls.errors import (
     translated,
 )
 from mirrorlake.storage.adls.files import BLOCK, Look, Upload, digest_of, look, opened, plain
-from mirrorlake.storage.adls.url import client_of, credential_of, place_of, split
+from mirrorlake.storage.adls.url import client_of, credential_of, location_of, split
 from mirrorlake.storage.store import Entry, Listing, UnsafePath, checked
 
 if TYPE_CHECKING:
@@ -79,9 +79,11 @@ class AdlsStore:
     ) -> Self:
         """options: `account_key` or `sas_token`, instead of an identity or what the environment
         says; `endpoint` of something else that speaks the protocol. Raises UsageError."""
-        place, given = place_of(url), options or {}
-        credential = credential_of(place, given, environment)
-        return cls(client_of(place, credential, given.get("endpoint")), place.root, str(place))
+        location, given = location_of(url), options or {}
+        credential = credential_of(location, given, environment)
+        return cls(
+            client_of(location, credential, given.get("endpoint")), location.root, str(location)
+        )
 
     def __repr__(self) -> str:
         return f"AdlsStore({self._url!r})"
@@ -93,12 +95,12 @@ class AdlsStore:
     # -- reading --------------------------------------------------------------------------------
 
     def list(self, folder: str) -> Listing:
-        place = self._path(folder) if folder else self._root
-        depth = place.count("/") + 1 if place else 0
+        location = self._path(folder) if folder else self._root
+        depth = location.count("/") + 1 if location else 0
         files: list[Entry] = []
         folders: list[str] = []
         try:
-            for item in self._container.get_paths(path=place or None, recursive=False):
+            for item in self._container.get_paths(path=location or None, recursive=False):
                 # OneLake may call an item by another name than we do, so only what follows counts;
                 # a file is shown below no folder but as itself, which is not as deep.
                 above, _, name = item.name.rpartition("/")
@@ -149,11 +151,11 @@ class AdlsStore:
         self._staged.pop(staged, None)  # only now: who is not told asks again
 
     def make_folder(self, folder: str) -> None:
-        place = self._container.get_directory_client(self._path(folder))
+        location = self._container.get_directory_client(self._path(folder))
         with suppress(FileExistsError), translated(folder):
-            place.create_directory(match_condition=MatchConditions.IfMissing)
+            location.create_directory(match_condition=MatchConditions.IfMissing)
 
-    def settle(self, folder: str) -> None:
+    def flush(self, folder: str) -> None:
         self._path(folder)  # a file is durable as soon as it is there
 
     def create(self, path: str, content: bytes) -> None:
@@ -189,12 +191,12 @@ class AdlsStore:
             file.delete_file()
 
     def delete_folder(self, folder: str) -> None:
-        place = self._container.get_directory_client(self._path(folder))
+        location = self._container.get_directory_client(self._path(folder))
 
         def delete() -> None:
             with translated(folder):
-                etag = plain(str(place.get_directory_properties().etag))
-                place.delete_directory(**_only(etag))
+                etag = plain(str(location.get_directory_properties().etag))
+                location.delete_directory(**_only(etag))
 
         with suppress(FileNotFoundError):
             _until_it_holds(delete)
@@ -303,26 +305,28 @@ def open_file(location: str) -> BinaryIO:
 @functools.cache
 def _container_of(url: str, _process: int) -> AdlsStore:
     """Connections are not for several processes, so each has its own."""
-    place = place_of(url, whole=True)
-    return AdlsStore(client_of(place, credential_of(place, {}, os.environ)), "", str(place))
+    location = location_of(url, whole=True)
+    return AdlsStore(
+        client_of(location, credential_of(location, {}, os.environ)), "", str(location)
+    )
 
 
 def _only(etag: str) -> _Condition:
     return {"match_condition": MatchConditions.IfNotModified, "etag": f'"{etag}"'}
 
 
-def _until_it_holds(act: Callable[[], None], *refusals: type[OSError]) -> None:
+def _until_it_holds(action: Callable[[], None], *refusals: type[OSError]) -> None:
     """Do what depends on a version that others may replace meanwhile, again if they did.
 
     refusals: errors that say so, beside the one that always does.
     """
     for _round in range(_ROUNDS - 1):
         try:
-            return act()
+            return action()
         except OSError as error:
             if error.errno != errno.ESTALE and not isinstance(error, refusals):
                 raise
-    return act()
+    return action()
 
 
 def _entry(name: str, item: PathProperties) -> Entry:

@@ -40,7 +40,7 @@ _CONNECT, _ANSWER = 10, 30  # seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class AzureLocation:
     """A folder of a data lake. root: without slashes at its ends, "" for the whole container."""
 
     account: str
@@ -58,7 +58,7 @@ class Place:
 
 
 def handles(url: str) -> bool:
-    """Whether the address is one of a data lake; `place_of` may still refuse it."""
+    """Whether the address is one of a data lake; `location_of` may still refuse it."""
     scheme, there, rest = url.partition("://")
     if not there:
         return False
@@ -68,7 +68,7 @@ def handles(url: str) -> bool:
     )
 
 
-def place_of(url: str, *, whole: bool = False) -> Place:
+def location_of(url: str, *, whole: bool = False) -> AzureLocation:
     """Raises UsageError for an address that is wrong, and for one that has a secret in it.
 
     whole: a workspace of OneLake will do, without an item.
@@ -92,8 +92,8 @@ def place_of(url: str, *, whole: bool = False) -> Place:
             where=shown,
             hint="Such as abfss://<container>@<account>.dfs.core.windows.net/<folder>.",
         )
-    place = Place(match["account"], match[0], container, root)
-    if place.is_onelake and not root and not whole:
+    location = AzureLocation(match["account"], match[0], container, root)
+    if location.is_onelake and not root and not whole:
         raise UsageError(
             "the address names a workspace and no item in it",
             where=shown,
@@ -104,7 +104,7 @@ def place_of(url: str, *, whole: bool = False) -> Place:
             checked(root)
         except UnsafePath as error:
             raise UsageError(str(error), where=shown, hint="Give the plain path.") from None
-    return place
+    return location
 
 
 def split(location: str) -> tuple[str, str]:
@@ -115,7 +115,7 @@ def split(location: str) -> tuple[str, str]:
 
 
 def credential_of(
-    place: Place, options: Mapping[str, str], environment: Mapping[str, str]
+    location: AzureLocation, options: Mapping[str, str], environment: Mapping[str, str]
 ) -> Credential:
     """The key or the signature that is given, or else the identity of this process.
 
@@ -125,15 +125,17 @@ def credential_of(
     """
     from azure.core.credentials import AzureNamedKeyCredential
 
-    theirs = environment.get("AZURE_STORAGE_ACCOUNT") or ("" if place.is_onelake else place.account)
-    known = environment if theirs == place.account else {}
+    theirs = environment.get("AZURE_STORAGE_ACCOUNT") or (
+        "" if location.is_onelake else location.account
+    )
+    known = environment if theirs == location.account else {}
     key = options.get("account_key")
     signature = options.get("sas_token")
     if not (key or signature):
         key = known.get("AZURE_STORAGE_ACCOUNT_KEY") or known.get("AZURE_STORAGE_KEY")
         signature = known.get("AZURE_STORAGE_SAS_TOKEN")
     if key:
-        return AzureNamedKeyCredential(place.account, key)
+        return AzureNamedKeyCredential(location.account, key)
     if signature:
         return signature.lstrip("?")  # as text: only so is it sent for the source of a rename, too
     from azure.identity import DefaultAzureCredential
@@ -142,7 +144,7 @@ def credential_of(
 
 
 def client_of(
-    place: Place, credential: Credential, endpoint: str | None = None
+    location: AzureLocation, credential: Credential, endpoint: str | None = None
 ) -> FileSystemClient:
     """What speaks to the service, and tries again what may pass.
 
@@ -162,8 +164,8 @@ def client_of(
         retry_status=_RETRIES,
     )
     return FileSystemClient(
-        endpoint or f"https://{place.host}",
-        place.container,
+        endpoint or f"https://{location.host}",
+        location.container,
         credential=credential,
         retry_policy=retry,
         connection_timeout=_CONNECT,

@@ -37,8 +37,8 @@ def arrays_to_json(texts: pa.Array, element: Element) -> pa.Array:
     )
     if texts.null_count == 0:
         return data
-    places = np.cumsum(texts.is_valid().to_numpy(zero_copy_only=False)) - 1
-    return data.take(pa.array(places, mask=texts.is_null().to_numpy(zero_copy_only=False)))
+    indexes = np.cumsum(texts.is_valid().to_numpy(zero_copy_only=False)) - 1
+    return data.take(pa.array(indexes, mask=texts.is_null().to_numpy(zero_copy_only=False)))
 
 
 def json_to_array(text: str) -> str:
@@ -94,19 +94,19 @@ def _rewrite(
     count[begins[wrap]] += 1
     count[ends[wrap]] += 1
 
-    place = np.cumsum(count) - count
+    offset = np.cumsum(count) - count
     out = np.repeat(mapped, count)
-    out[place[begins[wrap]]] = _QUOTE
-    out[place[ends[wrap]] + count[ends[wrap]] - 1] = _QUOTE
+    out[offset[begins[wrap]]] = _QUOTE
+    out[offset[ends[wrap]] + count[ends[wrap]] - 1] = _QUOTE
     if element is Element.BOOLEAN:
         for value, word in ((ord("t"), b"true"), (ord("f"), b"false")):
-            where = place[begins[~null & (source[begins] == value)]]
+            where = offset[begins[~null & (source[begins] == value)]]
             for shift, byte in enumerate(word):
                 out[where + shift] = byte
-    place[begins[wrap]] += 1
-    _patch_controls(out, place[control], source[control])
-    place[begins[wrap]] -= 1
-    total = np.concatenate((place, [len(out)]))
+    offset[begins[wrap]] += 1
+    _patch_controls(out, offset[control], source[control])
+    offset[begins[wrap]] -= 1
+    total = np.concatenate((offset, [len(out)]))
     return out, total[offsets]
 
 
@@ -117,10 +117,10 @@ def _quoting(source: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     of backslashes stands before it. Texts begin with a brace and are balanced, so nothing runs
     over from one into the next.
     """
-    place = np.arange(len(source))
+    offset = np.arange(len(source))
     backslash = source == _BACKSLASH
-    last_other = np.maximum.accumulate(np.where(backslash, -1, place))
-    before = np.concatenate(([0], (place - last_other)[:-1]))
+    last_other = np.maximum.accumulate(np.where(backslash, -1, offset))
+    before = np.concatenate(([0], (offset - last_other)[:-1]))
     quote = (source == _QUOTE) & (before % 2 == 0)
     quoted = (np.cumsum(quote) % 2 == 1) & ~quote
     return quote, quoted, backslash & (before % 2 == 0)
@@ -146,8 +146,8 @@ def _equal(source: np.ndarray, begins: np.ndarray, ends: np.ndarray, word: bytes
     return same
 
 
-def _patch_controls(out: np.ndarray, places: np.ndarray, values: np.ndarray) -> None:
+def _patch_controls(out: np.ndarray, offsets: np.ndarray, values: np.ndarray) -> None:
     for shift, byte in enumerate(b"\\u00"):
-        out[places + shift] = byte
-    out[places + 4] = _HEX[values >> 4]
-    out[places + 5] = _HEX[values & 15]
+        out[offsets + shift] = byte
+    out[offsets + 4] = _HEX[values >> 4]
+    out[offsets + 5] = _HEX[values & 15]

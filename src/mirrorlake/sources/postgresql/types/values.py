@@ -127,9 +127,9 @@ def _bytea(texts: pa.Array) -> pa.Array:
     """The bytes of `\\x0af1…`: all hex digits of the column are read in one call."""
     digits = pc.utf8_slice_codeunits(texts, 2)
     valid, offsets, data = digits.buffers()
-    places = np.frombuffer(offsets, np.int32)[digits.offset : digits.offset + len(digits) + 1]
-    decoded = binascii.unhexlify(memoryview(data)[places[0] : places[-1]]) if data else b""
-    halved = (places - places[0]) // 2
+    bounds = np.frombuffer(offsets, np.int32)[digits.offset : digits.offset + len(digits) + 1]
+    decoded = binascii.unhexlify(memoryview(data)[bounds[0] : bounds[-1]]) if data else b""
+    halved = (bounds - bounds[0]) // 2
     return pa.Array.from_buffers(
         pa.binary(),
         len(digits),
