@@ -10,7 +10,8 @@ from mirrorlake.config import TEMPLATE, load
 from mirrorlake.errors import ConfigError
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.storage.urls import ObjectOptions, StorageLocation
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import StorageLocation
 
 SECRET = "hush-hush"
 

@@ -35,7 +35,8 @@ from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.types.values import Extremes
 from mirrorlake.sources.selection import Selection
 from mirrorlake.spark.settings import SparkSettings
-from mirrorlake.storage.urls import ObjectOptions, StorageLocation, check_url
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import StorageLocation, check_url
 
 FILE = "mirrorlake.yaml"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")

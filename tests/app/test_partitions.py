@@ -25,9 +25,9 @@ from mirrorlake.errors import (
     MissingFile,
 )
 from mirrorlake.landing.scan import WITHOUT_EFFECT
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import CrashHook, CrashPoint, no_crash
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from tests.app.test_by_time import FOLDER
 from tests.app.test_by_time import Zone as TimedZone
 from tests.app.zones import Zone as FileZone

@@ -13,11 +13,11 @@ from hypothesis import strategies as st
 
 from mirrorlake import root
 from mirrorlake.apply.fold import Batch
+from mirrorlake.apply.task import batch as batch_task
 from mirrorlake.delta.file_cache import cache
 from mirrorlake.mirror.engine import Failed, MirrorEngine
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.model.change import Marker
-from mirrorlake.spark import task
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.mounted import PartedStore
 from mirrorlake.storage.urls import open_store
@@ -26,7 +26,7 @@ from tests.conformance.apply_commits import CommitContract
 from tests.conformance.apply_files import CompactionContract
 from tests.conformance.apply_tables import TableContract
 from tests.conformance.mirrored import Mirrored
-from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader
+from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 from tests.histories import histories
 from tests.objects import S3Server
 
@@ -50,7 +50,7 @@ def reader(store: PartedStore) -> HandmadeReader:
 
 @pytest.fixture
 def new_engine(store: PartedStore) -> Callable[[], MirrorEngine]:
-    return lambda: HandmadeEngine(store)
+    return lambda: in_process_engine(store)
 
 
 @pytest.mark.long
@@ -77,7 +77,7 @@ class TestWhatDependsOnThePlace(CommitContract, TableContract, CompactionContrac
 def test_batches_that_are_spread_are_those_of_the_model(
     store: PartedStore, reader: HandmadeReader, drawn
 ) -> None:
-    engine = HandmadeEngine(store, spread=3)
+    engine = in_process_engine(store, spread=3)
     tables = [
         Mirrored(engine, store, reader, shape, f"Tables/t{next(_numbers)}").create()
         for shape, _landings in drawn
@@ -100,8 +100,8 @@ def test_a_fault_is_not_told_as_a_vector_that_was_not_fetched(
     table.apply([(Marker.DELETE, (1, None, None))])
     (vector,) = tmp_path.rglob("deletion_vector_*.bin")
     vector.unlink()  # as if another executor had written it
-    monkeypatch.setattr(task, "fold", fails)
+    monkeypatch.setattr(batch_task, "fold", fails)
     outcome = table.run(table.step([(Marker.INSERT, (10, "b", ""))]))
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, TableFault)
-    assert "task.py" in outcome.error.what  # where it happened
+    assert "batch.py" in outcome.error.what  # where it happened

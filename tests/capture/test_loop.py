@@ -181,7 +181,7 @@ def test_what_an_earlier_process_has_named_is_durable_before_the_source_hears_of
 
     again = Capture(
         Listening(database, Random(1)),
-        store.reopened(lambda e: done.append(e.path) if e.done and e.name == "settle" else None),
+        store.reopened(lambda e: done.append(e.path) if e.done and e.name == "flush" else None),
         SETTINGS,
         clock,
     )

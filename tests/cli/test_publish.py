@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.app import extras
-from mirrorlake.model.seams import CrashPoint
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.publisher.locations import is_mirrored
 from mirrorlake.storage.local import LocalStore

@@ -25,7 +25,8 @@ from mirrorlake.delta.write.compact import compact
 from mirrorlake.delta.write.rewrite import rewrite, written
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.storage.urls import ObjectOptions, addressed
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import addressed
 from tests.delta.handmade import HandmadeTable, metadata
 from tests.delta.write.test_rewrite import net_of
 from tests.histories import Landing, Shape

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from mirrorlake.model.seams import Clock
+from mirrorlake.model.clock import Clock
 from mirrorlake.storage.store import Entry, Listing, checked
 
 
@@ -134,7 +134,7 @@ class MemoryStore:
         _whole(folder)  # as in an object store, a folder is there with its first file
 
     def flush(self, folder: str) -> None:
-        with self._effect("settle", _whole(folder)):
+        with self._effect("flush", _whole(folder)):
             pass  # its files outlive every process
 
     def create(self, path: str, content: bytes) -> None:

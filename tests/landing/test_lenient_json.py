@@ -133,7 +133,7 @@ class TestRefusals:
         fault(text)
 
     @pytest.mark.parametrize(
-        ("text", "place"),
+        ("text", "location"),
         [
             ('{"a":\n  ["id"}', (2, 8)),
             ("[1,\n2,\n\n  x y]", (4, 5)),

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from mirrorlake.errors import MissingFile
 from mirrorlake.landing.parquet.reader import Inspected
-from mirrorlake.mirror.batch import BatchLimits, batch_of, run_of
+from mirrorlake.mirror.batch import batch_of, run_of
+from mirrorlake.mirror.batch_limits import BatchLimits
 from tests.mirror.planning import changes, foreign, landed, load, truncation
 
 LIMITS = BatchLimits()

@@ -253,7 +253,7 @@ def test_a_file_that_unfolds_to_very_much_is_read_in_small_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One text of 1 MiB in each of 4,000 rows."""
-    monkeypatch.setattr(bounded, "PIECE_BYTES", 8 << 20)
+    monkeypatch.setattr(bounded, "BLOCK_BYTES", 8 << 20)
     text = pa.DictionaryArray.from_arrays(np.zeros(4_000, np.int32), pa.array(["x" * (1 << 20)]))
     path = tmp_path / "bomb.parquet"
     pq.write_table(pa.table({"id": range(4_000), "v": text}), path, store_schema=False)

@@ -19,10 +19,10 @@ from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import LeaseHeld, LeaseLost, SourceUnavailable
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.position import Lsn
-from mirrorlake.model.seams import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.lease import TERM
 from tests.doubles.clock import SteppedClock

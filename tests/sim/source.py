@@ -18,8 +18,8 @@ import pyarrow as pa
 from mirrorlake.errors import SourceGap, SourceUnavailable
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.change import Marker
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.position import LogPoint, Lsn
-from mirrorlake.model.seams import Clock
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.model.types import LONG, STRING
 from mirrorlake.sources.base import (

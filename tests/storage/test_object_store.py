@@ -19,9 +19,10 @@ from mirrorlake.errors import StorageUnavailable, UnsafeStorage, UsageError
 from mirrorlake.storage import urls
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.objects import ObjectStore
+from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Listing, Store
 from mirrorlake.storage.tree import Lister, Looked, look
-from mirrorlake.storage.urls import ObjectOptions, open_file, open_store
+from mirrorlake.storage.urls import open_file, open_store
 from tests.conformance.store import (
     FINAL,
     LARGE,
@@ -311,7 +312,7 @@ class TestPlaces:
         assert found is not None
         assert "bucket" in found.hint
 
-    @pytest.mark.parametrize("act", ["list", "tree", "create", "replace", "stage"])
+    @pytest.mark.parametrize("action", ["list", "tree", "create", "replace", "stage"])
     def test_a_bucket_that_is_missing_is_no_missing_file(self, s3: S3Server, action: str) -> None:
         store = open_store("s3://nobody-made-this", s3.options)
         acts: dict[str, Callable[[Store], object]] = {

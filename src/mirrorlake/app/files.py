@@ -8,8 +8,10 @@ from datetime import datetime
 from typing import Any
 
 from mirrorlake import root
-from mirrorlake.app.reader import TableReader
 from mirrorlake.app.stores import store_of
+from mirrorlake.apply.logs.processed_names import ProcessedNames
+from mirrorlake.apply.logs.progress import read_batches, read_progress
+from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.config import Project
 from mirrorlake.delta.log.history import Batch
 from mirrorlake.delta.log.table_log import TableLog
@@ -17,9 +19,7 @@ from mirrorlake.errors import ForeignTable, UsageError
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.metadata import NAMED
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
-from mirrorlake.mirror.plan import Known, Target
-from mirrorlake.mirror.processed import Followers
-from mirrorlake.mirror.progress import read_batches, read_progress
+from mirrorlake.mirror.table.known_table import KnownTable, Target
 from mirrorlake.model.applied import FileRows
 from mirrorlake.model.landed import FileName, format_time
 from mirrorlake.storage.store import Store, UnsafePath
@@ -109,13 +109,15 @@ def _scan(project: Project, store: Store, table: str) -> TableScan:
 
 def _known(
     project: Project, store: Store, scan: TableScan, path: str
-) -> tuple[Known, Sequence[Batch]]:
+) -> tuple[KnownTable, Sequence[Batch]]:
     """What is known of a table, and its batches: none of those before its folder was recreated."""
     log, table = TableLog.below(store, path), str(scan.table)
     progress = read_progress(log, table)
-    processed = Followers(store, TableReader(store)).processed(scan, path, progress)
+    processed = ProcessedNames(store, LogReader(store)).processed(scan, path, progress)
     required = project.mirror.metadata_required
-    known = Known(scan, path, progress, Target(), required, tail=Tails(store), processed=processed)
+    known = KnownTable(
+        scan, path, progress, Target(), required, tail=Tails(store), processed=processed
+    )
     is_told = progress.exists and not known.is_reseeded
     return known, read_batches(log, table) if is_told else ()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -14,22 +15,26 @@ from mirrorlake.app import extras, files
 from mirrorlake.app.capture_process import CaptureProcess
 from mirrorlake.app.loop.apply_loop import ApplyLoop, Pending
 from mirrorlake.app.loop.background import Executors
+from mirrorlake.app.loop.planner import Planner
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.own_root import check_apart
 from mirrorlake.app.status import mirror_status
 from mirrorlake.app.stores import store_of
+from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.load import LoadProgress
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.errors import SparkUnavailable, UsageError
+from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.mirror.strategy import Wanted
-from mirrorlake.model.seams import CrashHook, WallClock, no_crash
+from mirrorlake.model.clock import WallClock
+from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.sources.base import Finding, Source, SourceTable
 
 if TYPE_CHECKING:
-    from mirrorlake.spark.engine import SparkEngine
+    from mirrorlake.apply.engine import Engine
     from mirrorlake.spark.session.spark_session import Spark
 
 Say = Callable[[str], None]
@@ -58,7 +63,7 @@ class Mirror:
         self.stop = stop or threading.Event()
         self._given, self._reached, self._say, self._prepare = spark, reached, say, prepare
         self._spark: Spark | None = None
-        self._engine: SparkEngine | None = None
+        self._engine: Engine | None = None
         self._platform = ""
         self._store = store_of(project)
 
@@ -119,15 +124,18 @@ class Mirror:
 
     def plan(self) -> list[TablePlan]:
         """What `apply_once` would do now. Starts no JVM, takes no lease, changes nothing."""
-        from mirrorlake.app.reader import TableReader
         from mirrorlake.spark.session import jars
         from mirrorlake.spark.trial import record as trials
 
         # Without Spark there is nothing to apply with, and yet something to plan.
         with contextlib.suppress(SparkUnavailable):
             self._platform = self._platform or jars.untested() or trials.failure()
-        loop = self._loop(TableReader(self._store))
-        return loop.plan(loop.newest_cut())
+        settings = self.project.mirror
+        reader = LogReader(self._store, settings.strategy, self._platform)
+        planner = Planner(
+            self._store, reader, settings, WallClock(self.stop), platform=self._platform
+        )
+        return planner.plan(planner.newest_cut())
 
     # -- working --------------------------------------------------------------------------------
 
@@ -181,7 +189,7 @@ class Mirror:
         engine = self.engine()
         loop = self._loop(engine)
         loop.open()
-        child = CaptureProcess(self.project, self._prepare)
+        child = CaptureProcess(partial(_capture, self.project), self._prepare)
         try:
             child.start()
             loop.run(child.check)
@@ -207,11 +215,11 @@ class Mirror:
 
     # -- parts ----------------------------------------------------------------------------------
 
-    def engine(self) -> SparkEngine:
+    def engine(self) -> Engine:
         """The engine; starts Spark at the first call."""
         if self._engine is None:
             with extras.needed("applying changes"):
-                from mirrorlake.spark.engine import SparkEngine
+                from mirrorlake.spark.engine import spark_engine
                 from mirrorlake.spark.session.spark_session import Spark
                 from mirrorlake.spark.trial import guard
 
@@ -221,7 +229,7 @@ class Mirror:
                 self._spark = Spark.start(self.project.spark, self._say, self.project.tables)
             wanted = self.project.mirror.strategy
             self._platform = guard.closed(self._spark) if wanted is not Wanted.MERGE else ""
-            self._engine = SparkEngine(
+            self._engine = spark_engine(
                 self._spark,
                 self._store,
                 self._reached,
@@ -242,7 +250,9 @@ class Mirror:
             progress=progress,
         )
 
-    def _loop(self, engine: Any, pending: Pending = lambda _table, _files: None) -> ApplyLoop:
+    def _loop(
+        self, engine: MirrorEngine, pending: Pending = lambda _table, _files: None
+    ) -> ApplyLoop:
         return ApplyLoop(
             self._store,
             engine,
@@ -268,3 +278,8 @@ class Mirror:
             from mirrorlake.sources.postgresql.source import PostgresSource
 
         return PostgresSource(self.project.source)
+
+
+def _capture(project: Project, stop: threading.Event) -> None:
+    """Runs in the process of capture."""
+    Mirror(project, stop=stop).capture_run()

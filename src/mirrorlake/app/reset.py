@@ -15,9 +15,9 @@ from mirrorlake.errors import TableError, UsageError, printable
 from mirrorlake.landing import layout
 from mirrorlake.landing.metadata import BY_TIME, NAMED
 from mirrorlake.landing.scan import Scanner, TableScan
-from mirrorlake.mirror.processed import folder_of
+from mirrorlake.mirror.table.processed import folder_of
+from mirrorlake.model.clock import WallClock
 from mirrorlake.model.landed import PartName
-from mirrorlake.model.seams import WallClock
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.store import Store
 

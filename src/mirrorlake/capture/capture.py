@@ -26,8 +26,9 @@ from mirrorlake.errors import (
 )
 from mirrorlake.landing import publish
 from mirrorlake.landing.cuts import Cuts
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.position import LogPoint
-from mirrorlake.model.seams import Clock, CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import (
     ChangeStream,

@@ -19,9 +19,9 @@ from mirrorlake.capture.staged import StagedFile
 from mirrorlake.errors import TableError
 from mirrorlake.landing import publish
 from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import FORMAT, FileKind, Footer
 from mirrorlake.model.position import LogPoint, Position
-from mirrorlake.model.seams import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Snapshot, SnapshotPart, SourceTable
 from mirrorlake.storage.store import Store

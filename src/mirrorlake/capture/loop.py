@@ -25,9 +25,10 @@ from mirrorlake.capture.strict import Strict
 from mirrorlake.capture.table_positions import TablePosition
 from mirrorlake.errors import TableError
 from mirrorlake.landing.cuts import Cut, Cuts
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.position import LogPoint
-from mirrorlake.model.seams import Clock, CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Changes, ChangeStream, Chunk, TableFault, Truncation
 from mirrorlake.storage.store import Store

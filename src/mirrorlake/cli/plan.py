@@ -17,7 +17,7 @@ def plan(config: Config = DEFAULT, root: Root = None, as_json: Json = False) -> 
     from mirrorlake.app.mirror import Mirror
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import print_json
-    from mirrorlake.mirror.steps import as_fact, explain
+    from mirrorlake.mirror.explain import as_fact, explain
 
     planned = Mirror(project(config, root)).plan()
     if as_json:

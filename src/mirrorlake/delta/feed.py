@@ -24,7 +24,7 @@ from mirrorlake.delta.workspace import TableWorkspace, at_hand
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
-from mirrorlake.storage.urls import ObjectOptions
+from mirrorlake.storage.options import ObjectOptions
 
 COMMIT_VERSION, COMMIT_TIMESTAMP = "_commit_version", "_commit_timestamp"
 

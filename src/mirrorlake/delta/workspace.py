@@ -18,8 +18,9 @@ from urllib.parse import unquote, urlparse
 from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta.file_cache import Cache, cache, touch
 from mirrorlake.delta.log.files import FOLDER
+from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import StorageFailed, UnsafePath, checked
-from mirrorlake.storage.urls import ObjectOptions, addressed, is_url
+from mirrorlake.storage.urls import addressed, is_url
 
 if TYPE_CHECKING:
     from mirrorlake.storage.objects import ObjectStore

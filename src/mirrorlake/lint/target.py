@@ -13,8 +13,9 @@ from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import TableId
 from mirrorlake.root import LANDING, LANDING_V1
 from mirrorlake.storage.local import LocalStore, Unlisted
+from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import ObjectOptions, is_url, open_store, split
+from mirrorlake.storage.urls import is_url, open_store, split
 
 _LANDING_FOLDER = "LandingZone"
 

@@ -197,7 +197,7 @@ class Choice:
 def way_of(facts: Facts) -> Choice:
     """The way of a batch."""
     closed = facts.table or facts.platform
-    way, reason, refused = Way.DIRECT, "nothing about table and Spark is Delta's alone", ""
+    way, reason, refused = Way.DIRECT, "no feature of this table requires Delta's MERGE", ""
     if facts.wanted is Wanted.MERGE:
         way, reason = Way.MERGE, "mirror.strategy asks for it"
     elif facts.wanted is Wanted.DIRECT:

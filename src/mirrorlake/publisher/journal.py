@@ -21,7 +21,7 @@ import structlog
 
 from mirrorlake.errors import BatchPending, NameTaken
 from mirrorlake.landing.scan import CLEANUP_FOLDERS
-from mirrorlake.model.seams import CrashHook, CrashPoint
+from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.types import DataType
 from mirrorlake.publisher import state as states
 from mirrorlake.publisher.locations import Workshop

@@ -10,7 +10,8 @@ from typing import Any, Self
 
 from mirrorlake.errors import UsageError
 from mirrorlake.landing.text.format import TextFormat
-from mirrorlake.model.seams import Clock, CrashHook, WallClock, no_crash
+from mirrorlake.model.clock import Clock, WallClock
+from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.model.types import DataType
 from mirrorlake.publisher import state as states

@@ -12,7 +12,8 @@ import structlog
 from mirrorlake.errors import KeyColumnsChanged, TableError, UsageError
 from mirrorlake.landing import layout, metadata
 from mirrorlake.landing.metadata import Metadata
-from mirrorlake.model.seams import Clock, CrashHook, CrashPoint
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.model.types import DataType
 from mirrorlake.publisher import state as states

@@ -21,8 +21,8 @@ from typing import Any
 
 from mirrorlake import root
 from mirrorlake.errors import LeaseHeld, LeaseLost
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.landed import format_time, parse_time
-from mirrorlake.model.seams import Clock
 from mirrorlake.storage.store import Store
 
 TERM = timedelta(seconds=30)

@@ -35,9 +35,9 @@ from obstore.store import AzureStore, MemoryStore, S3Store
 from mirrorlake.errors import UnsafeStorage
 from mirrorlake.storage.local import Absence, Unlisted
 from mirrorlake.storage.object_file import WHOLE, beginning, opened
+from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Entry, Listing, StorageFailed, UnsafePath, checked
 from mirrorlake.storage.tree import PAGE, Tree
-from mirrorlake.storage.urls import ObjectOptions
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta

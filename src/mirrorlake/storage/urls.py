@@ -26,6 +26,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
 from mirrorlake.errors import UsageError
 from mirrorlake.storage.adls import url as adls
 from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store, UnsafePath, checked
 
 if TYPE_CHECKING:
@@ -37,30 +38,6 @@ if TYPE_CHECKING:
 _URL = re.compile(r"([A-Za-z][A-Za-z0-9+.-]*)://(.*)", re.DOTALL)
 _ENDPOINTS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT")
 _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
-
-
-@dataclass(frozen=True, slots=True)
-class ObjectOptions:
-    """How an object store is reached, beside its URL; never who we are.
-
-    endpoint: of an S3 that is not Amazon's; plain `http://` is allowed where it is written. region:
-    of S3. account: the storage account of Azure. anonymous: requests are not signed, for what is
-    public.
-    """
-
-    endpoint: str | None = None
-    region: str | None = None
-    account: str | None = None
-    anonymous: bool = False
-
-    def __post_init__(self) -> None:
-        """Raises UsageError for an endpoint with credentials."""
-        if self.endpoint and ("@" in self.endpoint or "?" in self.endpoint):
-            raise UsageError(
-                "the endpoint holds more than an address",
-                where="endpoint",
-                hint="Write it as https://host:port; credentials come from the environment.",
-            )
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,11 +19,11 @@ from mirrorlake.config import Project
 from mirrorlake.errors import ForeignTable
 from mirrorlake.landing import layout
 from mirrorlake.landing.zone_id import MARK
-from mirrorlake.mirror.deleted_tables import LOOKS, Missing, looked
 from mirrorlake.mirror.engine import Failed, Outcome
 from mirrorlake.mirror.faults import UnreadableFile
 from mirrorlake.mirror.steps import ApplyFiles, DropTable
-from mirrorlake.model.seams import CrashPoint
+from mirrorlake.mirror.table.deleted import LOOKS, Missing, looked
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import Listing

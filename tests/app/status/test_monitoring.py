@@ -24,7 +24,7 @@ from mirrorlake.app.status.operation_log import read as logged
 from mirrorlake.app.status.table_status import View, tables_of
 from mirrorlake.config import Project
 from mirrorlake.errors import BadFile, BadValue
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.model.landed import FileKind, Footer, parse_time
 from mirrorlake.model.table import TableId
@@ -139,7 +139,7 @@ class TestStatusFiles:
                 mirror.store,
                 mirror.settings,
                 loop._scanner,
-                loop._followers,
+                loop._planner.names,
                 mirror.clock.now(),
                 loop._planning._tails,
             )

@@ -62,7 +62,7 @@ def cut(content: bytes, form: TextFormat, part: int, stretch: int) -> list[Part]
     handle = io.BytesIO(content)
     looked = [
         parts.look(handle, len(content), form, index, stretch=stretch)
-        for index in parts.indexes(len(content), part)
+        for index in parts.survey_ranges(len(content), part)
     ]
     return parts.joined(looked, len(content))
 

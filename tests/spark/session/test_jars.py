@@ -13,7 +13,8 @@ from mirrorlake.errors import SparkUnavailable
 from mirrorlake.spark.session import jars, s3a
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
-from mirrorlake.storage.urls import ObjectOptions, StorageLocation
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import StorageLocation
 
 pytestmark = pytest.mark.spark
 

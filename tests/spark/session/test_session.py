@@ -23,7 +23,7 @@ from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import Column
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.local import LocalStore
@@ -81,7 +81,7 @@ def test_a_given_session_is_neither_changed_nor_stopped(spark: Spark, store: Loc
     before = settings_of(session)
     with Spark.given(session) as given:
         reader = SparkReader(session, store)
-        table = Mirrored(SparkEngine(given, store), store, reader, SHAPE).create()
+        table = Mirrored(spark_engine(given, store), store, reader, SHAPE).create()
         table.apply([(Marker.INSERT, (1,))])
         table.add_columns(Column("more", types.LONG))
         table.apply([(Marker.UPDATE, (1, 2))])
@@ -235,7 +235,7 @@ def pipe(tmp_path: Path) -> Callable[[str], Path]:
 def test_cancelling_ends_our_own_jobs_only(
     spark: Spark, store: LocalStore, pipe: Callable[[str], Path]
 ) -> None:
-    engine = SparkEngine(spark, store)
+    engine = spark_engine(spark, store)
     table = Mirrored(engine, store, SparkReader(spark.session, store), SHAPE).create()
     pipe(f"root/ours/{FileName(1)}")
     theirs = pipe("theirs")

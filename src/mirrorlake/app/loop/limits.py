@@ -16,7 +16,7 @@ from mirrorlake import root
 from mirrorlake.errors import TooManyTables
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, CreateTable, TablePlan
-from mirrorlake.model.seams import Clock
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.state import TableState
 from mirrorlake.storage.store import Store
 

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from mirrorlake import root
+from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.errors import NestedTables, TableError, UnsupportedTable
 from mirrorlake.landing.cuts import Cut
 from mirrorlake.landing.file_identity import Tails
@@ -17,11 +18,11 @@ from mirrorlake.landing.metadata import SEQUENTIAL
 from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.landing.scan import Landed, Look, Scanner, TableScan
 from mirrorlake.mirror.batch import Run
-from mirrorlake.mirror.plan import Known, Target, candidates, nested, plan
-from mirrorlake.mirror.processed import Followers
-from mirrorlake.mirror.progress import Progress
+from mirrorlake.mirror.plan import candidates, nested, plan
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import TablePlan
+from mirrorlake.mirror.table.known_table import KnownTable, Target
+from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store, UnsafePath
@@ -61,7 +62,7 @@ class Planning:
         self,
         store: Store,
         scanner: Scanner,
-        followers: Followers,
+        followers: ProcessedNames,
         progress: Callable[[str], Progress],
         settings: MirrorSettings,
         new_generation: Callable[[], str],
@@ -134,7 +135,7 @@ class Planning:
         return TablePlan(scan.table, path, scan.folder.path, TableState.FAILED, error=error)
 
     def _planned(self, scan: TableScan, path: str, progress: Progress, target: Target) -> TablePlan:
-        known = Known(
+        known = KnownTable(
             scan=scan,
             path=path,
             progress=progress,

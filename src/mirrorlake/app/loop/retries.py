@@ -14,7 +14,7 @@ from mirrorlake.errors import TableError
 from mirrorlake.landing.scan import Look
 from mirrorlake.mirror.engine import Conflicted, Unknown
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, TablePlan
-from mirrorlake.model.seams import Clock
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
 

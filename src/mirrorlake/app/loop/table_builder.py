@@ -11,7 +11,7 @@ from mirrorlake.errors import TableError, UnsupportedTable
 from mirrorlake.landing import cleanup, layout
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.steps import AddColumns, CreateTable, Discard, SetKey, TablePlan
-from mirrorlake.model.seams import CrashHook, CrashPoint
+from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()

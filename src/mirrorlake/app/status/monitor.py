@@ -17,16 +17,16 @@ from mirrorlake.app.status import status_files
 from mirrorlake.app.status.operation_log import Item, Operation, OperationLog
 from mirrorlake.app.status.table_status import View, tables_of
 from mirrorlake.app.status.table_status_file import entry
+from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.capture.record import UNREADABLE, Records
 from mirrorlake.landing import zone_id
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.scan import Scanner, TableScan
 from mirrorlake.mirror.engine import Applied
-from mirrorlake.mirror.processed import Followers
-from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles, TablePlan
-from mirrorlake.model.seams import Clock
+from mirrorlake.mirror.table.progress import Progress
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store, UnsafePath
@@ -55,7 +55,7 @@ class Monitor:
         settings: MirrorSettings,
         clock: Clock,
         progress: Callable[[str], Progress],
-        followers: Followers,
+        followers: ProcessedNames,
         name: str = "",
         source: str = "GenericMirror",
     ) -> None:
@@ -100,13 +100,13 @@ class Monitor:
     def applied(self, step: ApplyFiles, outcome: Applied, begun: datetime) -> None:
         loading = self._states.get(step.table) is TableState.SNAPSHOTTING
         counts = outcome.counts
-        late = self._clock.now() - step.source_time if step.source_time else None
+        late = self._clock.now() - step.evidence.source_time if step.evidence.source_time else None
         self._add(
             Operation.SNAPSHOTTING if loading else Operation.REPLICATING,
             step.table,
             begun=begun,
             rows=counts.insert + counts.update + counts.delete,
-            size=step.landed_bytes,
+            size=step.evidence.landed_bytes,
             latency=max(late.total_seconds(), 0.0) if late is not None else None,
         )
 

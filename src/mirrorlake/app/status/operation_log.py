@@ -18,8 +18,8 @@ from typing import Any
 
 from mirrorlake import root
 from mirrorlake.errors import InternalError, TableError, Unavailable
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.landed import format_time
-from mirrorlake.model.seams import Clock
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
 

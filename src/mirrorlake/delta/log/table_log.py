@@ -18,8 +18,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlake.delta.log.files import FOLDER, log_files
+from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import ObjectOptions, options_of
+from mirrorlake.storage.urls import options_of
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(

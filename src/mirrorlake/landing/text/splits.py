@@ -39,7 +39,7 @@ def can_be_cut(text: TextFormat) -> bool:
     return is_bytewise(text.encoding)
 
 
-def offsets(size: int, part: int) -> list[tuple[int, int]]:
+def survey_ranges(size: int, part: int) -> list[tuple[int, int]]:
     """About where the parts of a file begin and end, when each is to have so many bytes."""
     begins = range(0, size, part)
     return [(begin, min(begin + part, size)) for begin in begins]
@@ -49,18 +49,18 @@ def look(
     handle: BinaryIO,
     size: int,
     text: TextFormat,
-    offset: tuple[int, int],
+    window: tuple[int, int],
     *,
     stretch: int = STRETCH,
     lock: threading.Lock | None = None,
 ) -> Survey | None:
-    """The survey of one place; None where the file has to be read from its beginning."""
+    """The survey of one range; None where the file has to be read from its beginning."""
     lock = lock or threading.Lock()
     with lock:
         start = _start(handle, size, mark_of(text.encoding))
     if start is None:
         return None
-    begin, end = offset
+    begin, end = window
     return survey(
         handle, size, Dialect.of(text), begin, end, start=start, stretch=stretch, lock=lock
     )
@@ -111,7 +111,7 @@ def cut(
     if size < 2 * part or not can_be_cut(text):
         return [Part(0, size)]
 
-    def looked(offset: tuple[int, int]) -> Survey | None:
-        return look(handle, size, text, offset, lock=lock)
+    def looked(window: tuple[int, int]) -> Survey | None:
+        return look(handle, size, text, window, lock=lock)
 
-    return joined(pool.map(looked, offsets(size, part)), size)
+    return joined(pool.map(looked, survey_ranges(size, part)), size)

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from mirrorlake.delta.lookup import key_index
 from mirrorlake.delta.workspace import inner_tables
 from mirrorlake.errors import ForeignTable
-from mirrorlake.storage.urls import ObjectOptions, is_url
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import is_url
 
 CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 """Delta refuses less than 7 days while this is on. Who asks for less has said so at the door."""

@@ -27,7 +27,7 @@ from mirrorlake.model import types
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import Column, Schema, TableId
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.local import LocalStore
@@ -68,7 +68,7 @@ def fails(spark: Spark) -> str:
 
 
 def _run(spark: Spark, store: LocalStore) -> str:
-    engine = SparkEngine(spark, store, wanted=Wanted.DIRECT)
+    engine = spark_engine(spark, store, wanted=Wanted.DIRECT)
     engine.create(CreateTable(TableId("", "trial"), PATH, "trial", SCHEMA, ("id",), "trial"))
     version = 0
     for number, changes in ((1, FIRST), (2, SECOND)):
@@ -76,7 +76,7 @@ def _run(spark: Spark, store: LocalStore) -> str:
         if not isinstance(outcome, Applied):
             return f"a trial of it ended as {type(outcome).__name__}"
         version = outcome.version
-    (again,) = SparkEngine(spark, store).apply([_step(store, 2, SECOND)], lambda: None)
+    (again,) = spark_engine(spark, store).apply([_step(store, 2, SECOND)], lambda: None)
     if not isinstance(again, AlreadyApplied):
         return "a trial of it was applied twice"
     return _differs(spark, store.location(PATH), version)
