@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.apply.commit_metadata import RUNS, by_marker, commit_metadata
-from mirrorlake.delta.log.history import Batch, batch_of
+from mirrorlake.delta.log.history import CommittedBatch, batch_of
 from mirrorlake.landing.file_identity import Identity
 from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.engine import Counts
@@ -33,7 +33,7 @@ def identity(file: Landed) -> Identity:
     return Identity(file.number, 0.0, "end")
 
 
-def batch(said: object, version: int = 1) -> Batch:
+def batch(said: object, version: int = 1) -> CommittedBatch:
     found = batch_of(version, {"timestamp": 0, "userMetadata": json.dumps(said)})
     assert found is not None
     return found

@@ -12,14 +12,14 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mirrorlake import root
-from mirrorlake.apply.fold import Batch
+from mirrorlake.apply.fold import LandedBatch
 from mirrorlake.apply.task import batch as batch_task
 from mirrorlake.delta.file_cache import cache
 from mirrorlake.mirror.engine import Failed, MirrorEngine
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.model.change import Marker
 from mirrorlake.storage.local import LocalStore
-from mirrorlake.storage.mounted import PartedStore
+from mirrorlake.storage.mounted import MountedStore
 from mirrorlake.storage.urls import open_store
 from tests.conformance.apply import ORDERS, ApplyContract, play
 from tests.conformance.apply_commits import CommitContract
@@ -34,22 +34,22 @@ _numbers = itertools.count(1)
 
 
 @pytest.fixture
-def store(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PartedStore:
+def store(s3: S3Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MountedStore:
     """A root whose tables lie in a bucket, and a cache of its own."""
     s3.described(monkeypatch)
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     cache.cache_clear()
     index = open_store(f"{s3.new_bucket()}/shop", s3.options)
-    return PartedStore(LocalStore(tmp_path / "root"), root.MIRRORED, index)
+    return MountedStore(LocalStore(tmp_path / "root"), root.MIRRORED, index)
 
 
 @pytest.fixture
-def reader(store: PartedStore) -> HandmadeReader:
+def reader(store: MountedStore) -> HandmadeReader:
     return HandmadeReader(store)
 
 
 @pytest.fixture
-def new_engine(store: PartedStore) -> Callable[[], MirrorEngine]:
+def new_engine(store: MountedStore) -> Callable[[], MirrorEngine]:
     return lambda: in_process_engine(store)
 
 
@@ -75,7 +75,7 @@ class TestWhatDependsOnThePlace(CommitContract, TableContract, CompactionContrac
 @settings(max_examples=4, suppress_health_check=list(HealthCheck))
 @given(drawn=st.lists(histories(), min_size=1, max_size=1))
 def test_batches_that_are_spread_are_those_of_the_model(
-    store: PartedStore, reader: HandmadeReader, drawn
+    store: MountedStore, reader: HandmadeReader, drawn
 ) -> None:
     engine = in_process_engine(store, spread=3)
     tables = [
@@ -86,13 +86,13 @@ def test_batches_that_are_spread_are_those_of_the_model(
 
 
 def test_a_fault_is_not_told_as_a_vector_that_was_not_fetched(
-    store: PartedStore,
+    store: MountedStore,
     reader: HandmadeReader,
     new_engine: Callable[[], MirrorEngine],
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fails(_batch: Batch) -> None:
+    def fails(_batch: LandedBatch) -> None:
         raise ValueError("astonishing")
 
     table = Mirrored(new_engine(), store, reader, ORDERS).create()

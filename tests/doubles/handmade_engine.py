@@ -19,7 +19,6 @@ from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import Schema
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import options_of
 from tests.delta.handmade import HandmadeTable
 from tests.delta.readers import feed_of
 from tests.doubles.handmade_merge import HandmadeMerge, HandmadeOptimizer
@@ -96,7 +95,7 @@ class HandmadeReader:
     def feed(self, path: str) -> dict[int, Counter[tuple[str, Row]]]:
         """By the tests themselves, and the same by our own reader."""
         feed = dict(self._feeds(self._table(path)))
-        assert feed_of(self._store.location(path), 1, options_of(self._store, path)) == feed
+        assert feed_of(self._store.location(path), 1, self._store.options(path)) == feed
         return feed
 
     def commit(self, path: str, version: int) -> dict[str, Any]:

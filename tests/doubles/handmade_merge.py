@@ -26,7 +26,7 @@ from mirrorlake.apply.task.landed_rows import landed_paths
 from mirrorlake.apply.task.merge import (
     COUNT,
     KEYS,
-    Found,
+    FoundRows,
     MergeReport,
     MergeTask,
     first_look,
@@ -124,7 +124,7 @@ class HandmadeMerge:
         there = [(number, row) for number, row in found if number is not None]
         whole = _shape(batch).arrow(row for _number, row in there) if report.whole else None
         codes = np.array([number for number, _row in there], np.int64)
-        return second_look(task, Found(codes, whole))
+        return second_look(task, FoundRows(codes, whole))
 
     def _committed(self, batch: OpenBatch, source: pa.Table, report: MergeReport) -> Outcome:
         acted = _acted(source, batch)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import BinaryIO
 
 from mirrorlake.model.clock import Clock
-from mirrorlake.storage.store import Entry, Listing, checked
+from mirrorlake.storage.store import Entry, FolderStore, Listing, checked
 
 
 class Crash(BaseException):
@@ -55,7 +55,7 @@ class Files:
         self.content[path] = File(content, modified, f"v{next(self._versions)}")
 
 
-class MemoryStore:
+class MemoryStore(FolderStore):
     """A `Store` in one dict.
 
     hook: called before and after every effect. Once it has raised, this store is that of a dead

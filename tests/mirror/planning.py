@@ -16,7 +16,7 @@ from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.plan import candidates, plan
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, Step, TablePlan
-from mirrorlake.mirror.table.known_table import KnownTable, Target
+from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.landed import FileKind, FileName, Footer
 from mirrorlake.model.table import Column, Schema, TableId
@@ -91,7 +91,7 @@ class Situation:
     moved: Mapping[int, Inspected | TableError] = field(default_factory=dict)
     metadata: Metadata | None = field(default_factory=lambda: keyed("id"))
     progress: Progress = field(default_factory=Progress)
-    target: Target = field(default_factory=Target)
+    target: CutTarget = field(default_factory=CutTarget)
     limits: BatchLimits = field(default_factory=BatchLimits)
     metadata_required: bool = True
     row_checks: RowChecks = field(default_factory=RowChecks)

@@ -19,7 +19,7 @@ from mirrorlake.mirror.plan import nested
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CleanUp, CreateTable, SetKey
 from mirrorlake.mirror.strategy import Wanted, Way
-from mirrorlake.mirror.table.known_table import Target
+from mirrorlake.mirror.table.known_table import CutTarget
 from mirrorlake.mirror.table.refusals import refusal
 from mirrorlake.model.change import Marker
 from mirrorlake.model.state import TableState
@@ -176,11 +176,11 @@ class TestApplying:
 
 class TestCuts:
     def test_a_batch_ends_at_the_cut_and_names_it(self) -> None:
-        step = applied(Situation(FIVE, target=Target(3, 17)).plan())
+        step = applied(Situation(FIVE, target=CutTarget(3, 17)).plan())
         assert (step.last, step.evidence.cut) == (3, 17)
 
     def test_a_batch_that_does_not_reach_the_cut_does_not_name_it(self) -> None:
-        situation = Situation(FIVE, target=Target(5, 17), limits=BatchLimits(rows=2))
+        situation = Situation(FIVE, target=CutTarget(5, 17), limits=BatchLimits(rows=2))
         step = applied(situation.plan())
         assert (step.last, step.evidence.cut) == (2, None)
 
@@ -189,7 +189,7 @@ class TestCuts:
         assert (step.last, step.evidence.cut) == (5, None)
 
     def test_a_table_beyond_the_cut_stands_still(self) -> None:
-        situation = Situation(FIVE, progress=made(4), target=Target(3, 17))
+        situation = Situation(FIVE, progress=made(4), target=CutTarget(3, 17))
         assert situation.plan().is_idle
 
 

@@ -18,7 +18,7 @@ from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.explain import as_fact, explain
 from mirrorlake.mirror.plan import candidates, plan
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, CreateTable, TablePlan
-from mirrorlake.mirror.table.known_table import KnownTable, Target
+from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
 from mirrorlake.mirror.table.processed import Processed
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.change import Marker
@@ -70,7 +70,7 @@ def known(
     )
     progress = replace(made(len(batches)), detection=BY_TIME) if exists else Progress()
     return KnownTable(
-        scan, PATH, more.pop("progress", progress), Target(), processed=processed(*batches)
+        scan, PATH, more.pop("progress", progress), CutTarget(), processed=processed(*batches)
     )
 
 

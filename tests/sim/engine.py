@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from mirrorlake.apply.commit_metadata import by_marker, commit_metadata
-from mirrorlake.delta.log.history import Batch, batch_of
+from mirrorlake.delta.log.history import CommittedBatch, batch_of
 from mirrorlake.landing.file_identity import Identity, altered
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.parquet.unchanged import unpacked
@@ -70,7 +70,7 @@ class LakeTable:
     named: list[NamedBatch] = field(default_factory=list)
     forgotten: int = 0
     properties: dict[str, str] = field(default_factory=dict)
-    batch: Batch | None = None
+    batch: CommittedBatch | None = None
     identities: dict[str, Identity] = field(default_factory=dict)
     described: str = ""
     vacuumed: list[timedelta] = field(default_factory=list)

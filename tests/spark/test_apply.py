@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from mirrorlake.delta.log.table_log import Snapshot, TableLog
+from mirrorlake.delta.log.table_log import TableLog, TableSnapshot
 from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import Applied, MirrorEngine
 from mirrorlake.model import types
@@ -75,7 +75,7 @@ def _is_found(location: str) -> bool:
     return "%" not in location and not is_url(location)
 
 
-def _is_mapped(table: Snapshot) -> bool:
+def _is_mapped(table: TableSnapshot) -> bool:
     return "delta.columnMapping.mode" in table.metadata["configuration"]
 
 

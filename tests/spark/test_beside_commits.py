@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from mirrorlake.delta.log.files import FOLDER
-from mirrorlake.delta.log.table_log import Snapshot, TableLog, replay
+from mirrorlake.delta.log.table_log import TableLog, TableSnapshot, replay
 from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import Applied
 from mirrorlake.model import types
@@ -75,9 +75,9 @@ def location(table: Mirrored) -> Path:
     return Path(table.store.location(table.path))
 
 
-def versions(table: Mirrored) -> Iterator[Snapshot]:
+def versions(table: Mirrored) -> Iterator[TableSnapshot]:
     """The table at one version after the other, replayed from its log."""
-    log, snapshot = TableLog(location(table)), Snapshot()
+    log, snapshot = TableLog(location(table)), TableSnapshot()
     for version in log.versions():
         replay(snapshot, log.actions(version), version)
         yield snapshot

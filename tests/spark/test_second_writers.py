@@ -134,7 +134,7 @@ def test_commits_before_the_transaction_of_a_merge_are_conflicts_until_there_are
 ) -> None:
     table, batch = Table(spark, store, "merge"), BATCHES["changes"]
     step = table.step(batch)
-    interrupt(monkeypatch, statements.Source, "rows", table.all_by_hand())
+    interrupt(monkeypatch, statements.MergeSource, "rows", table.all_by_hand())
     for _statement in STATEMENTS:
         assert isinstance(table.ours.run(step), Conflicted)
     table.holds(LEFT, batch, table.ours.run(step))

@@ -21,7 +21,7 @@ from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.objects import ObjectStore
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Listing, Store
-from mirrorlake.storage.tree import Lister, Looked, look
+from mirrorlake.storage.tree import ListedTree, Lister, look
 from mirrorlake.storage.urls import open_file, open_store
 from tests.conformance.store import (
     FINAL,
@@ -204,7 +204,7 @@ class TestTree:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("mirrorlake.storage.objects.PAGE", 2)
             seen = look(store, "a")
-        assert isinstance(seen, Looked)
+        assert isinstance(seen, ListedTree)
         assert walked(seen, "a") == walked(store, "a")
 
     def test_a_local_store_is_looked_at_folder_by_folder(self, store: LocalStore) -> None:
@@ -317,7 +317,7 @@ class TestPlaces:
         store = open_store("s3://nobody-made-this", s3.options)
         acts: dict[str, Callable[[Store], object]] = {
             "list": lambda store: store.list("a"),
-            "tree": lambda store: store.tree("a"),  # type: ignore[attr-defined]
+            "tree": lambda store: store.tree("a"),
             "create": lambda store: store.create("a", b""),
             "replace": lambda store: store.replace("a", b""),
             "stage": lambda store: stage(store, b""),

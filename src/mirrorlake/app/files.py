@@ -13,13 +13,13 @@ from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.apply.logs.progress import read_batches, read_progress
 from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.config import Project
-from mirrorlake.delta.log.history import Batch
+from mirrorlake.delta.log.history import CommittedBatch
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import ForeignTable, UsageError
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.metadata import NAMED
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
-from mirrorlake.mirror.table.known_table import KnownTable, Target
+from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
 from mirrorlake.model.applied import FileRows
 from mirrorlake.model.landed import FileName, format_time
 from mirrorlake.storage.store import Store, UnsafePath
@@ -109,20 +109,20 @@ def _scan(project: Project, store: Store, table: str) -> TableScan:
 
 def _known(
     project: Project, store: Store, scan: TableScan, path: str
-) -> tuple[KnownTable, Sequence[Batch]]:
+) -> tuple[KnownTable, Sequence[CommittedBatch]]:
     """What is known of a table, and its batches: none of those before its folder was recreated."""
     log, table = TableLog.below(store, path), str(scan.table)
     progress = read_progress(log, table)
     processed = ProcessedNames(store, LogReader(store)).processed(scan, path, progress)
     required = project.mirror.metadata_required
     known = KnownTable(
-        scan, path, progress, Target(), required, tail=Tails(store), processed=processed
+        scan, path, progress, CutTarget(), required, tail=Tails(store), processed=processed
     )
     is_told = progress.exists and not known.is_reseeded
     return known, read_batches(log, table) if is_told else ()
 
 
-def _applied(run: FileRows, batch: Batch) -> AppliedFiles:
+def _applied(run: FileRows, batch: CommittedBatch) -> AppliedFiles:
     rows = dict(zip(MARKERS, run.rows, strict=True)) if run.rows is not None else None
     if batch.names:
         names = batch.names[run.first - 1 : run.last]

@@ -17,7 +17,7 @@ from mirrorlake.apply.runner import Runner, TasksDied
 from mirrorlake.apply.task.compact import CompactResult, CompactTask, run_compact
 from mirrorlake.apply.task.errors import worker_lost
 from mirrorlake.delta import schema as schemas
-from mirrorlake.delta.log.table_log import Snapshot
+from mirrorlake.delta.log.table_log import TableSnapshot
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.errors import ForeignTable
 from mirrorlake.mirror.compaction import optimize
@@ -30,7 +30,6 @@ from mirrorlake.mirror.table.progress import Progress, table_at
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import options_of
 
 CLUSTERED = "clustering"
 """The table feature of liquid clustering: OPTIMIZE writes anew all that is not in a cluster of 100
@@ -100,7 +99,7 @@ class Compactor:
                 one.schema,
                 one.key,
                 one.work,
-                options_of(self._store, one.step.path),
+                self._store.options(one.step.path),
             )
             for one in found
             if one and not isinstance(one.work, Join | Purge)
@@ -173,7 +172,7 @@ class Compactor:
         return self._optimizer.run(table, chosen.location, chosen.schema, command)
 
 
-def chosen_work(snapshot: Snapshot, choice: Choice) -> Work | None:
+def chosen_work(snapshot: TableSnapshot, choice: Choice) -> Work | None:
     """What to do with the files of a table at one version; nothing when all is well."""
     files = list(snapshot.files.values())
     if choice.refused or CLUSTERED in (snapshot.protocol.get("writerFeatures") or ()):

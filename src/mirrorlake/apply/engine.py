@@ -23,7 +23,7 @@ from mirrorlake.apply.strategy import OpenBatch, Strategy
 from mirrorlake.apply.table_definitions import TableDefinitions
 from mirrorlake.delta import schema as schemas
 from mirrorlake.delta.log.durability import flush_commit, flush_commits_since, flush_files
-from mirrorlake.delta.log.table_log import Snapshot, TableLog
+from mirrorlake.delta.log.table_log import TableLog, TableSnapshot
 from mirrorlake.delta.tables import delta_tables
 from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.mirror.engine import (
@@ -50,7 +50,7 @@ from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import is_url, options_of
+from mirrorlake.storage.urls import is_url
 
 log = structlog.get_logger()
 
@@ -236,7 +236,7 @@ class Engine:
             return Failed(error)
 
     def _fitting(
-        self, step: ApplyFiles, snapshot: Snapshot, progress: Progress
+        self, step: ApplyFiles, snapshot: TableSnapshot, progress: Progress
     ) -> OpenBatch | Outcome:
         if progress.recorded >= step.last:
             return AlreadyApplied(progress.recorded)
@@ -258,7 +258,7 @@ class Engine:
             progress,
             schemas.parse(snapshot.metadata),
             tuple(snapshot.files.values()),
-            options_of(self._store, step.path),
+            self._store.options(step.path),
         )
 
     def _choose(self, progress: Progress, *, appends: bool = False) -> Choice:

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mirrorlake.lint.linter import Progress
 
 
-class Page(StrEnum):
+class SpecVersion(StrEnum):
     """The published versions of the specification."""
 
     V1 = "v1"
@@ -35,8 +35,8 @@ def lint(
         ),
     ] = None,
     version: Annotated[
-        Page, typer.Option("--version", help="The page that the publisher follows.")
-    ] = Page.V2,
+        SpecVersion, typer.Option("--version", help="The page that the publisher follows.")
+    ] = SpecVersion.V2,
     strict: Annotated[
         bool, typer.Option("--strict", help="Ask for all that the original is known to ask for.")
     ] = False,

@@ -149,7 +149,7 @@ def publish(
     from mirrorlake.cli.progress import publish_progress
     from mirrorlake.errors import UsageError
     from mirrorlake.publisher import Partner, Publisher
-    from mirrorlake.publisher.input.files import Reading, rows_of
+    from mirrorlake.publisher.input.files import InputOptions, rows_of
     from mirrorlake.publisher.locations import is_mirrored
     from mirrorlake.storage.urls import open_store
 
@@ -185,7 +185,9 @@ def publish(
         if hold:
             publisher.describe(named, key=columns, layout=layout, text=text, hold=True)
         for number, file in enumerate(inputs, 1):
-            reading = Reading(_types(publisher, named, asked), separator, encoding, null, sheet)
+            reading = InputOptions(
+                _types(publisher, named, asked), separator, encoding, null, sheet
+            )
             rows = rows_of(file, reading)
             name = f"{batch}/{number}" if batch and len(inputs) > 1 else batch
             if initial:

@@ -10,7 +10,7 @@ from mirrorlake.cli.options import DEFAULT, Config, Json, Root
 
 if TYPE_CHECKING:
     from mirrorlake.app.status.mirror_status import Status
-    from mirrorlake.landing.partner_events import Partner
+    from mirrorlake.landing.partner_events import PartnerEvents
 
 CLEAR = "\x1b[2J\x1b[H"
 """What makes a terminal empty."""
@@ -83,7 +83,7 @@ def _show(found: Status) -> None:
             typer.echo(f"{table.table}: waits: {table.waiting}")
 
 
-def _partner(told: Partner) -> str:
+def _partner(told: PartnerEvents) -> str:
     """Who says to fill the zone, and from what."""
     if told.problem:
         return f"unknown, because of _partnerEvents.json {told.problem}"

@@ -22,12 +22,12 @@ from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.metadata import BY_TIME, IN_PARTITIONS, SEQUENTIAL, Metadata
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.partitions import partitions
-from mirrorlake.landing.partner_events import Partner
+from mirrorlake.landing.partner_events import PartnerEvents
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.model.landed import FileName, FreeName, PartName
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Entry, Listing, Store
-from mirrorlake.storage.tree import Lister, Looked, look
+from mirrorlake.storage.tree import ListedTree, Lister, look
 
 log = structlog.get_logger()
 
@@ -134,7 +134,7 @@ class Scanner:
         self._undeclared: set[tuple[TableId, tuple[str, ...]]] = set()
         self._warned = False
         self._misplaced: set[TableId] = set()
-        self._partner: Partner | None = None
+        self._partner: PartnerEvents | None = None
         self._looks = 0
 
     def zone(self) -> str:
@@ -166,12 +166,12 @@ class Scanner:
         self._looks += 1
         if self._looks % ANOTHER_ZONE != 1:
             seen = look(self._store, root.LANDING)
-            if isinstance(seen, Looked) and seen.list(root.LANDING).folders:
+            if isinstance(seen, ListedTree) and seen.list(root.LANDING).folders:
                 return root.LANDING, seen
         zone = self.zone()
         return zone, look(self._store, zone)
 
-    def partner(self) -> Partner:
+    def partner(self) -> PartnerEvents:
         """What `_partnerEvents.json` says; one that cannot be read gives one warning (LZ-067)."""
         found = partner_events.read(self._store, self.zone())
         if found.problem and found != self._partner:

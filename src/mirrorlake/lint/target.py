@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 
@@ -12,7 +11,7 @@ from mirrorlake.landing.layout import SCHEMA_SUFFIX, TableFolder
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import TableId
 from mirrorlake.root import LANDING, LANDING_V1
-from mirrorlake.storage.local import LocalStore, Unlisted
+from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url, open_store, split
@@ -20,24 +19,18 @@ from mirrorlake.storage.urls import is_url, open_store, split
 _LANDING_FOLDER = "LandingZone"
 
 
-def _nothing(_folder: str) -> Sequence[Unlisted]:
-    return ()
-
-
 @dataclass(frozen=True, slots=True)
 class Target:
     """A store and what of it is looked at.
 
     root: where the paths of the store begin, a folder or a URL; zones: the landing zones that
-    exist, first the one that is used; folders: the tables, None for all of the zone; unlisted: what
-    the store does not show of a folder.
+    exist, first the one that is used; folders: the tables, None for all of the zone.
     """
 
     store: Store
     root: Path | str
     zones: tuple[str, ...]
     folders: tuple[TableFolder, ...] | None = None
-    unlisted: Callable[[str], Sequence[Unlisted]] = _nothing
 
     @property
     def zone(self) -> str:
@@ -85,7 +78,7 @@ class _Local:
         self, root: PurePath, zones: tuple[str, ...], folders: tuple[TableFolder, ...] | None
     ) -> Target:
         store = self.store(root)
-        return Target(store, store.root, zones, folders, store.unlisted)
+        return Target(store, store.root, zones, folders)
 
     def named(self, path: PurePath) -> str:
         return str(path)
@@ -105,8 +98,7 @@ class _Bucket:
         self, root: PurePath, zones: tuple[str, ...], folders: tuple[TableFolder, ...] | None
     ) -> Target:
         store = self.store(root)
-        unlisted = getattr(store, "unlisted", _nothing)
-        return Target(store, self.named(root), zones, folders, unlisted)
+        return Target(store, self.named(root), zones, folders)
 
     def named(self, path: PurePath) -> str:
         return f"{self.bucket}/{path.as_posix()}" if path.name else self.bucket

@@ -25,7 +25,7 @@ from mirrorlake.spark.maintenance.checkpoint import Checkpoints, leave_to_delta
 from mirrorlake.spark.maintenance.vacuum import vacuum
 from mirrorlake.spark.sql_text import quoted
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import is_url, options_of
+from mirrorlake.storage.urls import is_url
 
 PROPERTIES = {
     "delta.enableChangeDataFeed": "true",  # in the CREATE, so that version 0 is covered (CF-142)
@@ -86,7 +86,7 @@ class SparkTables:
             self._forget(path)
 
     def vacuum(self, path: str, retention: timedelta, before: Callable[[], None]) -> None:
-        location, options = self._store.location(path), options_of(self._store, path)
+        location, options = self._store.location(path), self._store.options(path)
         with refused_by_delta(TableId.parse(table_at(path))):
             vacuum(self._spark, location, options, retention, before)
 

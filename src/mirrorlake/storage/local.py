@@ -11,35 +11,24 @@ import shutil
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
-from mirrorlake.storage.store import Entry, Listing, UnsafePath, checked
+from mirrorlake.storage.store import (
+    Absence,
+    Entry,
+    FolderStore,
+    Listing,
+    Unlisted,
+    UnsafePath,
+    checked,
+)
 
 GONE = ".gone"
 """The end of the name that a folder has while it is removed."""
 
 
-class Absence(StrEnum):
-    """Why a listing leaves something out."""
-
-    LINK = "a link"
-    LINK_OUT = "a link that leads out of the root"
-    NAME = "a name that no path of a store can hold"
-    KIND = "neither a file nor a folder"
-
-
-@dataclass(frozen=True, slots=True)
-class Unlisted:
-    """Something in a folder that its listing does not show. `name` may have escapes."""
-
-    name: str
-    why: Absence
-
-
-class LocalStore:
+class LocalStore(FolderStore):
     """A `Store` below a folder. The folder is made when something is first written.
 
     Names that no store path can hold, such as those with a backslash, are not shown.

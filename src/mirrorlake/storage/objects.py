@@ -33,10 +33,17 @@ from obstore.exceptions import (
 from obstore.store import AzureStore, MemoryStore, S3Store
 
 from mirrorlake.errors import UnsafeStorage
-from mirrorlake.storage.local import Absence, Unlisted
 from mirrorlake.storage.object_file import WHOLE, beginning, opened
 from mirrorlake.storage.options import ObjectOptions
-from mirrorlake.storage.store import Entry, Listing, StorageFailed, UnsafePath, checked
+from mirrorlake.storage.store import (
+    Absence,
+    Entry,
+    Listing,
+    StorageFailed,
+    Unlisted,
+    UnsafePath,
+    checked,
+)
 from mirrorlake.storage.tree import PAGE, Tree
 
 if TYPE_CHECKING:
@@ -68,7 +75,7 @@ class ObjectStore:
     """
 
     def __init__(self, client: Client, url: str, options: ObjectOptions | None = None) -> None:
-        self._client, self._url, self.options = client, url.rstrip("/"), options
+        self._client, self._url, self._options = client, url.rstrip("/"), options
         self._tested: set[str] = set() if isinstance(client, S3Store) else {_PUT, _COPY}
         self._testing = threading.Lock()
         self._copies = True
@@ -120,6 +127,12 @@ class ObjectStore:
     def _starts_after(self) -> bool:
         """Whether a listing can begin behind a key; of others the client reads all keys anyway."""
         return isinstance(self._client, S3Store | AzureStore | MemoryStore)
+
+    def options(self, path: str) -> ObjectOptions | None:  # noqa: ARG002  (the same for all)
+        return self._options
+
+    def keyed(self, path: str) -> ObjectStore:  # noqa: ARG002
+        return self
 
     def unlisted(self, folder: str) -> tuple[Unlisted, ...]:
         """What `list` does not show of a folder, by name."""

@@ -21,7 +21,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mirrorlake.errors import UsageError
 from mirrorlake.storage.adls import url as adls
@@ -46,15 +46,6 @@ class StorageLocation:
 
     url: str
     options: ObjectOptions = field(default_factory=ObjectOptions)
-
-
-@runtime_checkable
-class Parted(Protocol):
-    """A store of several."""
-
-    def at(self, path: str) -> Store:
-        """The store that has a path."""
-        ...
 
 
 def is_url(location: str | Path) -> bool:
@@ -95,18 +86,6 @@ def open_store(location: str | Path, options: ObjectOptions | None = None) -> St
         return _azure_store(str(location))
     scheme, bucket, prefix = _root(str(location))
     return _object_store(scheme, bucket, prefix, options or ObjectOptions())
-
-
-def options_of(store: Store, path: str) -> ObjectOptions | None:
-    """What `open_file` needs beside the location of a path of a store."""
-    return getattr(store_at(store, path), "options", None)
-
-
-def store_at(store: Store, path: str) -> Store:
-    """The very store that has a path."""
-    while isinstance(store, Parted):
-        store = store.at(path)
-    return store
 
 
 def open_file(location: str, options: ObjectOptions | None = None) -> BinaryIO:

@@ -299,7 +299,7 @@ def test_stages_that_do_not_fit_together_are_given_up(
 ) -> None:
     truly = tasks._write
 
-    def one_less(task: tasks.WriteTask, found: Sequence[tasks.Found]) -> tasks.Written:
+    def one_less(task: tasks.WriteTask, found: Sequence[tasks.FoundKeys]) -> tasks.WrittenRows:
         written = truly(task, found)
         return replace(written, rows=written.rows - 1)
 

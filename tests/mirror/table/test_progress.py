@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.delta.log.table_log import Snapshot
+from mirrorlake.delta.log.table_log import TableSnapshot
 from mirrorlake.landing.file_identity import Identity
 from mirrorlake.mirror.strategy import SUPPORTED_FEATURES
 from mirrorlake.mirror.table.progress import Progress, progress_of
@@ -28,10 +28,10 @@ def table(
     partitions: tuple[str, ...] = (),
     operations: dict[int, str] | None = None,
     **properties: str,
-) -> Snapshot:
+) -> TableSnapshot:
     """A table of ours at version 9, whose last batch is version 7."""
     ours = {"mirrorlake.generation": "g", "mirrorlake.keyColumns": '["id"]'}
-    return Snapshot(
+    return TableSnapshot(
         version=9,
         protocol={"writerFeatures": list(features)},
         metadata={
@@ -46,7 +46,7 @@ def table(
 
 
 def test_no_table_has_no_progress() -> None:
-    assert progress_of(Snapshot()) == Progress()
+    assert progress_of(TableSnapshot()) == Progress()
     assert not Progress().exists
 
 

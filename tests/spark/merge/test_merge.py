@@ -136,14 +136,14 @@ def test_a_batch_never_follows_another_that_holds_a_part_of_it(
     # own record of applications the larger number would be right after the smaller one.
     first, *_ = files
     rival = Mirrored(spark_engine(spark, store), store, orders.reader, ORDERS, recorded=1)
-    rows = statements.Source.rows
+    rows = statements.MergeSource.rows
 
     def overtaken(*args: Any) -> Any:
         rival.apply(first)
         return rows(*args)
 
     step = orders.step(*files)
-    monkeypatch.setattr(statements.Source, "rows", overtaken)
+    monkeypatch.setattr(statements.MergeSource, "rows", overtaken)
     assert isinstance(orders.run(step), Conflicted)
     assert orders.engine.progress(orders.path).recorded == 2
     expected = ORDERS.table()

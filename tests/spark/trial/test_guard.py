@@ -16,7 +16,7 @@ from mirrorlake.app.mirror import Mirror
 from mirrorlake.apply import direct
 from mirrorlake.apply.engine import Engine
 from mirrorlake.config import Project
-from mirrorlake.delta.log.table_log import Snapshot
+from mirrorlake.delta.log.table_log import TableSnapshot
 from mirrorlake.mirror.explain import as_fact
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.mirror.table.progress import Progress
@@ -102,7 +102,7 @@ def test_a_trial_without_a_deletion_vector_says_so(
 def forgets(truly: Any) -> Any:
     """An engine that takes no notice of what a table has recorded."""
 
-    def fitting(self: Engine, step: ApplyFiles, snapshot: Snapshot, progress: Progress) -> Any:
+    def fitting(self: Engine, step: ApplyFiles, snapshot: TableSnapshot, progress: Progress) -> Any:
         return truly(self, step, snapshot, replace(progress, recorded=step.first - 1))
 
     return fitting

@@ -30,7 +30,7 @@ from mirrorlake.app.loop.planner import Planner, new_uuid
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.loop.retries import Retries
 from mirrorlake.app.loop.table_builder import Builder
-from mirrorlake.app.maintenance.file_maintenance import FileMaintenance, Written
+from mirrorlake.app.maintenance.file_maintenance import FileMaintenance, WrittenBatch
 from mirrorlake.app.maintenance.landing_cleanup import LandingCleanup
 from mirrorlake.app.maintenance.table_removal import TableRemoval
 from mirrorlake.app.maintenance.vacuum import Vacuums
@@ -295,7 +295,7 @@ class ApplyLoop:
         progressed = [self._outcomes.note(step, outcome, begun) for _, step, outcome in done]
         self._limits.save()
         self._file_maintenance.after(
-            [Written(t, s, o.version) for t, s, o in done if isinstance(o, Applied)]
+            [WrittenBatch(t, s, o.version) for t, s, o in done if isinstance(o, Applied)]
         )
         return any(progressed)
 

@@ -21,7 +21,7 @@ from mirrorlake.mirror.batch import Run
 from mirrorlake.mirror.plan import candidates, nested, plan
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import TablePlan
-from mirrorlake.mirror.table.known_table import KnownTable, Target
+from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
@@ -34,10 +34,10 @@ class _IdlePlan:
 
     scan: TableScan
     progress: Progress
-    target: Target
+    target: CutTarget
     plan: TablePlan
 
-    def holds(self, scan: TableScan, progress: Progress, target: Target) -> bool:
+    def holds(self, scan: TableScan, progress: Progress, target: CutTarget) -> bool:
         known = self.scan
         return (
             progress is self.progress
@@ -134,7 +134,9 @@ class Planning:
             error = found
         return TablePlan(scan.table, path, scan.folder.path, TableState.FAILED, error=error)
 
-    def _planned(self, scan: TableScan, path: str, progress: Progress, target: Target) -> TablePlan:
+    def _planned(
+        self, scan: TableScan, path: str, progress: Progress, target: CutTarget
+    ) -> TablePlan:
         known = KnownTable(
             scan=scan,
             path=path,
@@ -174,12 +176,12 @@ class Planning:
         return found
 
 
-def _target(table: TableId, cut: Cut | None) -> Target:
+def _target(table: TableId, cut: Cut | None) -> CutTarget:
     """How far a table goes: to the cut, or as far as it can when no cut knows it yet.
 
     Of a table that it excludes the newest cut says nothing; an earlier one knew it.
     """
     name = str(table)
     if cut is None or name not in cut.tables:
-        return Target()
-    return Target(cut.tables[name], None if name in cut.excluded else cut.number)
+        return CutTarget()
+    return CutTarget(cut.tables[name], None if name in cut.excluded else cut.number)

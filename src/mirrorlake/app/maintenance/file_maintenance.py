@@ -38,7 +38,7 @@ REST_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenBatch:
     """A table that has just got a batch. version: the one that holds it."""
 
     plan: TablePlan
@@ -67,7 +67,7 @@ class FileMaintenance:
         self._turns: dict[str, int] = {}  # when each had its last one, by path
         self._turn = itertools.count(1)
 
-    def after(self, written: Sequence[Written]) -> None:
+    def after(self, written: Sequence[WrittenBatch]) -> None:
         """Do what tables need that were just written."""
         for one in written:
             self._checkpoint(one.step.path, one.version)
@@ -81,7 +81,7 @@ class FileMaintenance:
             if self._engine.compaction(step.path) is not None:
                 self._told([step], self._engine.compact([step], self._before_commit))
 
-    def _compact(self, written: Sequence[Written]) -> None:
+    def _compact(self, written: Sequence[WrittenBatch]) -> None:
         short, together = [], 0
         # Whose turn is longest ago comes first: one that is always due keeps none waiting for ever.
         for one in sorted(written, key=lambda one: self._turns.get(one.step.path, 0)):

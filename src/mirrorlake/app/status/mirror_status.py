@@ -16,7 +16,7 @@ from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.landing.file_identity import Tails
-from mirrorlake.landing.partner_events import Partner
+from mirrorlake.landing.partner_events import PartnerEvents
 from mirrorlake.landing.scan import Scanner
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.storage.lease import holder_of
@@ -32,7 +32,7 @@ class Status:
     apply: str | None
     tables: list[TableStatus] = field(default_factory=list)
     landing_zone: str = ""
-    partner: Partner = field(default_factory=Partner)
+    partner: PartnerEvents = field(default_factory=PartnerEvents)
 
     @property
     def state(self) -> str:

@@ -14,7 +14,7 @@ import structlog
 
 from mirrorlake.app.loop.report import TableReport
 from mirrorlake.app.status import status_files
-from mirrorlake.app.status.operation_log import Item, Operation, OperationLog
+from mirrorlake.app.status.operation_log import Item, LoggedOperation, OperationLog
 from mirrorlake.app.status.table_status import View, tables_of
 from mirrorlake.app.status.table_status_file import entry
 from mirrorlake.apply.logs.processed_names import ProcessedNames
@@ -38,9 +38,9 @@ EVERY = 5.0
 """Seconds between two writings at most, and between two heartbeats."""
 
 _BEGINS = {
-    TableState.SNAPSHOTTING: Operation.START_SNAPSHOTTING,
-    TableState.REPLICATING: Operation.START_REPLICATING,
-    TableState.RESEEDING: Operation.START_RESEEDING,
+    TableState.SNAPSHOTTING: LoggedOperation.START_SNAPSHOTTING,
+    TableState.REPLICATING: LoggedOperation.START_REPLICATING,
+    TableState.RESEEDING: LoggedOperation.START_RESEEDING,
 }
 
 
@@ -86,23 +86,23 @@ class Monitor:
         for report in reports:
             said = str(report.error) if report.error else ""
             if report.error and said != self._errors.get(report.table):
-                self._add(Operation.FAIL_TABLE, report.table, error=report.error)
+                self._add(LoggedOperation.FAIL_TABLE, report.table, error=report.error)
             if report.error:
                 self._states[report.table] = TableState.FAILED
             self._errors[report.table] = said
 
     def added(self, table: TableId) -> None:
-        self._add(Operation.ADD_TABLE, table)
+        self._add(LoggedOperation.ADD_TABLE, table)
 
     def altered(self, table: TableId) -> None:
-        self._add(Operation.REPLICATING_SCHEMA, table)
+        self._add(LoggedOperation.REPLICATING_SCHEMA, table)
 
     def applied(self, step: ApplyFiles, outcome: Applied, begun: datetime) -> None:
         loading = self._states.get(step.table) is TableState.SNAPSHOTTING
         counts = outcome.counts
         late = self._clock.now() - step.evidence.source_time if step.evidence.source_time else None
         self._add(
-            Operation.SNAPSHOTTING if loading else Operation.REPLICATING,
+            LoggedOperation.SNAPSHOTTING if loading else LoggedOperation.REPLICATING,
             step.table,
             begun=begun,
             rows=counts.insert + counts.update + counts.delete,
@@ -111,7 +111,7 @@ class Monitor:
         )
 
     def removed(self, table: TableId) -> None:
-        self._add(Operation.REMOVE_TABLE, table)
+        self._add(LoggedOperation.REMOVE_TABLE, table)
         self._states.pop(table, None)
         self._errors.pop(table, None)
 
@@ -129,10 +129,10 @@ class Monitor:
             return
         for table, state in self._states.items():
             if state is not TableState.FAILED:
-                self._add(Operation.STOP_TABLE, table)
+                self._add(LoggedOperation.STOP_TABLE, table)
         self._write(scans, reports, is_running=False)
 
-    def _add(self, operation: Operation, table: TableId, **facts: Any) -> None:
+    def _add(self, operation: LoggedOperation, table: TableId, **facts: Any) -> None:
         if self._log is not None:
             self._log.add(operation, table, **facts)
 

@@ -14,7 +14,7 @@ from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
 from mirrorlake.mirror.plan import NO_METADATA, other_files
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.mirror.table.known_table import KnownTable, Target
+from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.applied import Totals
 from mirrorlake.model.landed import format_time
@@ -188,7 +188,7 @@ def _known(view: View, scan: TableScan, path: str, progress: Progress) -> KnownT
         scan,
         path,
         progress,
-        Target(),
+        CutTarget(),
         view.settings.metadata_required,
         tail=view.tails,
         processed=view.followers.processed(scan, path, progress),

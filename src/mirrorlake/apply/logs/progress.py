@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 from dataclasses import replace
 
-from mirrorlake.delta.log.history import Batch, batches, named_batches
-from mirrorlake.delta.log.table_log import BrokenLog, Snapshot, TableLog
+from mirrorlake.delta.log.history import CommittedBatch, batches, named_batches
+from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
 from mirrorlake.mirror.table.progress import (
     MALFORMED,
     Progress,
@@ -17,7 +17,7 @@ from mirrorlake.mirror.table.progress import (
 from mirrorlake.model.landed import NamedBatch
 
 
-def snapshot_of(log: TableLog, table: str) -> Snapshot:
+def snapshot_of(log: TableLog, table: str) -> TableSnapshot:
     """The newest version of a table. Raises ForeignTable when its log does not tell it."""
     try:
         return log.snapshot()
@@ -37,7 +37,7 @@ def read_progress(log: TableLog, table: str) -> Progress:
         raise unreadable(table, error) from error
 
 
-def read_batches(log: TableLog, table: str) -> list[Batch]:
+def read_batches(log: TableLog, table: str) -> list[CommittedBatch]:
     """The batches that a table has, as far as its log still tells. Raises ForeignTable."""
     try:
         return list(batches(log))
@@ -54,7 +54,7 @@ def read_named_batches(log: TableLog, table: str, after: int) -> list[NamedBatch
         raise unreadable(table, error) from error
 
 
-def _restored_beneath(log: TableLog, snapshot: Snapshot, progress: Progress) -> int | None:
+def _restored_beneath(log: TableLog, snapshot: TableSnapshot, progress: Progress) -> int | None:
     """A RESTORE between the version that our last batch rests on and its commit.
 
     Rows that are only added conflict with nothing, so Delta lets them follow it.

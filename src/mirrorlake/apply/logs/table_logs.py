@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from mirrorlake.apply.logs.progress import read_named_batches, read_progress, snapshot_of
-from mirrorlake.delta.log.table_log import Snapshot, TableLog
+from mirrorlake.delta.log.table_log import TableLog, TableSnapshot
 from mirrorlake.mirror.table.progress import Progress, progress_in, table_at
 from mirrorlake.model.landed import NamedBatch
 
@@ -69,7 +69,7 @@ class TableLogs:
             return followed.progress
 
     @contextmanager
-    def snapshot(self, path: str, table: str) -> Iterator[tuple[Snapshot, Progress]]:
+    def snapshot(self, path: str, table: str) -> Iterator[tuple[TableSnapshot, Progress]]:
         """The newest version, which stays as it is in this context. Raises ForeignTable."""
         followed = self._followed(path)
         with followed.lock:

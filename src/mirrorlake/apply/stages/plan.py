@@ -14,14 +14,14 @@ from mirrorlake.apply.runner import Runner
 from mirrorlake.apply.stages.shares import InputShare, balanced, shares
 from mirrorlake.apply.stages.tasks import (
     Folded,
-    Found,
+    FoundKeys,
     KeysRead,
     ReadTask,
     Stretch,
     Taken,
     TakeTask,
     WriteTask,
-    Written,
+    WrittenRows,
     fold_partition,
     read_keys,
     take_rows,
@@ -56,7 +56,7 @@ class StagePlan:
         read, folded = self._read_and_fold(runs)
         taken = self._take(folded)
         found = [
-            Found(one.left, one.sought, once)
+            FoundKeys(one.left, one.sought, once)
             for one, once in zip(folded, _once(folded, taken), strict=True)
         ]
         written = self._write(runs, read, folded, found, images=any(one.rows for one in taken))
@@ -91,10 +91,10 @@ class StagePlan:
         runs: Sequence[tuple[InputShare, ...]],
         read: Sequence[KeysRead],
         folded: Sequence[Folded],
-        found: list[Found],
+        found: list[FoundKeys],
         *,
         images: bool,
-    ) -> list[Written]:
+    ) -> list[WrittenRows]:
         groups = stretches(runs, read, folded, self._tasks)
         tasks = [WriteTask(self._bare, group, images) for group in groups]
         return self._done(self._runner.broadcast(write_rows, tasks, found))
@@ -134,7 +134,7 @@ def _in_order(one: Stretch) -> tuple[int, int, int]:
     return one.run, one.begin, one.end
 
 
-def _check_sizes(written: Sequence[Written], most: int) -> None:
+def _check_sizes(written: Sequence[WrittenRows], most: int) -> None:
     """Give up on a file that one task might refuse: its shares are smaller than it."""
     sizes: dict[int, int] = {}
     for number, size in (each for one in written for each in one.size):
@@ -143,7 +143,7 @@ def _check_sizes(written: Sequence[Written], most: int) -> None:
         raise GivenUp("a file near the limit of its size")
 
 
-def _check_rows(folded: Sequence[Folded], written: Sequence[Written]) -> None:
+def _check_rows(folded: Sequence[Folded], written: Sequence[WrittenRows]) -> None:
     """Give up unless exactly those rows were written that the fold had left."""
     left = sum(rows for one in folded for run in one.count for rows in run)
     if left != sum(one.rows for one in written):
@@ -172,7 +172,7 @@ def _result(
     runs: Sequence[Sequence[InputShare]],
     read: Sequence[KeysRead],
     taken: Sequence[Taken],
-    written: Sequence[Written],
+    written: Sequence[WrittenRows],
 ) -> BatchResult:
     count, found = sum(one.rows for one in written), sum(one.rows for one in taken)
     updated = sum(one.updated for one in written)

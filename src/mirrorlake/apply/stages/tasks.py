@@ -19,7 +19,7 @@ from pyroaring import BitMap
 
 from mirrorlake.apply.commit_metadata import Rows as MarkerCounts
 from mirrorlake.apply.commit_metadata import by_marker
-from mirrorlake.apply.fold import Batch, fold
+from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.apply.stages.shares import InputShare
 from mirrorlake.apply.task.batch import BatchTask, as_texts
 from mirrorlake.apply.task.errors import fault
@@ -170,7 +170,7 @@ def _fold(batch: BatchTask, blocks: Sequence[bytes]) -> Folded:
         numbers.append(number.to_numpy())
         ends.append(json.loads(rows.schema.metadata[b"ends"]))
     schema = Schema.of([table_schema.schema[name] for name in key])
-    net = fold(Batch(batch.table, schema, key, files))
+    net = fold(LandedBatch(batch.table, schema, key, files))
     left = stages.left(net)
     sections, count, start = [], [], 0
     for number, of_shares in zip(numbers, ends, strict=True):
@@ -263,7 +263,7 @@ def _by_partition(keys: np.ndarray, ends: np.ndarray) -> tuple[bytes, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundKeys:
     """What was found of the keys of a partition. left, sought: as in `Folded`; once: bitmaps of the
     keys that had one row in the table."""
 
@@ -293,7 +293,7 @@ class WriteTask:
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenRows:
     """rows: that are there now; updated: those of them that took the place of one row; size: of the
     rows that were read of each file, by its number, in bytes.
     """
@@ -304,12 +304,12 @@ class Written:
     size: tuple[tuple[int, int], ...]
 
 
-def write_rows(task: WriteTask, found: Sequence[Found]) -> Written | Failed:
+def write_rows(task: WriteTask, found: Sequence[FoundKeys]) -> WrittenRows | Failed:
     """found: of all partitions."""
     return _guarded(task.batch, lambda: _write(task, found))
 
 
-def _write(task: WriteTask, found: Sequence[Found]) -> Written:
+def _write(task: WriteTask, found: Sequence[FoundKeys]) -> WrittenRows:
     batch, schema = task.batch, task.batch.rows.schema
     size: dict[int, int] = {}
     left = [_decoded(one.left) for one in found]
@@ -327,11 +327,11 @@ def _write(task: WriteTask, found: Sequence[Found]) -> Written:
             images, updated = stages.told(table.folder, schema, now, index, _once(found))
             actions += images
         table.keep(actions)
-    return Written(as_texts(actions), now.num_rows, updated, tuple(size.items()))
+    return WrittenRows(as_texts(actions), now.num_rows, updated, tuple(size.items()))
 
 
 def _left(
-    stretch: Stretch, found: Sequence[Found], left: Sequence[Sequence[pa.RecordBatch]]
+    stretch: Stretch, found: Sequence[FoundKeys], left: Sequence[Sequence[pa.RecordBatch]]
 ) -> tuple[np.ndarray, np.ndarray]:
     """The rows that are left of a stretch, ascending and counted from its beginning, and the key in
     whose place each is, or -1, of all partitions together."""
@@ -368,7 +368,7 @@ def _rows(
         raise ValueError("a landed file is not what it was")
 
 
-def _once(found: Sequence[Found]) -> np.ndarray:
+def _once(found: Sequence[FoundKeys]) -> np.ndarray:
     """bool, of the keys of all partitions together: whether there was one row."""
     once = np.zeros(sum(one.sought for one in found), bool)
     first = 0

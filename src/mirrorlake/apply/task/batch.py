@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from mirrorlake.apply.commit_metadata import Rows, by_marker
-from mirrorlake.apply.fold import Batch, fold
+from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.apply.task.errors import missing_base_row, table_error
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows, NotAppendOnly
 from mirrorlake.delta.workspace import at_hand
@@ -124,7 +124,7 @@ def _inserted(task: BatchTask, read: list[Rows]) -> Iterator[pa.Table]:
 def _apply(task: BatchTask) -> BatchResult:
     schema = task.rows.schema
     files = [(landed.name, task.rows.read(landed)) for landed in task.landed]
-    net = fold(Batch(task.table, schema.schema, task.rows.key, files, task.truncate))
+    net = fold(LandedBatch(task.table, schema.schema, task.rows.key, files, task.truncate))
     with at_hand(task.location, task.options) as table:
         done = rewrite(
             table.folder,

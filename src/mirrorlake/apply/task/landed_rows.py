@@ -16,13 +16,13 @@ from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.parquet.bounded import Share
 from mirrorlake.landing.scan import Landed
 from mirrorlake.landing.text.format import TextFormat
-from mirrorlake.landing.text.splits import Part
+from mirrorlake.landing.text.splits import TextPart
 from mirrorlake.mirror.faults import UnreadableFile
 from mirrorlake.mirror.row_checks import RowChecks, check_rows
 from mirrorlake.model.change import Marker
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import StorageFailed, Store
-from mirrorlake.storage.urls import open_file, options_of
+from mirrorlake.storage.urls import open_file
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class LandedPath:
     size: int
     text: TextFormat | None = None
     options: ObjectOptions | None = None
-    part: Part | None = None
+    part: TextPart | None = None
 
 
 def landed_paths(store: Store, files: Iterable[Landed]) -> list[LandedPath]:
@@ -49,7 +49,7 @@ def landed_paths(store: Store, files: Iterable[Landed]) -> list[LandedPath]:
             store.location(file.path),
             file.size,
             file.text,
-            options_of(store, file.path),
+            store.options(file.path),
         )
         for file in files
     ]

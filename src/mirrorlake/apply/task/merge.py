@@ -14,7 +14,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.apply.commit_metadata import Rows, by_marker
-from mirrorlake.apply.fold import Batch, fold
+from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.apply.merge_actions import MergeAction, MergeActions, inserts_of, merge_actions
 from mirrorlake.apply.task.errors import fault, missing_base_row, null_text
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows
@@ -58,7 +58,7 @@ KEYS, COUNT = "the rows of its keys", "the number of rows"
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class FoundRows:
     """The rows that the table has of the keys of a batch. code: int64, the number of the key of
     each; rows: with all columns, where these are needed."""
 
@@ -88,7 +88,7 @@ def first_look(task: MergeTask) -> tuple[MergeReport, pa.Table | None]:
     return _guarded(task, look)
 
 
-def second_look(task: MergeTask, found: Found) -> tuple[MergeReport, pa.Table | None]:
+def second_look(task: MergeTask, found: FoundRows) -> tuple[MergeReport, pa.Table | None]:
     """The merge actions of a batch, given the rows of its keys."""
 
     def look() -> tuple[MergeReport, pa.Table | None]:
@@ -118,7 +118,7 @@ def _guarded(
 def _read(task: MergeTask) -> Read:
     schema = task.rows.schema.schema
     files = [(landed.name, task.rows.read(landed)) for landed in task.landed]
-    net = fold(Batch(task.rows.table, schema, task.rows.key, files, task.truncate))
+    net = fold(LandedBatch(task.rows.table, schema, task.rows.key, files, task.truncate))
     return net, tuple(by_marker(rows.marker) for _name, rows in files)
 
 

@@ -20,7 +20,6 @@ import pyarrow.parquet as pq
 from mirrorlake.delta.log.files import FOLDER, log_files
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import options_of
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(
@@ -58,7 +57,7 @@ class BrokenLog(ValueError):
 
 
 @dataclass(slots=True)
-class Snapshot:
+class TableSnapshot:
     """A table at one version.
 
     files: the add actions of the live files by (path, id of the deletion vector), in no order;
@@ -102,20 +101,20 @@ class TableLog:
         self.path = path
         self._folder = f"{path}/{FOLDER}"
         self._files = log_files(path, options)
-        self._snapshot = Snapshot()
+        self._snapshot = TableSnapshot()
         self._known: object = None
 
     @classmethod
     def below(cls, store: Store, path: str) -> TableLog:
         """The log of the table at a path of a store."""
-        return cls(store.location(path), options_of(store, path))
+        return cls(store.location(path), store.options(path))
 
     @property
     def state(self) -> object:
         """What was last read, to be compared: another after whatever `snapshot` has followed."""
         return self._snapshot.version, self._known
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TableSnapshot:
         """The newest version. Cheap when nothing happened since the last call: two looks at files.
 
         Raises FileNotFoundError, once, when the table that was here is gone; BrokenLog.
@@ -129,7 +128,7 @@ class TableLog:
             self.forget()
             raise
 
-    def _newest(self) -> Snapshot:
+    def _newest(self) -> TableSnapshot:
         if self._snapshot.exists and self._identity() != self._known:
             self.forget()  # another table was made in this place, and has other versions
             if not self._files.names():
@@ -143,7 +142,7 @@ class TableLog:
 
     def forget(self) -> None:
         """Read everything anew next time."""
-        self._snapshot = Snapshot()
+        self._snapshot = TableSnapshot()
 
     def commit_file(self, version: int) -> Path:
         """Of a table in a folder."""
@@ -182,7 +181,7 @@ class TableLog:
             if version != expected:
                 raise BrokenLog(f"commit {expected} of {self.path} is missing")
 
-    def _follow(self, snapshot: Snapshot) -> bool:
+    def _follow(self, snapshot: TableSnapshot) -> bool:
         """Replay the commits since. Returns whether there were any."""
         before = snapshot.version
         while self.has(snapshot.version + 1):
@@ -193,8 +192,8 @@ class TableLog:
         """What tells the newest commit that was read from another of the same version."""
         return self.identity(self._snapshot.version)
 
-    def _load(self) -> Snapshot:
-        snapshot, names = Snapshot(), self._files.names()
+    def _load(self) -> TableSnapshot:
+        snapshot, names = TableSnapshot(), self._files.names()
         checkpoint = _newest_checkpoint(names)
         if checkpoint is not None:
             version, parts = checkpoint
@@ -213,7 +212,7 @@ class TableLog:
         self._look_back(snapshot, _versions(names))
         return snapshot
 
-    def _look_back(self, snapshot: Snapshot, versions: list[int]) -> None:
+    def _look_back(self, snapshot: TableSnapshot, versions: list[int]) -> None:
         """Read commits before the checkpoint too, back to the last batch of any mirror: what was
         done to the table since then matters, and a checkpoint does not tell it."""
         known = snapshot.commits
@@ -287,7 +286,7 @@ def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]] | None:
 
 
 def replay(
-    snapshot: Snapshot,
+    snapshot: TableSnapshot,
     actions: Iterable[Action],
     version: int,
     *,
@@ -315,7 +314,7 @@ def replay(
         del snapshot.commits[old]
 
 
-def _last_batch(snapshot: Snapshot) -> int:
+def _last_batch(snapshot: TableSnapshot) -> int:
     """The version that holds the last batch of a mirror, as far as is known; -1 for none. What
     others record in a table says nothing of that."""
     found = (v for app, v in snapshot.recorded_in.items() if app.startswith(APPLICATION))
@@ -334,7 +333,7 @@ def vector_id(vector: Mapping[str, Any]) -> str:
     return f"{vector['storageType']}{vector['pathOrInlineDv']}{suffix}"
 
 
-def _note(snapshot: Snapshot, action: Action, version: int) -> None:
+def _note(snapshot: TableSnapshot, action: Action, version: int) -> None:
     """Remember what a commit says of itself."""
     if info := action.get("commitInfo"):
         if not isinstance(info, dict):

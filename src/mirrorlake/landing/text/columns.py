@@ -24,7 +24,7 @@ _TEXT = "String"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ColumnSource:
     """Where the values of a table's column come from.
 
     place: of the column in the file, None where the file lacks it; declared: what its texts are;
@@ -101,7 +101,7 @@ def markers_of(block: Block, index: int | None, default: Marker, origin: Origin)
 
 def sources_of(
     header: list[str], schema: Schema, text: TextFormat, key: Sequence[str], origin: Origin
-) -> list[Source]:
+) -> list[ColumnSource]:
     columns = columns_of(header, text, origin.table, origin.file)
     declared = {column.name: column for column in columns}
     of_table = match_columns(schema.names, list(declared))
@@ -116,7 +116,7 @@ def sources_of(
             or (found.nullable is None and text.columns is not None and (is_key or text.strict))
         )
         sources.append(
-            Source(
+            ColumnSource(
                 column=column,
                 index=None if name is None else header.index(name),
                 declared=found or DeclaredColumn(column.name, _TEXT),

@@ -39,13 +39,13 @@ _SNAPPY_BLOCK = 65_536
 _CONTROL = set(range(0x20)) - set(b"\t\n\r")
 
 
-class Reader(Protocol):
+class ByteReader(Protocol):
     """Bytes in order; fewer than `size` only at the end."""
 
     def read(self, size: int) -> bytes: ...
 
 
-def opened(handle: BinaryIO, size: int, origin: Origin) -> Reader:
+def opened(handle: BinaryIO, size: int, origin: Origin) -> ByteReader:
     """The text of a file, unpacked. Raises BadFile for what nobody can unpack.
 
     size: of the file in bytes, compressed as it is.
@@ -76,8 +76,8 @@ def codec_of(handle: BinaryIO, size: int, origin: Origin) -> str:
     return ""
 
 
-def _arrow(handle: BinaryIO, codec: str) -> Reader:
-    stream: Reader = pa.CompressedInputStream(pa.PythonFile(handle, mode="r"), codec)
+def _arrow(handle: BinaryIO, codec: str) -> ByteReader:
+    stream: ByteReader = pa.CompressedInputStream(pa.PythonFile(handle, mode="r"), codec)
     return stream
 
 
@@ -98,7 +98,7 @@ class _Whole:
 class _Bounded:
     """An unpacked text that may not grow without bound."""
 
-    def __init__(self, inner: Reader, size: int, origin: Origin) -> None:
+    def __init__(self, inner: ByteReader, size: int, origin: Origin) -> None:
         self._inner, self._origin = inner, origin
         self._limit = max(MODEST, RATIO * size)
         self._given = 0

@@ -18,7 +18,7 @@ from mirrorlake.landing.text.compression import opened
 from mirrorlake.landing.text.encodings import Undecodable, Utf8
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.landing.text.origin import Origin
-from mirrorlake.landing.text.splits import Part
+from mirrorlake.landing.text.splits import TextPart
 from mirrorlake.landing.text.survey import Window
 from mirrorlake.landing.text.tokens import CARRIAGE_RETURN, Dialect, Flags, Tokens, tokenize
 
@@ -95,7 +95,7 @@ class Block:
         )
 
 
-class Records:
+class TextRecords:
     """The header of a text and its rows. Raises BadFile for what is no text of this form.
 
     part: which of its rows, None for all; lock: of a handle that others read at the same time;
@@ -110,7 +110,7 @@ class Records:
         origin: Origin,
         block: int = BLOCK,
         *,
-        part: Part | None = None,
+        part: TextPart | None = None,
         lock: threading.Lock | None = None,
     ) -> None:
         self._origin, self._block = origin, block

@@ -17,12 +17,12 @@ from mirrorlake.landing.text.compression import codec_of
 from mirrorlake.landing.text.encodings import is_bytewise, mark_of
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.landing.text.origin import Origin
-from mirrorlake.landing.text.survey import STRETCH, Survey, Way, survey
+from mirrorlake.landing.text.survey import STRETCH, QuoteState, Survey, survey
 from mirrorlake.landing.text.tokens import Dialect
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TextPart:
     """Whole rows of a file that stand together; the first part begins with the header.
 
     begin, end: bytes of the file; row: data rows before it; line: on which it begins, from 1.
@@ -77,24 +77,24 @@ def _start(handle: BinaryIO, size: int, mark: bytes) -> int | None:
     return len(mark) if handle.read(len(mark)) == mark else 0
 
 
-def joined(surveys: Iterable[Survey | None], size: int) -> list[Part]:
+def joined(surveys: Iterable[Survey | None], size: int) -> list[TextPart]:
     """The parts of a file by the surveys of all its places, in their order.
 
     One part, where a survey is missing; and none begins behind a row that will be refused.
     """
-    parts: list[Part] = []
-    begin = Part(0, size)
-    way, rows, lines = Way.OUTSIDE, 0, 0
+    parts: list[TextPart] = []
+    begin = TextPart(0, size)
+    way, rows, lines = QuoteState.OUTSIDE, 0, 0
     for survey_ in surveys:
         if survey_ is None:
-            return [Part(0, size)]
+            return [TextPart(0, size)]
         passage = survey_.passage(way)
-        if passage.out is Way.LOST:
+        if passage.out is QuoteState.LOST:
             break
         if rows and begin.begin < passage.first < size:
-            parts.append(Part(begin.begin, passage.first, begin.row, begin.line))
+            parts.append(TextPart(begin.begin, passage.first, begin.row, begin.line))
             # Of the rows so far one is the header, and the one that ends here is not counted yet.
-            begin = Part(passage.first, size, rows, lines + passage.lines + 1)
+            begin = TextPart(passage.first, size, rows, lines + passage.lines + 1)
         way, rows, lines = passage.out, rows + passage.rows, lines + survey_.lines
     return [*parts, begin]
 
@@ -106,10 +106,10 @@ def cut(
     part: int,
     pool: Executor,
     lock: threading.Lock,
-) -> list[Part]:
+) -> list[TextPart]:
     """The parts of an opened file, of about `part` bytes; the threads of the pool look at it."""
     if size < 2 * part or not can_be_cut(text):
-        return [Part(0, size)]
+        return [TextPart(0, size)]
 
     def looked(window: tuple[int, int]) -> Survey | None:
         return look(handle, size, text, window, lock=lock)

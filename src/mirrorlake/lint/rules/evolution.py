@@ -13,7 +13,7 @@ from mirrorlake.lint.finding import (
     listed,
     shown,
 )
-from mirrorlake.lint.rules.rows import Counts
+from mirrorlake.lint.rules.rows import RowCounts
 from mirrorlake.lint.table_view import Seen
 from mirrorlake.model.table import Column, Schema
 
@@ -185,7 +185,7 @@ class History:
         self._is_unordered = False
         self._required: frozenset[str] = frozenset()
 
-    def next(self, seen: Seen, counts: Counts | None, location: FindingLocation) -> None:
+    def next(self, seen: Seen, counts: RowCounts | None, location: FindingLocation) -> None:
         """The next file. counts: of its rows, None when they were not read."""
         self._marker(seen, counts, location)
         self._order(seen, counts, location)
@@ -201,7 +201,7 @@ class History:
             self._required = frozenset(c.name for c in seen.schema if not c.nullable)
         self._is_first = False
 
-    def _marker(self, seen: Seen, counts: Counts | None, location: FindingLocation) -> None:
+    def _marker(self, seen: Seen, counts: RowCounts | None, location: FindingLocation) -> None:
         is_initial = self._is_first and seen.file.number in {1, None}
         if seen.has_marker:
             plain = counts is not None and counts.is_complete and counts.is_only_inserts
@@ -216,7 +216,7 @@ class History:
                 self._report.add(UNMARKED_TEXT, location, "no __rowMarker__")
         self._has_markers |= seen.has_marker
 
-    def _order(self, seen: Seen, counts: Counts | None, location: FindingLocation) -> None:
+    def _order(self, seen: Seen, counts: RowCounts | None, location: FindingLocation) -> None:
         changes = counts.updates + counts.deletes if counts else 0
         if seen.file.number is None and changes and not self._is_unordered:
             self._is_unordered = True
@@ -234,7 +234,7 @@ class History:
         self,
         dropped: list[Column],
         added: list[Column],
-        counts: Counts | None,
+        counts: RowCounts | None,
         location: FindingLocation,
     ) -> None:
         # The lack of a key column is told by itself (LZ-046).

@@ -17,8 +17,7 @@ from mirrorlake.lint.finding import (
 from mirrorlake.lint.rules import sequence as sequence_rules
 from mirrorlake.lint.target import Target
 from mirrorlake.model.landed import FileName
-from mirrorlake.storage.local import Absence
-from mirrorlake.storage.store import Listing
+from mirrorlake.storage.store import Absence, Listing
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
@@ -220,7 +219,7 @@ def check_zone(target: Target, folders: tuple[TableFolder, ...], report: Report)
 
 def check_folder(target: Target, folder: TableFolder, report: Report) -> None:
     """What a table folder holds that no listing shows."""
-    for item in target.unlisted(folder.path):
+    for item in target.store.unlisted(folder.path):
         if item.name.startswith("_"):
             continue
         location = FindingLocation(f"{folder.path}/{item.name}", folder.table)
@@ -262,7 +261,7 @@ def _files_of_zone(zone: str, listing: Listing, report: Report) -> None:
 
 
 def _unlisted(target: Target, folder: str, report: Report) -> None:
-    for item in target.unlisted(folder):
+    for item in target.store.unlisted(folder):
         if item.name.startswith("_"):
             continue
         location = FindingLocation(f"{folder}/{item.name}")

@@ -13,7 +13,7 @@ from mirrorlake.landing.parquet import bounded
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.lint.finding import FindingLocation, Report, Rule, Severity, shown
 from mirrorlake.lint.rules import columns as column_rules
-from mirrorlake.lint.table_view import DataFile, Seen
+from mirrorlake.lint.table_view import LintedFile, Seen
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN
 from mirrorlake.storage.store import StorageFailed
 
@@ -171,7 +171,7 @@ NOT_OURS = (FileNotFoundError, PermissionError, StorageFailed)
 Opener = Callable[[], BinaryIO]
 
 
-def look(open_: Opener, file: DataFile, location: FindingLocation, report: Report) -> Seen | None:
+def look(open_: Opener, file: LintedFile, location: FindingLocation, report: Report) -> Seen | None:
     """What the footer tells; None when the engine would not read the file."""
     if not check_size(file, location, report):
         return None
@@ -201,7 +201,7 @@ def look(open_: Opener, file: DataFile, location: FindingLocation, report: Repor
     return None if report.errors > errors else _accepted(open_, file, location, report)
 
 
-def check_size(file: DataFile, location: FindingLocation, report: Report) -> bool:
+def check_size(file: LintedFile, location: FindingLocation, report: Report) -> bool:
     """Whether there is anything to open; a file of any format can lack that."""
     if file.size == 0:
         report.add(EMPTY, location, "0 bytes")
@@ -209,7 +209,7 @@ def check_size(file: DataFile, location: FindingLocation, report: Report) -> boo
 
 
 def _accepted(
-    open_: Opener, file: DataFile, location: FindingLocation, report: Report
+    open_: Opener, file: LintedFile, location: FindingLocation, report: Report
 ) -> Seen | None:
     """As the engine sees the file: it has the last word."""
     try:

@@ -108,7 +108,7 @@ _FULL = (Marker.UPDATE, Marker.UPSERT)
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RowCounts:
     """Rows of a file by marker, and whether all of its rows were looked at."""
 
     inserts: int
@@ -171,11 +171,11 @@ class RowCheck:
             self._remember(rows)
         self.looked += len(rows.marker)
 
-    def end(self, *, is_complete: bool) -> Counts:
+    def end(self, *, is_complete: bool) -> RowCounts:
         """All that only the whole file tells."""
         self._repeated()
         counts = self._counts
-        return Counts(
+        return RowCounts(
             inserts=counts[Marker.INSERT],
             updates=counts[Marker.UPDATE],
             deletes=counts[Marker.DELETE],

@@ -16,7 +16,7 @@ from mirrorlake.mirror.table.recreated import is_begun_anew, is_recreated
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class CutTarget:
     """How far a table should go in this cycle: a file number, and the cut that it belongs to."""
 
     number: int | None = None
@@ -35,7 +35,7 @@ class KnownTable:
     scan: TableScan
     path: str
     progress: Progress
-    target: Target
+    target: CutTarget
     metadata_required: bool = True
     tail: Callable[[Landed], str] = lambda _file: ""
     row_checks: RowChecks = field(default_factory=RowChecks)

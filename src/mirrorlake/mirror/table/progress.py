@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from mirrorlake.delta import schema as schemas
-from mirrorlake.delta.log.history import Batch, batch_of
-from mirrorlake.delta.log.table_log import APPLICATION, Action, Snapshot
+from mirrorlake.delta.log.history import CommittedBatch, batch_of
+from mirrorlake.delta.log.table_log import APPLICATION, Action, TableSnapshot
 from mirrorlake.errors import ForeignTable
 from mirrorlake.landing.file_identity import Identity
 from mirrorlake.landing.metadata import SEQUENTIAL
@@ -60,7 +60,7 @@ class Progress:
     delegated: str = ""
     computed: tuple[str, ...] = ()
     properties: Mapping[str, str] = field(default_factory=dict)
-    batch: Batch | None = None
+    batch: CommittedBatch | None = None
     last: Identity | None = None
     required: tuple[str, ...] = ()
     begin: Identity | None = None
@@ -86,7 +86,7 @@ class Progress:
         return APPLICATION + self.generation
 
 
-def progress_in(snapshot: Snapshot, table: str) -> Progress:
+def progress_in(snapshot: TableSnapshot, table: str) -> Progress:
     """The state of a table at one version. Raises ForeignTable when that does not tell it."""
     try:
         return progress_of(snapshot)
@@ -114,7 +114,7 @@ def unreadable(table: str, error: Exception) -> ForeignTable:
     )
 
 
-def progress_of(snapshot: Snapshot) -> Progress:
+def progress_of(snapshot: TableSnapshot) -> Progress:
     """Read the state of a table from its log."""
     if not snapshot.exists:
         return Progress()
@@ -165,7 +165,7 @@ def _identity(said: Mapping[str, Any], member: str) -> Identity | None:
         return None
 
 
-def _restored(snapshot: Snapshot, application: str) -> int | None:
+def _restored(snapshot: TableSnapshot, application: str) -> int | None:
     """A RESTORE after our last batch keeps what the batch recorded, and not what it wrote.
 
     One before the table was made anew does not matter: nothing of that generation is left.
@@ -180,7 +180,7 @@ def _restored(snapshot: Snapshot, application: str) -> int | None:
     return max(found, default=None)
 
 
-def table_facts(snapshot: Snapshot) -> TableFacts:
+def table_facts(snapshot: TableSnapshot) -> TableFacts:
     """What a table says of how it wants to be written."""
     protocol, metadata = snapshot.protocol, snapshot.metadata
     return TableFacts(

@@ -23,7 +23,7 @@ from pyspark.sql import DataFrame, SparkSession, functions
 
 from mirrorlake.apply.task.merge import (
     KEYS,
-    Found,
+    FoundRows,
     MergeReport,
     MergeTask,
     first_look,
@@ -49,7 +49,7 @@ def column(index: int) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Looked:
+class MergeFrame:
     """What tasks made of a batch: their reports in order, and the rows of all of them."""
 
     reports: list[MergeReport]
@@ -75,12 +75,12 @@ class MergeFrames:
         own = [f"{column(index)} {one.type}" for index, one in enumerate(self._schema)]
         return ", ".join([*own, f"{ACTION} byte", f"{CODE} long", f"{REPORT} binary"])
 
-    def first_look(self, tasks: Sequence[MergeTask]) -> Looked:
+    def first_look(self, tasks: Sequence[MergeTask]) -> MergeFrame:
         """Of each task the merge actions, or the keys to look up."""
         numbers = self._session.range(0, len(tasks), 1, len(tasks))
         return self._looked(numbers, partial(_first_looks, list(tasks)))
 
-    def second_look(self, task: MergeTask, found: DataFrame) -> Looked:
+    def second_look(self, task: MergeTask, found: DataFrame) -> MergeFrame:
         """The merge actions of a batch. found: the code and, where they are needed, the columns of
         the rows that the table has of its keys."""
         nothing = [functions.lit(None).alias(name) for name in found.columns if name != CODE]
@@ -88,14 +88,16 @@ class MergeFrames:
         together = found.unionByName(none).repartition(1)
         return self._looked(together, partial(_second_looks, task))
 
-    def _looked(self, given: DataFrame, work: Callable[..., Iterator[tuple[int, Look]]]) -> Looked:
+    def _looked(
+        self, given: DataFrame, work: Callable[..., Iterator[tuple[int, Look]]]
+    ) -> MergeFrame:
         make = partial(_blocks, work, nullable_schema(self._schema), self._key)
         frame = given.mapInArrow(make, self.kinds).persist(StorageLevel.MEMORY_AND_DISK)
         self._cached.callback(frame.unpersist)
         report = functions.col(REPORT)
         said = frame.where(report.isNotNull()).select(REPORT).collect()
         reports = dict(pickle.loads(row[0]) for row in said)  # noqa: S301  (our own tasks wrote it)
-        return Looked([reports[n] for n in sorted(reports)], frame.where(report.isNull()))
+        return MergeFrame([reports[n] for n in sorted(reports)], frame.where(report.isNull()))
 
 
 def _first_looks(tasks: Sequence[MergeTask], numbers: Blocks) -> Iterator[tuple[int, Look]]:
@@ -111,7 +113,7 @@ def _second_looks(task: MergeTask, found: Blocks) -> Iterator[tuple[int, Look]]:
     schema = nullable_schema(task.rows.schema.schema)
     whole = rows.num_columns > 1
     columns = [rows[column(index)].cast(field.type) for index, field in enumerate(schema) if whole]
-    yield 0, second_look(task, Found(code, pa.table(columns, schema=schema) if whole else None))
+    yield 0, second_look(task, FoundRows(code, pa.table(columns, schema=schema) if whole else None))
 
 
 def _blocks(

@@ -29,7 +29,7 @@ class MovedOn(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class MergeSource:
     """The merge actions of a batch, in the columns of a frame. kinds: which of them there are."""
 
     actions: DataFrame
@@ -77,7 +77,7 @@ def look_up(session: SparkSession, batch: OpenBatch, keys: DataFrame, *, whole: 
     return found.select(*(columns if whole else []), functions.col(f"s.{CODE}"))
 
 
-def merge(session: SparkSession, batch: OpenBatch, source: Source, said: str) -> None:
+def merge(session: SparkSession, batch: OpenBatch, source: MergeSource, said: str) -> None:
     """Carry the actions out in one commit, which says `said` of itself."""
     schema, step = batch.schema.schema, batch.step
     own = {
@@ -115,7 +115,7 @@ def merge(session: SparkSession, batch: OpenBatch, source: Source, said: str) ->
             session.conf.unset(name)
 
 
-def append(session: SparkSession, batch: OpenBatch, source: Source, said: str) -> None:
+def append(session: SparkSession, batch: OpenBatch, source: MergeSource, said: str) -> None:
     """Insert the rows in one commit, which says `said` of itself."""
     columns = [
         functions.col(column(n)).alias(one.name)

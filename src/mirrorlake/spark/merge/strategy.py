@@ -36,8 +36,8 @@ from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Failed, Outcome
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.spark.errors import RAISED, fault, raised
-from mirrorlake.spark.merge.frames import Looked, MergeFrames
-from mirrorlake.spark.merge.statements import MovedOn, Source, append, look_up, merge
+from mirrorlake.spark.merge.frames import MergeFrame, MergeFrames
+from mirrorlake.spark.merge.statements import MergeSource, MovedOn, append, look_up, merge
 from mirrorlake.spark.runner import SparkRunner
 from mirrorlake.spark.session.thread_sessions import UTC, Sessions
 from mirrorlake.storage.store import Store
@@ -109,13 +109,13 @@ class Merge:
         before_commit()
         self._reached(CrashPoint.COMMIT_BEGUN)
         said = json.dumps(commit_metadata(step, batch.progress, counts, read, self._identity))
-        outcome = self._committed(session, batch, Source(looked.rows, kinds), said, counts)
+        outcome = self._committed(session, batch, MergeSource(looked.rows, kinds), said, counts)
         self._reached(CrashPoint.COMMITTED)
         return outcome
 
     # -- what is to be done -----------------------------------------------------------------------
 
-    def _look(self, session: SparkSession, frames: MergeFrames, batch: OpenBatch) -> Looked:
+    def _look(self, session: SparkSession, frames: MergeFrames, batch: OpenBatch) -> MergeFrame:
         """The merge actions of a batch."""
         tasks = list(self._tasks(batch))
         with self._runner.tagged():
@@ -144,7 +144,12 @@ class Merge:
     # -- the commit -------------------------------------------------------------------------------
 
     def _committed(
-        self, session: SparkSession, batch: OpenBatch, source: Source, said: str, counts: Counts
+        self,
+        session: SparkSession,
+        batch: OpenBatch,
+        source: MergeSource,
+        said: str,
+        counts: Counts,
     ) -> Outcome:
         log = TableLog(batch.location, batch.options)
         if log.has(batch.version + 1):
