@@ -6,8 +6,10 @@ link, which fails when the name exists; then the folder is flushed. A rename wou
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -25,6 +27,8 @@ from mirrorlake.storage.store import (
 )
 
 GONE = ".gone"
+REMOVAL_SECONDS = 3_600.0
+"""The longest time that the removal of one folder takes."""
 """The end of the name that a folder has while it is removed."""
 
 
@@ -136,9 +140,12 @@ class LocalStore(FolderStore):
 
     def delete_folder(self, folder: str) -> None:
         target = self._path(folder)
+        own = hashlib.sha256(target.name.encode()).hexdigest()[:16]
         for left in target.parent.glob(f"_{'?' * 32}{GONE}"):
-            shutil.rmtree(left, ignore_errors=True)  # a process ended before it had removed it
-        aside = target.with_name(f"_{uuid.uuid4().hex}{GONE}")
+            # A process ended before it had removed it. Of another folder it may be under way.
+            if left.name.startswith(f"_{own}") or _is_old(left):
+                shutil.rmtree(left, ignore_errors=True)
+        aside = target.with_name(f"_{own}{uuid.uuid4().hex[:16]}{GONE}")
         try:
             target.rename(aside)  # a reader sees all of it or nothing
         except FileNotFoundError:
@@ -172,6 +179,14 @@ class LocalStore(FolderStore):
         finally:
             written.unlink(missing_ok=True)
         flush_folder(target.parent)
+
+
+def _is_old(left: Path) -> bool:
+    """Whether something was renamed so long ago that nobody removes it any more."""
+    try:
+        return time.time() - left.stat().st_ctime > REMOVAL_SECONDS
+    except FileNotFoundError:
+        return False
 
 
 def make_folder(folder: Path) -> None:
