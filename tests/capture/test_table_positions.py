@@ -154,7 +154,7 @@ class TestPlace:
 
     def test_files_of_another_publisher_stop_the_table(self, store: MemoryStore) -> None:
         land(store, 1, None)
-        with pytest.raises(BadFile, match="not written by this publisher"):
+        with pytest.raises(BadFile, match="not written by this capture"):
             table_positions.find(store, SOURCE, NARROW, FOLDER)
 
     def test_broken_metadata_stops_the_table(self, store: MemoryStore) -> None:

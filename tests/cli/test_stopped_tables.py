@@ -151,7 +151,7 @@ class TestAPublicationThatIsNotWhatItWas:
         shop.execute(f"alter publication {begun} drop table orders")
         shop.execute("insert into orders values (11, 'unseen')")
         run("capture", "--once")
-        assert "no longer carries" in tables(run)["public.orders"]["error"]["message"]
+        assert "no longer contains" in tables(run)["public.orders"]["error"]["message"]
         assert tables(run)["public.log"]["error"] is None
 
     def test_one_that_was_made_again_is_a_gap(self, run: Run, shop: Database, begun: str) -> None:

@@ -115,7 +115,7 @@ class TestCreation:
     def test_a_table_is_not_made_before_its_first_transaction_is_complete(self) -> None:
         planned = Situation({1: changes(complete=False)}).plan()
         assert (planned.state, planned.steps) == (TableState.SNAPSHOTTING, ())
-        assert planned.waiting == "its last transaction is not complete"
+        assert planned.waiting == "the files of its last transaction are incomplete"
 
 
 class TestApplying:

@@ -60,7 +60,7 @@ TOLD = [
     ),
     (
         RECREATE,
-        "sales.orders: make Tables/sales/orders anew, its folder was recreated",
+        "sales.orders: replace Tables/sales/orders, because its folder was recreated",
         {
             "step": "recreate",
             "table": "sales.orders",
@@ -80,7 +80,7 @@ TOLD = [
     ),
     (
         SET_KEY,
-        "sales.orders: from now on its key is id, note",
+        "sales.orders: set its key to id, note",
         {"step": "set_key", "table": "sales.orders", "key": ["id", "note"]},
     ),
     (
@@ -111,7 +111,7 @@ TOLD = [
     ),
     (
         CLEAN_UP,
-        "sales.orders: move 2 applied files aside",
+        "sales.orders: move 2 applied files to the cleanup folder",
         {
             "step": "clean_up",
             "table": "sales.orders",
@@ -120,7 +120,7 @@ TOLD = [
     ),
     (
         DISCARD,
-        "sales.orders: remove 2 files that were applied before it was recreated",
+        "sales.orders: delete 2 files that were applied before the folder was recreated",
         {
             "step": "discard",
             "table": "sales.orders",
@@ -134,7 +134,7 @@ TOLD = [
     ),
     (
         DROP,
-        "sales.orders: drop Tables/sales/orders, its folder was deleted",
+        "sales.orders: drop Tables/sales/orders, because its folder was deleted",
         {"step": "drop", "table": "sales.orders", "path": "Tables/sales/orders"},
     ),
 ]
@@ -188,8 +188,8 @@ def test_an_error_is_told_after_the_steps() -> None:
 
 
 def test_a_wait_is_told() -> None:
-    assert explain([planned(waiting="its last transaction is not complete")]) == [
-        "sales.orders: waits: its last transaction is not complete"
+    assert explain([planned(waiting="the files of its last transaction are incomplete")]) == [
+        "sales.orders: waits: the files of its last transaction are incomplete"
     ]
 
 

@@ -118,8 +118,8 @@ def test_a_batch_that_kills_its_worker_stops_its_table_alone_and_is_applied_once
     (error,) = scene.apply().errors
     assert isinstance(error, TableError)
     assert (error.table, error.code) == ("s.deadly", "worker_lost")
-    assert "their Python was killed, or crashed" in error.what
-    assert "memory is short" in error.hint
+    assert "the Python process was killed or crashed" in error.what
+    assert "too little memory" in error.hint
     assert scene.rows("deadly") == [(1, "old")]
     for name in ("a", "z"):
         assert scene.rows(name) == [(1, "new")]
@@ -134,7 +134,7 @@ def test_a_batch_that_kills_its_worker_stops_its_table_alone_and_is_applied_once
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (str(CRASHED), "their Python was killed, or crashed"),
+        (str(CRASHED), "the Python process was killed or crashed"),
         (
             f"{ABORTED}ExecutorLostFailure (executor 3 exited) Reason: exited with code 137\n\tat",
             "their executors were lost (exit code 137)",

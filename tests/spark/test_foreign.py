@@ -253,12 +253,12 @@ def test_a_table_that_vanishes_is_an_error_of_its_own(store: LocalStore, table: 
 def test_what_delta_refuses_is_an_error_of_the_table(engine: Engine, table: Mirrored) -> None:
     twice = Shape.of([], id=types.LONG, ID=types.LONG)
     step = CreateTable(table.table, "Tables/x", "x", twice.schema, (), "g")
-    with pytest.raises(UnsupportedTable, match="Delta refuses it"):
+    with pytest.raises(UnsupportedTable, match="Delta rejected the write"):
         engine.create(step)
 
 
 def test_a_column_that_delta_refuses_is_an_error_of_the_table(table: Mirrored) -> None:
-    with pytest.raises(UnsupportedTable, match="Delta refuses it"):
+    with pytest.raises(UnsupportedTable, match="Delta rejected the write"):
         table.add_columns(Column("_change_type", types.LONG))
 
 

@@ -49,9 +49,9 @@ class CaptureProcess:
                 raise error
         if not self._process.is_alive() and self._process.pid and not self._stopped:
             raise InternalError(
-                f"capture ended with status {self._process.exitcode}",
+                f"the capture process ended with status {self._process.exitcode}",
                 where="the capture process",
-                hint="Its log says why.",
+                hint="See its log for the cause.",
             )
 
     def stop(self) -> None:

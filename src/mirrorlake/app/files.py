@@ -86,7 +86,7 @@ def read(project: Project, table: str) -> TableFiles:
         known, done = _known(project, store, scan, path)
         waiting = [file for file in scan.files if known.detection.is_new(file)]
     except UnsafePath as error:
-        raise ForeignTable(str(error), table=table, hint="Give its folder another name.") from None
+        raise ForeignTable(str(error), table=table, hint="Rename its folder.") from None
     applied = [_applied(run, batch) for batch in done for run in batch.files]
     if scan.detection in NAMED:
         older = _older(known.processed.names, applied)
@@ -102,7 +102,7 @@ def _scan(project: Project, store: Store, table: str) -> TableScan:
         raise UsageError(
             f"there is no table {table}",
             where="files",
-            hint=f"Tables: {', '.join(sorted(scans)) or 'none'}.",
+            hint=f"The tables are: {', '.join(sorted(scans)) or 'none'}.",
         )
     return scans[table]
 

@@ -272,7 +272,8 @@ class Mirror:
             raise UsageError(
                 "this mirror has no source",
                 where=f"mirror {self.project.name}",
-                hint="Add `source:` to the project file; `mirrorlake init` writes an example.",
+                hint="Add a `source:` section to the project file; `mirrorlake init` writes an "
+                "example.",
             )
         with extras.needed("a PostgreSQL source"):
             from mirrorlake.sources.postgresql.source import PostgresSource

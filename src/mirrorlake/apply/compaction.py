@@ -168,7 +168,9 @@ class Compactor:
         except ForeignTable as error:
             return Failed(error)
         if version != chosen.version:
-            return Conflicted(f"the table has moved on from version {chosen.version}")
+            return Conflicted(
+                f"another commit was made to the table after version {chosen.version}"
+            )
         return self._optimizer.run(table, chosen.location, chosen.schema, command)
 
 

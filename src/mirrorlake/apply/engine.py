@@ -243,7 +243,7 @@ class Engine:
         if progress.recorded != step.first - 1:
             return Conflicted(f"the table has recorded {progress.recorded}, not {step.first - 1}")
         if not progress.exists or progress.restored is not None or progress.unsupported:
-            return Conflicted("the table is not what was planned for")
+            return Conflicted("the table changed after the step was planned")
         choice = self._choose(progress, appends=step.appends)
         # Told once for its table, unless it is for the reason that was told for all tables.
         if choice.way is not Way.DIRECT and choice.reason != self._platform:
@@ -305,5 +305,5 @@ class Engine:
 
 
 def _outcome(found: OpenBatch | Outcome) -> Outcome:
-    assert not isinstance(found, OpenBatch), "a batch went by no strategy"
+    assert not isinstance(found, OpenBatch), "a batch was executed by no strategy"
     return found

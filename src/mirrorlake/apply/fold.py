@@ -100,11 +100,11 @@ def _check_keyless(batch: LandedBatch) -> None:
         if keyed.any():
             row = int(np.argmax(keyed))
             raise KeyedChangeWithoutKey(
-                f"marker {rows.marker[row].as_py()} needs a key, and the table has none",
+                f"marker {rows.marker[row].as_py()} needs a key, but the table has no key columns",
                 table=batch.table,
                 file=name,
                 row=row + 1,
-                hint="Name the key in keyColumns of _metadata.json.",
+                hint="Set keyColumns in _metadata.json.",
             )
 
 
@@ -210,11 +210,11 @@ def _no_base(batch: LandedBatch, row: int) -> MissingBaseRow:
     for name, rows in batch.files:
         if row < rows.data.num_rows:
             return MissingBaseRow(
-                "a value that did not change has no earlier row to be taken from",
+                "the source did not send an unchanged value, and no earlier row has it",
                 table=batch.table,
                 file=name,
                 row=row + 1,
-                hint=f"Load the table anew with `mirrorlake reset {batch.table}`.",
+                hint=f"Run `mirrorlake reset {batch.table}` to reload the table.",
             )
         row -= rows.data.num_rows
     raise AssertionError("the row is in no file")

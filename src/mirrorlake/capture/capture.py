@@ -142,7 +142,7 @@ class Capture:
         if record is None:
             if occupant := self._source.occupied():
                 raise PrerequisiteMissing(
-                    f"{occupant.message}, and this zone did not make it",
+                    f"{occupant.message}, but was not created for this landing zone",
                     where=self._store.location(self._zone),
                     hint=occupant.remedy,
                 )
@@ -359,14 +359,24 @@ class Capture:
 
 def _same_source(record: StreamRecord, identity: Mapping[str, str]) -> None:
     for name, expected in record.source.items():
-        if identity.get(name) != expected:
+        found = identity.get(name)
+        if found == expected:
+            continue
+        if not found:
+            gone = next((made for made in record.made if made.startswith(name)), f"the {name}")
             raise SourceGap(
-                f"this zone belongs to another source: its {name} was {expected} and is "
-                f"{identity.get(name, 'gone')}",
+                f"{gone} no longer exists; `mirrorlake detach` removes it",
                 where="the source",
-                hint="Point source.url at the one it belongs to. If that was restored, replaced or "
-                "made again, load the tables anew with `mirrorlake reset --all`.",
+                hint="Run `mirrorlake reset --all` to load all tables again.",
             )
+        raise SourceGap(
+            f"this landing zone belongs to another source: its {name} was {expected} and is now "
+            f"{found}",
+            where="the source",
+            hint="Set source.url to the source that this landing zone was captured from. If that "
+            "source was restored, replaced or created again, run `mirrorlake reset --all` to load "
+            "all tables again.",
+        )
 
 
 class _InTurn(Executor):

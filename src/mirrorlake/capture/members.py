@@ -53,9 +53,10 @@ def _admit(table: SourceTable, records: Records) -> None:
         stop(
             records,
             SelectionChanged(
-                "it was not captured for a while, and what happened to it meanwhile is not landed",
+                "the table was not captured for some time, and its changes during that time are "
+                "missing",
                 table=name,
-                hint=f"Load it anew with `mirrorlake reset {name}`.",
+                hint=f"Run `mirrorlake reset {name}` to reload it.",
             ),
         )
     elif code == UnsupportedColumn.code:
@@ -74,7 +75,8 @@ def _leave_out(selected: set[TableId], records: Records) -> None:
         stop(
             records,
             NotSelected(
-                "it is no longer selected, or no longer in the source: its changes are not landed",
+                "the table is no longer selected or no longer exists in the source; its changes "
+                "are not captured",
                 table=name,
                 hint=f"To mirror it again, select it and run `mirrorlake reset {name}`.",
             ),

@@ -99,7 +99,9 @@ class Records:
         except FileNotFoundError:
             return {}
         if record["format"] != FORMAT:
-            raise LaterFormat(f"{path} has format {record['format']}; this release reads {FORMAT}")
+            raise LaterFormat(
+                f"{path} has format {record['format']}; this release reads format {FORMAT}"
+            )
         return record
 
     def _write(self, path: str, record: dict[str, Any]) -> None:

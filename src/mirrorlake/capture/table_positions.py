@@ -93,10 +93,10 @@ def find(
         found = parquet.inspect(handle, newest.size, table=str(table.table), file=str(newest.name))
     if found.footer is None:
         raise BadFile(
-            "the newest file was not written by this publisher",
+            "the newest file was not written by this capture",
             table=str(table.table),
             file=str(newest.name),
-            hint="Use another root for this source, or take the table out of source.tables.",
+            hint="Use another root for this source, or remove the table from source.tables.",
         )
     checkpoint = Position.parse(found.footer.last, source.parse_point)
     if found.footer.kind is FileKind.LOAD:
@@ -147,23 +147,23 @@ def _check_unchanged(store: Store, table: SourceTable, folder: str) -> None:
     if described is None or described.ours is None:
         return
     name = str(table.table)
-    hint = f"Load it anew with `mirrorlake reset {name}`, or undo the change."
+    hint = f"Run `mirrorlake reset {name}` to reload it, or undo the change."
     if described.ours.source.get("identity", table.identity) != table.identity:
         raise TableRecreated(
             "the table was dropped and created again in the source",
             table=name,
-            hint=f"Load it anew with `mirrorlake reset {name}`.",
+            hint=f"Run `mirrorlake reset {name}` to reload it.",
         )
     if described.key_columns != table.key:
         raise KeyColumnsChanged(
-            f"the key was ({', '.join(described.key_columns)}) when the table was loaded, it is "
-            f"({', '.join(table.key)}) now",
+            f"the key was ({', '.join(described.key_columns)}) when the table was loaded and is "
+            f"now ({', '.join(table.key)})",
             table=name,
             hint=hint,
         )
     if described.ours.source.get("selection", {}) != dict(table.selection):
         raise SelectionChanged(
-            "other columns or rows are selected than when the table was loaded",
+            "the selected columns or rows differ from those with which the table was loaded",
             table=name,
             hint=hint,
         )

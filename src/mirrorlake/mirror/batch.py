@@ -83,10 +83,12 @@ def _is_load(facts: Inspected) -> bool:
 
 
 def _gap(table: str, number: int, following: int, newest: int, within: str) -> MissingFile:
-    waiting = f"{following} to {newest} wait" if following < newest else f"{newest} waits"
+    waiting = (
+        f"{following} to {newest} are waiting" if following < newest else f"{newest} is waiting"
+    )
     index = f" in {printable(within)}" if within else ""
     return MissingFile(
         f"file {number} is missing{index}, {waiting}",
         table=table,
-        hint=f"Upload file {number}, or start the table anew with `mirrorlake reset {table}`.",
+        hint=f"Upload file {number}, or run `mirrorlake reset {table}` to rebuild the table.",
     )

@@ -89,20 +89,22 @@ def _sentence(step: Step) -> str:
         case CreateTable(replace=False):
             told = f"create {step.path} with {len(step.schema)} columns"
         case CreateTable():
-            told = f"make {step.path} anew, its folder was recreated"
+            told = f"replace {step.path}, because its folder was recreated"
         case AddColumns():
             told = "add " + ", ".join(f"{c.name} {c.type}" for c in step.columns)
         case SetKey():
-            told = f"from now on its key is {', '.join(step.key)}"
+            told = f"set its key to {', '.join(step.key)}"
         case ApplyFiles():
             about = "" if step.estimate.is_exact else "about "
             told = f"apply {step} ({about}{step.estimate.rows:,} rows) in one commit{_way(step)}"
         case CleanUp():
-            told = f"move {len(step.files)} applied files aside"
+            told = f"move {len(step.files)} applied files to the cleanup folder"
         case Discard():
-            told = f"remove {len(step.files)} files that were applied before it was recreated"
+            told = (
+                f"delete {len(step.files)} files that were applied before the folder was recreated"
+            )
         case Compact():
             told = f"compact {step.files} (about {step.rows:,} rows)"
         case _:
-            told = f"drop {step.path}, its folder was deleted"
+            told = f"drop {step.path}, because its folder was deleted"
     return f"{step.table}: {told}"

@@ -76,7 +76,9 @@ def plan(
     except TableError as found:
         error, steps = found, []
     steps += _cleanup(known)
-    waiting = "" if batch or error or not good else "its last transaction is not complete"
+    waiting = (
+        "" if batch or error or not good else "the files of its last transaction are incomplete"
+    )
     if not (known.progress.exists or error):
         waiting = waiting or other_files(known.scan)
     state = TableState.FAILED if error else _state(known, facts, batch)
@@ -88,9 +90,10 @@ def other_files(scan: TableScan) -> str:
     name, count = scan.others
     if not count:
         return ""
-    more = f" and {count - 1:,} more" if count > 1 else ""
+    more = f" and {count - 1:,} more are" if count > 1 else " is"
+    kind = "data files" if count > 1 else "a data file"
     needed = "20 digits and an extension" if scan.detection != BY_TIME else "its extension"
-    return f"its first data file: {printable(name)}{more} has not the name of one, {needed}"
+    return f"its first data file: {printable(name)}{more} not named as {kind} ({needed})"
 
 
 def _readable(
@@ -108,7 +111,8 @@ def _readable(
             return good, error
         if known.scan.detection in NAMED and _is_truncation(found):
             return good, BadFile(
-                "it empties the table, and without one sequence nothing says which rows it means",
+                "it truncates the table, but files without one sequence do not define which rows "
+                "came before",
                 table=str(known.scan.table),
                 file=str(file.name),
                 hint="Remove it, or number the files in the table folder.",

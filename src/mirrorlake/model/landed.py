@@ -154,7 +154,9 @@ class Footer:
         if "format" not in facts:
             return None
         if facts["format"] != FORMAT:
-            raise LaterFormat(f"landed file format {facts['format']}; this release reads {FORMAT}")
+            raise LaterFormat(
+                f"landed file format {facts['format']}; this release reads format {FORMAT}"
+            )
         try:
             times = None
             if "commit_time.first" in facts:
@@ -172,14 +174,14 @@ class Footer:
                 rows={str(k): int(v) for k, v in json.loads(facts["rows"]).items()},
             )
         except KeyError as missing:
-            raise ValueError(f"the footer has no {_PREFIX}{missing.args[0]}") from None
+            raise ValueError(f"the footer does not have {_PREFIX}{missing.args[0]}") from None
         except (AttributeError, TypeError, RecursionError) as error:
             raise ValueError(f"the footer's {_PREFIX}rows cannot be read: {error}") from None
 
 
 def _boolean(text: str) -> bool:
     if text not in {"true", "false"}:
-        raise ValueError(f"neither true nor false: {text!r}")
+        raise ValueError(f"expected true or false, not {text!r}")
     return text == "true"
 
 

@@ -65,7 +65,9 @@ class SparkCommitter:
         transaction = self._transaction(session, commit.location, commit.version)
         found = transaction.snapshot().version()
         if found != commit.version:
-            return Conflicted(f"the table is at version {found}, the batch read {commit.version}")
+            return Conflicted(
+                f"the table is at version {found}, but the batch read version {commit.version}"
+            )
         transaction.readTxn().addOne(commit.application)
         transaction.readWholeTable()
         metrics = self._delta.metrics(session, commit.counts)
@@ -80,7 +82,9 @@ class SparkCommitter:
         transaction = self._transaction(session, commit.location, commit.version)
         found = transaction.snapshot().version()
         if found != commit.version:
-            return Conflicted(f"the table is at version {found}, {commit.version} was read")
+            return Conflicted(
+                f"the table is at version {found}, but version {commit.version} was read"
+            )
         session.conf.unset(USER_METADATA)
         actions = self._delta.sequence(self._delta.actions(commit.actions))
         outcome = _outcome(transaction, actions, self._delta.optimize, Counts())

@@ -36,7 +36,7 @@ _DEATHS = {
     "OutOfMemoryError": "Java ran out of memory",
     "spark.driver.maxResultSize": "their results are larger than spark.driver.maxResultSize",
     "ExecutorLostFailure": "their executors were lost",
-    "Python worker exited": "their Python was killed, or crashed",
+    "Python worker exited": "the Python process was killed or crashed",
 }
 """What Spark says of tasks that died, and what it means. Other texts may quote values."""
 
@@ -51,9 +51,9 @@ def refused_by_delta(table: TableId) -> Iterator[None]:
     except RAISED as error:
         reason = str(error).strip().splitlines()[0]
         raise UnsupportedTable(
-            f"Delta refuses it: {reason}",
+            f"Delta rejected the write: {reason}",
             table=str(table),
-            hint="Change what it names in the source or in the folder's files.",
+            hint="Change what the message names, in the source or in the files of the folder.",
         ) from error
 
 
@@ -78,7 +78,7 @@ def fault(error: Exception, table: str, doing: str) -> TableError:
     return TableFault(
         f"{kind} while {doing}",
         table=table,
-        hint="It is tried again. Report this with the log if it stays.",
+        hint="It is retried. If it recurs, report it with the log.",
     )
 
 
@@ -88,7 +88,7 @@ def raised(error: Exception, table: str, moved: str) -> Outcome:
     if conflict := next((name for name in names if name in CONFLICTS), None):
         return Conflicted(conflict)
     if moved in str(error):
-        return Conflicted("the table has moved on while it was written")
+        return Conflicted("another commit was made to the table during the write")
     for name, told in _causes(error):
         if name in _VIOLATIONS:
             return Failed(_violated(table, told))
@@ -117,11 +117,11 @@ def _violated(table: str, told: Mapping[str, str]) -> ConstraintViolated:
     column, constraint = told.get("columnName"), told.get("constraintName")
     named = f"the constraint {constraint}" if constraint else "a constraint"
     if length := told.get("expr"):  # of a CHAR or VARCHAR, which has no name
-        named = f"the demand {printable(length)}"
+        named = f"the length limit {printable(length)}"
     return ConstraintViolated(
-        f"a row breaks {f'NOT NULL of {column}' if column else named} of the Delta table",
+        f"a row violates {f'NOT NULL of {column}' if column else named} of the Delta table",
         table=table,
         column=column,
-        hint="Drop what was demanded of the table, or start it anew with "
-        f"`mirrorlake reset {table}`.",
+        hint=f"Drop the constraint from the table, or run `mirrorlake reset {table}` to rebuild "
+        "it.",
     )

@@ -125,7 +125,7 @@ class TestABusyTable:
         said = [line for line in logs if line["event"] == WORK_TAKES_LONG]
         assert [(line["work"], line["tables"]) for line in said] == [("batch", ["s.busy"])]
         waiting = {str(t): report.waiting for t, report in loop.report.tables.items()}
-        told = f"its batch has been under way for more than {LONG_SECONDS:.0f} s"
+        told = f"its batch has been running for more than {LONG_SECONDS:.0f} s"
         assert waiting == {"s.busy": told, "s.quiet": ""}
         market.held.is_open = True
         market.mirror.cycles(loop, 10)

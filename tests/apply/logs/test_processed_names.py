@@ -92,7 +92,7 @@ def test_a_record_that_got_on_meanwhile_is_no_error(store: MemoryStore) -> None:
 
 def test_a_record_that_is_ahead_of_the_table_stops_it(store: MemoryStore) -> None:
     recorded(store, 3)
-    with pytest.raises(ProgressLost, match="once had recorded more"):
+    with pytest.raises(ProgressLost, match="fewer than before"):
         follower(store).follow(2, Table(2))
 
 

@@ -114,7 +114,10 @@ def test_a_log_that_says_things_in_another_form_is_an_error_of_its_table(
     logs: TableLogs, table: HandmadeTable, said: dict[str, Any]
 ) -> None:
     table.commit([{kind: value} for kind, value in said.items()])
-    with pytest.raises(ForeignTable, match="its log cannot be read"):
+    with pytest.raises(ForeignTable, match="its Delta log cannot be read"):
         logs.progress(PATH)
-    with pytest.raises(ForeignTable, match="its log cannot be read"), logs.snapshot(PATH, "t"):
+    with (
+        pytest.raises(ForeignTable, match="its Delta log cannot be read"),
+        logs.snapshot(PATH, "t"),
+    ):
         pass

@@ -68,8 +68,8 @@ def test_a_folder_that_goes_on(folder: Folder) -> None:
 @pytest.mark.parametrize(
     ("folder", "told"),
     [
-        pytest.param(Folder((1,)), "file 5, the last one applied, is gone", id="begun again"),
-        pytest.param(Folder((1, 2, 6)), "is gone, and file 1 is there", id="with later files"),
+        pytest.param(Folder((1,)), "file 5, the last one applied, is missing", id="begun again"),
+        pytest.param(Folder((1, 2, 6)), "is missing, while file 1 is there", id="with later files"),
         pytest.param(Folder((5,), size=11), "is not the file", id="another size"),
         pytest.param(Folder((5,), younger=(5,), tail="x"), "is not the file", id="another end"),
         pytest.param(Folder((1, 5), moved=(1, 2, 3, 4)), "file 1 was applied", id="one again"),

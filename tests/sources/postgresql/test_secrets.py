@@ -89,8 +89,8 @@ def test_a_wrong_password_is_not_repeated(asking: EmbeddedServer) -> None:
 @pytest.mark.parametrize(
     ("user", "database", "hint"),
     [
-        ("guarded:wrong", "postgres", "user and password"),
-        ("guarded", "postgres", "Put the password"),
+        ("guarded:wrong", "postgres", "the user and password"),
+        ("guarded", "postgres", "Add the password"),
         ("nobody_here", "postgres", "Check the user"),
         ("postgres", "no_such", "Check the database"),
     ],
@@ -100,8 +100,18 @@ def test_a_refused_login_is_told_as_that_with_its_remedy(
 ) -> None:
     url = asking.url.replace("postgres@/postgres", f"{user}@/{database}")
     (finding,) = PostgresSource(PostgresSettings(url)).check()
-    assert finding.message.startswith("PostgreSQL refuses the login")
+    assert finding.message.startswith("PostgreSQL rejected the login")
     assert hint in finding.remedy
+
+
+@pytest.mark.postgres
+def test_a_role_without_replication_is_named_with_its_remedy(asking: EmbeddedServer) -> None:
+    with psycopg.connect(asking.url, autocommit=True) as sql:
+        sql.execute("create role plain login")
+    url = asking.url.replace("postgres@", "plain@")
+    with pytest.raises(SourceUnavailable, match=r"^user plain may not replicate") as caught:
+        PostgresSource(PostgresSettings(url)).identity()
+    assert 'alter role "plain" with replication' in caught.value.hint
 
 
 @pytest.mark.postgres

@@ -109,7 +109,7 @@ def test_a_table_inside_it_is_not_touched(orders: Mirrored) -> None:
     (inner / "_delta_log").mkdir(parents=True)
     (inner / "data.parquet").write_bytes(b"theirs")
     before = data_files(orders)
-    with pytest.raises(ForeignTable, match="another table lies inside it"):
+    with pytest.raises(ForeignTable, match="another table lies inside this one"):
         orders.engine.vacuum(orders.path, timedelta(0), lambda: None)
     assert data_files(orders) == before
 

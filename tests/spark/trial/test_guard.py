@@ -76,11 +76,11 @@ def test_ten_rows_come_through_the_insides_of_the_tested_versions(spark: Spark) 
 @pytest.mark.parametrize(
     ("expected", "row", "said"),
     [
-        ("EXPECTED", (0, "other"), "rows of a trial of it are not those that were written"),
+        ("EXPECTED", (0, "other"), "the self-test of direct read other rows than it wrote"),
         (
             "FEED",
             ("insert", 0, "other"),
-            "the change feed of a trial of it is not what was written",
+            "the self-test of direct read another change feed than it wrote",
         ),
     ],
 )
@@ -96,7 +96,7 @@ def test_a_trial_without_a_deletion_vector_says_so(
 ) -> None:
     # The second batch writes all rows of the first one anew: rows and feed are the same.
     monkeypatch.setattr(direct, "taken_along", tuple)
-    assert trial.fails(spark) == "rows of a trial of it did not go by a deletion vector"
+    assert trial.fails(spark) == "the self-test of direct wrote no deletion vector"
 
 
 def forgets(truly: Any) -> Any:
@@ -112,7 +112,7 @@ def test_a_trial_that_is_written_twice_says_so(
     spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(Engine, "_fitting", forgets(Engine._fitting))
-    assert trial.fails(spark) == "a trial of it was applied twice"
+    assert trial.fails(spark) == "the self-test of direct applied a batch twice"
 
 
 def test_a_trial_that_went_well_is_not_repeated(started: Spark, answers: list[str]) -> None:

@@ -220,9 +220,9 @@ class ApplyLoop:
         except (UnsafePath, FileExistsError):
             self._lease.release()
             raise UsageError(
-                "the landing zone is no folder, or a link that leads out of the root",
+                "the landing zone is not a folder, or is a link that leads out of the root",
                 where=root.LANDING,
-                hint="Put a folder there, or let root be the folder in which it truly lies.",
+                hint="Create a folder there, or set root to the folder that the link leads to.",
             ) from None
 
     # -- executing ------------------------------------------------------------------------------

@@ -175,7 +175,7 @@ class BackgroundJobs:
             return job
         tables = [str(plan.table) for plan in job.plans]
         log.warning(WORK_TAKES_LONG, work=str(job.kind), tables=tables, seconds=LONG_SECONDS)
-        waiting = f"its {job.kind} has been under way for more than {LONG_SECONDS:.0f} s"
+        waiting = f"its {job.kind} has been running for more than {LONG_SECONDS:.0f} s"
         plans = [replace(p, waiting="" if p.error else waiting) for p in job.plans]
         return replace(job, plans=plans, is_told=True)
 

@@ -73,7 +73,7 @@ class Limits:
 
 def _refused(table: TablePlan, most: int) -> TablePlan:
     error = TooManyTables(
-        f"{TOO_MANY} It is {most:,}",
+        f"{TOO_MANY} The limit is {most:,}",
         table=str(table.table),
         hint="Raise mirror.max_tables, or remove the folders of other tables.",
     )

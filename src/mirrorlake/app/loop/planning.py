@@ -115,9 +115,9 @@ class Planning:
         try:
             if scan.table in self._inside:
                 raise NestedTables(
-                    f"its path {path} and that of {self._inside[scan.table]} lie inside each other",
+                    f"one of the paths {path} and {self._inside[scan.table]} lies inside the other",
                     table=str(scan.table),
-                    hint="Rename one of them, or set default_schema.",
+                    hint="Rename one of the tables, or set default_schema.",
                 )
             progress, target = self._progress(path), _target(scan.table, cut)
             idle = self._idle.get(scan.folder.path)
@@ -128,7 +128,7 @@ class Planning:
             error: TableError = UnsupportedTable(
                 str(unsafe),
                 table=str(scan.table),
-                hint="Give its folder or its schema another name, or remove the link.",
+                hint="Rename its folder or its schema, or remove the link.",
             )
         except TableError as found:
             error = found

@@ -69,7 +69,8 @@ class Builder:
             cleanup.discard(self._store, step.files)
         except cleanup.UNTIDY as error:
             raise UnsupportedTable(
-                f"its folder was recreated, and files applied before cannot be removed: {error}",
+                "its folder was recreated, and the files that were applied before cannot be "
+                f"removed: {error}",
                 table=str(step.table),
-                hint=f"Remove {step.folder}/{layout.CLEANUP}.",
+                hint=f"Delete {step.folder}/{layout.CLEANUP}.",
             ) from error

@@ -246,7 +246,8 @@ class DeletedTables:
             deleted.folder,
             TableState.REPLICATING,
             steps=(step,) if due else (),
-            waiting=f"its folder is gone since {format_time(missing.since)}; it will be dropped",
+            waiting=f"its folder has been missing since {format_time(missing.since)}; the table "
+            "will be dropped",
         )
 
     def _expire(self, now: datetime) -> None:

@@ -198,7 +198,7 @@ def _known(view: View, scan: TableScan, path: str, progress: Progress) -> KnownT
 
 def _facts(error: TableError | UnsafePath, table: str) -> Mapping[str, Any]:
     if isinstance(error, UnsafePath):
-        error = ForeignTable(str(error), table=table, hint="Give its folder another name.")
+        error = ForeignTable(str(error), table=table, hint="Rename its folder.")
     return error.facts()
 
 
@@ -238,7 +238,7 @@ def _waiting(view: View, known: KnownTable, noted: Mapping[str, Any], pending: l
         since = datetime.fromtimestamp(known.scan.described.modified, UTC)
         age = timedelta(seconds=max(round((view.now - since).total_seconds()), 0))
         others = other_files(known.scan)
-        return others or f"its first data file, for {age} now (LZ-275)"
+        return others or f"its first data file, for {age} (LZ-275)"
     return str(noted.get("waiting") or "") if pending else ""
 
 

@@ -44,19 +44,19 @@ def _committed(
     version, log = commit.version + 1, TableLog(commit.location)
     try:
         if log.has(version) or not log.has(commit.version):
-            return Conflicted("another writer was faster")
+            return Conflicted("another writer committed first")
     except OSError as error:
         return Failed(_unreachable(commit.table, error))
     try:
         done = write_commit(commit.location, version, actions, **said)
     except OSError as error:
         return Unknown(type(error).__name__)
-    return Applied(version, counts) if done else Conflicted("another writer was faster")
+    return Applied(version, counts) if done else Conflicted("another writer committed first")
 
 
 def _unreachable(table: str, error: OSError) -> UnreachableTable:
     return UnreachableTable(
-        f"its log cannot be read: {error.strerror or type(error).__name__}",
+        f"its Delta log cannot be read: {error.strerror or type(error).__name__}",
         table=table,
-        hint="Look whether the storage answers; it is tried again.",
+        hint="Check that the storage answers. It is retried.",
     )

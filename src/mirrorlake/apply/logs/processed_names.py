@@ -57,11 +57,13 @@ class TableProcessedNames:
             # Another process got on since it was read.
             recorded = engine.progress(self.path).recorded
         if recorded < self.processed.batches:
-            raise self._lost(f"it has recorded {recorded} batches, and once had recorded more")
+            raise self._lost(f"the table has recorded {recorded} batches, fewer than before")
         if recorded > self.processed.batches:
             self._catch_up(engine.named_batches(self.path, self.processed.batches))
         if recorded > self.processed.batches:
-            raise self._lost(f"nothing tells the files of batch {self.processed.batches + 1}")
+            raise self._lost(
+                f"the files of batch {self.processed.batches + 1} are recorded nowhere"
+            )
         return self.processed
 
     def save(self) -> None:
@@ -89,11 +91,11 @@ class TableProcessedNames:
 
     def _lost(self, what: str) -> ProgressLost:
         return ProgressLost(
-            f"which files it has applied can no longer be told: {what}",
+            f"the record of the files that were applied is incomplete: {what}",
             table=self._table,
-            hint=f"Put back {root.STATE} and {self.path} as they were together, or let the "
-            "publisher recreate the folder with all its data and run "
-            f"`mirrorlake reset {self._table}`.",
+            hint=f"Restore {root.STATE} and {self.path} from the same backup, or have the "
+            "publisher recreate the folder with all its data and run `mirrorlake reset "
+            f"{self._table}`.",
         )
 
 

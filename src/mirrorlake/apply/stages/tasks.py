@@ -365,7 +365,7 @@ def _rows(
             size[share.number] = size.get(share.number, 0) + block.size
         start = end
     if start != stretch.end - stretch.begin:
-        raise ValueError("a landed file is not what it was")
+        raise ValueError("a landed file was replaced while it was read")
 
 
 def _once(found: Sequence[FoundKeys]) -> np.ndarray:

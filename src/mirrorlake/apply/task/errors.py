@@ -33,7 +33,7 @@ def fault(table: str, error: Exception) -> TableFault:
     return TableFault(
         f"{type(error).__name__} at {_origin(error)}",
         table=table,
-        hint="It is tried again. Report this with the log if it stays.",
+        hint="It is retried. If it recurs, report it with the log.",
     )
 
 
@@ -56,7 +56,8 @@ def table_error(
         return UnreachableTable(
             f"its storage failed: {error}",
             table=table,
-            hint="Look whether the storage answers, and lets this mirror write; it is tried again.",
+            hint="Check that the storage answers and that this process may write to it. It is "
+            "retried.",
         )
     with at_hand(location, options) as workspace:
         damage = _damage(workspace.folder, files, on_objects=is_url(location))
@@ -66,21 +67,22 @@ def table_error(
 def null_text(table: str, found: NullText) -> BadValue:
     """The error of a value that Delta does not keep."""
     return BadValue(
-        "the table is partitioned by this text, and Delta would make it NULL",
+        "the table is partitioned by this text, which Delta would store as NULL",
         table=table,
         column=found.column,
         value=found.value,
-        hint="Send another value or NULL, or begin the table anew without partitions.",
+        hint="Send another value or NULL, or rebuild the table without partitions.",
     )
 
 
 def missing_base_row(table: str, file: str) -> MissingBaseRow:
     """The error of an unchanged value whose row the table does not have, or has several times."""
     return MissingBaseRow(
-        "a value that did not change has no single row in the table to be taken from",
+        "the source did not send an unchanged value, and the table does not have exactly one row "
+        "to take it from",
         table=table,
         file=file,
-        hint=f"Load the table anew with `mirrorlake reset {table}`.",
+        hint=f"Run `mirrorlake reset {table}` to reload the table.",
     )
 
 
@@ -89,9 +91,9 @@ def worker_lost(table: str, reason: str) -> WorkerLost:
     return WorkerLost(
         f"the tasks of its batch died: {reason}",
         table=table,
-        hint="Mostly memory is short where tasks run: give that machine or container more, on a "
-        "cluster by spark.executor.memoryOverhead, or land smaller files; mirror.file_bytes "
-        "refuses those that are too large. It is tried again.",
+        hint="The usual cause is too little memory where the tasks run. Give the machine or "
+        "container more memory (on a cluster, raise spark.executor.memoryOverhead), or land "
+        "smaller files; mirror.file_bytes limits the size of a file. The batch is retried.",
     )
 
 
@@ -124,8 +126,8 @@ def _lost(table: str, location: str, what: str) -> ForeignTable:
     return ForeignTable(
         f"of the Delta table at {location}, {what}",
         table=table,
-        hint="Put the file back, or start the table anew with "
-        f"`mirrorlake reset {table}`; it is tried again.",
+        hint=f"Restore the file, or run `mirrorlake reset {table}` to rebuild the table. It is "
+        "retried.",
     )
 
 

@@ -179,7 +179,7 @@ class LandedRows:
             f"cannot be {action}: {error.strerror or type(error).__name__}",
             table=self.table,
             file=landed.name,
-            hint="Put it back or let this process read it; it is tried again.",
+            hint="Restore the file, or let this process read it. It is retried.",
         )
 
 

@@ -102,15 +102,15 @@ def table_at(path: str) -> str:
 def unreadable(table: str, error: Exception) -> ForeignTable:
     if isinstance(error, StorageFailed | PermissionError):
         return UnreachableTable(
-            f"its log cannot be read: {error}",
+            f"its Delta log cannot be read: {error}",
             table=table,
-            hint="Look whether the storage answers, and lets this mirror read; it is tried again.",
+            hint="Check that the storage answers and that this process may read it. It is retried.",
         )
     return ForeignTable(
-        f"its log cannot be read: {error}",
+        f"its Delta log cannot be read: {error}",
         table=table,
-        hint="Put back what is missing or damaged there, or start the table anew with "
-        f"`mirrorlake reset {table}`.",
+        hint=f"Restore the missing or damaged files, or run `mirrorlake reset {table}` to "
+        "rebuild the table.",
     )
 
 

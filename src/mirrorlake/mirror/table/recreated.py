@@ -79,7 +79,7 @@ def lost_last(scan: TableScan, applied: Processed) -> ForeignTable | None:
     for folder, number in left.items():
         recorded = applied.numbers[folder]
         if number != recorded and not _is_aside(scan, folder, recorded):
-            what = f"is gone from {printable(folder or 'the table folder')}, and file {number}"
+            what = f"is missing from {printable(folder or 'the table folder')}, while file {number}"
             return _stop(scan, recorded, f"{what} is there")
     return None
 
@@ -104,7 +104,7 @@ def recreation(scan: TableScan, progress: Progress, tail: Tail) -> ForeignTable 
     if left[-1].number != recorded:
         if any(file.number == recorded for file in scan.moved()):
             return None
-        return _stop(scan, recorded, f"is gone, and file {left[0].number} is there")
+        return _stop(scan, recorded, f"is missing, while file {left[0].number} is there")
     if progress.last is not None and not _is_same(left[-1], progress.last, tail):
         return _stop(scan, recorded, "is not the file that was applied under this number")
     return _again(scan, left, recorded)
@@ -138,11 +138,11 @@ def _again(scan: TableScan, left: Sequence[Landed], recorded: int) -> ForeignTab
     if not again:
         return None
     return ForeignTable(
-        f"file {again[0].number} was applied and put aside, and is in the folder again; the last "
-        f"one applied was {recorded}",
+        f"file {again[0].number} was applied and moved to the cleanup folder, but is in the "
+        f"table folder again; the last applied file is {recorded}",
         table=str(scan.table),
         file=str(again[0].name),
-        hint="Remove it, and land its rows under the next number (LZ-268); or " + _anew(scan),
+        hint="Delete it and publish its rows under the next number (LZ-268); or, " + _anew(scan),
     )
 
 
@@ -150,13 +150,16 @@ def _stop(scan: TableScan, recorded: int, what: str) -> ForeignTable:
     return ForeignTable(
         f"its folder seems to be recreated: file {recorded}, the last one applied, {what}",
         table=str(scan.table),
-        hint=f"Put back file {recorded} as it was, or recreate the folder from file 1 on with its "
-        "_metadata.json (LZ-239); or " + _anew(scan),
+        hint=(
+            f"Restore file {recorded} as it was, or recreate the folder from file 1 with its "
+            "_metadata.json (LZ-239); or, "
+        )
+        + _anew(scan),
     )
 
 
 def _anew(scan: TableScan) -> str:
     return (
-        "if the folder was recreated with all its data, remove its _FilesReadyToDelete and run "
+        "if the folder was recreated with all its data, delete its _FilesReadyToDelete and run "
         f"`mirrorlake reset {scan.table}`."
     )

@@ -25,7 +25,7 @@ def refusal(known: KnownTable) -> TableError | None:
         return scan.error
     if progress.exists and not progress.generation:
         return ForeignTable(
-            f"{known.path} holds a table that mirrorlake did not make",
+            f"{known.path} holds a table that was not created by mirrorlake",
             table=name,
             hint="Move it away, or use another root.",
         )
@@ -33,14 +33,14 @@ def refusal(known: KnownTable) -> TableError | None:
         return UnsupportedTable(
             f"the table cannot be written: {progress.unsupported}",
             table=name,
-            hint=f"Undo that, or start the table anew with `mirrorlake reset {name}`.",
+            hint=f"Undo that, or run `mirrorlake reset {name}` to rebuild the table.",
         )
     if progress.restored is not None and not known.is_reseeded:
         return TableRestored(
-            f"the table was restored to an older version in version {progress.restored}; changes "
-            f"up to file {progress.recorded} would be missing for ever",
+            f"the table was restored to an older version (version {progress.restored} is a "
+            f"RESTORE), so changes up to file {progress.recorded} would be lost",
             table=name,
-            hint=f"Start it anew with `mirrorlake reset {name}`.",
+            hint=f"Run `mirrorlake reset {name}` to rebuild the table.",
         )
     if known.is_reseeded:
         return None
@@ -58,9 +58,10 @@ def closed(table: str, choice: Choice) -> UnsupportedTable | None:
     if not choice.refused:
         return None
     return UnsupportedTable(
-        f"mirror.strategy is {choice.way}, which is not open: {choice.refused}",
+        f"mirror.strategy is {choice.way}, which this table or this Spark does not support: "
+        f"{choice.refused}",
         table=table,
-        hint="Set mirror.strategy to auto, or undo what closes it.",
+        hint="Set mirror.strategy to auto, or undo what prevents it.",
     )
 
 
@@ -70,11 +71,11 @@ def _detection_refusal(known: KnownTable, name: str) -> TableError | None:
     if known.is_unread or not known.progress.exists or first == now:
         return None
     return DetectionChanged(
-        f"fileDetectionStrategy was {first} when the table was made, and is {now} now",
+        f"fileDetectionStrategy was {first} when the table was created and is now {now}",
         table=name,
         file="_metadata.json",
-        hint="Put the first value back, and with it isPartitionEnabled and landing.partitions, or "
-        f"recreate the folder with all data and run `mirrorlake reset {name}`.",
+        hint="Restore the first value, together with isPartitionEnabled and landing.partitions; "
+        f"or recreate the folder with all data and run `mirrorlake reset {name}`.",
     )
 
 
@@ -98,10 +99,10 @@ def _key_refusal(known: KnownTable, name: str) -> TableError | None:
     matched = match_columns(first, list(wanted))
     if first and (len(matched) != len(first) or len(wanted) != len(first)):
         return KeyColumnsChanged(
-            f"keyColumns was ({', '.join(first)}) when the table was made, and is "
-            f"({', '.join(wanted)}) now",
+            f"keyColumns was ({', '.join(first)}) when the table was created and is now "
+            f"({', '.join(wanted)})",
             table=name,
             file="_metadata.json",
-            hint="Put the first value back, or recreate the folder with all data.",
+            hint="Restore the first value, or recreate the folder with all data.",
         )
     return None

@@ -78,8 +78,8 @@ class PostgresSource:
             raise PrerequisiteMissing(
                 "no table of the database is selected",
                 where="source.tables",
-                hint="Widen the patterns, case counts; `mirrorlake check` names those that match "
-                "nothing.",
+                hint="Correct source.tables (names are case-sensitive); `mirrorlake check` lists "
+                "the patterns that match nothing.",
             )
         if idle := table_checks.idle(self._settings, catalog):
             raise PrerequisiteMissing(idle[0], where="source", hint=table_checks.IDLE_HINT)
@@ -116,10 +116,10 @@ class PostgresSource:
         return Finding(
             "slot",
             Severity.ERROR,
-            f"{_slot_words(slot)} exists already",
-            "Choose another name in source.slot. If nobody uses it any more, remove it: with "
-            "`mirrorlake detach` where it was made, or with "
-            f"`select pg_drop_replication_slot('{slot}')`.",
+            f"{_slot_words(slot)} already exists",
+            "Choose another name in source.slot. If the slot is not used any more, drop it: with "
+            "`mirrorlake detach` where it was created, or with `select "
+            f"pg_drop_replication_slot('{slot}')`.",
         )
 
     def intended(self) -> Sequence[str]:
@@ -158,8 +158,8 @@ class PostgresSource:
             raise _gap(f"replication slot {slot} was invalidated")
         if state.confirmed is not None and state.confirmed > since:
             raise _gap(
-                f"replication slot {slot} has been read up to {state.confirmed}, the zone holds "
-                f"changes up to {since}"
+                f"replication slot {slot} was read up to {state.confirmed}, but the landing zone "
+                f"holds changes only up to {since}"
             )
         findings = server_checks.watch(self._sql(), self._settings, [])
         for finding in findings:
@@ -289,5 +289,5 @@ def _gap(what: str) -> SourceGap:
     return SourceGap(
         what,
         where="PostgreSQL",
-        hint="Changes in between are lost. Load the tables anew with `mirrorlake reset --all`.",
+        hint="Changes in between are lost. Run `mirrorlake reset --all` to load all tables again.",
     )

@@ -137,6 +137,6 @@ class PostgresStream:
         result = self._pgconn.get_result()
         reason = result.error_message.decode(errors="replace") if result else ""
         raise SourceUnavailable(
-            f"PostgreSQL ended the stream: {reason.strip() or 'no reason given'}",
-            hint="The stream is taken up again.",
+            f"PostgreSQL ended the replication stream: {reason.strip() or 'no reason given'}",
+            hint="Capture reconnects.",
         )

@@ -40,7 +40,7 @@ def vacuum(
     """
     if inner := _table_inside(location, options):
         raise ForeignTable(
-            f"another table lies inside it, at {inner}, and VACUUM would delete its files",
+            f"another table lies inside this one, at {inner}, and VACUUM would delete its files",
             table=Path(location).name,
             hint="Move the inner table away.",
         )

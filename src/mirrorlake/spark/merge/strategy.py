@@ -153,7 +153,7 @@ class Merge:
     ) -> Outcome:
         log = TableLog(batch.location, batch.options)
         if log.has(batch.version + 1):
-            return Conflicted(f"the table has moved on from version {batch.version}")
+            return Conflicted(f"another commit was made to the table after version {batch.version}")
         session.conf.unset(LAST_VERSION)
         is_append = source.kinds <= {MergeAction.INSERT} and not batch.step.truncated
         if not is_append and (shut := _unmergeable(batch)):
@@ -165,7 +165,7 @@ class Merge:
             return raised(error, str(batch.step.table), MovedOn.__name__)
         newest = session.conf.get(LAST_VERSION, None)
         if newest is None:  # Delta has found our number, or a later one
-            return Conflicted("the batch was recorded meanwhile")
+            return Conflicted("the batch has been recorded in the meantime")
         version = _version(log, batch, int(newest))
         if not is_url(batch.location):
             flush_files(Path(batch.location), log.actions(version))
@@ -192,8 +192,8 @@ def _unmergeable(batch: OpenBatch) -> UnsupportedColumn | None:
     if name is None:
         return None
     return UnsupportedColumn(
-        "Delta's MERGE cannot write a table with a backtick in the name of a column",
+        "Delta's MERGE cannot write a table that has a backtick in a column name",
         table=str(batch.step.table),
         column=name,
-        hint="Leave mirror.strategy at auto, or give the column another name.",
+        hint="Set mirror.strategy to auto, or rename the column.",
     )

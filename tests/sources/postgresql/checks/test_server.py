@@ -31,7 +31,7 @@ def the_finding(captured: Captured, check: str, severity: Severity) -> Finding:
 
 def cure(captured: Captured, finding: Finding) -> None:
     """Run the statements that the remedy names, as a superuser."""
-    for statement in re.findall("`([^`]+)`", finding.remedy):
+    for statement in re.findall("`((?!mirrorlake )[^`]+)`", finding.remedy):
         captured.run(statement)
 
 
@@ -172,5 +172,5 @@ def test_rows_that_a_policy_hides_are_an_error(visitor: Captured) -> None:
 
 def test_rows_that_a_policy_hides_are_never_left_out_of_a_load(visitor: Captured) -> None:
     visitor.run("alter table apples enable row level security, force row level security")
-    with pytest.raises(TableError, match="may not be read"):
+    with pytest.raises(TableError, match="cannot be read"):
         visitor.snapshot("apples")

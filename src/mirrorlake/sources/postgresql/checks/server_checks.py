@@ -47,7 +47,9 @@ def _version(connection: Connection) -> Finding:
             "version", _ERROR, f"{text} is too old", f"Use PostgreSQL {OLDEST} to {NEWEST}."
         )
     if major > NEWEST:
-        return Finding("version", _WARNING, f"{text} has not been tested", "Report what you see.")
+        return Finding(
+            "version", _WARNING, f"{text} has not been tested", "Please report the result."
+        )
     return Finding("version", _OK, text)
 
 
@@ -63,7 +65,7 @@ def _wal_level(connection: Connection) -> Finding:
     return Finding(
         "wal_level",
         _ERROR,
-        f"wal_level is {level}, logical decoding needs logical",
+        f"wal_level is {level}, but logical decoding requires logical",
         "Run `alter system set wal_level = logical` and restart PostgreSQL.",
     )
 
@@ -85,9 +87,9 @@ def _room(connection: Connection, settings: PostgresSettings) -> Iterator[Findin
             yield Finding(
                 name,
                 _ERROR,
-                f"{free} of {most} are free, {needed} are needed",
-                f"Run `alter system set {name} = {most + needed}` and restart PostgreSQL, or drop "
-                "slots that nobody reads.",
+                f"{free} of {most} are free, but {needed} are needed",
+                f"Run `alter system set {name} = {most + needed}` and restart PostgreSQL, or "
+                "drop slots that nobody reads.",
             )
 
 
@@ -127,13 +129,15 @@ def _retention(connection: Connection) -> Finding:
         return Finding(
             "max_slot_wal_keep_size",
             _WARNING,
-            "a slot may hold back WAL without limit: capture that stands still fills the disk",
-            "Set max_slot_wal_keep_size to what the disk can spare, and watch `mirrorlake status`.",
+            "a slot may retain WAL without limit: while capture is stopped, WAL fills the disk",
+            "Set max_slot_wal_keep_size to an amount that the disk has room for, and watch "
+            "`mirrorlake status`.",
         )
     return Finding(
         "max_slot_wal_keep_size",
         _OK,
-        f"a slot may hold back {limit} of WAL; beyond that changes are lost and tables reloaded",
+        f"a slot may retain {limit} of WAL; if capture falls further behind, changes are lost "
+        "and tables must be reloaded",
     )
 
 
@@ -143,16 +147,17 @@ def _slot(connection: Connection, settings: PostgresSettings) -> Finding:
         return Finding(
             "slot",
             _ERROR,
-            f"replication slot {settings.slot} is gone",
-            "Changes since its last position are lost: load anew with `mirrorlake reset --all`.",
+            f"replication slot {settings.slot} no longer exists",
+            "Changes since its last position are lost. Run `mirrorlake reset --all` to load all "
+            "tables again.",
         )
     if state.status == "lost":
         return Finding(
             "slot",
             _ERROR,
-            f"replication slot {settings.slot} was invalidated: it held back more WAL than "
+            f"replication slot {settings.slot} was invalidated: it retained more WAL than "
             "max_slot_wal_keep_size",
-            "Raise the limit, then load anew with `mirrorlake reset --all`.",
+            "Raise the limit, then run `mirrorlake reset --all` to load all tables again.",
         )
     if state.status == "unreserved" or (state.safe_bytes or KEEP_FREE) < KEEP_FREE // 4:
         return Finding(
@@ -173,8 +178,9 @@ def _publication(
         yield Finding(
             "publication",
             _ERROR,
-            f"publication {name} is gone: nothing of its tables is captured",
-            "Changes made since are lost: load anew with `mirrorlake reset --all`.",
+            f"publication {name} no longer exists: changes of its tables are not captured",
+            "Changes since it was dropped are lost. Run `mirrorlake reset --all` to load all "
+            "tables again.",
         )
         return
     # A table without key must not publish updates: they would be refused to its own users.
@@ -183,24 +189,24 @@ def _publication(
         yield Finding(
             "publication",
             _ERROR,
-            f"publication {name} leaves operations out",
-            f"Run `alter publication \"{name}\" set (publish = '{operations}')`. What it left out "
-            "so far is lost: then load anew, mirrorlake reset --all.",
+            f"publication {name} does not publish all operations",
+            f"Run `alter publication \"{name}\" set (publish = '{operations}')`. Changes that it "
+            "did not publish are lost; run `mirrorlake reset --all` to load all tables again.",
         )
     if state.partitions:
         yield Finding(
             "publication",
             _ERROR,
-            f"publication {name} names partitions instead of their table",
-            f'Run `alter publication "{name}" set (publish_via_partition_root = true)`, then load '
-            "the partitioned tables anew, mirrorlake reset TABLE.",
+            f"publication {name} publishes partitions under their own names",
+            f'Run `alter publication "{name}" set (publish_via_partition_root = true)`, then '
+            "run `mirrorlake reset TABLE` for each partitioned table to reload it.",
         )
     for table in members:
         if table.table not in state.tables:
             yield Finding(
                 "publication",
                 _ERROR,
-                f"publication {name} no longer carries the table: its changes are lost",
-                f"Load it anew with `mirrorlake reset {table.table}`.",
+                f"publication {name} no longer contains the table: its changes are lost",
+                f"Run `mirrorlake reset {table.table}` to reload it.",
                 table.table,
             )

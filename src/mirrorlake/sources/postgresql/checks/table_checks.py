@@ -14,7 +14,7 @@ from mirrorlake.sources.postgresql.settings import PostgresSettings
 _OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 
 
-IDLE_HINT = "Mend the spelling, case counts; or take it out of the project file."
+IDLE_HINT = "Correct the spelling (names are case-sensitive), or remove it from the project file."
 
 _NAMES = """
 select n.nspname::text, c.relname::text
@@ -32,7 +32,10 @@ def tables(
     """The selected tables, one by one."""
     if not selected:
         yield Finding(
-            "tables", _ERROR, "no table is selected", "Widen source.tables in the project file."
+            "tables",
+            _ERROR,
+            "no table is selected",
+            "Add a pattern to source.tables in the project file.",
         )
     yield from _idle_tables(connection, settings)
     certain = idle(settings, catalog)
@@ -78,8 +81,8 @@ def _idle_tables(connection: Connection, settings: PostgresSettings) -> Iterator
             "selection",
             _WARNING,
             f"{pattern} in source.tables matches no table of the database",
-            "Mend the spelling, case counts; or take the pattern out. Partitions go by the name of "
-            "their table.",
+            "Correct the spelling (names are case-sensitive), or remove the pattern. Partitions "
+            "are selected by the name of their root table.",
         )
 
 
@@ -95,11 +98,11 @@ def changed(
         current = now.get(table.table)
         if current is None:  # it is missing in its publication too
             continue
-        remedy = f"Load it anew with `mirrorlake reset {table.table}`."
+        remedy = f"Run `mirrorlake reset {table.table}` to reload it."
         if current.identity != table.identity:
             yield Finding("table", _ERROR, "it was dropped and created again", remedy, table.table)
         elif not table.append_only and current.key != table.key:
-            told = f"is {', '.join(current.key)} now" if current.key else "is gone"
+            told = f"is {', '.join(current.key)} now" if current.key else "no longer exists"
             yield Finding(
                 "replica identity",
                 _ERROR,
@@ -112,8 +115,9 @@ def changed(
                 yield Finding(
                     "default",
                     _WARNING,
-                    f"column {name} was added with a default: PostgreSQL logs nothing for the rows "
-                    "that stood before, they have NULL in the mirror until they change",
+                    f"column {name} was added with a default: PostgreSQL does not log the "
+                    "default for existing rows, which have NULL in the mirror until they are "
+                    "updated",
                     remedy,
                     table.table,
                 )
@@ -127,15 +131,16 @@ def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[Finding]:
         yield Finding(
             "logged",
             _ERROR,
-            "it is unlogged: its changes are not in the WAL",
-            f"Run `alter table {_sql(name)} set logged`, or take it out of source.tables.",
+            "the table is unlogged: its changes are not in the WAL",
+            f"Run `alter table {_sql(name)} set logged`, or remove it from source.tables.",
             name,
         )
     if catalog.generated:
         yield Finding(
             "columns",
             _WARNING,
-            f"generated columns are left out, the log lacks them: {', '.join(catalog.generated)}",
+            "generated columns are not mirrored, because the WAL does not contain them: "
+            f"{', '.join(catalog.generated)}",
             "Compute them in a view over the mirrored table.",
             name,
         )
@@ -143,7 +148,7 @@ def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[Finding]:
         yield Finding(
             "replica identity",
             _WARNING,
-            f"{table.append_only}: it is mirrored append-only, its updates and deletions are not "
+            f"{table.append_only}: it is mirrored append-only; its updates and deletes are not "
             "captured",
             _identity_remedy(name, catalog),
             name,
@@ -156,9 +161,9 @@ def _blocked(table: TableId, name: str) -> Finding:
     return Finding(
         "replica identity",
         _ERROR,
-        f"publication {name} carries it with updates, and it has no replica identity: PostgreSQL "
-        "refuses every update of it to its own users",
-        f'Run `alter publication "{name}" drop table {_sql(table)}`, or give it a primary key.',
+        f"publication {name} publishes updates of the table, which has no replica identity: "
+        "PostgreSQL rejects every update of it",
+        f'Run `alter publication "{name}" drop table {_sql(table)}`, or add a primary key.',
         table,
     )
 
@@ -173,7 +178,7 @@ def _access(
             "select",
             _ERROR,
             f"user {user} may not read column {unreadable[0]}",
-            f'Run `grant select on {_sql(name)} to "{user}"`, or leave the column out in '
+            f'Run `grant select on {_sql(name)} to "{user}"`, or exclude the column in '
             "source.columns.",
             name,
         )
@@ -181,7 +186,7 @@ def _access(
         yield Finding(
             "row security",
             _ERROR,
-            f"a policy hides rows from user {user}",
+            f"a row security policy hides rows from user {user}",
             f'Run `alter role "{user}" bypassrls` as a superuser.',
             name,
         )
@@ -189,9 +194,9 @@ def _access(
         yield Finding(
             "owner",
             _ERROR,
-            f"user {user} does not own the table and may not publish it",
-            f'Run `grant "{catalog.owner}" to "{user}"`, or let {catalog.owner} add it to the '
-            "publication.",
+            f"user {user} does not own the table, so it cannot add it to a publication",
+            f'Run `grant "{catalog.owner}" to "{user}"`, or let {catalog.owner} add it to '
+            "the publication.",
             name,
         )
 
@@ -215,7 +220,7 @@ def _identity_remedy(name: TableId, catalog: CatalogTable) -> str:
         return f"Run `alter table {_sql(name)} replica identity default`."
     return (
         f"Run `alter table {_sql(name)} add primary key (...)`, or `alter table {_sql(name)} "
-        "replica identity using index ...` with a unique index of columns that are not null."
+        "replica identity using index ...` with a unique index on NOT NULL columns."
     )
 
 
