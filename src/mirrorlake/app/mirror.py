@@ -23,6 +23,7 @@ from mirrorlake.app.stores import store_of
 from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.load import LoadProgress
+from mirrorlake.capture.members import expecting_new
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.errors import SparkUnavailable, UsageError
@@ -102,9 +103,10 @@ class Mirror:
         """Test every prerequisite of the source."""
         source = self._source()
         try:
-            return source.check()
+            findings = source.check()
         finally:
             source.close()
+        return expecting_new(findings, Records(self._store, root.LANDING))
 
     def discover(self) -> list[SourceTable]:
         """The selected tables of the source."""

@@ -7,6 +7,9 @@ meanwhile was acknowledged without it.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+
 import structlog
 
 from mirrorlake.capture import table_positions
@@ -14,7 +17,7 @@ from mirrorlake.capture.record import Records
 from mirrorlake.errors import NotSelected, SelectionChanged, TableError, UnsupportedColumn
 from mirrorlake.landing import publish
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Source, SourceTable
+from mirrorlake.sources.base import Finding, Severity, Source, SourceTable
 
 log = structlog.get_logger()
 
@@ -41,6 +44,26 @@ def is_new(table: TableId, folder: str, records: Records) -> bool:
     if str(table) in records.truncated():
         return False
     return publish.newest_file(records.store, folder) is None
+
+
+def expecting_new(findings: Sequence[Finding], records: Records) -> list[Finding]:
+    """The findings, without errors on tables that are not published because they are new: the next
+    run adds them to the publication and loads them."""
+    record = records.stream()
+    if record is None or not record.is_established:
+        return list(findings)
+    known = {*map(str, table_positions.known(records.store, records.zone)), *records.stopped()}
+    return [
+        replace(
+            finding,
+            severity=Severity.OK,
+            message="the table is new and will be loaded at the next run",
+            remedy="",
+        )
+        if finding.check == "publication" and finding.table and str(finding.table) not in known
+        else finding
+        for finding in findings
+    ]
 
 
 def _admit(table: SourceTable, records: Records) -> None:

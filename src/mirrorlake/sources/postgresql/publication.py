@@ -123,8 +123,8 @@ def include(
                 continue
             missing = [t for t in members if not state.all_tables and t.table not in state.tables]
             if missing:
-                if in_use:
-                    _refuse_late_additions(connection, name, missing)
+                if in_use and (refused := late_addition(connection, name, missing)):
+                    raise refused
                 _run(
                     connection,
                     sql.SQL("alter publication {} add table {}").format(
@@ -169,19 +169,21 @@ def loses_additions(version: int) -> bool:
     return minor < CORRECTED.get(major, 0)
 
 
-def _refuse_late_additions(
+def late_addition(
     connection: Connection, name: str, tables: Sequence[SourceTable]
-) -> None:
+) -> PrerequisiteMissing | None:
+    """Why tables cannot be added to a publication that a slot reads; None when they can."""
     version = connection.info.server_version
-    if loses_additions(version):
-        major, minor = divmod(version, 10_000)
-        raise PrerequisiteMissing(
-            f"PostgreSQL {major}.{minor} can lose changes of a table that is added to a "
-            f"publication in use: {_named(tables)}",
-            where=f"publication {name}",
-            hint=f"Upgrade to {major}.{CORRECTED[major]} or later, or run `mirrorlake reset "
-            "--all` to load all tables again.",
-        )
+    if not loses_additions(version):
+        return None
+    major, minor = divmod(version, 10_000)
+    return PrerequisiteMissing(
+        f"PostgreSQL {major}.{minor} can lose changes of a table that is added to a "
+        f"publication in use: {_named(tables)}",
+        where=f"publication {name}",
+        hint=f"Upgrade to {major}.{CORRECTED[major]} or later, or run `mirrorlake reset "
+        "--all` to load all tables again.",
+    )
 
 
 def tried_condition(

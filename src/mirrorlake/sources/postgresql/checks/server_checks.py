@@ -203,6 +203,9 @@ def _publication(
         )
     for table in members:
         if table.table not in state.tables:
+            if refused := publication.late_addition(connection, name, [table]):
+                yield Finding("version", _ERROR, refused.what, refused.hint, table.table)
+                continue
             yield Finding(
                 "publication",
                 _ERROR,
