@@ -76,20 +76,22 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Project:
         text = path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
-            "there is no project file",
+            "the project file does not exist",
             where=str(path),
-            hint="`mirrorlake init` writes one; `--config` names another; `--root FOLDER` does "
-            "without.",
+            hint="Create it with `mirrorlake init`, name another with `--config`, or use `--root "
+            "FOLDER` instead.",
         ) from None
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"not UTF-8 from byte {error.start + 1} on", where=str(path), hint="Mend the file."
+            f"the file is not UTF-8 from byte {error.start + 1} on",
+            where=str(path),
+            hint="Save the file as UTF-8.",
         ) from None
     except OSError as error:
         raise ConfigError(
             f"the project file cannot be read: {error.strerror}",
             where=str(path),
-            hint="Name a file that you may read with --config.",
+            hint="Use --config to name a file that you may read.",
         ) from None
     node = _parsed(path, text)
     content = _interpolated(path, node, environment)
@@ -167,9 +169,9 @@ class _Elsewhere(_Part):
         if self.url is None:
             if named is not None:
                 raise ConfigError(
-                    "it says how a URL is reached, and there is none",
+                    "this setting describes how to access a URL, but no URL is set",
                     where=f"{path}, field {section}.{named}",
-                    hint=f"Set {section}.url as well, or leave it out.",
+                    hint=f"Set {section}.url as well, or remove this setting.",
                 )
             return None
         try:
@@ -200,10 +202,10 @@ class _Tables(_Elsewhere):
         if found is None or found.url.partition("://")[0].lower() in ON_OBJECTS:
             return found
         raise ConfigError(
-            "tables are written to folders, and to S3 and what speaks its protocol",
+            "tables can be stored only in a folder or on S3 (or a compatible storage)",
             where=f"{path}, field tables.url",
-            hint="Write s3://bucket/path, or leave it out: then they lie below root, which may be "
-            "a mounted folder.",
+            hint="Write s3://bucket/path, or remove the setting: tables are then stored below "
+            "root, which may be a mounted folder.",
         )
 
 
@@ -246,10 +248,10 @@ class _File(_Part):
     def project(self, path: Path) -> Project:
         if "://" in self.root:
             raise ConfigError(
-                "root is a URL; a mirror keeps its own state in a local or mounted folder",
+                "root is a URL, but a mirror keeps its own state in a local or mounted folder",
                 where=f"{path}, field root",
-                hint="Name a folder; landing zone and tables may lie elsewhere: landing.url, "
-                "tables.url.",
+                hint="Name a folder. To store the landing zone or the tables elsewhere, set "
+                "landing.url or tables.url.",
             )
         source = self.source.settings(self.name) if self.source else None
         capture = CaptureSettings(
@@ -296,10 +298,10 @@ class _File(_Part):
         days = self.mirror.vacuum_days
         if days is not None and days < _SAFE_DAYS and not self.mirror.vacuum_early:
             raise ConfigError(
-                f"less than {_SAFE_DAYS} days takes files away from readers of older versions, and "
-                "from whoever writes the tables for longer than that",
+                f"less than {_SAFE_DAYS} days removes files that readers of older versions, or "
+                "writers that run longer than that, still need",
                 where=f"{path}, field mirror.vacuum_days",
-                hint="Set it to 7 or more, or set mirror.vacuum_early: true as well.",
+                hint="Set it to 7 or more, or also set mirror.vacuum_early: true.",
             )
         return None if days is None else timedelta(days=days)
 
@@ -322,15 +324,16 @@ def _parsed(path: Path, text: str) -> yaml.Node:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise ConfigError(
-            f"not YAML: {getattr(error, 'problem', None) or 'it cannot be parsed'}",
+            "the file is not valid YAML: "
+            f"{getattr(error, 'problem', None) or 'it cannot be parsed'}",
             where=f"{path}, line {mark.line + 1}" if mark else str(path),
-            hint="Mend the file.",
+            hint="Correct the file.",
         ) from None
     if not isinstance(node, yaml.MappingNode):
         raise ConfigError(
-            "the file holds no settings",
+            "the file contains no settings",
             where=str(path),
-            hint="`mirrorlake init` writes a file to start from.",
+            hint="Run `mirrorlake init` to create a file to start from.",
         )
     return node
 
@@ -341,14 +344,14 @@ def _interpolated(path: Path, node: yaml.Node, environment: Mapping[str, str]) -
     def variable(match: re.Match[str], line: int) -> str:
         if match[1] not in environment:
             raise ConfigError(
-                f"the environment has no {match[1]}",
+                f"environment variable {match[1]} is not set",
                 where=f"{path}, line {line}",
                 hint=f"Set it: export {match[1]}=...",
             )
         if not environment[match[1]].strip():
             # An empty URL would mean whatever database libpq finds by itself.
             raise ConfigError(
-                f"{match[1]} is empty in the environment",
+                f"environment variable {match[1]} is empty",
                 where=f"{path}, line {line}",
                 hint=f"Set it: export {match[1]}=...",
             )
@@ -374,7 +377,7 @@ def _value(path: Path, part: yaml.Node) -> Any:
         raise ConfigError(
             "the value cannot be read",
             where=f"{path}, line {part.start_mark.line + 1}",
-            hint="Put it into quotes if it is a text.",
+            hint="If it is text, put it in quotes.",
         ) from None
 
 
@@ -382,9 +385,9 @@ def _name(path: Path, key: yaml.Node) -> str:
     if isinstance(key, yaml.ScalarNode):
         return str(key.value)
     raise ConfigError(
-        "the name of a setting must be a plain text",
+        "the name of a setting must be plain text",
         where=f"{path}, line {key.start_mark.line + 1}",
-        hint="Mend the file.",
+        hint="Correct the file.",
     )
 
 
@@ -399,7 +402,7 @@ def _refusal(path: Path, node: yaml.Node, error: ValidationError) -> ConfigError
         return ConfigError(
             "there is no such setting",
             where=f"{path}, line {line}, field {location}",
-            hint=f"Settings here: {known}.",
+            hint=f"The settings here are: {known}.",
         )
     message = problem["msg"][0].lower() + problem["msg"][1:]
     return ConfigError(message, where=f"{path}, line {line}, field {location}", hint=hint)

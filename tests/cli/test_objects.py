@@ -62,7 +62,7 @@ class TestLint:
     def test_a_scheme_that_is_not_known_is_refused(self, run: Run) -> None:
         done = run("lint", "ftp://host/zone")
         assert done.code == 2
-        assert "ftp:// is no storage that is known" in done.error
+        assert "ftp:// is not a supported storage" in done.error
 
 
 def project(folder: Path, url: str, *lines: str) -> None:

@@ -57,7 +57,9 @@ class Cut:
         """Raises LaterFormat for a cut of a later release."""
         record: dict[str, Any] = json.loads(content)
         if record["format"] != FORMAT:
-            raise LaterFormat(f"cut of format {record['format']}; this release reads {FORMAT}")
+            raise LaterFormat(
+                f"the cut has format {record['format']}; this release reads format {FORMAT}"
+            )
         return cls(
             number=record["cut"],
             stream=record["stream"],

@@ -66,7 +66,7 @@ def decode(content: bytes) -> PartnerEvents:
     try:
         parsed = lenient_json.parse(content)
         if not isinstance(parsed.value, dict):
-            return PartnerEvents(problem="it is not one JSON object (LZ-063)")
+            return PartnerEvents(problem="it is not a single JSON object (LZ-063)")
         top = Members(parsed.value)
         source = top.inner("sourceInfo")
         information = source.get("additionalInformation")

@@ -191,10 +191,10 @@ class Scanner:
                     found = _inspected(handle, table, file)
             except OSError as error:
                 raise BadFile(
-                    f"cannot be opened: {error}",
+                    f"the file cannot be opened: {error}",
                     table=str(table),
                     file=str(file.name),
-                    hint="It is tried again as long as it is there.",
+                    hint="It is retried while the file exists.",
                 ) from error
             known = self._inspected[file.path] = (file.look, found)
             if not found.marker_last and table not in self._misplaced:
@@ -223,7 +223,7 @@ class Scanner:
             found = TableError(
                 f"its folder cannot be read: {unreadable}",
                 table=str(folder.table),
-                hint="Let this process read it; it is tried again.",
+                hint="Grant this process read access. It is retried.",
             )
         error = found if isinstance(found, TableError) else None
         described = found if isinstance(found, Metadata) else None
@@ -438,10 +438,10 @@ def _refusal(
     if files and files[0].number == 0:
         # Taken for an applied one it would be moved aside, and its rows lost (LZ-251).
         return BadFile(
-            "its number is 0, and the first file has the number 1 (LZ-112)",
+            "its number is 0, but numbers begin at 1 (LZ-112)",
             table=str(table),
             file=str(files[0].name),
-            hint="Give the files other numbers, from 1 on.",
+            hint="Number the files from 1.",
         )
     for earlier, later in pairwise(files):
         if earlier.number == later.number:
@@ -449,6 +449,6 @@ def _refusal(
                 f"{earlier.name} and {later.name} have the same number",
                 table=str(table),
                 file=str(later.name),
-                hint="Remove the one that is not meant.",
+                hint="Delete the one that does not belong there.",
             )
     return None

@@ -175,9 +175,9 @@ _BY_CLAUSE = {
 }
 _BY_WORD = (
     ("compressed", rules.COMPRESSION),
-    ("unpacks", rules.COMPRESSION),
+    ("decompresses", rules.COMPRESSION),
     ("Snappy", rules.COMPRESSION),
-    ("quotes", rules.QUOTES),
+    ("quoted field", rules.QUOTES),
     ("a row is longer", rules.QUOTES),
     ("of its text is not", rules.ENCODED),
 )

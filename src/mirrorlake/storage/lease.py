@@ -28,6 +28,11 @@ from mirrorlake.storage.store import Store
 TERM = timedelta(seconds=30)
 RENEW = timedelta(seconds=5)
 _NAME = re.compile(r"([0-9]{20})\.json")
+_COMMANDS = {
+    "capture": "`mirrorlake run` or `mirrorlake capture`",
+    "mirror": "`mirrorlake run` or `mirrorlake apply`",
+}
+"""The commands that hold the lease of a role. Those of publishers are one for each table."""
 
 
 class Lease:
@@ -66,9 +71,9 @@ class Lease:
         if newest != self._epoch or not self._is_mine(self._read(newest)):
             holder = self._read(newest) if newest else {}
             raise LeaseLost(
-                f"another process took over as {self._role}: {_named(holder)}",
+                f"another process took over the lease: {_named(holder)}",
                 where=self._store.location(self._folder),
-                hint="Let the other one run, or stop it and start this one again.",
+                hint="Let the other process run, or stop it and start this one again.",
             )
         if self._clock.now() - self._renewed >= RENEW:
             self._store.replace(self._path(self._epoch), self._record())
@@ -95,9 +100,10 @@ class Lease:
 
     def _held(self, record: dict[str, Any]) -> LeaseHeld:
         return LeaseHeld(
-            f"another process already works as {self._role}: {_named(record)}",
+            f"{_COMMANDS.get(self._role, 'another publisher')} is already active here, as "
+            f"{_named(record)}",
             where=self._store.location(self._folder),
-            hint=f"Stop it first. A holder that died is taken over after {TERM.seconds} seconds.",
+            hint=f"Stop it first; if it crashed, wait {TERM.seconds} seconds.",
         )
 
     def _record(self, *, released: bool = False) -> bytes:

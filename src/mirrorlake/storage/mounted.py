@@ -86,7 +86,7 @@ class MountedStore:
 
     def delete_folder(self, folder: str) -> None:
         if any(part.startswith(f"{folder}/") for part in self._parts):
-            raise UnsafePath(f"a part of it lies elsewhere: {folder!r}")
+            raise UnsafePath(f"a part of it lies in another storage: {folder!r}")
         self.at(folder).delete_folder(folder)
 
     def location(self, path: str) -> str:
@@ -99,7 +99,7 @@ class MountedStore:
     def _both(self, path: str, other: str) -> Store:
         store = self.at(path)
         if store is not self.at(other):
-            raise OSError(errno.EXDEV, "it would leave its storage", path, None, other)
+            raise OSError(errno.EXDEV, "the file would move to another storage", path, None, other)
         return store
 
     def _is_part(self, path: str) -> bool:

@@ -204,7 +204,9 @@ class ObjectStore:
         with _translated(staged):
             meta, content = beginning(self._client, source)
         if meta["size"] > LARGEST:
-            raise OSError(errno.EFBIG, f"more than {LARGEST:,} bytes cannot be published", staged)
+            raise OSError(
+                errno.EFBIG, f"files of more than {LARGEST:,} bytes cannot be published", staged
+            )
         if meta["size"] <= WHOLE:
             self._put_new(target, content, final)
         else:
@@ -258,7 +260,7 @@ class ObjectStore:
                     self._client.delete(keys[start : start + PAGE])
             left = [meta["path"] for meta in self._client.list(prefix).collect()]
         if left:
-            raise OSError(errno.ENOTEMPTY, f"{len(left)} objects are left in it", folder)
+            raise OSError(errno.ENOTEMPTY, f"{len(left)} objects are left in the folder", folder)
 
     def _phases(self, prefix: str, last: str) -> tuple[Sequence[str], Sequence[str]]:
         """The keys below a prefix: those outside of a folder in it, and those inside."""
@@ -326,9 +328,9 @@ class ObjectStore:
                     self._client.delete(reached)
             if kind not in self._tested:
                 raise UnsafeStorage(
-                    f"a {kind} with If-None-Match overwrites what is there",
+                    f"the storage ignores If-None-Match: a {kind} overwrites existing objects",
                     where=self._url,
-                    hint="Nothing was published. Use a storage that heeds the condition.",
+                    hint="Nothing was published. Use a storage that supports conditional writes.",
                 )
 
 
@@ -354,9 +356,9 @@ def _translated(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, "there is no such object", path) from None
+        raise FileNotFoundError(errno.ENOENT, "the object does not exist", path) from None
     except AlreadyExistsError:
-        raise FileExistsError(errno.EEXIST, "there is such an object already", path) from None
+        raise FileExistsError(errno.EEXIST, "the object already exists", path) from None
     except (PermissionDeniedError, UnauthenticatedError) as error:
         raise PermissionError(errno.EACCES, _said(error), path) from None
     except NotSupportedError:
@@ -366,7 +368,7 @@ def _translated(path: str) -> Iterator[None]:
     except BaseError as error:
         raise StorageFailed(errno.EREMOTEIO, _said(error), path) from None
     except ValueError as error:
-        raise UnsafePath(f"no name of an object: {path!r} ({_said(error)})") from None
+        raise UnsafePath(f"not a valid object name: {path!r} ({_said(error)})") from None
 
 
 @contextmanager
@@ -376,7 +378,7 @@ def _in_bucket(path: str) -> Iterator[None]:
         with _translated(path):
             yield
     except FileNotFoundError:
-        raise StorageFailed(errno.EREMOTEIO, "there is no such bucket", path) from None
+        raise StorageFailed(errno.EREMOTEIO, "the bucket does not exist", path) from None
 
 
 def _said(error: Exception) -> str:

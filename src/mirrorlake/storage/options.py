@@ -25,7 +25,7 @@ class ObjectOptions:
         """Raises UsageError for an endpoint with credentials."""
         if self.endpoint and ("@" in self.endpoint or "?" in self.endpoint):
             raise UsageError(
-                "the endpoint holds more than an address",
+                "the endpoint contains more than an address",
                 where="endpoint",
-                hint="Write it as https://host:port; credentials come from the environment.",
+                hint="Write it as https://host:port, and set the credentials in the environment.",
             )

@@ -38,7 +38,7 @@ class Absence(StrEnum):
 
     LINK = "a link"
     LINK_OUT = "a link that leads out of the root"
-    NAME = "a name that no path of a store can hold"
+    NAME = "a name that is not a valid path in a store"
     KIND = "neither a file nor a folder"
 
 

@@ -56,7 +56,9 @@ def check_url(url: str, options: ObjectOptions) -> None:
     """Raises UsageError for what is no URL of a storage, or holds more than its place, and for an
     option, which is then `where`, that this storage does not have."""
     if not is_url(url):
-        raise UsageError("it is no URL", where="URL", hint="A URL begins with " + _known() + ".")
+        raise UsageError(
+            "this is not a URL", where="URL", hint="A URL begins with " + _known() + "."
+        )
     if adls.handles(url):
         split(url)
         _check_options(_AZURE_FORMS, options)
@@ -117,16 +119,16 @@ def _parsed(url: str) -> tuple[str, str, str]:
     bucket, _, prefix = rest.partition("/")
     if scheme not in _CLIENTS:
         raise UsageError(
-            f"{scheme}:// is no storage that is known",
+            f"{scheme}:// is not a supported storage",
             where="URL",
-            hint="A place is a folder, or begins with " + _known() + ".",
+            hint="Use a folder, or a URL that begins with " + _known() + ".",
         )
     if "@" in bucket or ":" in bucket or "?" in bucket or "#" in bucket:
         raise UsageError(
-            "the URL holds more than a bucket and a path",
+            "the URL contains more than a bucket and a path",
             where=f"{scheme}://...",
-            hint="Credentials come from the environment, an endpoint from the options: "
-            f"write {scheme}://bucket/path.",
+            hint=f"Write {scheme}://bucket/path. Set credentials in the environment, and an "
+            "endpoint in the options.",
         )
     if not bucket:
         raise UsageError(
@@ -141,15 +143,15 @@ def _root(url: str) -> tuple[str, str, str]:
     prefix = prefix.rstrip("/")
     if "?" in prefix:
         raise UsageError(
-            "the URL has a question mark, and what follows may be a secret",
+            "the URL contains a question mark, and what follows it may be a secret",
             where=f"{scheme}://{bucket}/...",
-            hint=f"Credentials come from the environment: write {scheme}://{bucket}/path.",
+            hint=f"Write {scheme}://{bucket}/path, and set the credentials in the environment.",
         )
     try:
         _ = prefix and checked(prefix)
     except UnsafePath:
         raise UsageError(
-            "the path of the URL has an empty part, a dot, or a backslash",
+            "the path of the URL contains an empty part, a dot, or a backslash",
             where=f"{scheme}://{bucket}/...",
             hint=f"Write {scheme}://{bucket}/path.",
         ) from None
@@ -181,9 +183,9 @@ def _lacking(error: ModuleNotFoundError, module: str, extra: str, scheme: str) -
     if (error.name or "").partition(".")[0] != module:
         return error
     return UsageError(
-        f"{scheme}:// needs a library that is not installed",
+        f"{scheme}:// requires a library that is not installed",
         where=module,
-        hint=f'Install it with pip install "mirrorlake[{extra}]".',
+        hint=f'Run `pip install "mirrorlake[{extra}]"`.',
     )
 
 
@@ -191,9 +193,9 @@ def _check_options(scheme: str, options: ObjectOptions) -> None:
     for name in ("endpoint", "region", "account", "anonymous"):
         if getattr(options, name) and name not in _OPTIONS[scheme]:
             raise UsageError(
-                f"{scheme}:// has no such setting",
+                f"{scheme}:// does not support this setting",
                 where=name,
-                hint="Leave it out, or mend the URL.",
+                hint="Remove it, or correct the URL.",
             )
 
 

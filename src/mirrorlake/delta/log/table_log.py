@@ -123,7 +123,7 @@ class TableLog:
             return self._newest()
         except (AttributeError, KeyError, TypeError) as error:
             self.forget()  # what was replayed before it may be half of a commit
-            raise BrokenLog(f"{self._folder} holds an action of unknown form") from error
+            raise BrokenLog(f"{self._folder} contains an action of an unknown form") from error
         except BrokenLog:
             self.forget()
             raise
@@ -132,7 +132,7 @@ class TableLog:
         if self._snapshot.exists and self._identity() != self._known:
             self.forget()  # another table was made in this place, and has other versions
             if not self._files.names():
-                raise FileNotFoundError(f"the table at {self.path} is gone")
+                raise FileNotFoundError(f"the table at {self.path} no longer exists")
         if self._snapshot.exists and not self._follow(self._snapshot):
             return self._snapshot
         if not self._snapshot.exists:
@@ -208,7 +208,7 @@ class TableLog:
         ):
             replay(snapshot, self._json_actions(name, content), version)
         if snapshot.exists and not snapshot.metadata:
-            raise BrokenLog(f"no commit in {self._folder} says what columns the table has")
+            raise BrokenLog(f"no commit in {self._folder} contains the columns of the table")
         self._look_back(snapshot, _versions(names))
         return snapshot
 
@@ -244,7 +244,7 @@ class TableLog:
             raise BrokenLog(f"{self._folder}/{name} is damaged: it is not JSON") from None
         if not all(isinstance(action, dict) for action in actions):
             raise BrokenLog(
-                f"{self._folder}/{name} is damaged: it holds something that is no action"
+                f"{self._folder}/{name} is damaged: it contains a line that is not an action"
             )
         if not actions:  # as a power failure may leave it, where who wrote it did not flush it
             raise BrokenLog(f"{self._folder}/{name} is damaged: it is empty")
@@ -256,7 +256,7 @@ class TableLog:
                 return _parquet_actions(file)
         except pa.ArrowException as error:
             raise BrokenLog(
-                f"{self._folder}/{name} is damaged: it is no complete Parquet file"
+                f"{self._folder}/{name} is damaged: it is not a complete Parquet file"
             ) from error
 
 

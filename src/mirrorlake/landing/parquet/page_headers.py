@@ -47,10 +47,10 @@ def page_at(handle: BinaryIO, offset: int) -> PageHeader:
             return PageHeader(fields[1], fields[2], fields[3], head)
         except IndexError:
             if len(text) < size or size >= _LARGEST_HEAD:
-                raise NoPage(f"the head of the page at byte {offset} is cut off") from None
+                raise NoPage(f"the page header at byte {offset} is truncated") from None
             size *= 32
         except (KeyError, RecursionError) as error:
-            raise NoPage(f"there is no head of a page at byte {offset}") from error
+            raise NoPage(f"there is no page header at byte {offset}") from error
 
 
 def pages(handle: BinaryIO, begin: int, end: int) -> Iterator[PageHeader]:
@@ -58,7 +58,7 @@ def pages(handle: BinaryIO, begin: int, end: int) -> Iterator[PageHeader]:
     while begin < end:
         page = page_at(handle, begin)
         if page.packed < 0 or page.unpacked < 0:
-            raise NoPage(f"the page at byte {begin} has less than no bytes")
+            raise NoPage(f"the page at byte {begin} has a negative size")
         yield page
         begin += page.head + page.packed
 

@@ -94,9 +94,9 @@ def form_of(path: Path) -> FileFormat:
     suffix = _suffix(path)
     if suffix not in _FORMS:
         raise UsageError(
-            "the extension tells no kind of file",
+            "the type of the file cannot be told from its extension",
             where=str(path),
-            hint=f"Known are {', '.join(_FORMS)}; text may be packed (.gz, .zst).",
+            hint=f"Known extensions are {', '.join(_FORMS)}; text may be compressed (.gz, .zst).",
         )
     return _FORMS[suffix]
 
@@ -112,10 +112,10 @@ def _told(path: Path, rows: Iterator[Any]) -> Iterator[Any]:
         yield from rows
     except (pa.ArrowException, UnicodeDecodeError, EOFError, KeyError) as error:
         raise BadFile(
-            f"cannot be read: {error}",
+            f"the file cannot be read: {error}",
             table=str(path.parent),
             file=path.name,
-            hint="Mend the file, or say how it is to be read: a type for the column, the "
+            hint="Correct the file, or specify how to read it: the type of a column, the "
             "separator, the encoding.",
         ) from error
 
@@ -177,8 +177,8 @@ def _numbered(table: pa.Table, numbers: Mapping[str, pa.DataType]) -> pa.Table:
         column = table[name]
         if _loses(column, kind):
             raise pa.ArrowInvalid(
-                f"column {name} began with plain numbers, and has one that begins with 0, or has "
-                "more digits than a number keeps"
+                f"column {name} began with plain numbers, but has one with a leading 0 or with "
+                "more digits than a number can hold"
             )
         index = table.column_names.index(name)
         trimmed = compute.utf8_trim_whitespace(column)
@@ -241,16 +241,18 @@ def _excel(path: Path, reading: InputOptions) -> Iterator[dict[str, Any]]:
         raise pa.ArrowInvalid(f"not an Excel file: {error}") from error
     try:
         if reading.sheet is not None and reading.sheet not in book.sheetnames:
-            raise pa.ArrowInvalid(f"there is no sheet {reading.sheet!r} in {book.sheetnames}")
+            raise pa.ArrowInvalid(
+                f"there is no sheet {reading.sheet!r}; the sheets are {book.sheetnames}"
+            )
         sheet = book[reading.sheet or book.sheetnames[0]]
         lines = sheet.iter_rows(values_only=True)
         header = [str(name) for name in next(lines, ()) if name is not None]
         if len(set(header)) < len(header) or not header:
-            raise pa.ArrowInvalid(f"the first row names no columns, or one twice: {header}")
+            raise pa.ArrowInvalid(f"the first row has an empty or repeated column name: {header}")
         for line in lines:
             values = line[: len(header)]
             if any(value is not None for value in line[len(header) :]):
-                raise pa.ArrowInvalid("a row has more cells than the first one has names")
+                raise pa.ArrowInvalid("a row has more cells than the first row")
             if any(value is not None for value in values):
                 row = dict.fromkeys(header) | dict(zip(header, values, strict=False))
                 yield _typed(row, reading.types)
