@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from mirrorlake.config import TEMPLATE, load
 from mirrorlake.errors import ConfigError
@@ -40,7 +41,7 @@ source:
   columns: {public.users: ["*", "!password_hash"]}
   rows: {public.orders: "total > 0"}
   extremes: {dates: error}
-capture: {roll_bytes: 1MiB, roll_seconds: 2, settle_seconds: 0}
+capture: {roll_bytes: 1MiB, roll_seconds: 2, debounce_seconds: 0}
 landing: {strict: true}
 spark: {master: null, jars: ./jars, conf: {spark.executor.memory: 2g}}
 """
@@ -56,6 +57,16 @@ spark: {master: null, jars: ./jars, conf: {spark.executor.memory: 2g}}
     assert project.mirror.default_schema == "dbo"
     assert project.spark.master is None
     assert project.spark.jars == tmp_path / "jars"
+
+
+def test_the_earlier_name_of_a_setting_works_and_says_so(tmp_path: Path) -> None:
+    text = "{name: shop, root: ., capture: {settle_seconds: 3}}"
+    with capture_logs() as logs:
+        project = load(write(tmp_path, text), {})
+    assert project.capture.debounce_seconds == 3
+    assert [(line["setting"], line["use"]) for line in logs] == [
+        ("capture.settle_seconds", "capture.debounce_seconds")
+    ]
 
 
 @pytest.mark.clause("LZ-278")

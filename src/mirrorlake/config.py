@@ -15,6 +15,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any, Literal
 
+import structlog
 import yaml
 from pydantic import (
     BaseModel,
@@ -37,6 +38,12 @@ from mirrorlake.sources.selection import Selection
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import StorageLocation, check_url
+
+log = structlog.get_logger()
+
+SETTING_RENAMED = "setting_renamed"
+_RENAMED = {("capture", "settle_seconds"): "debounce_seconds"}
+"""Names of settings before this release, by section; they still work, with a warning."""
 
 FILE = "mirrorlake.yaml"
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -94,7 +101,7 @@ def load(path: Path, environment: Mapping[str, str] = os.environ) -> Project:
             hint="Use --config to name a file that you may read.",
         ) from None
     node = _parsed(path, text)
-    content = _interpolated(path, node, environment)
+    content = _renamed(_interpolated(path, node, environment))
     try:
         read = _File.model_validate(content)
     except ValidationError as error:
@@ -368,6 +375,16 @@ def _interpolated(path: Path, node: yaml.Node, environment: Mapping[str, str]) -
         return _value(path, part)
 
     return walk(node)
+
+
+def _renamed(content: dict[str, Any]) -> dict[str, Any]:
+    """The content with the new names of settings. Old names beside new ones are left: unknown."""
+    for (section, old), new in _RENAMED.items():
+        part = content.get(section)
+        if isinstance(part, dict) and old in part and new not in part:
+            part[new] = part.pop(old)
+            log.warning(SETTING_RENAMED, setting=f"{section}.{old}", use=f"{section}.{new}")
+    return content
 
 
 def _value(path: Path, part: yaml.Node) -> Any:
