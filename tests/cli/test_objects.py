@@ -136,5 +136,5 @@ class TestTables:
         )
         done = run("sql", "select 1")
         assert done.code == 2
-        assert "the tables lie on objects" in done.error
+        assert "cannot read tables on an object store" in done.error
         assert url in done.error

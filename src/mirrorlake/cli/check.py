@@ -8,7 +8,7 @@ from mirrorlake.cli.options import DEFAULT, Config, Json
 
 
 def check(config: Config = DEFAULT, as_json: Json = False) -> None:
-    """Test every prerequisite of the source, with a remedy for each that fails.
+    """Check every prerequisite of the source, and print a remedy for each one that is not met.
 
     \b
     mirrorlake check

@@ -8,7 +8,7 @@ from mirrorlake.cli.options import DEFAULT, Config, Json, Root
 
 
 def plan(config: Config = DEFAULT, root: Root = None, as_json: Json = False) -> None:
-    """Show what `apply` would do now; nothing is changed and no JVM starts.
+    """Show what `apply` would do now. Changes nothing, and needs no JVM.
 
     \b
     mirrorlake plan
