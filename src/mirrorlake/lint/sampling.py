@@ -69,15 +69,15 @@ class Unread:
         parts = [
             f"{counted(count, 'file')} {what}"
             for count, what in (
-                (self.unopened, "not at all"),
-                (self.footers, "but for columns"),
-                (self.partly, "but for the first rows"),
-                (self.vanished, "that vanished meanwhile"),
-                (self.uncompared, "for repeated keys"),
+                (self.unopened, "not opened"),
+                (self.footers, "read for their columns only"),
+                (self.partly, "read for their first rows only"),
+                (self.vanished, "deleted in the meantime"),
+                (self.uncompared, "not checked for repeated keys"),
             )
             if count
         ]
-        return f"Not read: {', '.join(parts)}." if parts else ""
+        return f"Not fully read: {', '.join(parts)}." if parts else ""
 
 
 def _spread(files: Sequence[LintedFile], most: int) -> Sequence[LintedFile]:

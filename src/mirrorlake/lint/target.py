@@ -50,7 +50,7 @@ def of_location(location: str | Path, options: ObjectOptions | None = None) -> T
     ground = _Bucket(bucket, options)
     listing = ground.store(PurePosixPath(path)).list("")
     if not listing.files and not listing.folders:
-        raise UsageError("there is nothing", where=str(location), hint=_HINT)
+        raise UsageError("nothing was found", where=str(location), hint=_HINT)
     return _found(ground, PurePosixPath(path))
 
 
@@ -58,13 +58,12 @@ def of_path(path: Path) -> Target:
     """The target at a local path. Raises UsageError where nothing of a landing zone is."""
     path = path.resolve()
     if not path.is_dir():
-        raise UsageError("there is no such folder", where=str(path), hint=_HINT)
+        raise UsageError("the folder does not exist", where=str(path), hint=_HINT)
     return _found(_Local(), path)
 
 
 _HINT = (
-    "Name the folder that holds Files/LandingZone, the landing zone itself, or the folder of a "
-    "table."
+    "Name the folder that contains Files/LandingZone, the landing zone itself, or a table folder."
 )
 
 
@@ -122,7 +121,7 @@ def _found(ground: _Ground, path: PurePath) -> Target:
     if path.name and _is_zone(ground, path):
         return ground.target(path.parent, (path.name,), None)
     raise UsageError(
-        "this is no landing zone, and none is in it", where=ground.named(path), hint=_HINT
+        "this is not a landing zone and does not contain one", where=ground.named(path), hint=_HINT
     )
 
 
