@@ -57,7 +57,10 @@ class TestLint:
 
     def test_where_nothing_is_it_says_so(self, run: Run, url: str) -> None:
         done = run("lint", url)
-        assert (done.code, done.error.splitlines()[0].partition(" (")[0]) == (2, "nothing was found")
+        assert (done.code, done.error.splitlines()[0].partition(" (")[0]) == (
+            2,
+            "nothing was found",
+        )
 
     def test_a_scheme_that_is_not_known_is_refused(self, run: Run) -> None:
         done = run("lint", "ftp://host/zone")

@@ -183,7 +183,10 @@ class TestReading:
         result = zone.lint(reading=Reading(budget=0, opened=20, sampled=4, least=1))
         # Of 30 files 16 are opened and not sampled; two of text are not larger than a block.
         assert result.unread == Unread(unopened=10, footers=16)
-        assert "Not fully read: 10 files not opened, 16 files read for their columns only." in result.unread.told()
+        assert (
+            "Not fully read: 10 files not opened, 16 files read for their columns only."
+            in result.unread.told()
+        )
 
     def test_the_first_and_the_last_file_are_among_the_samples(self, tmp_path: Path) -> None:
         zone = self.large(tmp_path, 30)
