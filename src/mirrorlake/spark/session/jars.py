@@ -86,6 +86,11 @@ def pair() -> tuple[str, str]:
         ) from None
 
 
+def spark_version() -> tuple[int, int]:
+    """Major and minor version of pyspark. Raises SparkUnavailable when it is missing."""
+    return _minor(pair()[0])
+
+
 def _minor(version: str) -> tuple[int, int]:
     major, minor, *_patch = *re.findall(r"\d+", version), "0", "0"
     return int(major), int(minor)

@@ -58,6 +58,7 @@ class Spark:
                 f"spark.sql.catalog.spark_catalog={CATALOG}.",
             )
         workers.check(session)
+        log_store.check(session, tables.url.partition("://")[0] if tables else "file")
         if tables is not None:
             s3a.check(session, tables)
         return cls(session, is_ours=False)
@@ -95,7 +96,8 @@ class Spark:
         log = Path(tempfile.mkstemp(prefix="mirrorlake-spark-", suffix=".log")[1])
         _logs.append(log)
         builder: Any = SparkSession.builder.master(settings.master).appName("mirrorlake")
-        for name, value in {**_ours(settings), **found, **settings.conf}.items():
+        ours = {**_ours(settings), **found, **log_store.configuration()}
+        for name, value in {**ours, **settings.conf}.items():
             builder = builder.config(name, value)
         with _standard_error_to(log), _signal_handlers_restored():
             try:
@@ -108,10 +110,7 @@ class Spark:
                 where=str(log),
                 hint="Another session was started in this process before. Start mirrorlake first.",
             )
-        if settings.master.startswith("local"):
-            log_store.use(session)
-            if tables is not None:
-                log_store.use_on_s3(session)
+        log_store.add(session)
         started = cls(session, is_ours=True, log=log)
         try:
             workers.check(session)
