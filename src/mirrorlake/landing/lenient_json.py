@@ -102,7 +102,7 @@ def locator(content: bytes) -> Callable[[Path], tuple[int, int] | None]:
     except NotJson:
         return lambda _path: None
     offsets = reader.offsets
-    return lambda path: _place(text, offsets[path]) if path in offsets else None
+    return lambda path: _line_and_column(text, offsets[path]) if path in offsets else None
 
 
 def _decoded(content: bytes) -> tuple[str, tuple[Note, ...]]:
@@ -112,7 +112,7 @@ def _decoded(content: bytes) -> tuple[str, tuple[Note, ...]]:
     try:
         return body.decode(), notes
     except UnicodeDecodeError as error:
-        line, column = _place(body[: error.start].decode(), None)
+        line, column = _line_and_column(body[: error.start].decode(), None)
         byte = error.start + (len(_MARK) if marked else 0)
         raise NotJson(line, column, f"byte {byte} is not UTF-8") from None
 
@@ -121,7 +121,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def _place(text: str, at: int | None) -> tuple[int, int]:
+def _line_and_column(text: str, at: int | None) -> tuple[int, int]:
     """Line and column, from 1, of an offset; None for the end."""
     end = len(text) if at is None else at
     return text.count("\n", 0, end) + 1, end - text.rfind("\n", 0, end)
@@ -273,10 +273,10 @@ class _Reader:
 
     def _note(self, what: str, at: int | None = None) -> None:
         if len(self.notes) < MAX_NOTES:  # each place costs a walk over the text
-            self.notes.append(Note(*_place(self._text, self._at if at is None else at), what))
+            self.notes.append(Note(*_line_and_column(self._text, self._at if at is None else at), what))
 
     def _fail(self, message: str) -> NoReturn:
-        raise NotJson(*_place(self._text, self._at), message)
+        raise NotJson(*_line_and_column(self._text, self._at), message)
 
 
 def _paired(text: str) -> str:
