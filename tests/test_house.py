@@ -8,8 +8,6 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 SOURCE = Path(__file__).parent.parent / "src"
 PACKAGE = SOURCE / "mirrorlake"
 GLOSSARY = PACKAGE.parent.parent / "docs" / "glossary.md"

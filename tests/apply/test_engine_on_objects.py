@@ -58,7 +58,7 @@ class TestAllOfTheContract(ApplyContract):
     pass
 
 
-class TestWhatDependsOnThePlace(CommitContract, TableContract, CompactionContract):
+class TestWhatDependsOnTheStorage(CommitContract, TableContract, CompactionContract):
     engine = ApplyContract.engine
     make = ApplyContract.make
     orders = ApplyContract.orders

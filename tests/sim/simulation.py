@@ -26,7 +26,7 @@ from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.lease import TERM
 from tests.doubles.clock import SteppedClock
-from tests.doubles.lanes import seeded
+from tests.doubles.executors import seeded
 from tests.doubles.memory_store import Crash, Effect, Files, MemoryStore
 from tests.reference import plain
 from tests.sim.engine import Lake, ModelledEngine, replayed

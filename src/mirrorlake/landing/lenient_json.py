@@ -273,7 +273,9 @@ class _Reader:
 
     def _note(self, what: str, at: int | None = None) -> None:
         if len(self.notes) < MAX_NOTES:  # each place costs a walk over the text
-            self.notes.append(Note(*_line_and_column(self._text, self._at if at is None else at), what))
+            self.notes.append(
+                Note(*_line_and_column(self._text, self._at if at is None else at), what)
+            )
 
     def _fail(self, message: str) -> NoReturn:
         raise NotJson(*_line_and_column(self._text, self._at), message)

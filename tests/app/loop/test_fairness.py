@@ -23,8 +23,8 @@ from mirrorlake.model.clock import WallClock
 from mirrorlake.storage.local import LocalStore
 from tests.app.operated import Operated
 from tests.app.zones import MARKER, Zone
+from tests.doubles.executors import Held
 from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
-from tests.doubles.lanes import Held
 
 LARGE = 3
 """Rows of a batch that is large here."""
