@@ -29,6 +29,7 @@ from tests.conformance.mirrored import Mirrored
 from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 from tests.histories import histories
 from tests.objects import S3Server
+from tests.profiles import tries
 
 _numbers = itertools.count(1)
 
@@ -63,7 +64,7 @@ class TestWhatDependsOnTheStorage(CommitContract, TableContract, CompactionContr
     make = ApplyContract.make
     orders = ApplyContract.orders
 
-    @settings(max_examples=6, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=tries(6), suppress_health_check=list(HealthCheck))
     @given(drawn=st.lists(histories(), min_size=1, max_size=3))
     def test_rows_and_feed_of_random_histories_are_those_of_the_model(
         self, make: Callable[..., Mirrored], drawn
@@ -72,7 +73,7 @@ class TestWhatDependsOnTheStorage(CommitContract, TableContract, CompactionContr
         play(tables, [landings for _shape, landings in drawn], compacting=True)
 
 
-@settings(max_examples=4, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(4), suppress_health_check=list(HealthCheck))
 @given(drawn=st.lists(histories(), min_size=1, max_size=1))
 def test_batches_that_are_spread_are_those_of_the_model(
     store: MountedStore, reader: HandmadeReader, drawn

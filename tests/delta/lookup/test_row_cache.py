@@ -18,6 +18,7 @@ from mirrorlake.model import keys as codes
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
 from tests.histories import SHAPES, Shape, histories
+from tests.profiles import tries
 from tests.reference import UNCHANGED
 
 SCHEMA = Schema.of([Column("id", types.LONG), Column("a.b", types.STRING)])
@@ -212,7 +213,7 @@ def test_rows_are_found_in_small_files_that_hold_much(tmp_path: Path) -> None:
     assert set(found.rows["a.b"].to_pylist()) == {long}
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(60), suppress_health_check=list(HealthCheck))
 @given(shape=st.sampled_from(list(SHAPES.values())), data=st.data())
 def test_keys_that_are_many_are_found_as_if_they_were_few(
     monkeypatch: pytest.MonkeyPatch, shape: Shape, data: st.DataObject
