@@ -121,7 +121,7 @@ def decode(content: bytes, *, table: str, file: str) -> Metadata:
         raise BadMetadata(f"{wrong}{at}", table=table, file=file, hint=_MEND) from wrong
 
 
-_MEMBERS = (
+MEMBERS = (
     "keyColumns",
     "fileDetectionStrategy",
     "isUpsertDefaultRowMarker",
@@ -142,7 +142,7 @@ def _metadata(members: Members, notes: tuple[Note, ...], ours: OurMetadata | Non
         file_format=members.text("FileFormat"),
         file_extension=members.text("FileExtension"),
         ours=ours,
-        unknown=tuple(members.others(_MEMBERS)),
+        unknown=tuple(sorted(members.others(MEMBERS))),
         text=textmembers.decode(members),
         conditional=None if conditional is None else str(conditional),
         partitioned=bool(members.boolean("isPartitionEnabled")),

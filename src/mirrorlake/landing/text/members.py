@@ -83,9 +83,9 @@ class Members:
         return WrongMember(self.path(name), self.get(name), expected)
 
     def others(self, known: Sequence[str]) -> list[str]:
-        """The names of members that are none of the known ones."""
+        """The names of members that are none of the known ones, in the order of the file."""
         expected = {name.lower() for name in known}
-        return sorted(name for key, (name, _value) in self._found.items() if key not in expected)
+        return [name for key, (name, _value) in self._found.items() if key not in expected]
 
     def text(self, name: str) -> str | None:
         value = self.get(name)
