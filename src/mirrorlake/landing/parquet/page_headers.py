@@ -1,7 +1,7 @@
-"""Heads of Parquet pages: how large a page is before it is unpacked (parquet.thrift, PageHeader).
+"""Parquet page headers: the size of a page before it is decompressed (parquet.thrift, PageHeader).
 
-The footer tells sizes of whole columns only, and Arrow unpacks a page at once. A head binds: a page
-that unpacks to more than its head says is an error to Arrow.
+The footer contains sizes of whole columns only, and Arrow decompresses a whole page. The header is
+binding: a page that decompresses to more than its header states is an error in Arrow.
 """
 
 from __future__ import annotations
@@ -13,15 +13,15 @@ from typing import BinaryIO
 from mirrorlake.storage.thrift import BrokenThrift, ThriftReader, TruncatedThrift
 
 DICTIONARY = 2
-"""The type of a page that holds the distinct values."""
+"""The type of a page that contains the distinct values."""
 
 _HEAD = 1 << 10
 _LARGEST_HEAD = 1 << 20
-"""Bytes: heads may repeat the smallest and the largest value of a page."""
+"""Maximum size in bytes: headers may contain the smallest and the largest value of a page."""
 
 
 class NoPage(ValueError):
-    """There is no head of a page."""
+    """There is no page header."""
 
 
 @dataclass(frozen=True, slots=True)
