@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -43,7 +43,9 @@ class Operated:
             self.lake, self.store, Random(1), reached, lost_answers=0.0, wall=self.clock.now
         )
 
-    def loop(self, reached: CrashHook = no_crash, executors: Executors | None = None) -> ApplyLoop:
+    def loop(
+        self, reached: CrashHook = no_crash, executors: Callable[[], Executors] | None = None
+    ) -> ApplyLoop:
         return ApplyLoop(
             self.store,
             self.engine(reached),
@@ -57,7 +59,7 @@ class Operated:
 
     @contextmanager
     def running(
-        self, reached: CrashHook = no_crash, executors: Executors | None = None
+        self, reached: CrashHook = no_crash, executors: Callable[[], Executors] | None = None
     ) -> Iterator[ApplyLoop]:
         loop = self.loop(reached, executors)
         loop.open()

@@ -6,6 +6,7 @@ import multiprocessing
 import signal
 import threading
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +59,7 @@ def mirrored(root: Path, reached: CrashHook, *, late: bool = False) -> None:
         MirrorSettings(limits=BatchLimits(large_rows=LARGE)),
         WallClock(),
         reached=noted,
-        executors=Executors.threads(2),
+        executors=partial(Executors.threads, 2),
     )
     loop.open()
     report = loop.once()

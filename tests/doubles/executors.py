@@ -1,4 +1,4 @@
-"""Lanes on one thread: work beside the cycles is done when the test, or the seed, says so."""
+"""Executors on one thread: work beside the cycles is done when the test, or the seed, says so."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def seeded(random: Random) -> Executors:
 
 
 class Held:
-    """Lanes whose work is done while `is_open`."""
+    """Executors whose work is done while `is_open`."""
 
     def __init__(self) -> None:
         self.is_open = False
@@ -56,4 +56,6 @@ class Held:
             ManualExecutor(lambda: self.is_open),
             ManualExecutor(lambda: self.is_open),
         )
-        self.executors = Executors(self.large, self.maintenance)
+
+    def executors(self) -> Executors:
+        return Executors(self.large, self.maintenance)

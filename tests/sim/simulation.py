@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from random import Random
 from typing import Any
 from uuid import UUID
@@ -199,7 +200,7 @@ class Simulation:
             reached=self._reached(),
             holder=self._holder(),
             new_generation=lambda: str(UUID(int=self.random.getrandbits(128))),
-            executors=seeded(self.random),
+            executors=partial(seeded, self.random),
         )
 
     def _rival(self) -> None:

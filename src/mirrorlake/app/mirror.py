@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Self
 from mirrorlake import config, root
 from mirrorlake.app import extras, files
 from mirrorlake.app.capture_process import CaptureProcess
+from mirrorlake.app.deferred_engine import DeferredEngine
 from mirrorlake.app.loop.apply_loop import ApplyLoop, Pending
 from mirrorlake.app.loop.background import Executors
 from mirrorlake.app.loop.planner import Planner
@@ -20,6 +21,10 @@ from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.own_root import check_apart
 from mirrorlake.app.status import mirror_status
 from mirrorlake.app.stores import store_of
+from mirrorlake.apply.engine import Engine
+from mirrorlake.apply.in_process.committer import LogCommitter
+from mirrorlake.apply.in_process.runner import InProcessRunner
+from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.load import LoadProgress
@@ -32,10 +37,10 @@ from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, no_crash
+from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Finding, Source, SourceTable
 
 if TYPE_CHECKING:
-    from mirrorlake.apply.engine import Engine
     from mirrorlake.spark.session.spark_session import Spark
 
 Say = Callable[[str], None]
@@ -126,12 +131,9 @@ class Mirror:
 
     def plan(self) -> list[TablePlan]:
         """What `apply_once` would do now. Starts no JVM, takes no lease, changes nothing."""
-        from mirrorlake.spark.session import jars
-        from mirrorlake.spark.trial import record as trials
-
         # Without Spark there is nothing to apply with, and yet something to plan.
         with contextlib.suppress(SparkUnavailable):
-            self._platform = self._platform or jars.untested() or trials.failure()
+            self._look_at_platform()
         settings = self.project.mirror
         reader = LogReader(self._store, settings.strategy, self._platform)
         planner = Planner(
@@ -164,7 +166,14 @@ class Mirror:
     def apply_once(self, pending: Pending = lambda _table, _files: None) -> ApplyReport:
         """Apply everything that is landed when this is called."""
         check_apart(self.project.root)
-        loop = self._loop(self.engine(), pending)
+        engine = self._deferred()
+
+        def told(table: TableId, files: int) -> None:
+            if files:
+                engine.start()  # on this thread, before others make its table
+            pending(table, files)
+
+        loop = self._loop(engine, told)
         loop.open()
         try:
             return loop.once()
@@ -241,6 +250,27 @@ class Mirror:
             )
         return self._engine
 
+    def _deferred(self) -> DeferredEngine:
+        """An engine that starts Spark when it writes."""
+        with extras.needed("applying changes"):
+            self._look_at_platform()
+        reading = Engine(
+            self._store,
+            InProcessRunner(),
+            LogCommitter(),
+            LogTables(self._store),
+            wanted=self.project.mirror.strategy,
+            platform=self._platform,
+        )
+        return DeferredEngine(self._engine or reading, self.engine)
+
+    def _look_at_platform(self) -> None:
+        """What is known without Spark of why `direct` is not open. Raises SparkUnavailable."""
+        from mirrorlake.spark.session import jars
+        from mirrorlake.spark.trial import record as trials
+
+        self._platform = self._platform or jars.untested() or trials.failure()
+
     def capture(self, progress: Loading = lambda _progress: None) -> Capture:
         return Capture(
             self._source(),
@@ -263,7 +293,7 @@ class Mirror:
             stop=self.stop,
             reached=self._reached,
             pending=pending,
-            executors=Executors.threads(engine.slots),
+            executors=lambda: Executors.threads(engine.slots),
             name=self.project.name,
             source="GenericMirror" if self.project.source is None else "PostgreSql",
             platform=self._platform,

@@ -14,7 +14,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -60,6 +60,22 @@ class SparkCommitter:
                 return self._compacted(session, commit)
         except RAISED as error:
             return Failed(fault(error, commit.table, "compacting"))
+
+    def create(self, location: str, described: Mapping[str, Any]) -> None:
+        """Commit version 0 of a table with this metaData action, unless there is a version.
+
+        Spark's SQL would do the same, and take seconds to start for it.
+        """
+        with self._sessions.active() as session:
+            transaction = self._delta.transaction(session, location)
+            if transaction.readVersion() >= 0:
+                return
+            transaction.deltaLog().createLogDirectoriesIfNotExists()
+            session.conf.unset(USER_METADATA)
+            (metadata,) = self._delta.actions([json.dumps({"metaData": described})])
+            transaction.updateMetadataForNewTable(metadata)
+            operation = self._delta.create_table(transaction.metadata())
+            transaction.commit(self._delta.sequence([]), operation)
 
     def _committed(self, session: SparkSession, commit: BatchCommit) -> Outcome:
         transaction = self._transaction(session, commit.location, commit.version)
@@ -148,8 +164,12 @@ class _Delta:
         none, nothing = self._none, self.sequence([])
         merge = getattr(delta, "DeltaOperations$Merge")
         optimize = getattr(delta, "DeltaOperations$Optimize")
+        self._create_table = getattr(delta, "DeltaOperations$CreateTable")
         self.merge = merge(none, none, none, none, nothing, nothing, nothing)
         self.optimize = optimize(nothing, nothing, False, none, False)
+
+    def create_table(self, metadata: Any) -> Any:
+        return self._create_table(metadata, False, False, self._none)
 
     def transaction(self, session: SparkSession, location: str, *, known: bool = False) -> Any:
         """On the newest version of a table; known: on the newest one that was looked at here."""

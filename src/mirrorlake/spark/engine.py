@@ -31,11 +31,12 @@ def spark_engine(
     """An engine whose tasks and commits go by a session; the parameters are those of `Engine`."""
     session = spark.session
     runner = runner or SparkRunner(session)
+    own_committer = SparkCommitter(session)
     return Engine(
         store,
         runner,
-        committer or SparkCommitter(session),
-        SparkTables(session, store),
+        committer or own_committer,
+        SparkTables(session, store, committer=None if platform else own_committer),
         merge=Merge(runner, session, store, reached),
         optimizer=SparkOptimizer(session, runner),
         reached=reached,

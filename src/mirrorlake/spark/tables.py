@@ -6,11 +6,13 @@ import json
 import time
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
+from mirrorlake.apply.in_process.tables import metadata
 from mirrorlake.apply.table_definitions import properties_of
 from mirrorlake.delta import tables
 from mirrorlake.mirror.batch_limits import CHECKPOINT_EVERY
@@ -20,11 +22,12 @@ from mirrorlake.mirror.strategy import Way
 from mirrorlake.mirror.table.progress import KEY_COLUMNS, Progress, table_at
 from mirrorlake.model.table import Schema, TableId
 from mirrorlake.root import DROPPED
+from mirrorlake.spark.committer import SparkCommitter
 from mirrorlake.spark.errors import refused_by_delta
 from mirrorlake.spark.maintenance.checkpoint import Checkpoints, leave_to_delta
 from mirrorlake.spark.maintenance.vacuum import vacuum
 from mirrorlake.spark.sql_text import quoted
-from mirrorlake.storage.store import Store
+from mirrorlake.storage.store import Listing, Store
 from mirrorlake.storage.urls import is_url
 
 PROPERTIES = {
@@ -38,12 +41,17 @@ PROPERTIES = {
 
 
 class SparkTables:
-    """A `TableDefinitions` on a session. clock: monotonic, in seconds."""
+    """A `TableDefinitions` on a session. committer: makes tables, where the insides of Delta are
+    known; clock: monotonic, in seconds."""
 
     def __init__(
-        self, spark: SparkSession, store: Store, clock: Callable[[], float] = time.monotonic
+        self,
+        spark: SparkSession,
+        store: Store,
+        clock: Callable[[], float] = time.monotonic,
+        committer: SparkCommitter | None = None,
     ) -> None:
-        self._spark, self._store = spark, store
+        self._spark, self._store, self._committer = spark, store, committer
         self._checkpoints = Checkpoints(spark, clock)
 
     def create(self, step: CreateTable) -> None:
@@ -51,6 +59,11 @@ class SparkTables:
         with refused_by_delta(step.table):
             if step.replace:
                 self._remove(step.path)
+            if self._committer is not None and self._is_free(step.path):
+                described = metadata(step.schema, properties={**PROPERTIES, **properties_of(step)})
+                created = {"createdTime": int(time.time() * 1000)}
+                self._committer.create(location, described | created)
+                return
             # The name says where, with its backticks doubled; the builder needs the location too.
             named = DeltaTable.createIfNotExists(self._spark).tableName(_name(location))
             builder = named.location(location)
@@ -97,6 +110,12 @@ class SparkTables:
                 leave_to_delta(self._spark, location, known.properties, CHECKPOINT_EVERY)
             else:
                 self._checkpoints.write(location)
+
+    def _is_free(self, path: str) -> bool:
+        """Whether nothing lies there; what to do with something else is Delta's to say."""
+        if is_url(location := self._store.location(path)):
+            return self._store.list(path) == Listing((), ())
+        return not Path(location).exists() or not any(Path(location).iterdir())
 
     def _remove(self, path: str) -> None:
         """Remove a table; there may be none. Delta replaces no table that has a path for its

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -258,7 +259,11 @@ def test_a_quiet_table_commits_while_a_task_reads_a_large_batch(tmp_path: Path) 
         zone.land(name, 1, {"id": [1], MARKER: [4]})
     limits = BatchLimits(large_rows=LARGE)
     loop = ApplyLoop(
-        store, engine, MirrorSettings(limits=limits), WallClock(), executors=Executors.threads(2)
+        store,
+        engine,
+        MirrorSettings(limits=limits),
+        WallClock(),
+        executors=partial(Executors.threads, 2),
     )
     loop.open()
     loop.once()

@@ -98,8 +98,12 @@ def scene(tmp_path: Path) -> Scene:
 @pytest.mark.parametrize(
     ("answer", "limit", "told"),
     [
-        (Unknown("IOException"), UNKNOWN_LIMIT, "did not succeed 5 times in a row: IOException"),
-        (Conflicted("a rival"), CONFLICT_LIMIT, "faster 20 times in a row: a rival"),
+        (Unknown("IOException"), UNKNOWN_LIMIT, "failed 5 times in a row: IOException"),
+        (
+            Conflicted("a rival"),
+            CONFLICT_LIMIT,
+            "20 commits in a row conflicted with those of other writers: a rival",
+        ),
         (FAULT, 1, "OSError at probe.py:1"),
         (DEATH, 1, "the tasks of its batch died: crashed"),
     ],

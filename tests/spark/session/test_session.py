@@ -11,7 +11,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlparse
 
 import pytest
 from pyspark.sql import SparkSession
@@ -24,6 +23,7 @@ from mirrorlake.model.change import Marker
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import Column
 from mirrorlake.spark.engine import spark_engine
+from mirrorlake.spark.session import class_path, jars
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.local import LocalStore
@@ -185,12 +185,9 @@ print(json.dumps(found))
 """
 
 
-def test_our_own_session_starts_from_a_folder_of_jars_and_is_stopped(
-    spark: Spark, tmp_path: Path
-) -> None:
-    for jar in spark.session.sparkContext.getConf().get("spark.jars").split(","):
-        path = Path(urlparse(jar).path)
-        (tmp_path / path.name).symlink_to(path)
+def test_our_own_session_starts_from_a_folder_of_jars_and_is_stopped(tmp_path: Path) -> None:
+    for jar in class_path.recorded(jars.configuration(SparkSettings())):
+        (tmp_path / Path(jar).name).symlink_to(jar)
     assert in_a_process_of_its_own(OF_OUR_OWN, str(tmp_path)) == {
         "handler kept": True,
         "zone": "UTC",

@@ -20,8 +20,9 @@ from mirrorlake.delta.log.table_log import TableSnapshot
 from mirrorlake.mirror.explain import as_fact
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.mirror.table.progress import Progress
-from mirrorlake.spark.session import jars, libraries
+from mirrorlake.spark.session import class_path, jars, libraries
 from mirrorlake.spark.session.spark_session import Spark
+from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.spark.trial import guard
 from mirrorlake.spark.trial import record as trials
 from mirrorlake.spark.trial import run as trial
@@ -30,6 +31,7 @@ from tests.app.zones import Zone
 pytestmark = pytest.mark.spark
 
 SPARK, DELTA = jars.pair()
+JARS = class_path.recorded(jars.configuration(SparkSettings()))
 
 
 @pytest.fixture(autouse=True)
@@ -209,9 +211,9 @@ def test_on_a_cluster_the_trial_has_a_process_of_its_own(
 
 
 def test_there_it_runs_with_the_jars_of_the_session_and_fetches_none(
-    spark: Spark, home: Path, monkeypatch: pytest.MonkeyPatch
+    home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = spark.session.sparkContext.getConf().get("spark.jars")
+    found = ",".join(JARS)
     elsewhere = f"{os.environ.get('SPARK_SUBMIT_OPTS', '')} -Duser.home={home}"
     monkeypatch.setenv("SPARK_SUBMIT_OPTS", elsewhere)  # where no jar is, and where it would go
     assert guard.closed(spark_on("spark://somewhere:7077", found)) == ""

@@ -58,7 +58,7 @@ _Batch = tuple[TablePlan, ApplyFiles]
 class ApplyLoop:
     """Mirrors one landing zone with one engine. Not for several threads.
 
-    executors: of background jobs; threads by default.
+    executors: makes those of background jobs when the first begins; threads by default.
     """
 
     def __init__(
@@ -73,7 +73,7 @@ class ApplyLoop:
         holder: str | None = None,
         new_generation: Callable[[], str] = new_uuid,
         pending: Pending = lambda _table, _files: None,
-        executors: Executors | None = None,
+        executors: Callable[[], Executors] | None = None,
         name: str = "mirror",
         source: str = "GenericMirror",
         platform: str = "",
@@ -94,7 +94,9 @@ class ApplyLoop:
         self._monitor = Monitor(
             store, self._scanner, settings, clock, engine.progress, planner.names, name, source
         )
-        self._background = BackgroundJobs(executors or Executors.threads(1), clock, self._stop)
+        self._background = BackgroundJobs(
+            executors or partial(Executors.threads, 1), clock, self._stop
+        )
         self._file_maintenance = FileMaintenance(
             engine, self._background, self._lease.check, settings, clock
         )

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from functools import cached_property
 from typing import Any
 
 import structlog
@@ -87,12 +88,19 @@ _AT_LEISURE = {Kind.ALONE, Kind.MAINTENANCE}
 class BackgroundJobs:
     """What is under way. Not for several threads: the work is, these notes are not."""
 
-    def __init__(self, executors: Executors, clock: Clock, stop: threading.Event) -> None:
-        self._executors, self._clock, self._stop = executors, clock, stop
+    def __init__(
+        self, executors: Callable[[], Executors], clock: Clock, stop: threading.Event
+    ) -> None:
+        self._make_executors, self._clock, self._stop = executors, clock, stop
         self._background: list[BackgroundJob] = []
 
     def __bool__(self) -> bool:
         return bool(self._background)
+
+    @cached_property
+    def _executors(self) -> Executors:
+        """Made for the first work: how many tasks run at once is known when Spark runs."""
+        return self._make_executors()
 
     @property
     def held(self) -> dict[TableId, TablePlan]:
@@ -195,7 +203,8 @@ class BackgroundJobs:
 
     def close(self) -> None:
         """Wait for what is under way, and begin nothing more. What is left is done again."""
-        self._executors.close()
+        if "_executors" in vars(self):
+            self._executors.close()
 
     def _done(self) -> Iterator[BackgroundJob]:
         done = [job for job in self._background if job.future.done()]

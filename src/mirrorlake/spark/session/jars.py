@@ -20,6 +20,7 @@ from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.urls import StorageLocation
 
 JAVA = (17, 21)
+_JAVA = "Install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME."
 
 TESTED = {
     ("4.2.0", "4.4.0"): "io.delta:delta-spark_4.2_2.13:4.4.0",
@@ -101,26 +102,29 @@ def _minor(version: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def check_java() -> int:
-    """The major version of the Java that Spark will start. Raises SparkUnavailable."""
-    hint = (
-        "Install Java 17 or 21 (Debian: apt-get install openjdk-17-jre-headless), or set JAVA_HOME."
-    )
+def java() -> str:
+    """The Java that Spark will start. Raises SparkUnavailable when there is none."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if not program:
-        raise SparkUnavailable("Java was not found", hint=hint)
+        raise SparkUnavailable("Java was not found", hint=_JAVA)
+    return program
+
+
+def check_java() -> int:
+    """The major version of the Java that Spark will start. Raises SparkUnavailable."""
+    program = java()
     try:
         answer = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
     except OSError as error:
         raise SparkUnavailable(
-            f"{program} cannot be started: {error.strerror}", hint=hint
+            f"{program} cannot be started: {error.strerror}", hint=_JAVA
         ) from error
     match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
     version = int(match[1]) if match else 0
     if version not in JAVA:
         raise SparkUnavailable(
-            f"Java {version or 'of unknown version'} is not supported", hint=hint
+            f"Java {version or 'of unknown version'} is not supported", hint=_JAVA
         )
     return version
 

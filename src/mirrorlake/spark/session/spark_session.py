@@ -18,7 +18,7 @@ from pyspark import SparkContext
 from pyspark.sql import SparkSession
 
 from mirrorlake.errors import MirrorlakeError, SparkUnavailable
-from mirrorlake.spark.session import jars, log_store, s3a, workers
+from mirrorlake.spark.session import class_path, jars, log_store, s3a, workers
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.urls import StorageLocation
 
@@ -95,6 +95,7 @@ class Spark:
         _logs.append(log)
         builder: Any = SparkSession.builder.master(settings.master).appName("mirrorlake")
         conf = {**_ours(settings), **found, **log_store.configuration(), **settings.conf}
+        conf = class_path.resolved(conf, is_local=settings.master.startswith("local"))
         for name, value in conf.items():
             builder = builder.config(name, value)
         with jars.fetching(conf, say), _standard_error_to(log), _signal_handlers_restored():
@@ -108,7 +109,9 @@ class Spark:
                 where=str(log),
                 hint="Another session was started in this process before. Start mirrorlake first.",
             )
-        log_store.add(session)
+        if conf.get(class_path.PACKAGES):
+            class_path.record(conf, session)
+            log_store.add(session)
         started = cls(session, is_ours=True, log=log)
         try:
             workers.check(session)
@@ -175,6 +178,9 @@ def _ours(settings: SparkSettings) -> dict[str, str]:
         "spark.log.level": "WARN",
         "spark.sql.shuffle.partitions": cores,
         "spark.databricks.delta.snapshotPartitions": cores,
+        # Delta would list all files in the checksum of a small table, by a query of seconds at the
+        # first commit of a session, for readers of its own that can do without.
+        "spark.databricks.delta.allFilesInCrc.enabled": "false",
     }
     if local:
         conf |= {"spark.driver.host": "127.0.0.1", "spark.driver.bindAddress": "127.0.0.1"}
