@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from mirrorlake.config import TEMPLATE, load
 from mirrorlake.errors import ConfigError
@@ -39,7 +40,7 @@ source:
   columns: {public.users: ["*", "!password_hash"]}
   rows: {public.orders: "total > 0"}
   extremes: {dates: error}
-capture: {roll_bytes: 1MiB, roll_seconds: 2, settle_seconds: 0}
+capture: {roll_bytes: 1MiB, roll_seconds: 2, debounce_seconds: 0}
 landing: {strict: true}
 spark: {master: null, jars: ./jars, conf: {spark.executor.memory: 2g}}
 """
@@ -253,3 +254,36 @@ def test_a_place_where_tables_cannot_lie_is_refused(
     assert f"field {field}" in error.where
     assert error.hint
     assert "hunter2" not in str(error)
+
+
+def test_a_setting_of_the_release_before_is_read_and_told(tmp_path: Path) -> None:
+    path = write(tmp_path, "name: a\nroot: b\ncapture: {settle_seconds: 3}\n")
+    with capture_logs() as said:
+        assert load(path, {}).capture.debounce_seconds == 3
+    assert said == [
+        {
+            "event": "setting_renamed",
+            "log_level": "warning",
+            "setting": "capture.settle_seconds",
+            "now": "capture.debounce_seconds",
+        }
+    ]
+
+
+def test_a_setting_under_both_of_its_names_is_refused(tmp_path: Path) -> None:
+    text = "name: a\nroot: b\ncapture:\n  debounce_seconds: 3\n  settle_seconds: 3\n"
+    error = refused(tmp_path, text)
+    assert "line 5, field capture.settle_seconds" in error.where
+
+
+@pytest.mark.parametrize("source", ["oracle", "{}", "{type: [1]}", "{type: {}}", "[]", "3"])
+def test_a_source_of_no_type_that_there_is_is_refused(tmp_path: Path, source: str) -> None:
+    assert "field source" in refused(tmp_path, f"name: a\nroot: b\nsource: {source}\n").where
+
+
+def test_an_unknown_field_of_a_source_is_answered_with_the_known_ones(tmp_path: Path) -> None:
+    text = "name: a\nroot: b\nsource: {type: postgresql, url: x, extremes: {days: null}}\n"
+    error = refused(tmp_path, text)
+    assert error.hint == "Settings here: dates, numbers."
+    error = refused(tmp_path, text.replace("extremes", "extreme"))
+    assert error.hint.startswith("Settings here: type, url, tables, columns")

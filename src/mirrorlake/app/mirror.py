@@ -22,6 +22,7 @@ from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.load import LoadProgress
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
+from mirrorlake.config.sources import open_source
 from mirrorlake.errors import SparkUnavailable, UsageError
 from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.mirror.strategy import Wanted
@@ -253,18 +254,17 @@ class Mirror:
             pending=pending,
             executors=Executors.threads(engine.slots),
             name=self.project.name,
-            source="GenericMirror" if self.project.source is None else "PostgreSql",
+            source=self.project.source.monitored_as if self.project.source else "GenericMirror",
             platform=self._platform,
         )
 
     def _source(self) -> Source:
-        if self.project.source is None:
+        settings = self.project.source
+        if settings is None:
             raise UsageError(
                 "this mirror has no source",
                 where=f"mirror {self.project.name}",
                 hint="Add `source:` to the project file; `mirrorlake init` writes an example.",
             )
-        with extras.needed("a PostgreSQL source"):
-            from mirrorlake.sources.postgresql.source import PostgresSource
-
-        return PostgresSource(self.project.source)
+        with extras.needed(f"a {settings.product} source"):
+            return open_source(settings)
