@@ -10,12 +10,13 @@ import pyarrow.parquet as pq
 
 from mirrorlake.capture import segments
 from mirrorlake.capture.outbox import Outbox
+from mirrorlake.capture.segments import Closed
 from mirrorlake.landing import publish
 from mirrorlake.landing.scan import data_files
 from mirrorlake.model.change import MARKER_COLUMN
 from mirrorlake.model.landed import FileKind, Footer
-from mirrorlake.model.position import Position
-from mirrorlake.sources.base import Changes, Chunk, Truncation
+from mirrorlake.model.position import Lsn, Position
+from mirrorlake.sources.chunk import Changes, Chunk, Truncation
 from mirrorlake.storage.store import Store
 from tests.capture.streams import ID, Transaction
 
@@ -32,11 +33,11 @@ class LandedFile:
 
     @property
     def first(self) -> Position:
-        return Position.parse(self.footer.first)
+        return Position.parse(self.footer.first, Lsn.parse)
 
     @property
     def last(self) -> Position:
-        return Position.parse(self.footer.last)
+        return Position.parse(self.footer.last, Lsn.parse)
 
 
 def landed(store: Store) -> list[LandedFile]:
@@ -58,15 +59,11 @@ def _read(store: Store, number: int, path: str) -> LandedFile:
 def expected(stream: Iterable[Transaction], since: Position | None = None) -> list[Change]:
     """Every change of a stream that stands beyond a position."""
     return [
-        (position, event.marker, event.value)
+        (Position(transaction.end, event.ordinal), event.marker, event.value)
         for transaction in stream
         for event in transaction.events
-        if (position := Position(transaction.end, event.ordinal)) and not _covers(since, position)
+        if since is None or event.ordinal > since.reaches(transaction.end)
     ]
-
-
-def _covers(since: Position | None, position: Position) -> bool:
-    return since is not None and position <= since
 
 
 def checkpoint(store: Store, otherwise: Position | None = None) -> tuple[int, Position | None]:
@@ -87,8 +84,9 @@ def outbox(store: Store, otherwise: Position | None = None, file_bytes: int = 1 
 def take(box: Outbox, chunk: Chunk, now: float = 0.0) -> None:
     """What the capture loop does with a chunk, for one table."""
     told = chunk.transactions
-    if chunk.opens and told.end[0] is not None and box.has_open():
-        box.close(told.end[0], told.time[0], now)
+    ended = Closed.of(told, 0) if chunk.opens else None
+    if ended and box.has_open():
+        box.close(ended, now)
     for part in chunk.parts:
         if isinstance(part, Changes):
             kept = segments.after(part, told, box.checkpoint)
@@ -97,20 +95,15 @@ def take(box: Outbox, chunk: Chunk, now: float = 0.0) -> None:
                 box.add(closed, now)
             if still_open:
                 box.add_open(still_open)
-        elif isinstance(part, Truncation) and _is_new(box, part, chunk):
+        elif isinstance(part, Truncation) and segments.is_after(part, told, box.checkpoint):
             mark = segments.emptied(part, told)
-            if mark.span.last_end is None:
+            if mark.span.done is None:
                 box.add_open(mark)
             else:
                 box.add(mark, now)
-
-
-def _is_new(box: Outbox, part: Truncation, chunk: Chunk) -> bool:
-    if box.checkpoint is None:
-        return True
-    begins = chunk.transactions.after[part.transaction]
-    end = chunk.transactions.end[part.transaction]
-    return segments.is_after(begins, end, part.ordinal, box.checkpoint)
+    closed = told.closed()
+    if closed and box.checkpoint and told.through(closed - 1).covers(box.checkpoint.point):
+        box.pass_checkpoint()
 
 
 def roll(box: Outbox) -> list[int]:

@@ -19,7 +19,7 @@ from mirrorlake.errors import LeaseLost
 from mirrorlake.landing import layout, publish
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.position import LogPoint, Lsn
-from mirrorlake.sources.base import Chunk
+from mirrorlake.sources.chunk import Chunk
 from mirrorlake.storage.lease import TERM
 from tests.capture.landing import FOLDER, landed
 from tests.capture.streams import ID, NARROW, chunks, inserts

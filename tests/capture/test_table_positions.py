@@ -19,7 +19,8 @@ from mirrorlake.errors import (
 from mirrorlake.model.landed import FileKind, Footer
 from mirrorlake.model.position import LogPoint, Lsn, Position
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Source, SourceTable
+from mirrorlake.sources.base import Source
+from mirrorlake.sources.table import SourceTable
 from tests.capture.streams import NARROW
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore

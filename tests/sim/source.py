@@ -22,17 +22,9 @@ from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.seams import Clock
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.model.types import LONG, STRING
-from mirrorlake.sources.base import (
-    Changes,
-    Chunk,
-    Established,
-    Finding,
-    Severity,
-    SnapshotPart,
-    SourceTable,
-    Transactions,
-    Truncation,
-)
+from mirrorlake.sources.base import Established, Finding, ManagedObjects, Severity
+from mirrorlake.sources.chunk import Changes, Chunk, Transactions, Truncation
+from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 Row = tuple[int, str | None, str | None]
 """id, note, and a text that updates may leave out."""
@@ -84,7 +76,7 @@ class Database:
 
     def state_at(self, point: LogPoint) -> dict[TableId, dict[int, Row]]:
         """The rows as they were when everything up to `point` had happened."""
-        ends = [end for end in self.states if end <= point]
+        ends = [end for end in self.states if point.covers(end)]
         return self.states[max(ends)] if ends else {name: {} for name in self.tables}
 
 
@@ -128,6 +120,10 @@ class ModelledSource:
     def parse_point(self, text: str) -> LogPoint:
         return Lsn.parse(text)
 
+    @property
+    def objects(self) -> ManagedObjects:
+        return self
+
     def occupied(self) -> Finding | None:
         if self.database.confirmed is None:
             return None
@@ -142,7 +138,7 @@ class ModelledSource:
 
     def resume(self, since: LogPoint) -> None:
         confirmed = self.database.confirmed
-        if confirmed is None or confirmed > since:
+        if confirmed is None or not since.covers(confirmed):
             raise SourceGap("the slot is beyond the zone")
 
     def include(self, tables: Sequence[SourceTable]) -> None:
@@ -152,7 +148,9 @@ class ModelledSource:
         rows = {name: dict(rows) for name, rows in self.database.tables.items()}
         return ModelledSnapshot(self.database.end, rows, self.random)
 
-    def stream(self, tables: Sequence[SourceTable]) -> ModelledStream:
+    def stream(
+        self, tables: Sequence[SourceTable], since: LogPoint, *, metadata: bool = False
+    ) -> ModelledStream:
         return ModelledStream(self, {table.table: table for table in tables})
 
     def current(self) -> LogPoint:
@@ -193,6 +191,9 @@ class ModelledSnapshot:
             yield batch_of(rows[:size])
             rows = rows[size:]
 
+    def upto(self, part: SnapshotPart) -> Lsn:
+        return self.point
+
     def close(self) -> None:
         pass
 
@@ -222,7 +223,7 @@ class ModelledStream:
         self._last = max([self._last, *(t.end for t in self._pending)])
         database.clock.sleep(min(wait, random.choice([0.01, 0.1, 0.4])))
         if not self._pending:
-            return Chunk(Transactions((), (), ()), (), False, database.end, 0)
+            return Chunk(Transactions((), (), (), ()), (), False, database.end, 0)
         return self._chunk(random.randint(1, 12))
 
     def acknowledge(self, point: LogPoint) -> None:
@@ -262,7 +263,9 @@ class ModelledStream:
             self._inside, self._begun = 0, False
         for table in list(open_parts):
             parts += _flushed(self.tables, open_parts, table)
-        return Chunk(Transactions(after, ends, times), parts, opens, None, 1)
+        ids = [str(point) for point in after]
+        told = Transactions(after, ends, times, ids, ends[-1] is None)
+        return Chunk(told, parts, opens, None, 1)
 
 
 def _flushed(

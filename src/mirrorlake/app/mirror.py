@@ -27,7 +27,8 @@ from mirrorlake.errors import SparkUnavailable, UsageError
 from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.seams import CrashHook, WallClock, no_crash
-from mirrorlake.sources.base import Finding, Source, SourceTable
+from mirrorlake.sources.base import Finding, Source
+from mirrorlake.sources.table import SourceTable
 
 if TYPE_CHECKING:
     from mirrorlake.spark.engine import SparkEngine
@@ -197,7 +198,8 @@ class Mirror:
         source = self._source()
         record = Records(self._store, root.LANDING).stream()
         try:
-            return source.detach(record.made if record else ())
+            made = record.made if record else ()
+            return source.objects.detach(made) if source.objects else []
         finally:
             source.close()
 

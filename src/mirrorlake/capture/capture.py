@@ -29,14 +29,8 @@ from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.seams import Clock, CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import (
-    ChangeStream,
-    Finding,
-    Severity,
-    Snapshot,
-    Source,
-    SourceTable,
-)
+from mirrorlake.sources.base import ChangeStream, Established, Finding, Severity, Snapshot, Source
+from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.store import Store
 
@@ -139,14 +133,15 @@ class Capture:
         identity = self._source.identity()
         record = self._records.stream()
         if record is None:
-            if occupant := self._source.occupied():
+            objects = self._source.objects
+            if objects and (occupant := objects.occupied()):
                 raise PrerequisiteMissing(
                     f"{occupant.message}, and this zone did not make it",
                     where=self._store.location(self._zone),
                     hint=occupant.remedy,
                 )
             self._check_prerequisites()
-            record = StreamRecord.new(identity, self._source.intended())
+            record = StreamRecord.new(identity, objects.intended() if objects else ())
             self._records.write_stream(record)
             self._reached(CrashPoint.STREAM_RECORDED)
         if not record.is_established:
@@ -164,7 +159,11 @@ class Capture:
                 raise PrerequisiteMissing(finding.message, where="the source", hint=finding.remedy)
 
     def _establish(self, record: StreamRecord) -> StreamRecord:
-        established = self._source.establish(self._tables)
+        objects = self._source.objects
+        if objects is not None:
+            established = objects.establish(self._tables)
+        else:
+            established = Established(self._source.snapshot(), ())
         try:
             self._reached(CrashPoint.SLOT_CREATED)
             record = replace(record, source=self._source.identity())
@@ -248,7 +247,8 @@ class Capture:
             strict = Strict(self._source, self._store, self._records, record, self._tables)
             strict.remove_staged()
         found = self._table_positions(strict)
-        self._stream = self._source.stream([location.table for location in found])
+        landed = self._landed(record)
+        self._stream = self._source.stream([location.table for location in found], landed)
         self.loop = CaptureLoop(
             self._stream,
             self._store,
@@ -256,7 +256,7 @@ class Capture:
             self._records,
             self._cuts,
             found,
-            self._landed(record),
+            landed,
             self._settings,
             self._clock,
             self._reached,
@@ -266,8 +266,11 @@ class Capture:
 
     def _included(self, tables: Sequence[SourceTable]) -> bool:
         """Let the stream carry more tables. If the source cannot, they stop, and no others."""
+        objects = self._source.objects
+        if objects is None:
+            return True
         try:
-            self._source.include(tables)
+            objects.include(tables)
         except PrerequisiteMissing as error:
             for table in tables:
                 members.stop(
@@ -319,7 +322,7 @@ class Capture:
             self.loop.roll()
 
     def _has_reached(self, target: LogPoint) -> bool:
-        return self.loop is not None and self.loop.position >= target
+        return self.loop is not None and self.loop.position.covers(target)
 
     def _is_read_to(self, target: LogPoint) -> bool:
         return self.loop is not None and self.loop.is_read_to(target)

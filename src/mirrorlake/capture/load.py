@@ -23,7 +23,8 @@ from mirrorlake.model.landed import FORMAT, FileKind, Footer
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.seams import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Snapshot, SnapshotPart, SourceTable
+from mirrorlake.sources.base import Snapshot
+from mirrorlake.sources.table import SnapshotPart, SourceTable
 from mirrorlake.storage.store import Store
 
 MANIFEST = "_load.json"

@@ -14,6 +14,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from functools import partial
+from typing import assert_never
 
 import structlog
 
@@ -29,7 +30,8 @@ from mirrorlake.model.landed import format_time
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.seams import Clock, CrashHook, CrashPoint, no_crash
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Changes, ChangeStream, Chunk, TableFault, Truncation
+from mirrorlake.sources.base import ChangeStream
+from mirrorlake.sources.chunk import Changes, Chunk, SchemaChange, TableLost, Truncation
 from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
@@ -83,7 +85,7 @@ class CaptureLoop:
             for location in locations
         }
         # Tables whose files reach beyond what the stream has brought again so far.
-        self._ahead = {p.table.table: p.checkpoint.end for p in locations if p.checkpoint}
+        self._ahead = {p.table.table: p.checkpoint.point for p in locations if p.checkpoint}
         self._unnamed = set(self._outboxes)  # their newest file is in no cut of this run
         self._stopped = {t: str(e["code"]) for t, e in records.stopped().items()}
         self._cut = cuts.newest()
@@ -110,7 +112,7 @@ class CaptureLoop:
 
     def is_read_to(self, target: LogPoint) -> bool:
         """Whether everything that ends at or before `target` has been read."""
-        return self._complete >= target
+        return self._complete.covers(target)
 
     def roll(self) -> None:
         """Publish everything that is closed, in all tables, and acknowledge it."""
@@ -155,25 +157,37 @@ class CaptureLoop:
 
     def _take(self, chunk: Chunk) -> None:
         transactions, now = chunk.transactions, self._clock.monotonic()
-        if chunk.opens and transactions.end[0] is not None:
-            for box in self._outboxes.values():
-                if box.has_open():
-                    box.close(transactions.end[0], transactions.time[0], now)
+        ended = segments.Closed.of(transactions, 0) if chunk.opens else None
+        for box in self._outboxes.values() if ended else ():
+            if ended and box.has_open():
+                box.close(ended, now)
         for part in chunk.parts:
             match part:
                 case Changes():
                     self._take_changes(part, chunk, now)
                 case Truncation():
                     self._take_truncation(part, chunk, now)
-                case TableFault(table, error):
-                    assert isinstance(error, TableError)
+                case SchemaChange():
+                    pass  # a file has one set of columns: what follows begins another
+                case TableLost(table, error):
                     self.stop_table(table, error)
-        ends = [end for end in transactions.end if end is not None]
-        if ends and ends[-1] > self._complete:
-            self._complete = ends[-1]
-            self._commit_time = transactions.time[len(ends) - 1]
-        if chunk.idle is not None and chunk.idle > self._complete:
-            self._complete = chunk.idle
+                case _:
+                    assert_never(part)
+        if closed := transactions.closed():
+            self._advance(transactions.through(closed - 1), transactions.time[closed - 1])
+        if chunk.idle is not None:
+            self._advance(chunk.idle, self._commit_time)
+
+    def _advance(self, point: LogPoint, time: datetime | None) -> None:
+        """Everything that ends at or before the point was read."""
+        if self._complete.covers(point):
+            return
+        self._complete, self._commit_time = self._complete.join(point), time
+        for table, ahead in list(self._ahead.items()):
+            if self._complete.covers(ahead):
+                del self._ahead[table]
+                if table in self._outboxes:
+                    self._outboxes[table].pass_checkpoint()
 
     def _take_changes(self, part: Changes, chunk: Chunk, now: float) -> None:
         box = self._outboxes.get(part.table.table)
@@ -191,14 +205,10 @@ class CaptureLoop:
         box = self._outboxes.get(part.table.table)
         if box is None:
             return
-        mark = segments.emptied(part, chunk.transactions)
-        end = mark.span.first_end
-        after = chunk.transactions.after[part.transaction]
-        if box.checkpoint is not None and not segments.is_after(
-            after, end, part.ordinal, box.checkpoint
-        ):
+        if not segments.is_after(part, chunk.transactions, box.checkpoint):
             return
-        if end is None:
+        mark = segments.emptied(part, chunk.transactions)
+        if mark.span.done is None:
             box.add_open(mark)
         else:
             box.add(mark, now)
@@ -236,16 +246,16 @@ class CaptureLoop:
         return full or self._clock.monotonic() >= due
 
     def _heartbeat_is_due(self) -> bool:
-        moved = self._complete != self.position
+        moved = not self.position.covers(self._complete)
         waited = self._clock.monotonic() - self._last_cut
         return moved and self._oldest() is None and waited >= self._settings.heartbeat_seconds
 
     def _write_cut(self, busy: Sequence[Outbox]) -> None:
         """Everything up to `_complete` is published: say so, then let the source forget it."""
         self._unnamed |= {box.table for box in busy}
-        if self._cut is not None and self._complete <= self.position:
+        if self._cut is not None and self.position.covers(self._complete):
             return  # brought again after a restart, and nothing beyond
-        excluded = self._excluded(self._complete)
+        excluded = self._excluded()
         cut = Cut(
             number=self._cut.number + 1 if self._cut else 1,
             stream=self._record.stream,
@@ -268,8 +278,7 @@ class CaptureLoop:
         if busy:
             log.debug(FILES_PUBLISHED, cut=cut.number, position=cut.position, tables=len(busy))
 
-    def _excluded(self, complete: LogPoint) -> dict[str, str]:
-        """Tables about which a cut at `complete` says nothing: stopped, or ahead of it."""
-        self._ahead = {table: end for table, end in self._ahead.items() if end > complete}
+    def _excluded(self) -> dict[str, str]:
+        """Tables about which a cut says nothing now: stopped, or ahead of it."""
         stopped = {table: f"stopped: {code}" for table, code in self._stopped.items()}
         return stopped | {str(table): AHEAD for table in self._ahead}

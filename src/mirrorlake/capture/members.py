@@ -14,7 +14,8 @@ from mirrorlake.capture.record import Records
 from mirrorlake.errors import NotSelected, SelectionChanged, TableError, UnsupportedColumn
 from mirrorlake.landing import publish
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Source, SourceTable
+from mirrorlake.sources.base import Source
+from mirrorlake.sources.table import SourceTable
 
 log = structlog.get_logger()
 

@@ -10,17 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
 import pyarrow as pa
 
-from mirrorlake.capture.segments import Emptied, Rows, Segment, Span, counts, table_of
+from mirrorlake.capture.segments import Closed, Emptied, Rows, Segment, Span, counts, table_of
 from mirrorlake.capture.staged import StagedFile
 from mirrorlake.landing import publish
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.change import MARKER_COLUMN
 from mirrorlake.model.landed import FileKind, Footer
-from mirrorlake.model.position import LogPoint, Position
+from mirrorlake.model.position import Position
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
 
@@ -78,10 +77,9 @@ class Outbox:
 
     def add(self, segment: Segment, now: float) -> None:
         """A segment whose transactions are closed, after all that were added or closed before."""
-        self._closed.append(segment)
+        self._closed.append(replace(segment, span=self._beyond(segment.span)))
         self.size += segment.size if isinstance(segment, Rows) else 0
         self.oldest = now if self.oldest is None else self.oldest
-        self._passed(segment.span.last_end)
 
     def add_open(self, segment: Segment) -> None:
         """A segment of the open transaction."""
@@ -96,23 +94,25 @@ class Outbox:
             self._parked.append(self._write(group))
         self._open, self.open_size = [], 0
 
-    def close(self, end: LogPoint, time: datetime | None, now: float) -> None:
+    def close(self, transaction: Closed, now: float) -> None:
         """The open transaction has ended."""
-        if self.checkpoint is not None and Position.after(end) <= self.checkpoint:
+        if self.checkpoint is not None and self.checkpoint.passes(transaction.end):
             self._discard_open()  # an earlier transaction after all: landed before the restart
             return
         if self._parked:
             self._stage()  # what was closed before goes first
             for written in self._parked:
-                written.span = replace(written.span.closed(end), first_time=time, last_time=time)
+                written.span = self._beyond(written.span.closed(transaction))
             self._ready += self._parked
             self._parked = []
             self.oldest = now if self.oldest is None else self.oldest
-            self._passed(end)
         waiting, self._open, self.open_size = self._open, [], 0
         for segment in waiting:
-            span = replace(segment.span.closed(end), first_time=time, last_time=time)
-            self.add(replace(segment, span=span), now)
+            self.add(replace(segment, span=segment.span.closed(transaction)), now)
+
+    def pass_checkpoint(self) -> None:
+        """Everything that was landed before the restart has come again."""
+        self.checkpoint = None
 
     def seal(self) -> None:
         """Make everything that is closed durable in staged files."""
@@ -151,9 +151,9 @@ class Outbox:
             self._ready.append(self._write(group))
         self._closed, self.size = [], 0
 
-    def _passed(self, end: LogPoint | None) -> None:
-        if self.checkpoint is not None and end is not None and end > self.checkpoint.end:
-            self.checkpoint = None
+    def _beyond(self, span: Span) -> Span:
+        """The span, where what was landed before the restart is landed too."""
+        return span if self.checkpoint is None else span.beyond(self.checkpoint.point)
 
     def _discard_open(self) -> None:
         for written in self._parked:
@@ -180,19 +180,27 @@ class Outbox:
     def _finish(self, written: Written, following: Written | None) -> None:
         """Write the footer, which is known only when the transaction has ended."""
         first, last = written.span.positions()
+        begun, done = written.span.begun, written.span.done
         times = None
-        if written.span.first_time and written.span.last_time:
-            times = (written.span.first_time, written.span.last_time)
+        if begun and done and begun.time and done.time:
+            times = (begun.time, done.time)
         footer = Footer(
             stream=self.stream,
             kind=written.kind,
             first=str(first),
             last=str(last),
-            complete=following is None or following.span.first_end != last.end,
+            complete=following is None or not _shares(written.span, following.span),
             commit_times=times,
             rows=written.rows,
         )
         written.file.finish(footer)
+
+
+def _shares(span: Span, following: Span) -> bool:
+    """Whether the last transaction of a span goes on in the one that follows."""
+    assert span.done is not None
+    assert following.begun is not None
+    return span.done.end == following.begun.end
 
 
 def _files(segments: list[Segment]) -> Iterator[list[Segment]]:

@@ -24,7 +24,8 @@ from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.landed import FileKind, Footer
 from mirrorlake.model.position import Position
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Source, SourceTable
+from mirrorlake.sources.base import Source
+from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.store import Store
 
 STAGING = "_mirrorlake/staged"

@@ -19,7 +19,8 @@ from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.model.landed import FileKind
 from mirrorlake.model.position import Position
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Source, SourceTable
+from mirrorlake.sources.base import Source
+from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.store import Store
 
 
@@ -101,7 +102,7 @@ def find(
     checkpoint = Position.parse(found.footer.last, source.parse_point)
     if found.footer.kind is FileKind.LOAD:
         # The snapshot holds every transaction that ends at its point, and all of it.
-        checkpoint = Position.after(checkpoint.end)
+        checkpoint = Position.after(checkpoint.point)
     return TablePosition(table, folder, newest.number, checkpoint)
 
 

@@ -10,6 +10,7 @@ import pytest
 
 from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import MirrorlakeError, SourceUnavailable, UsageError
+from mirrorlake.model.position import Lsn
 from mirrorlake.sources.base import Severity
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.source import PostgresSource
@@ -109,7 +110,7 @@ def test_a_right_password_is_not_repeated_when_a_statement_fails(asking: Embedde
     url = asking.url.replace("postgres@", "guarded:right-hushhidden@")
     source = PostgresSource(PostgresSettings(url, slot="no_such_slot"))
     with pytest.raises(Exception, match="no_such_slot") as caught:
-        source.stream([])
+        source.stream([], Lsn(0))
     assert "hushhidden" not in everything_said(caught.value)
 
 

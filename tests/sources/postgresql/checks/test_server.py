@@ -66,7 +66,7 @@ def test_checking_changes_nothing(captured: Captured) -> None:
     captured.run(APPLES)
     captured.select("public.*", rows={"public.apples": "id > 0"})
     captured.source().check()
-    assert captured.source().occupied() is None
+    assert captured.source().objects.occupied() is None
     assert captured.database.sql.execute("select from pg_publication").fetchall() == []
 
 

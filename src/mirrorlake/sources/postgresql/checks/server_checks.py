@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mirrorlake.sources.base import Finding, Severity, SourceTable
+from mirrorlake.sources.base import Finding, Severity
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql import slot as slots
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.table import SourceTable
 
 OLDEST, NEWEST = 14, 18
 KEEP_FREE = 1 << 30

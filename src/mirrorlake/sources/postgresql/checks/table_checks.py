@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Finding, Severity, SourceTable
+from mirrorlake.sources.base import Finding, Severity
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql.catalog import CatalogTable
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.table import SourceTable
 
 _OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
 
