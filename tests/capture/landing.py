@@ -8,7 +8,6 @@ from dataclasses import dataclass
 
 import pyarrow.parquet as pq
 
-from mirrorlake.capture import segments
 from mirrorlake.capture.outbox import Outbox
 from mirrorlake.capture.segments import Closed
 from mirrorlake.landing import publish
@@ -66,19 +65,19 @@ def expected(stream: Iterable[Transaction], since: Position | None = None) -> li
     ]
 
 
-def checkpoint(store: Store, otherwise: Position | None = None) -> tuple[int, Position | None]:
-    """The number and the last position of the newest file."""
-    newest = publish.newest_file(store, FOLDER)
-    if newest is None:
-        return 0, otherwise
-    return newest.number, _read(store, newest.number, newest.path).last
-
-
 def outbox(store: Store, otherwise: Position | None = None, file_bytes: int = 1 << 30) -> Outbox:
     """The outbox of a table, as a start finds its place."""
     publish.remove_staged(store, FOLDER)
-    number, since = checkpoint(store, otherwise)
-    return Outbox(ID, FOLDER, "stream", store, number, since, file_bytes, FOLDER)
+    newest = publish.newest_file(store, FOLDER)
+    if newest is None:
+        return Outbox(ID, FOLDER, "stream", store, 0, otherwise, file_bytes, FOLDER)
+    file = _read(store, newest.number, newest.path)
+    unfinished = dict(file.last.partly)
+    if not file.footer.complete:
+        unfinished[file.last.of or file.last.point] = file.last.ordinal
+    return Outbox(
+        ID, FOLDER, "stream", store, newest.number, file.last, file_bytes, FOLDER, unfinished
+    )
 
 
 def take(box: Outbox, chunk: Chunk, now: float = 0.0) -> None:
@@ -88,19 +87,8 @@ def take(box: Outbox, chunk: Chunk, now: float = 0.0) -> None:
     if ended and box.has_open():
         box.close(ended, now)
     for part in chunk.parts:
-        if isinstance(part, Changes):
-            kept = segments.after(part, told, box.checkpoint)
-            closed, still_open = segments.split(kept, told) if kept else (None, None)
-            if closed:
-                box.add(closed, now)
-            if still_open:
-                box.add_open(still_open)
-        elif isinstance(part, Truncation) and segments.is_after(part, told, box.checkpoint):
-            mark = segments.emptied(part, told)
-            if mark.span.done is None:
-                box.add_open(mark)
-            else:
-                box.add(mark, now)
+        assert isinstance(part, Changes | Truncation)
+        box.take(part, told, now)
     closed = told.closed()
     if closed and box.checkpoint and told.through(closed - 1).covers(box.checkpoint.point):
         box.pass_checkpoint()

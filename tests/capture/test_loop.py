@@ -20,12 +20,14 @@ from mirrorlake.landing import layout, publish
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.sources.chunk import Chunk
+from mirrorlake.sources.memory.settings import MemorySettings
+from mirrorlake.sources.memory.source import MemorySource
 from mirrorlake.storage.lease import TERM
 from tests.capture.landing import FOLDER, landed
 from tests.capture.streams import ID, NARROW, chunks, inserts
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
-from tests.sim.source import Database, ModelledSource, Write
+from tests.sim.source import SimulatedDatabase
 
 SETTINGS = CaptureSettings(roll_seconds=1.0, debounce_seconds=0.25)
 
@@ -113,6 +115,11 @@ def test_a_file_that_is_full_waits_for_nothing() -> None:
     assert published([0.0, 0.1, 7.0], full) == pytest.approx([0.0, 0.1, 7.0])
 
 
+def insert(database: SimulatedDatabase) -> None:
+    with database.memory.transaction() as write:
+        write.insert(str(ID), id=1, note="a", text="b")
+
+
 class Lost(Exception):
     """The right to write is another's."""
 
@@ -146,15 +153,15 @@ def test_nothing_is_published_or_acknowledged_once_the_right_to_write_is_lost(
 def test_a_capture_whose_lease_was_taken_publishes_nothing_more() -> None:
     clock = SteppedClock()
     store = MemoryStore(clock)
-    database = Database(clock, Random(1), {ID: {}})
+    database = SimulatedDatabase(clock, Random(1), [ID])
     captures = [
-        Capture(ModelledSource(database, Random(1)), store, SETTINGS, clock, holder=holder)
+        Capture(database.source(), store, SETTINGS, clock, holder=holder)
         for holder in ("first", "second")
     ]
     captures[0].open()
     clock.advance(2 * TERM.total_seconds())  # it was suspended, and is taken for dead
     captures[1].open()
-    database.commit([Write("insert", ID, (1, "a", "b"))])
+    insert(database)
     before = publish.newest_file(store, FOLDER)
     with pytest.raises(LeaseLost):
         go_on(captures[0])
@@ -167,20 +174,20 @@ def test_what_an_earlier_process_has_named_is_durable_before_the_source_hears_of
     """It may have been killed between the name of a file and the flush of its folder."""
     clock = SteppedClock()
     store = MemoryStore(clock)
-    database = Database(clock, Random(1), {ID: {}})
-    first = Capture(ModelledSource(database, Random(1)), store, SETTINGS, clock)
+    database = SimulatedDatabase(clock, Random(1), [ID])
+    first = Capture(database.source(), store, SETTINGS, clock)
     first.open()
-    database.commit([Write("insert", ID, (1, "a", "b"))])
+    insert(database)
     first.once()
     first.close()
     done: list[str] = []
 
-    class Listening(ModelledSource):
+    class Listening(MemorySource):
         def resume(self, since: LogPoint) -> None:
             done.append("resume")
 
     again = Capture(
-        Listening(database, Random(1)),
+        Listening(MemorySettings(database.memory)),
         store.reopened(lambda e: done.append(e.path) if e.done and e.name == "settle" else None),
         SETTINGS,
         clock,

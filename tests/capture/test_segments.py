@@ -195,7 +195,8 @@ class TestFiles:
 def test_a_truncation_tells_its_place() -> None:
     emptying = Transaction(Lsn(0), Lsn(10), (Event(3, None),))
     chunk = next(chunks([emptying]))
-    mark = segments.emptied(chunk.parts[0], chunk.transactions)
+    mark, still_open = segments.emptied(chunk.parts[0], chunk.transactions)
+    assert still_open is None
     assert mark.span.positions() == (Position(Lsn(10), 3),) * 2
     assert mark.table is NARROW
 

@@ -77,6 +77,7 @@ class CaptureLoop:
                 store=store,
                 number=location.number,
                 checkpoint=location.checkpoint,
+                unfinished=dict(location.unfinished),
                 file_bytes=settings.roll_bytes,
                 staging=strict.staging(location.folder) if strict else location.folder,
                 fill=strict.fill if strict else None,
@@ -163,10 +164,10 @@ class CaptureLoop:
                 box.close(ended, now)
         for part in chunk.parts:
             match part:
-                case Changes():
-                    self._take_changes(part, chunk, now)
-                case Truncation():
-                    self._take_truncation(part, chunk, now)
+                case Changes() | Truncation():
+                    if part.table.table in self._outboxes:
+                        box = self._outboxes[part.table.table]
+                        self.changes += box.take(part, transactions, now)
                 case SchemaChange():
                     pass  # a file has one set of columns: what follows begins another
                 case TableLost(table, error):
@@ -188,30 +189,6 @@ class CaptureLoop:
                 del self._ahead[table]
                 if table in self._outboxes:
                     self._outboxes[table].pass_checkpoint()
-
-    def _take_changes(self, part: Changes, chunk: Chunk, now: float) -> None:
-        box = self._outboxes.get(part.table.table)
-        kept = segments.after(part, chunk.transactions, box.checkpoint) if box else None
-        if box is None or kept is None:
-            return
-        self.changes += len(kept.marker)
-        closed, still_open = segments.split(kept, chunk.transactions)
-        if closed:
-            box.add(closed, now)
-        if still_open:
-            box.add_open(still_open)
-
-    def _take_truncation(self, part: Truncation, chunk: Chunk, now: float) -> None:
-        box = self._outboxes.get(part.table.table)
-        if box is None:
-            return
-        if not segments.is_after(part, chunk.transactions, box.checkpoint):
-            return
-        mark = segments.emptied(part, chunk.transactions)
-        if mark.span.done is None:
-            box.add_open(mark)
-        else:
-            box.add(mark, now)
 
     # -- publishing -----------------------------------------------------------------------------
 

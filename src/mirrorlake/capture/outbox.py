@@ -11,16 +11,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 
+import numpy as np
 import pyarrow as pa
 
+from mirrorlake.capture import segments
 from mirrorlake.capture.segments import Closed, Emptied, Rows, Segment, Span, counts, table_of
 from mirrorlake.capture.staged import StagedFile
 from mirrorlake.landing import publish
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.change import MARKER_COLUMN
 from mirrorlake.model.landed import FileKind, Footer
-from mirrorlake.model.position import Position
+from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.table import TableId
+from mirrorlake.sources.chunk import Changes, Transactions, Truncation
 from mirrorlake.storage.store import Store
 
 Fill = Callable[[Rows], Rows]
@@ -45,7 +48,8 @@ class Outbox:
     """What waits to be published for one table.
 
     checkpoint: the position up to which everything is landed already; None once the stream has
-    passed it. number: of the last published file.
+    passed it. unfinished: transactions of which only the first changes are landed, with the last
+    ordinal of those, until the rest has come. number: of the last published file.
     """
 
     table: TableId
@@ -56,6 +60,7 @@ class Outbox:
     checkpoint: Position | None
     file_bytes: int
     staging: str  # where files are staged; the table's folder, unless that may be recreated
+    unfinished: dict[LogPoint, int] = field(default_factory=dict)
     fill: Fill | None = None
     recreate: Recreate | None = None
     oldest: float | None = None  # when the oldest closed change arrived, by the loop's clock
@@ -75,20 +80,49 @@ class Outbox:
     def has_open(self) -> bool:
         return bool(self._open or self._parked)
 
-    def add(self, segment: Segment, now: float) -> None:
+    def take(self, part: Changes | Truncation, transactions: Transactions, now: float) -> int:
+        """What happened to the table next; what is landed already is left out. Returns its rows."""
+        closed: Segment | None
+        still_open: Segment | None
+        if isinstance(part, Changes):
+            kept = segments.after(part, transactions, self.checkpoint)
+            if kept is None:
+                return 0
+            if self.unfinished:
+                self._finish_all(kept.transaction, transactions)
+            closed, still_open = segments.split(kept, transactions)
+            rows = len(kept.marker)
+        else:
+            if not segments.is_after(part, transactions, self.checkpoint):
+                return 0
+            self._finish_all(np.array([part.transaction]), transactions)
+            closed, still_open = segments.emptied(part, transactions)
+            rows = 0
+        if closed:
+            self._add(closed, now)
+        if still_open:
+            self._add_open(still_open)
+        return rows
+
+    def _finish_all(self, indexes: np.ndarray, transactions: Transactions) -> None:
+        """The rest of these transactions has come, of those that have ended."""
+        for index in np.unique(indexes[indexes < transactions.closed()]).tolist():
+            self.unfinished.pop(transactions.end[index], None)
+
+    def _add(self, segment: Segment, now: float) -> None:
         """A segment whose transactions are closed, after all that were added or closed before."""
         self._closed.append(replace(segment, span=self._beyond(segment.span)))
         self.size += segment.size if isinstance(segment, Rows) else 0
         self.oldest = now if self.oldest is None else self.oldest
 
-    def add_open(self, segment: Segment) -> None:
+    def _add_open(self, segment: Segment) -> None:
         """A segment of the open transaction."""
         self._open.append(segment)
         self.open_size += segment.size if isinstance(segment, Rows) else 0
         if self.open_size >= self.file_bytes:
-            self.park()
+            self._park()
 
-    def park(self) -> None:
+    def _park(self) -> None:
         """Write the open segments to staged files that wait for the end of their transaction."""
         for group in _files(self._open):
             self._parked.append(self._write(group))
@@ -96,6 +130,7 @@ class Outbox:
 
     def close(self, transaction: Closed, now: float) -> None:
         """The open transaction has ended."""
+        self.unfinished.pop(transaction.end, None)
         if self.checkpoint is not None and self.checkpoint.passes(transaction.end):
             self._discard_open()  # an earlier transaction after all: landed before the restart
             return
@@ -108,11 +143,11 @@ class Outbox:
             self.oldest = now if self.oldest is None else self.oldest
         waiting, self._open, self.open_size = self._open, [], 0
         for segment in waiting:
-            self.add(replace(segment, span=segment.span.closed(transaction)), now)
+            self._add(replace(segment, span=segment.span.closed(transaction)), now)
 
     def pass_checkpoint(self) -> None:
         """Everything that was landed before the restart has come again."""
-        self.checkpoint = None
+        self.checkpoint, self.unfinished = None, {}
 
     def seal(self) -> None:
         """Make everything that is closed durable in staged files."""
@@ -153,7 +188,9 @@ class Outbox:
 
     def _beyond(self, span: Span) -> Span:
         """The span, where what was landed before the restart is landed too."""
-        return span if self.checkpoint is None else span.beyond(self.checkpoint.point)
+        if self.checkpoint is None:
+            return span
+        return span.beyond(self.checkpoint.point, self.unfinished)
 
     def _discard_open(self) -> None:
         for written in self._parked:
@@ -203,10 +240,10 @@ def _shares(span: Span, following: Span) -> bool:
     return span.done.end == following.begun.end
 
 
-def _files(segments: list[Segment]) -> Iterator[list[Segment]]:
+def _files(found: list[Segment]) -> Iterator[list[Segment]]:
     """Neighbouring rows with the same columns make one file; a truncation is one by itself."""
     group: list[Segment] = []
-    for segment in segments:
+    for segment in found:
         if group and not _together(group[-1], segment):
             yield group
             group = []

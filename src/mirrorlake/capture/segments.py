@@ -7,7 +7,7 @@ end arrives they get positions and join the closed ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Self
@@ -42,33 +42,38 @@ class Closed:
 @dataclass(frozen=True, slots=True)
 class Span:
     """Where a run of changes stands: the ordinals of the first and the last, and their
-    transactions; None while these are open."""
+    transactions; None while these are open.
+
+    partly: transactions of which only the first changes are landed, with the last ordinal of those.
+    """
 
     first: int
     last: int
     begun: Closed | None = None
     done: Closed | None = None
+    partly: tuple[tuple[LogPoint, int], ...] = ()
 
     def closed(self, transaction: Closed) -> Span:
         """The span of an open transaction, now that it has ended."""
         return replace(self, begun=transaction, done=transaction)
 
-    def beyond(self, point: LogPoint) -> Span:
-        """The span, where everything at or before `point` is landed too."""
+    def beyond(self, point: LogPoint, partly: Mapping[LogPoint, int]) -> Span:
+        """The span, where everything at or before `point` is landed too, some of it partly."""
         assert self.done is not None
-        return replace(self, done=replace(self.done, through=self.done.through.join(point)))
+        done = replace(self.done, through=self.done.through.join(point))
+        return replace(self, done=done, partly=tuple(partly.items()))
 
     def positions(self) -> tuple[Position, Position]:
         assert self.begun is not None
         assert self.done is not None
         return (
             Position(self.begun.end, self.first),
-            Position(self.done.through, self.last, self.done.end),
+            Position(self.done.through, self.last, self.done.end, self.partly),
         )
 
     def until(self, later: Span) -> Span:
         """From the beginning of this span to the end of a later one."""
-        return replace(self, last=later.last, done=later.done)
+        return replace(later, first=self.first, begun=self.begun)
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,9 +116,14 @@ def split(changes: Changes, transactions: Transactions) -> tuple[Rows | None, Ro
     )
 
 
-def emptied(truncation: Truncation, transactions: Transactions) -> Emptied:
+def emptied(
+    truncation: Truncation, transactions: Transactions
+) -> tuple[Emptied | None, Emptied | None]:
+    """The truncation by a closed transaction, or that by the open one."""
     closed = Closed.of(transactions, truncation.transaction)
-    return Emptied(truncation.table, Span(truncation.ordinal, truncation.ordinal, closed, closed))
+    span = Span(truncation.ordinal, truncation.ordinal, closed, closed)
+    mark = Emptied(truncation.table, span)
+    return (mark, None) if closed else (None, mark)
 
 
 def after(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from mirrorlake.errors import (
     BadFile,
@@ -17,7 +17,7 @@ from mirrorlake.landing import layout, metadata, publish
 from mirrorlake.landing.metadata import Metadata, OurMetadata
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.model.landed import FileKind
-from mirrorlake.model.position import Position
+from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Source
 from mirrorlake.sources.table import SourceTable
@@ -26,12 +26,16 @@ from mirrorlake.storage.store import Store
 
 @dataclass(frozen=True, slots=True)
 class TablePosition:
-    """A table in the zone. `number` is 0 and `checkpoint` None before its first file."""
+    """A table in the zone. `number` is 0 and `checkpoint` None before its first file.
+
+    unfinished: transactions of which only the first changes are landed, with their last ordinal.
+    """
 
     table: SourceTable
     folder: str
     number: int = 0
     checkpoint: Position | None = None
+    unfinished: Mapping[LogPoint, int] = field(default_factory=dict)
 
 
 def folders(store: Store, zone: str, tables: Sequence[SourceTable]) -> dict[TableId, str]:
@@ -99,11 +103,14 @@ def find(
             file=str(newest.name),
             hint="Use another root for this source, or take the table out of source.tables.",
         )
-    checkpoint = Position.parse(found.footer.last, source.parse_point)
+    last = Position.parse(found.footer.last, source.parse_point)
     if found.footer.kind is FileKind.LOAD:
         # The snapshot holds every transaction that ends at its point, and all of it.
-        checkpoint = Position.after(checkpoint.point)
-    return TablePosition(table, folder, newest.number, checkpoint)
+        return TablePosition(table, folder, newest.number, Position.after(last.point))
+    unfinished = dict(last.partly)
+    if not found.footer.complete:
+        unfinished[last.of or last.point] = last.ordinal
+    return TablePosition(table, folder, newest.number, last, unfinished)
 
 
 def describe(

@@ -11,6 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, BeforeValidator, create_model
 
 from mirrorlake.sources.base import Source
+from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.postgresql.section import PostgresSection
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.section import SourceSection, SourceSettings
@@ -29,6 +30,10 @@ def open_source(settings: SourceSettings) -> Source:
             from mirrorlake.sources.postgresql.source import PostgresSource
 
             return PostgresSource(settings)
+        case MemorySettings():
+            from mirrorlake.sources.memory.source import MemorySource
+
+            return MemorySource(settings)
         case _:
             raise TypeError(f"settings of no source: {type(settings).__name__}")
 

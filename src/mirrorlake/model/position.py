@@ -90,13 +90,16 @@ class Position:
     """Up to a change: its point, which covers its transaction, and its ordinal in that transaction.
 
     of: the point of the transaction alone, None when that is `point` itself, as wherever points are
-    totally ordered. Ordinals count from 1. Printed as `0/4BFD4D8:17`, and with `of` as
-    `a:1-5,b:1-3@b:3:17`.
+    totally ordered. partly: other transactions of which only the first changes are at or before the
+    position, with the ordinal of the last that is; where points are totally ordered there is none.
+    Ordinals count from 1. Printed as `0/4BFD4D8:17`, and with `of` and `partly` as
+    `a:1-5,b:1-3@b:3:17@a:4:2`.
     """
 
     point: LogPoint
     ordinal: int
     of: LogPoint | None = None
+    partly: tuple[tuple[LogPoint, int], ...] = ()
 
     def __post_init__(self) -> None:
         if self.of == self.point:
@@ -109,16 +112,20 @@ class Position:
 
     @classmethod
     def parse(cls, text: str, point: Callable[[str], LogPoint]) -> Self:
-        """Read the printed form; `point` parses the part of the log."""
-        points, separator, ordinal = text.rpartition(":")
-        if not separator or not (ordinal.isascii() and ordinal.isdecimal()):
-            raise ValueError(f"not a position: {text!r}")
-        whole, separator, of = points.partition("@")
-        return cls(point(whole), int(ordinal), point(of) if separator else None)
+        """Read the printed form; `point` parses the parts of the log."""
+        first, *rest = text.split("@")
+        try:
+            if not rest:
+                return cls(*_parsed(first, point))
+            (of, ordinal), *partly = (_parsed(part, point) for part in rest)
+            return cls(point(first), ordinal, of, tuple(partly))
+        except ValueError as error:
+            raise ValueError(f"not a position: {text!r}: {error}") from None
 
     def __str__(self) -> str:
-        transaction = "" if self.of is None else f"@{self.of}"
-        return f"{self.point}{transaction}:{self.ordinal}"
+        if self.of is None and not self.partly:
+            return f"{self.point}:{self.ordinal}"
+        return "@".join([str(self.point), *(f"{end}:{last}" for end, last in self._cut_short())])
 
     @property
     def is_whole(self) -> bool:
@@ -132,6 +139,17 @@ class Position:
     def reaches(self, end: LogPoint) -> int:
         """How far the transaction that ends at `end` is at or before this position: the ordinal of
         its last change that is, 0 for none."""
-        if end == (self.of or self.point):
-            return self.ordinal
+        for one, last in self._cut_short():
+            if one == end:
+                return last
         return _WHOLE if self.point.covers(end) else 0
+
+    def _cut_short(self) -> tuple[tuple[LogPoint, int], ...]:
+        return ((self.of or self.point, self.ordinal), *self.partly)
+
+
+def _parsed(text: str, point: Callable[[str], LogPoint]) -> tuple[LogPoint, int]:
+    end, separator, ordinal = text.rpartition(":")
+    if not separator or not (ordinal.isascii() and ordinal.isdecimal()):
+        raise ValueError("it ends in no ordinal")
+    return point(end), int(ordinal)
