@@ -34,7 +34,7 @@ from mirrorlake.app.mirror import Mirror
 from mirrorlake.cli import logs
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import TableLog
-from mirrorlake.mirror.compaction import dead_share
+from mirrorlake.mirror.compaction.small_files import dead_share
 
 ROWS, CHANGES = 100_000, 200
 OTHERS = 20

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from mirrorlake.storage.objects import ObjectStore
-from mirrorlake.storage.urls import ObjectOptions
+from mirrorlake.storage.options import ObjectOptions
 from tests.doubles.memory_store import Crash
 
 _numbers = itertools.count(1)

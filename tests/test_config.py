@@ -11,7 +11,8 @@ from mirrorlake.config import TEMPLATE, load
 from mirrorlake.errors import ConfigError
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.storage.urls import ObjectOptions, StorageLocation
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import StorageLocation
 
 SECRET = "hush-hush"
 
@@ -56,6 +57,16 @@ spark: {master: null, jars: ./jars, conf: {spark.executor.memory: 2g}}
     assert project.mirror.default_schema == "dbo"
     assert project.spark.master is None
     assert project.spark.jars == tmp_path / "jars"
+
+
+def test_the_earlier_name_of_a_setting_works_and_says_so(tmp_path: Path) -> None:
+    text = "{name: shop, root: ., capture: {settle_seconds: 3}}"
+    with capture_logs() as logs:
+        project = load(write(tmp_path, text), {})
+    assert project.capture.debounce_seconds == 3
+    assert [(line["setting"], line["use"]) for line in logs] == [
+        ("capture.settle_seconds", "capture.debounce_seconds")
+    ]
 
 
 @pytest.mark.clause("LZ-278")
@@ -256,20 +267,6 @@ def test_a_place_where_tables_cannot_lie_is_refused(
     assert "hunter2" not in str(error)
 
 
-def test_a_setting_of_the_release_before_is_read_and_told(tmp_path: Path) -> None:
-    path = write(tmp_path, "name: a\nroot: b\ncapture: {settle_seconds: 3}\n")
-    with capture_logs() as said:
-        assert load(path, {}).capture.debounce_seconds == 3
-    assert said == [
-        {
-            "event": "setting_renamed",
-            "log_level": "warning",
-            "setting": "capture.settle_seconds",
-            "now": "capture.debounce_seconds",
-        }
-    ]
-
-
 def test_a_setting_under_both_of_its_names_is_refused(tmp_path: Path) -> None:
     text = "name: a\nroot: b\ncapture:\n  debounce_seconds: 3\n  settle_seconds: 3\n"
     error = refused(tmp_path, text)
@@ -284,6 +281,6 @@ def test_a_source_of_no_type_that_there_is_is_refused(tmp_path: Path, source: st
 def test_an_unknown_field_of_a_source_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     text = "name: a\nroot: b\nsource: {type: postgresql, url: x, extremes: {days: null}}\n"
     error = refused(tmp_path, text)
-    assert error.hint == "Settings here: dates, numbers."
+    assert error.hint == "The settings here are: dates, numbers."
     error = refused(tmp_path, text.replace("extremes", "extreme"))
-    assert error.hint.startswith("Settings here: type, url, tables, columns")
+    assert error.hint.startswith("The settings here are: type, url, tables, columns")

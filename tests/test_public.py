@@ -30,7 +30,7 @@ def test_other_names_are_not_there() -> None:
 
 
 @pytest.mark.parametrize(
-    ("lacking", "extra", "act"),
+    ("lacking", "extra", "action"),
     [
         ("pyspark", "spark", "Mirror(Project.of_root(Path('.'))).engine()"),
         (

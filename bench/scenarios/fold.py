@@ -19,14 +19,15 @@ from bench.result import Result
 from bench.rounds import Plan, medians, say, timed
 from bench.spark import session
 from bench.zone import history
+from mirrorlake.apply.stages.plan import StagePlan
+from mirrorlake.apply.task.batch import BatchTask
+from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.write import compression
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.model.change import MARKER_COLUMN, Marker
-from mirrorlake.spark.course import ends, shares, stretches
-from mirrorlake.spark.jobs import Jobs
-from mirrorlake.spark.pieces import DealSpec, FoldSpec, Found, WriteSpec
-from mirrorlake.spark.task import LandedPath, TaskResult, TaskSpec
+from mirrorlake.model.crash_points import no_crash
+from mirrorlake.spark.runner import SparkRunner
 
 CHANGES = 2_000_000
 KEYS = 600_000
@@ -59,7 +60,7 @@ def run(plan: Plan) -> list[Result]:
 class _Race:
     def __init__(self, plan: Plan, spark: SparkSession, files: list[Path]) -> None:
         self._plan, self._spark, self._files = plan, spark, files
-        self._jobs = Jobs(spark)
+        self._runner = SparkRunner(spark)
         with files[0].open("rb") as handle:
             size = files[0].stat().st_size
             schema = parquet.inspect(handle, size, table=payments.TABLE, file="1").schema
@@ -67,40 +68,16 @@ class _Race:
         self.fingerprints: dict[str, equality.Fingerprint] = {}
 
     def ours(self, number: int) -> float:
-        target, scratch = self._plan.folder / f"ours-{number}", self._plan.folder / "scratch"
+        target = self._plan.folder / f"ours-{number}"
         target.mkdir()
-        scratch.mkdir()
         landed = tuple(
             LandedPath(file.name, str(file), file.stat().st_size) for file in self._files
         )
-        batch = TaskSpec(
-            payments.TABLE,
-            str(target),
-            self._schema,
-            (payments.KEY,),
-            Marker.UPSERT,
-            landed,
-            truncate=False,
-            files=(),
-        )
+        rows = LandedRows(payments.TABLE, self._schema, (payments.KEY,), Marker.UPSERT)
+        batch = BatchTask(rows, str(target), landed, truncate=False, files=())
         with timed() as watch:
-            slots, here = self._jobs.slots, str(scratch)
-            parts = shares(landed, slots)
-            partitioned = self._jobs.run([DealSpec(batch, here, some, slots) for some in parts])
-            runs = [one.handed for one in _good(partitioned)]
-            keys = tuple((run.keys, ends(run)) for run in runs)
-            specs = [FoldSpec(batch, here, keys, part) for part in range(slots)]
-            folded = [one.handed for one in _good(self._jobs.run(specs))]
-            found = tuple(Found(one.left, one.sought, ()) for one in folded)
-            written = self._jobs.run(
-                [
-                    WriteSpec(batch, here, some, found, images=False)
-                    for some in stretches(parts, runs, folded, slots)
-                ]
-            )
-        _good(written)
+            StagePlan(batch, self._runner, self._runner.slots, no_crash).run()
         self._look("ours", number, target)
-        shutil.rmtree(scratch)
         return watch.seconds
 
     def window(self, number: int) -> float:
@@ -124,10 +101,3 @@ class _Race:
             found = equality.fingerprint(equality.parquet(target / "*.parquet"), columns)
             self.fingerprints[side] = found
         shutil.rmtree(target)
-
-
-def _good(results: list[TaskResult]) -> list[TaskResult]:
-    for result in results:
-        if result.error is not None:
-            raise result.error
-    return results

@@ -4,7 +4,7 @@ Each side is `apply --once` on a landing zone with one new file: 80 % updates, 1
 deletions, one change per key; clustered keys follow each other, random ones lie anywhere. The
 batches of all rounds go into the same two tables, made by a load of files of 625,000 rows. Batches
 of random keys come first, uncounted, until every file has its index of keys. Files are not
-rearranged meanwhile: that is work of its own, between batches, and a matter of its own.
+compacted meanwhile: that is work of its own, between batches, and a matter of its own.
 
 A result compares the large table ("ours") with the small one ("peer"), so the least ratio is one
 divided by how many times as much the large one may cost. Content: DuckDB replays all landed files,

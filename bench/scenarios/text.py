@@ -28,14 +28,14 @@ from bench import equality
 from bench.result import Result
 from bench.rounds import Plan, medians, say, timed
 from bench.spark import session
+from mirrorlake.apply import input_splits
+from mirrorlake.apply.task.landed_rows import LandedPath
 from mirrorlake.landing import text as delimited
 from mirrorlake.landing.parquet.reader import Rows
 from mirrorlake.landing.text.format import DeclaredColumn, TextFormat
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Column, Schema
-from mirrorlake.spark import parting
-from mirrorlake.spark.jobs import Jobs
-from mirrorlake.spark.task import LandedPath
+from mirrorlake.spark.runner import SparkRunner
 
 ROWS = 14_000_000
 """About 1 GB."""
@@ -96,7 +96,7 @@ class _Race:
 
     def __init__(self, plan: Plan, session: SparkSession, folder: Path) -> None:
         self._plan, self._session, self._folder = plan, session, folder
-        self._jobs = Jobs(session)
+        self._runner = SparkRunner(session)
         self.files = sorted(folder.iterdir())
         self.size = sum(file.stat().st_size for file in self.files)
         self.fingerprints: dict[str, equality.Fingerprint] = {}
@@ -107,9 +107,9 @@ class _Race:
             LandedPath(file.name, str(file), file.stat().st_size, FORM) for file in self.files
         ]
         with timed() as watch:
-            groups = parting.groups(self._jobs, landed, is_load=True)
+            groups = input_splits.groups(self._runner, landed, is_load=True)
             assert groups is not None
-            peaks = self._jobs.map(_read, groups)
+            peaks = self._runner.run(_read, groups)
         self.peak = max(self.peak, *peaks)
         if number == self._plan.rounds:
             written = self._folder.with_name(f"{self._folder.name}-ours")
@@ -117,7 +117,7 @@ class _Race:
             works = [
                 _Written(group, str(written / f"{n}.parquet")) for n, group in enumerate(groups)
             ]
-            self._jobs.map(_write_group, works)
+            self._runner.run(_write_group, works)
             self._look("ours", written / "*.parquet")
         return watch.seconds
 

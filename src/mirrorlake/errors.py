@@ -104,25 +104,28 @@ class StorageUnavailable(Unavailable):
         hint = _STORAGE.get(error.errno or 0)
         if hint is None:
             return None
-        said = (error.strerror or "it failed").lower()
-        return cls(f"the storage refuses: {said}", where=str(error.filename or ""), hint=hint)
+        said = (error.strerror or "failed").lower()
+        return cls(
+            f"the storage returned an error: {said}", where=str(error.filename or ""), hint=hint
+        )
 
 
-_NO_ROOM = "Make room: nothing is lost, and the next start goes on where this one ended."
-_NO_RIGHT = "Let our user read and write there."
+_NO_ROOM = "Free space on the disk and start again. Nothing is lost."
+_NO_RIGHT = "Grant this user read and write access."
 _STORAGE = {
-    errno.ESTALE: "Another process wrote it meanwhile: stop one of the two, and try again.",
     errno.ENOSPC: _NO_ROOM,
     errno.EDQUOT: _NO_ROOM,
     errno.EFBIG: "Raise the limit of file sizes (ulimit -f).",
-    errno.EROFS: "Mount it for writing.",
+    errno.EROFS: "Remount the file system with write access.",
     errno.EACCES: _NO_RIGHT,
     errno.EPERM: _NO_RIGHT,
-    errno.EIO: "Look at the disk and its cable, and at the log of the system.",
-    errno.EREMOTEIO: "Look at the network, the endpoint, the region and the bucket.",
-    errno.EILSEQ: "Remove the object that has this name, with a tool of the storage.",
-    errno.ENOTEMPTY: "Remove what is left there, with a tool of the storage.",
-    errno.ESTALE: "Run it again.",
+    errno.EIO: "Check the disk, and the log of the operating system.",
+    errno.EREMOTEIO: "Check the network, the endpoint, the region and the bucket.",
+    errno.EILSEQ: "Delete the object of this name with a tool of the storage.",
+    errno.ENOTEMPTY: "Delete what is left there with a tool of the storage.",
+    errno.ESTALE: (
+        "Another process changed the file. Stop the other writer, or run the command again."
+    ),
     errno.EMFILE: "Raise the limit of open files (ulimit -n).",
 }
 

@@ -9,9 +9,9 @@ from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import Clock, WallClock
+from mirrorlake.model.clock import Clock, WallClock
 from mirrorlake.storage.store import Store
-from tests.doubles.handmade_engine import HandmadeEngine
+from tests.doubles.handmade_engine import in_process_engine
 
 
 class Applying:
@@ -26,7 +26,7 @@ class Applying:
     def loop(self, **settings: Any) -> ApplyLoop:
         store = self.store
         return ApplyLoop(
-            store, HandmadeEngine(store), MirrorSettings(**settings), self.clock, holder="m"
+            store, in_process_engine(store), MirrorSettings(**settings), self.clock, holder="m"
         )
 
     def apply(self) -> ApplyReport:

@@ -16,9 +16,9 @@ from mirrorlake.app.loop.background import Executors
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.status.operation_log import read as logged
 from mirrorlake.delta.log.table_log import APPLICATION
-from mirrorlake.mirror.progress import GENERATION, KEY_COLUMNS
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import CrashHook, no_crash
+from mirrorlake.mirror.table.progress import GENERATION, KEY_COLUMNS
+from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.app.zones import MARKER, Zone
 from tests.delta import handmade

@@ -14,9 +14,9 @@ from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.errors import BadFile, DetectionChanged, ProgressLost
 from mirrorlake.landing.cleanup import WRITTEN_AGAIN
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import CrashHook, CrashPoint, no_crash
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import Crash, File, MemoryStore
 from tests.landing.files import encoded

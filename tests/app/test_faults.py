@@ -10,15 +10,14 @@ from typing import Any
 import pytest
 
 from mirrorlake.app.status import mirror_status
+from mirrorlake.apply.engine import Engine
+from mirrorlake.apply.strategy import OpenBatch
+from mirrorlake.apply.task.landed_rows import LandedRows
 from mirrorlake.config import Project
 from mirrorlake.mirror.engine import Outcome
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model.state import TableState
-from mirrorlake.spark.direct import Direct
-from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.merge.merge_strategy import Merge
 from mirrorlake.spark.session.spark_session import Spark
-from mirrorlake.spark.strategy import Begun
 from tests.app.zones import MARKER, Zone
 
 pytestmark = pytest.mark.spark
@@ -101,17 +100,17 @@ def before_the_tasks(
 ) -> list[Sequence[ApplyFiles]]:
     """Acts once, between plan and tasks; returns the calls."""
     calls: list[Sequence[ApplyFiles]] = []
-    apply = SparkEngine.apply
+    apply = Engine.apply
 
     def wrapped(
-        self: SparkEngine, steps: Sequence[ApplyFiles], check: Callable[[], None]
+        self: Engine, steps: Sequence[ApplyFiles], check: Callable[[], None]
     ) -> Sequence[Outcome]:
         calls.append(steps)
         if len(calls) == 1:
             action()
         return apply(self, steps, check)
 
-    monkeypatch.setattr(SparkEngine, "apply", wrapped)
+    monkeypatch.setattr(Engine, "apply", wrapped)
     return calls
 
 
@@ -133,23 +132,18 @@ class TestALandedFileThatIsGoneBeforeItsTask:
         assert states(zone)["s.a"] == (TableState.FAILED, "missing_file")
 
 
-def _spoiled(specs: Callable[..., Any]) -> Callable[..., Any]:
-    """The tasks of table a get what no task can work with."""
-
-    def spoiled(self: Any, batch: Begun, *more: Any, **named: Any) -> Any:
-        for spec in specs(self, batch, *more, **named):
-            spoil: Any = {"default": "secret"} if batch.step.table.name == "a" else {}
-            yield replace(spec, **spoil)
-
-    return spoiled
-
-
 class TestAFaultThatNobodyForesaw:
     def test_it_stops_its_table_alone_and_tells_no_values(
         self, zone: Zone, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        for strategy in (Direct, Merge):  # what the one does not expect is tried by the other
-            monkeypatch.setattr(strategy, "_specs", _spoiled(strategy._specs))
+        """What the one strategy does not expect is tried by the other."""
+        truly = OpenBatch.rows
+
+        def spoiled(batch: OpenBatch, threads: int = 1) -> LandedRows:
+            spoil: Any = {"default": "secret"} if batch.step.table.name == "a" else {}
+            return replace(truly(batch, threads), **spoil)
+
+        monkeypatch.setattr(OpenBatch, "rows", spoiled)
         zone.land("a", 2, {"id": [1], "v": ["new"]})
         (error,) = zone.apply().errors
         assert (error.table, error.code) == ("s.a", "internal")

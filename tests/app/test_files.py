@@ -66,7 +66,7 @@ def test_an_unknown_table_is_wrong_use(mirror: Operated) -> None:
 def test_a_damaged_log_says_so(mirror: Operated) -> None:
     log = mirror.root / "Tables/s/t/_delta_log"
     (log / f"{1:020d}.json").write_text("garbage")
-    with pytest.raises(ForeignTable, match="its log cannot be read"):
+    with pytest.raises(ForeignTable, match="its Delta log cannot be read"):
         Mirror(project(mirror)).files("s.t")
 
 

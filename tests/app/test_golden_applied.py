@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from tests.app.zones import MARKER, Zone
 from tests.mirror.test_golden import KEY, ROWS_A, ROWS_B, SCHEMA, A, B, Change

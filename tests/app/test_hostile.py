@@ -19,7 +19,7 @@ from mirrorlake.config import Project
 from mirrorlake.delta import sql
 from mirrorlake.errors import TableError, UsageError
 from mirrorlake.landing.scan import Scanner
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.state import TableState

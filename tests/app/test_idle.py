@@ -13,7 +13,7 @@ from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.app.maintenance import landing_cleanup
 from mirrorlake.landing.cuts import Cut
 from mirrorlake.mirror.plan import plan
-from mirrorlake.model.seams import CrashPoint
+from mirrorlake.model.crash_points import CrashPoint
 from tests.app.operated import Operated
 from tests.doubles.clock import SteppedClock
 

@@ -13,8 +13,8 @@ import pytest
 from mirrorlake.delta import statistics as bounds
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.write import append, rewrite
-from mirrorlake.mirror.batch import BatchLimits
-from mirrorlake.mirror.compaction import SMALLEST
+from mirrorlake.mirror.batch_limits import BatchLimits
+from mirrorlake.mirror.compaction.small_files import SMALLEST
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.landed import FileKind, Footer
 from tests.app.zones import Zone

@@ -10,7 +10,7 @@ import pytest
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.config import Project
 from mirrorlake.errors import LeaseHeld, LeaseLost, TableError
-from mirrorlake.model.seams import CrashPoint
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.lease import TERM
 from tests.app.zones import MARKER, Zone

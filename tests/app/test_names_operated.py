@@ -18,8 +18,8 @@ from mirrorlake.app.mirror import Mirror
 from mirrorlake.config import Project
 from mirrorlake.landing import layout
 from mirrorlake.landing.cleanup import is_remnant
-from mirrorlake.mirror.processed import folder_of
 from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.mirror.table.processed import folder_of
 from tests.app.zones import Zone
 from tests.doubles.clock import SteppedClock
 

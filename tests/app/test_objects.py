@@ -20,7 +20,7 @@ from mirrorlake.config import Project
 from mirrorlake.errors import LeaseHeld
 from mirrorlake.landing import Publisher, TextFormat, layout
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import WallClock
+from mirrorlake.model.clock import WallClock
 from mirrorlake.storage import objects
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.local import LocalStore

@@ -15,12 +15,16 @@ from tests.app.zones import Zone
 @pytest.mark.parametrize(
     ("metadata", "names", "told"),
     [
-        ("{}", ["1.parquet"], "1.parquet has not the name of one, 20 digits and an extension"),
-        ("{}", ["b.csv", "a.csv", "_c.csv"], "a.csv and 1 more has not the name of one, 20 digits"),
+        ("{}", ["1.parquet"], "1.parquet is not named as a data file (20 digits and an extension)"),
+        (
+            "{}",
+            ["b.csv", "a.csv", "_c.csv"],
+            "a.csv and 1 more are not named as data files (20 digits",
+        ),
         (
             '{"fileDetectionStrategy": "LastUpdateTimeFileDetection"}',
             ["a.txt"],
-            "a.txt has not the name of one, its extension",
+            "a.txt is not named as a data file (its extension)",
         ),
     ],
 )

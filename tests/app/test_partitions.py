@@ -25,9 +25,9 @@ from mirrorlake.errors import (
     MissingFile,
 )
 from mirrorlake.landing.scan import WITHOUT_EFFECT
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import CrashHook, CrashPoint, no_crash
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from tests.app.test_by_time import FOLDER
 from tests.app.test_by_time import Zone as TimedZone
 from tests.app.zones import Zone as FileZone
@@ -171,7 +171,9 @@ class TestWhatIsWrong:
         zone.put(MON, 1, (9, "again"))
         (error,) = zone.applied().errors
         assert isinstance(error, ForeignTable)
-        assert "file 3, the last one applied, is gone from Day=1, and file 1 is there" in str(error)
+        assert "file 3, the last one applied, is missing from Day=1, while file 1 is there" in str(
+            error
+        )
         assert len(zone.rows) == 3
 
     def test_switching_it_on_or_off_stops_a_table_that_has_files(self, zone: Zone) -> None:

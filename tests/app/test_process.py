@@ -8,9 +8,9 @@ import sys
 SCRIPT = """
 import sys
 import pyarrow as pa
-from mirrorlake.app.process import leave_out_pandas
+from mirrorlake.app.process import skip_pandas
 {before}
-leave_out_pandas()
+skip_pandas()
 assert pa.array([1, None]).null_count == 1
 assert ("pandas" in sys.modules) == {there}
 import pandas as pd

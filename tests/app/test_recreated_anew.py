@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.model.seams import CrashPoint
+from mirrorlake.model.crash_points import CrashPoint
 from tests.app.operated import Operated
 from tests.app.zones import MARKER
 from tests.doubles.memory_store import Crash

@@ -11,12 +11,13 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake.app.reset import plan_reset
+from mirrorlake.apply.logs.progress import read_progress
 from mirrorlake.config import Project, load
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import KeyColumnsChanged, KeyedChangeWithoutKey, SchemaMergeFailure
-from mirrorlake.mirror.batch import BatchLimits
-from mirrorlake.mirror.progress import FOLDER, read_progress
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.mirror.table.progress import FOLDER
 from tests.app.operated import DAY, Operated
 from tests.app.zones import MARKER, Zone
 from tests.delta.handmade import HandmadeTable

@@ -52,7 +52,7 @@ def test_1_2_4_and_then_3(mirror: Operated) -> None:
 def test_file_1_is_missing_and_then_comes(mirror: Operated) -> None:
     mirror.land("t", 2)
     assert codes(mirror) == ["missing_file"]
-    assert "file 1 is missing, 2 waits" in mirror.shown("t")["errorMessage"]
+    assert "file 1 is missing, 2 is waiting" in mirror.shown("t")["errorMessage"]
     assert mirror.mirrored("t") is None
     mirror.land("t", 1)
     assert codes(mirror) == []

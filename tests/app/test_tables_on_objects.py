@@ -21,7 +21,7 @@ from mirrorlake.errors import ForeignTable, LeaseHeld
 from mirrorlake.landing import Publisher
 from mirrorlake.mirror.faults import UnreachableTable
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import WallClock
+from mirrorlake.model.clock import WallClock
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.objects import ObjectStore
@@ -100,7 +100,7 @@ def test_a_file_that_is_gone_stops_its_table_and_is_named(kept: Kept) -> None:
     assert f"{part} is missing" in error.what
 
 
-@pytest.mark.parametrize("act", ["fetch", "upload"])
+@pytest.mark.parametrize("action", ["fetch", "upload"])
 def test_a_storage_that_fails_is_told_as_that_and_tried_again(
     kept: Kept, monkeypatch: pytest.MonkeyPatch, action: str
 ) -> None:

@@ -25,7 +25,7 @@ from mirrorlake.model.state import TableState
 from tests.app.zones import MARKER, Zone
 from tests.delta.handmade import HandmadeTable
 from tests.doubles.clock import SteppedClock
-from tests.doubles.handmade_engine import HandmadeEngine
+from tests.doubles.handmade_engine import in_process_engine
 
 EXAMPLE_D = {
     "partnerName": "testPartner",
@@ -344,14 +344,14 @@ class TestStopAndStart:
         zone.table("t", "id")
         zone.land("t", 1, {"id": [1]})
         zone.apply()
-        made = HandmadeEngine(zone.store).progress("Tables/s/t").generation
+        made = in_process_engine(zone.store).progress("Tables/s/t").generation
         zone.apply()
-        assert HandmadeEngine(zone.store).progress("Tables/s/t").generation == made
+        assert in_process_engine(zone.store).progress("Tables/s/t").generation == made
         plan_reset(Project.of_root(zone.root), ["s.t"]).execute()
         assert not (zone.root / "Tables/s/t").exists()
         zone.apply()
         assert zone.rows("t") == [(1,)]
-        assert HandmadeEngine(zone.store).progress("Tables/s/t").generation != made
+        assert in_process_engine(zone.store).progress("Tables/s/t").generation != made
 
     @pytest.mark.clause("LZ-274")
     def test_a_stop_keeps_table_and_files(self, zone: Zone) -> None:

@@ -14,12 +14,13 @@ from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import Clock, CrashHook, WallClock, no_crash
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.model.clock import Clock, WallClock
+from mirrorlake.model.crash_points import CrashHook, no_crash
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.delta.handmade import HandmadeTable
-from tests.doubles.handmade_engine import HandmadeEngine
+from tests.doubles.handmade_engine import in_process_engine
 
 MARKER = "__rowMarker__"
 
@@ -52,9 +53,9 @@ class Zone:
 
     def loop(self, clock: Clock | None = None, reached: CrashHook = no_crash) -> ApplyLoop:
         store = self.store
-        engine: MirrorEngine = HandmadeEngine(store, reached)
+        engine: MirrorEngine = in_process_engine(store, reached)
         if self.spark is not None:
-            engine = SparkEngine(self.spark, store, reached)
+            engine = spark_engine(self.spark, store, reached)
         return ApplyLoop(store, engine, self.settings, clock or WallClock(), reached=reached)
 
     def apply(self, action: Callable[[ApplyLoop], None] = lambda _loop: None) -> ApplyReport:

@@ -11,12 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.apply.commit_metadata import RUNS, by_marker, commit_metadata
-from mirrorlake.delta.log.history import Batch, batch_of
+from mirrorlake.delta.log.history import CommittedBatch, batch_of
 from mirrorlake.landing.file_identity import Identity
 from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.engine import Counts
-from mirrorlake.mirror.progress import Progress
-from mirrorlake.mirror.steps import ApplyFiles
+from mirrorlake.mirror.steps import ApplyFiles, Evidence
+from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.applied import FileRows, Totals, in_runs
 from mirrorlake.model.change import Marker
 from tests.mirror.planning import FOLDER, PATH, TABLE, landed, made
@@ -33,7 +33,7 @@ def identity(file: Landed) -> Identity:
     return Identity(file.number, 0.0, "end")
 
 
-def batch(said: object, version: int = 1) -> Batch:
+def batch(said: object, version: int = 1) -> CommittedBatch:
     found = batch_of(version, {"timestamp": 0, "userMetadata": json.dumps(said)})
     assert found is not None
     return found
@@ -84,7 +84,7 @@ def test_totals_are_carried_from_commit_to_commit(numbers: list[tuple[int, ...]]
     for number, one in enumerate(numbers, start=1):
         insert, update, delete, duplicates, size = one
         said = commit_metadata(
-            replace(step(number, number), landed_bytes=size),
+            replace(step(number, number), evidence=Evidence(landed_bytes=size)),
             progress,
             Counts(insert, update, delete, duplicates),
             [(0, 0, 0, 0)],
@@ -109,7 +109,9 @@ class TestHowTheFolderIsKnownAgain:
         assert not {"begin", "last"} & set(said)
 
     def test_a_zone_of_ours_has_its_generation(self) -> None:
-        ours = replace(step(1, 1), positions=("0/1:1", "0/1:1"), described="etag")
+        ours = replace(
+            step(1, 1), evidence=Evidence(positions=("0/1:1", "0/1:1"), described="etag")
+        )
         said = commit_metadata(ours, made(0), Counts(), [(0, 0, 0, 0)], identity)
         assert not {"begin", "last", "described"} & set(said)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 from hypothesis import given
 
-from mirrorlake.apply.fold import Batch, fold
+from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.errors import KeyedChangeWithoutKey, MissingBaseRow
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
@@ -31,7 +31,7 @@ def fold_landing(shape: Shape, landing: Landing) -> NetChanges:
         (f"file {number}", read_landed(shape, changes, f"file {number}"))
         for number, changes in enumerate(landing.files, start=1)
     ]
-    return fold(Batch("t", shape.schema, shape.key, files, landing.truncate))
+    return fold(LandedBatch("t", shape.schema, shape.key, files, landing.truncate))
 
 
 def apply_net(rows: list[Row], shape: Shape, net: NetChanges) -> list[Row]:

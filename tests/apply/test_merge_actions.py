@@ -10,7 +10,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 
-from mirrorlake.apply.fold import Batch, fold
+from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.apply.merge_actions import inserts_of, merge_actions
 from mirrorlake.delta.write.rewrite import NoBaseRow
 from mirrorlake.mirror.engine import Counts
@@ -26,7 +26,7 @@ ORDERS = Shape.of(["id"], id=types.LONG, name=types.STRING)
 
 def folded(shape: Shape, landing: Landing) -> NetChanges:
     files = [(f"f{n}", read_landed(shape, changes)) for n, changes in enumerate(landing.files)]
-    return fold(Batch("t", shape.schema, shape.key, files, landing.truncate))
+    return fold(LandedBatch("t", shape.schema, shape.key, files, landing.truncate))
 
 
 def looked_up(shape: Shape, net: NetChanges, rows: Sequence[Row]) -> tuple[np.ndarray, pa.Table]:

@@ -8,13 +8,21 @@ from dataclasses import dataclass
 
 import pyarrow.parquet as pq
 
-from mirrorlake.capture.outbox import Outbox
+from mirrorlake import root
+from mirrorlake.capture.capture import Capture
+from mirrorlake.capture.landing.outbox import Outbox
+from mirrorlake.capture.landing.sink import LandingSink
+from mirrorlake.capture.record import Records
 from mirrorlake.capture.segments import Closed
+from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.landing import publish
 from mirrorlake.landing.scan import data_files
 from mirrorlake.model.change import MARKER_COLUMN
-from mirrorlake.model.landed import FileKind, Footer
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashHook, no_crash
+from mirrorlake.model.landed import DEFAULT_STREAM, FileKind, Footer
 from mirrorlake.model.position import Lsn, Position
+from mirrorlake.sources.base import Source
 from mirrorlake.sources.chunk import Changes, Chunk, Truncation
 from mirrorlake.storage.store import Store
 from tests.capture.streams import ID, Transaction
@@ -22,6 +30,22 @@ from tests.capture.streams import ID, Transaction
 FOLDER = "Files/LandingZone/shop.schema/orders"
 Change = tuple[Position, int | None, int]
 """Position, marker (None for a truncation) and value of a change."""
+
+
+def landing_capture(
+    source: Source,
+    store: Store,
+    settings: CaptureSettings,
+    clock: Clock,
+    *,
+    stream_id: str = DEFAULT_STREAM,
+    reached: CrashHook = no_crash,
+    holder: str | None = None,
+) -> Capture:
+    """Capture into the landing zone of a store."""
+    records = Records(store, root.LANDING, stream_id)
+    sink = LandingSink(source, records, settings, reached)
+    return Capture(source, records, [sink], settings, clock, reached=reached, holder=holder)
 
 
 @dataclass(frozen=True)

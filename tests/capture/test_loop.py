@@ -11,19 +11,21 @@ import pytest
 
 from mirrorlake import root
 from mirrorlake.capture.capture import Capture
+from mirrorlake.capture.landing.table_positions import TablePosition
+from mirrorlake.capture.landing.writer import LandingWriter
 from mirrorlake.capture.loop import CaptureLoop
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
-from mirrorlake.capture.table_positions import TablePosition
-from mirrorlake.errors import LeaseLost
+from mirrorlake.errors import LeaseLost, TableError
 from mirrorlake.landing import layout, publish
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.position import LogPoint, Lsn
+from mirrorlake.model.table import TableId
 from mirrorlake.sources.chunk import Chunk
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.source import MemorySource
 from mirrorlake.storage.lease import TERM
-from tests.capture.landing import FOLDER, landed
+from tests.capture.landing import FOLDER, landed, landing_capture
 from tests.capture.streams import ID, NARROW, chunks, inserts
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
@@ -66,18 +68,19 @@ def loop_of(
     settings: CaptureSettings = SETTINGS,
     guard: Callable[[], None] = lambda: None,
 ) -> CaptureLoop:
-    return CaptureLoop(
-        stream,
-        store,
-        StreamRecord("stream", {}, "0/0"),
+    def lost(table: TableId, error: TableError) -> None:
+        raise AssertionError((table, error))
+
+    writer = LandingWriter(
         Records(store, root.LANDING),
+        StreamRecord("stream", {}, "0/0"),
         Cuts(store, root.LANDING),
         [TablePosition(NARROW, FOLDER)],
         Lsn(0),
         settings,
-        clock,
-        guard=guard,
+        lost,
     )
+    return CaptureLoop(stream, [writer], lost, settings.heartbeat_seconds, clock, guard=guard)
 
 
 def published(moments: list[float], settings: CaptureSettings = SETTINGS) -> list[float]:
@@ -89,7 +92,7 @@ def published(moments: list[float], settings: CaptureSettings = SETTINGS) -> lis
     while clock.monotonic() < moments[-1] + 5:
         loop.step(0.05)
         seen += [clock.monotonic()] * (len(landed(store)) - len(seen))
-    assert loop.changes == len(moments)
+    assert sum(len(file.changes) for file in landed(store)) == len(moments)
     return seen
 
 
@@ -155,7 +158,7 @@ def test_a_capture_whose_lease_was_taken_publishes_nothing_more() -> None:
     store = MemoryStore(clock)
     database = SimulatedDatabase(clock, Random(1), [ID])
     captures = [
-        Capture(database.source(), store, SETTINGS, clock, holder=holder)
+        landing_capture(database.source(), store, SETTINGS, clock, holder=holder)
         for holder in ("first", "second")
     ]
     captures[0].open()
@@ -175,7 +178,7 @@ def test_what_an_earlier_process_has_named_is_durable_before_the_source_hears_of
     clock = SteppedClock()
     store = MemoryStore(clock)
     database = SimulatedDatabase(clock, Random(1), [ID])
-    first = Capture(database.source(), store, SETTINGS, clock)
+    first = landing_capture(database.source(), store, SETTINGS, clock)
     first.open()
     insert(database)
     first.once()
@@ -186,13 +189,13 @@ def test_what_an_earlier_process_has_named_is_durable_before_the_source_hears_of
         def resume(self, since: LogPoint) -> None:
             done.append("resume")
 
-    again = Capture(
+    again = landing_capture(
         Listening(MemorySettings(database.memory)),
-        store.reopened(lambda e: done.append(e.path) if e.done and e.name == "settle" else None),
+        store.reopened(lambda e: done.append(e.path) if e.done and e.name == "flush" else None),
         SETTINGS,
         clock,
     )
     again.open()
     zone, schema = root.LANDING, FOLDER.rpartition("/")[0]
-    settled = [zone, f"{zone}/_mirrorlake", schema, f"{zone}/{layout.CUTS}", FOLDER]
+    settled = [zone, f"{zone}/_mirrorlake", schema, f"{zone}/_mirrorlake/{layout.CUTS}", FOLDER]
     assert done == [*settled, "resume"]

@@ -16,7 +16,6 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.landing.scan import data_files
@@ -28,6 +27,7 @@ from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.snapshot import Delivery
 from mirrorlake.sources.memory.source import MemorySource
 from mirrorlake.storage.lease import TERM
+from tests.capture.landing import landing_capture
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import Crash, MemoryStore, crash_at
 
@@ -58,7 +58,9 @@ class Run:
         store = self.store.reopened(crash_at(death) if death else None)
         delivery = Delivery(messages=lambda: self.random.randint(1, 4))
         source = MemorySource(MemorySettings(self.database, slot=None, delivery=delivery))
-        capture = Capture(source, store, SMALL, self.clock, holder=str(self.random.random()))
+        capture = landing_capture(
+            source, store, SMALL, self.clock, holder=str(self.random.random())
+        )
         self.clock.advance(2 * TERM.total_seconds())
         try:
             capture.open()

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.capture import segments
-from mirrorlake.capture.segments import Closed, Rows, Span
+from mirrorlake.capture.segments import Closed, RowSegment, Span
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN
 from mirrorlake.model.position import Lsn, Position
 from mirrorlake.sources.chunk import Changes, Chunk, Transactions
@@ -36,7 +36,7 @@ def only(*stream: Transaction, stops: frozenset[int] = frozenset()) -> tuple[Cha
     return part, chunk.transactions
 
 
-def values(found: Rows | Changes | None) -> list[int]:
+def values(found: RowSegment | Changes | None) -> list[int]:
     return [] if found is None else found.rows.column(0).to_pylist()
 
 
@@ -146,7 +146,7 @@ class TestCheckpoint:
 class TestFiles:
     SPAN = Span(1, 1, Closed(Lsn(1), Lsn(1), None), Closed(Lsn(1), Lsn(1), None))
 
-    def rows(self, *events: Event) -> Rows:
+    def rows(self, *events: Event) -> RowSegment:
         found = only(Transaction(Lsn(0), Lsn(10), events))
         closed, _still_open = segments.split(*found)
         assert closed is not None

@@ -101,7 +101,7 @@ def test_every_finding_is_explained(run: Run, clause: str) -> None:
     done = run("lint", "--explain", clause.lower())
     assert done.code == 0
     assert done.out.startswith(f"# {clause}\n")
-    assert "**How to mend it**" in done.out
+    assert "**How to fix it**" in done.out
 
 
 def test_an_unknown_finding_is_wrong_use(run: Run) -> None:

@@ -57,12 +57,15 @@ class TestLint:
 
     def test_where_nothing_is_it_says_so(self, run: Run, url: str) -> None:
         done = run("lint", url)
-        assert (done.code, done.error.splitlines()[0].partition(" (")[0]) == (2, "there is nothing")
+        assert (done.code, done.error.splitlines()[0].partition(" (")[0]) == (
+            2,
+            "nothing was found",
+        )
 
     def test_a_scheme_that_is_not_known_is_refused(self, run: Run) -> None:
         done = run("lint", "ftp://host/zone")
         assert done.code == 2
-        assert "ftp:// is no storage that is known" in done.error
+        assert "ftp:// is not a supported storage" in done.error
 
 
 def project(folder: Path, url: str, *lines: str) -> None:
@@ -136,5 +139,5 @@ class TestTables:
         )
         done = run("sql", "select 1")
         assert done.code == 2
-        assert "the tables lie on objects" in done.error
+        assert "cannot read tables on an object store" in done.error
         assert url in done.error

@@ -109,7 +109,7 @@ def test_capture_lands_and_plan_says_what_apply_would_do(run: Run, shop: Databas
     assert [step["step"] for step in orders["steps"]] == ["create", "apply"]
     assert orders["steps"][1]["rows"] == 10
     assert orders["steps"][1]["strategy"] == "direct"
-    assert orders["steps"][1]["reason"] == "nothing about table and Spark is Delta's alone"
+    assert orders["steps"][1]["reason"] == "no feature of this table requires Delta's MERGE"
 
 
 def test_plan_changes_nothing(run: Run, shop: Database, tmp_path: Path) -> None:
@@ -171,7 +171,7 @@ def test_reset_says_what_it_would_do(run: Run, shop: Database, tmp_path: Path) -
 
 
 def test_reset_refuses_while_capture_runs(run: Run, shop: Database, tmp_path: Path) -> None:
-    from mirrorlake.model.seams import WallClock
+    from mirrorlake.model.clock import WallClock
     from mirrorlake.storage.lease import Lease
     from mirrorlake.storage.local import LocalStore
 

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.app import extras
-from mirrorlake.model.seams import CrashPoint
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.publisher.locations import is_mirrored
 from mirrorlake.storage.local import LocalStore
@@ -224,13 +224,13 @@ def test_a_batch_that_will_never_come_is_given_up(run: Run, tmp_path: Path) -> N
 
 class TestInitialRowsBesideOthers:
     def test_they_are_added_and_it_is_told(self, run: Run, tmp_path: Path) -> None:
-        assert "had files before" not in load(run).error
+        assert "already had files" not in load(run).error
         again = load(run)
         assert again.code == 0
-        assert "sales.orders had files before: these rows are added" in again.error
+        assert "sales.orders already had files: these rows are added" in again.error
         assert len(landed(tmp_path, 2)) == 2
 
     def test_under_a_name_they_are_sent_once(self, run: Run, tmp_path: Path) -> None:
         for _ in range(2):
-            assert "had files before" not in load(run, "--batch", "first").error
+            assert "already had files" not in load(run, "--batch", "first").error
         assert not (folder(tmp_path) / f"{2:020d}.parquet").exists()

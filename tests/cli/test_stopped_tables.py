@@ -151,8 +151,36 @@ class TestAPublicationThatIsNotWhatItWas:
         shop.execute(f"alter publication {begun} drop table orders")
         shop.execute("insert into orders values (11, 'unseen')")
         run("capture", "--once")
-        assert "no longer carries" in tables(run)["public.orders"]["error"]["message"]
+        assert "no longer contains" in tables(run)["public.orders"]["error"]["message"]
         assert tables(run)["public.log"]["error"] is None
+
+    def test_check_says_that_it_is_lost_and_that_another_is_new(
+        self, run: Run, shop: Database, begun: str
+    ) -> None:
+        shop.execute(
+            f"alter publication {begun} drop table orders",
+            "create table fresh (id bigint primary key)",
+        )
+        done = run("check", "--json")
+        said = {f["table"]: f for f in done.facts()["findings"] if f["check"] == "publication"}
+        assert "no longer contains" in said["public.orders"]["message"]
+        assert said["public.fresh"] == {
+            "check": "publication",
+            "table": "public.fresh",
+            "severity": "ok",
+            "message": "the table is new and will be loaded at the next run",
+            "remedy": None,
+        }
+        shop.execute(f"alter publication {begun} add table orders")
+        assert run("check").code == 0
+
+    def test_after_detach_it_is_named_with_the_way_on(
+        self, run: Run, shop: Database, begun: str
+    ) -> None:
+        run("detach", "--yes")
+        done = run("capture", "--once")
+        assert f"publication {begun} no longer exists; `mirrorlake detach` removes" in done.error
+        assert "Run `mirrorlake reset --all` to load all tables again." in done.error
 
     def test_one_that_was_made_again_is_a_gap(self, run: Run, shop: Database, begun: str) -> None:
         shop.execute(

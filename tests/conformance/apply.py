@@ -69,7 +69,7 @@ def play(
 ) -> None:
     """Apply a history to each table, the same batch of all in one call.
 
-    compacting: between the batches files are rearranged, where there is a need.
+    compacting: between the batches files are compacted, where there is a need.
     The rows at the end, and the feed of each version, must be those of the model; what the log says
     of files must bound their rows.
     """

@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from mirrorlake.errors import LeaseLost
-from mirrorlake.mirror import compaction
+from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import Applied, Conflicted
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
@@ -56,7 +56,7 @@ class CompactionContract:
     def test_so_is_one_that_is_gone(self, orders: Mirrored) -> None:
         """Between its last batch and its turn a table may be dropped."""
         gone = replace(orders, path="Tables/gone")
-        assert gone.engine.rearrangeable(gone.path) is None
+        assert gone.engine.compaction(gone.path) is None
         assert gone.compact() is None
 
     def test_a_table_without_a_key_is_compacted_too(self, make: Callable[..., Mirrored]) -> None:
@@ -73,7 +73,7 @@ class CompactionContract:
         assert isinstance(outcome, Conflicted)
         assert counted(orders.rows()) == counted([(1, "a", "new"), (2, "a", "x")])
 
-    def test_who_may_not_commit_does_not_rearrange(self, orders: Mirrored) -> None:
+    def test_who_may_not_commit_does_not_compact(self, orders: Mirrored) -> None:
         def refuse() -> None:
             raise LeaseLost("another process took over")
 

@@ -6,7 +6,7 @@ import io
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -17,7 +17,14 @@ from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.scan import Landed, data_files
 from mirrorlake.mirror.engine import Applied, MirrorEngine, Outcome
-from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable
+from mirrorlake.mirror.steps import (
+    AddColumns,
+    ApplyFiles,
+    Compact,
+    CreateTable,
+    Estimate,
+    Evidence,
+)
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import Column, Schema, TableId
@@ -122,6 +129,8 @@ class Mirrored:
             last=self.recorded + truncated + len(files),
             key=self.shape.key,
             truncated=truncated,
+            evidence=Evidence(**_own(Evidence, more)),
+            estimate=Estimate(**_own(Estimate, more)),
             **({"default": Marker.INSERT} | more),
         )
 
@@ -155,10 +164,8 @@ class Mirrored:
         return outcome
 
     def compact(self, before_commit: Callable[[], None] = lambda: None) -> Outcome | None:
-        """Rearrange the files of the table, if there is a need."""
-        (outcome,) = self.engine.compact(
-            [Compact(self.table, self.path, self.shape.key)], before_commit
-        )
+        """Compact the files of the table, if there is a need."""
+        (outcome,) = self.engine.compact([Compact(self.table, self.path)], before_commit)
         return outcome
 
     def step_of(self, landing: Landing) -> ApplyFiles:
@@ -190,3 +197,8 @@ def shape_of(file: pa.Table, key: Iterable[str], **options: Any) -> Shape:
 def marked(file: pa.Table, marker: int = Marker.UPSERT) -> pa.Table:
     """The file with this marker on every row."""
     return file.append_column(MARKER_COLUMN, pa.array([int(marker)] * file.num_rows, pa.int8()))
+
+
+def _own(kind: type[Any], more: dict[str, Any]) -> dict[str, Any]:
+    """Takes out what is a field of this kind."""
+    return {one.name: more.pop(one.name) for one in fields(kind) if one.name in more}

@@ -10,7 +10,7 @@ import pytest
 from mirrorlake.errors import PrerequisiteMissing, SourceGap
 from mirrorlake.model.change import Marker
 from mirrorlake.model.position import LogPoint
-from mirrorlake.sources.base import Severity
+from mirrorlake.sources.base import CheckSeverity
 from tests.conformance.delivery import DeliveryContract, SchemaContract
 from tests.conformance.scene import (
     Event,
@@ -73,7 +73,7 @@ class DiscoveryContract:
     def test_the_check_of_a_prepared_source_finds_no_error(self, scene: Scene) -> None:
         scene.create("apples")
         findings = scene.source().check()
-        assert [f for f in findings if f.severity is Severity.ERROR] == []
+        assert [f for f in findings if f.severity is CheckSeverity.ERROR] == []
         assert findings
 
     def test_a_point_of_the_log_is_read_as_it_was_printed(self, scene: Scene) -> None:
@@ -121,7 +121,7 @@ class LogContract:
         scene.create("log", keyed=False)
         source = scene.source()
         tables, _ = established(source)
-        assert [f for f in source.watch(tables) if f.severity is Severity.ERROR] == []
+        assert [f for f in source.watch(tables) if f.severity is CheckSeverity.ERROR] == []
 
 
 class ManagedObjectsContract:

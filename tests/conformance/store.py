@@ -294,7 +294,39 @@ class RemovalContract:
         store.delete_folder("a/b")
 
 
-class StorageContract(PublicationContract, SmallFileContract, ReadingContract, RemovalContract):
+class FolderContract:
+    """What a store says of its folders."""
+
+    @pytest.fixture
+    def nested(self, store: Store) -> Store:
+        for path in ("zone/a/1", "zone/a/_aside/2", "zone/b.schema/c/3", "zone/4"):
+            store.create(path, b"x")
+        return store
+
+    def test_a_tree_shows_what_its_folders_show(self, nested: Store) -> None:
+        tree = nested.tree("zone")
+        if tree is None:
+            return
+        for folder in ("zone", "zone/a", "zone/b.schema", "zone/b.schema/c"):
+            assert tree[folder] == nested.list(folder)
+        assert "zone/a/_aside" not in tree
+
+    def test_nothing_of_good_names_is_unlisted(self, nested: Store) -> None:
+        assert list(nested.unlisted("zone")) == []
+
+    def test_a_folder_of_keys_is_copied_and_removed(self, nested: Store) -> None:
+        keyed = nested.keyed("zone")
+        if keyed is None:
+            return
+        keyed.copy_folder("zone/a", "zone/d", "_aside")
+        keyed.delete_folder("zone/a", "_aside")
+        assert nested.list("zone").folders == ("b.schema", "d")
+        assert nested.read("zone/d/_aside/2") == nested.read("zone/d/1") == b"x"
+
+
+class StorageContract(
+    PublicationContract, SmallFileContract, ReadingContract, RemovalContract, FolderContract
+):
     """What of the contract the storage behind a store decides."""
 
 

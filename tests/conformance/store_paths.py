@@ -18,7 +18,7 @@ METHODS: dict[str, Callable[[Store, str], object]] = {
     "publish": lambda store, path: store.publish("staged", path),
     "publish from": lambda store, path: store.publish(path, "final"),
     "make_folder": lambda store, path: store.make_folder(path),
-    "settle": lambda store, path: store.flush(path),
+    "flush": lambda store, path: store.flush(path),
     "create": lambda store, path: store.create(path, b"x"),
     "replace": lambda store, path: store.replace(path, b"x"),
     "move": lambda store, path: store.move(path, "final"),

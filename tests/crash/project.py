@@ -14,7 +14,8 @@ from typing import Any
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import CrashPoint, WallClock, no_crash
+from mirrorlake.model.clock import WallClock
+from mirrorlake.model.crash_points import CrashPoint, no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.conftest import Database
 from tests.sim.engine import Lake, ModelledEngine, replayed

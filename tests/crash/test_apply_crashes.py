@@ -14,10 +14,11 @@ import pytest
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.delta.log.table_log import TableLog
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import CrashHook, CrashPoint, WallClock, kill_at, no_crash
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.model.clock import WallClock
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, kill_at, no_crash
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.local import LocalStore
@@ -159,7 +160,7 @@ def apply_again(project: Project, spark: Spark, settings: MirrorSettings | None 
 def apply(
     store: LocalStore, spark: Spark, settings: MirrorSettings, reached: CrashHook = no_crash
 ) -> None:
-    engine = SparkEngine(spark, store, reached)
+    engine = spark_engine(spark, store, reached)
     loop = ApplyLoop(store, engine, settings, WallClock(), reached=reached)
     loop.open()
     report = loop.once()

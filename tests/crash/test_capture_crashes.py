@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrorlake.model.seams import CrashPoint
+from mirrorlake.model.crash_points import CrashPoint
 from tests.crash.project import CHANGES, MORE, Project, assert_landed
 
 pytestmark = [pytest.mark.postgres, pytest.mark.crash]

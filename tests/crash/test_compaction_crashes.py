@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from mirrorlake.delta.log.table_log import TableLog
-from mirrorlake.model.seams import CrashPoint
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
 from tests.spark import reading

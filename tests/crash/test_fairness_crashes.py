@@ -13,30 +13,31 @@ import pytest
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.app.loop.background import Executors
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.apply.in_process.runner import InProcessRunner
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import CrashHook, CrashPoint, WallClock, kill_at, no_crash
-from mirrorlake.spark import task
+from mirrorlake.model.clock import WallClock
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, kill_at, no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.app.zones import MARKER, Zone
-from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader, HereJobs
+from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 
 pytestmark = pytest.mark.crash
 
 LARGE = 3
 
 
-class _Late(HereJobs):
+class _Late(InProcessRunner):
     """The tasks of the busy table wait until the quiet one has its rows."""
 
     def __init__(self, is_ahead: threading.Event) -> None:
         super().__init__()
         self._is_ahead = is_ahead
 
-    def run(self, specs: Sequence[Any]) -> list[task.TaskResult]:
-        if any(spec.table == "s.busy" for spec in specs):
+    def run(self, work: Any, items: Sequence[Any], packing: Any = None) -> list[Any]:
+        if any(getattr(item, "table", "") == "s.busy" for item in items):
             assert self._is_ahead.wait(120)
-        return super().run(specs)
+        return super().run(work, items, packing)
 
 
 def mirrored(root: Path, reached: CrashHook, *, late: bool = False) -> None:
@@ -50,8 +51,7 @@ def mirrored(root: Path, reached: CrashHook, *, late: bool = False) -> None:
         if point is CrashPoint.COMMIT_DURABLE:
             is_ahead.set()
 
-    engine = HandmadeEngine(store, noted)
-    engine._jobs = engine._direct._jobs = _Late(is_ahead)  # type: ignore[assignment]
+    engine = in_process_engine(store, noted, runner=_Late(is_ahead))
     loop = ApplyLoop(
         store,
         engine,

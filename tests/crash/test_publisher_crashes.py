@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.model.seams import CrashPoint, WallClock
+from mirrorlake.model.clock import WallClock
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
 from tests.publisher.mirrored_zone import apply
 from tests.sim.engine import Lake

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.model.seams import CrashPoint
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import Zone
 from tests.crash.project import PATIENCE

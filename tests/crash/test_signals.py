@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.model.seams import WallClock
+from mirrorlake.model.clock import WallClock
 from mirrorlake.spark.session.spark_session import Spark
 from tests.crash.project import CHANGES, MORE, Project, assert_landed
 from tests.crash.test_apply_crashes import apply_again, assert_mirrored

@@ -1,8 +1,4 @@
-"""Apply is killed while a batch is spread over many tasks: what it leaves is never read.
-
-In waves the driver comes by after each of them. The tasks of a crew go through all of them without
-it, so that with a crew the same points lie after the last wave, and others inside its tasks.
-"""
+"""Apply is killed while a batch goes in stages of many tasks: what it leaves is never read."""
 
 from __future__ import annotations
 
@@ -11,19 +7,20 @@ import subprocess
 import sys
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.apply.stages import tasks
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import CrashPoint, WallClock, kill_at, no_crash
-from mirrorlake.spark import crew, task
-from mirrorlake.spark.spread import SCRATCH
+from mirrorlake.model.clock import WallClock
+from mirrorlake.model.crash_points import CrashPoint, kill_at, no_crash
 from tests.app.zones import MARKER, Zone
 from tests.crash.project import PATIENCE
 from tests.delta.handmade import HandmadeTable
-from tests.doubles.handmade_engine import HandmadeEngine
+from tests.doubles.handmade_engine import in_process_engine
 
 pytestmark = pytest.mark.crash
 
@@ -38,15 +35,15 @@ WITHOUT_ORPHANS = {
 """Points at which the table has no file that no commit names."""
 
 POINTS = {
-    "keys dealt out": f"{CrashPoint.STAGE_WRITTEN}#1",
+    "keys partitioned": f"{CrashPoint.STAGE_WRITTEN}#1",
     "net changes": f"{CrashPoint.STAGE_WRITTEN}#2",
     "vectors": f"{CrashPoint.STAGE_WRITTEN}#3",
     "data files and images": f"{CrashPoint.STAGE_WRITTEN}#4",
-    "all pieces": str(CrashPoint.BATCH_WRITTEN),
+    "all stages": str(CrashPoint.BATCH_WRITTEN),
     "before the commit": str(CrashPoint.COMMIT_BEGUN),
     "after the commit": str(CrashPoint.COMMITTED),
 }
-PIECES = ("DealSpec", "FoldSpec", "TakeSpec", "WriteSpec")
+TASKS = ("_read_keys", "_fold", "_take", "_write")
 
 DYING = """
 import sys
@@ -55,11 +52,11 @@ die(*sys.argv[1:])
 """
 
 
-def apply(root: Path, point: str = "", *, crew: bool = False) -> None:
-    """`apply --once` with every batch in pieces; killed at a point."""
+def apply(root: Path, point: str = "") -> None:
+    """`apply --once` with every batch in stages; killed at a point."""
     store = Zone(root).store
     reached = kill_at(point) if point else no_crash
-    engine = HandmadeEngine(store, reached, spread=SPREAD, crew=crew)
+    engine = in_process_engine(store, reached, spread=SPREAD)
     loop = ApplyLoop(store, engine, MirrorSettings(), WallClock(), reached=reached)
     loop.open()
     report = loop.once()
@@ -67,20 +64,17 @@ def apply(root: Path, point: str = "", *, crew: bool = False) -> None:
     assert not report.errors
 
 
-def die(root: str, as_crew: str, point: str, piece: str) -> None:
-    """Let this process die at a point, or when a member of a crew has done its piece of one kind
-    and has not told the others. Who comes is waited for, however slow the machine."""
-    crew.ROLL_CALL = crew.PATIENCE = float(PATIENCE)
-    work = task.run
+def die(root: str, point: str, task: str) -> None:
+    """Let this process die at a point, or when a task of one stage has done its work."""
+    if task:
+        truly = getattr(tasks, task)
 
-    def run(spec: task.Spec) -> task.TaskResult:
-        result = work(spec)
-        if type(spec).__name__ == piece:
+        def run(*arguments: Any) -> Any:
+            truly(*arguments)
             kill_at(CrashPoint.STAGE_WRITTEN)(CrashPoint.STAGE_WRITTEN)
-        return result
 
-    task.run = run
-    apply(Path(root), point, crew=bool(as_crew))
+        setattr(tasks, task, run)
+    apply(Path(root), point)
 
 
 def named(table: Path) -> set[Path]:
@@ -91,7 +85,7 @@ def named(table: Path) -> set[Path]:
     return {table / file["path"] for file in files if file}
 
 
-def killed(root: Path, *, crew: bool, point: str = "", piece: str = "") -> set[Path]:
+def killed(root: Path, *, point: str = "", task: str = "") -> set[Path]:
     """The change of a hundred rows is killed. Returns the files that it leaves in the table."""
     zone, table = Zone(root), root / "Tables/s/orders"
     zone.table("orders", "id")
@@ -99,7 +93,7 @@ def killed(root: Path, *, crew: bool, point: str = "", piece: str = "") -> set[P
     apply(zone.root)
     zone.land("orders", 2, {"id": range(60, 160), "name": ["new"] * 100, MARKER: [4] * 100})
     done = subprocess.run(
-        [sys.executable, "-c", DYING, str(zone.root), "crew" * crew, point, piece],
+        [sys.executable, "-c", DYING, str(zone.root), point, task],
         cwd=ROOT,
         capture_output=True,
         text=True,
@@ -110,10 +104,10 @@ def killed(root: Path, *, crew: bool, point: str = "", piece: str = "") -> set[P
     return set(table.rglob("*.parquet")) - named(table)
 
 
-def is_applied_once(root: Path, orphans: set[Path], *, crew: bool) -> None:
+def is_applied_once(root: Path, orphans: set[Path]) -> None:
     """By the next process, which uses nothing of what was left."""
     table = root / "Tables/s/orders"
-    apply(root, crew=crew)
+    apply(root)
     assert Counter(name for _id, name in Zone(root).rows("orders")) == {"old": 60, "new": 100}
     feed = Counter(kind for kind, _row in HandmadeTable(table).feed(2).elements())
     assert feed == {"update_preimage": 40, "update_postimage": 40, "insert": 60}
@@ -121,36 +115,19 @@ def is_applied_once(root: Path, orphans: set[Path], *, crew: bool) -> None:
     assert not orphans & named(table)
 
 
-def members(root: Path) -> int:
-    """How many tasks of a crew have left word in the scratch folder that they are there."""
-    return len(list((root / SCRATCH).rglob("here-*.json")))
-
-
 @pytest.mark.parametrize("point", POINTS.values(), ids=POINTS)
-@pytest.mark.parametrize("crew", [False, True], ids=["in waves", "as a crew"])
-def test_a_batch_that_is_killed_in_pieces_is_applied_once(
-    tmp_path: Path, point: str, crew: bool
-) -> None:
-    root, committed = tmp_path / "root", point == str(CrashPoint.COMMITTED)
-    orphans = killed(root, crew=crew, point=point)
-    if crew:
-        assert bool(orphans) == (not committed)
-    else:
-        assert bool(orphans) == (point not in WITHOUT_ORPHANS)
-    if point.startswith(CrashPoint.STAGE_WRITTEN):
-        assert members(root) == SPREAD * crew
-    is_applied_once(root, orphans, crew=crew)
-    if not committed:  # then there is nothing left to spread, and to sweep before
-        assert not Zone(root).store.list(SCRATCH).folders
+def test_a_batch_that_is_killed_between_stages_is_applied_once(tmp_path: Path, point: str) -> None:
+    root = tmp_path / "root"
+    orphans = killed(root, point=point)
+    assert bool(orphans) == (point not in WITHOUT_ORPHANS)
+    is_applied_once(root, orphans)
 
 
-@pytest.mark.parametrize("piece", PIECES)
-def test_a_batch_that_is_killed_inside_a_task_of_its_crew_is_applied_once(
-    tmp_path: Path, piece: str
+@pytest.mark.parametrize("task", TASKS)
+def test_a_batch_that_is_killed_inside_a_task_of_a_stage_is_applied_once(
+    tmp_path: Path, task: str
 ) -> None:
     root = tmp_path / "root"
-    orphans = killed(root, crew=True, piece=piece)
-    assert members(root) == SPREAD
-    assert bool(orphans) == (piece in {"TakeSpec", "WriteSpec"})
-    is_applied_once(root, orphans, crew=True)
-    assert not Zone(root).store.list(SCRATCH).folders
+    orphans = killed(root, task=task)
+    assert bool(orphans) == (task in {"_take", "_write"})
+    is_applied_once(root, orphans)

@@ -29,7 +29,7 @@ def test_capture_that_cannot_write_says_so_and_goes_on_later(project: Project, w
         timeout=500,
     )
     assert done.returncode == 3, done.stderr
-    assert "the storage refuses: file too large" in done.stderr
+    assert "the storage returned an error: file too large" in done.stderr
     assert "Traceback" not in done.stderr
     if when == "load":
         project.database.execute(CHANGES)

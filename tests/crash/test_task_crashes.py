@@ -14,9 +14,8 @@ import yaml
 
 from mirrorlake.cli.crash import CRASH_AT
 from mirrorlake.delta.log.table_log import TableLog
-from mirrorlake.model.seams import CrashPoint
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
-from mirrorlake.spark.spread import SCRATCH
 from tests.app.zones import MARKER, Zone
 from tests.crash.project import PATIENCE
 from tests.delta.handmade import HandmadeTable
@@ -24,12 +23,12 @@ from tests.delta.readers import rows_by_delta_rs
 
 pytestmark = [pytest.mark.spark, pytest.mark.crash]
 
-CREW = 2
+CORES = 2
 
 HOOKS = """
 import os, pathlib, signal
 
-as_crew = "AS_CREW" in os.environ
+in_stages = "IN_STAGES" in os.environ
 driver = int(os.environ.setdefault("DRIVER", str(os.getpid())))
 
 
@@ -44,7 +43,7 @@ def killing(function):
         line = [os.getpid()]
         while line[-1] != driver:
             line.append(parent(line[-1]))
-        for process in [driver] if as_crew else reversed(line):
+        for process in [driver] if in_stages else reversed(line):
             os.kill(process, signal.SIGKILL)
 
     return called
@@ -52,19 +51,17 @@ def killing(function):
 
 if os.getpid() != driver:
     from mirrorlake.delta.write import data_files
-    from mirrorlake.spark import crew
 
-    crew.ROLL_CALL = crew.PATIENCE = 60.0
     if name := os.environ["KILL_AFTER"]:
         setattr(data_files, name, killing(getattr(data_files, name)))
-elif as_crew:
-    from mirrorlake.spark.spread import Spread, has_pieces
+elif in_stages:
+    from mirrorlake.apply.stages import spread
 
-    Spread.suits = lambda self, step, steps, slots: has_pieces(step)
+    spread.Spread.suits = lambda self, step, steps, slots: spread._can_be_spread(step)
 """
 """In every Python below the first: what has written a file of one kind kills the first one, its
-Java, and all that is between them and itself. With a crew, which every batch has then, it kills the
-first one alone: the others go on for as long as Java lets them."""
+Java, and all that is between them and itself. With stages, in which every batch goes then, it kills
+the first one alone: the others go on for as long as Java lets them."""
 
 ORPHANS = {"write_data": 1, "write_changes": 2, "write_bytes": 3}
 """Files that are there when one of this kind is: data, then images, then a deletion vector."""
@@ -143,25 +140,24 @@ def test_a_batch_whose_task_is_killed_with_everything_is_applied_once(
     ("hooks", "version"),
     [
         pytest.param({"KILL_AFTER": "write_changes"}, 1, id="under way"),
-        pytest.param({CRASH_AT: f"{CrashPoint.STAGE_WRITTEN}"}, 1, id="all pieces written"),
+        pytest.param({CRASH_AT: f"{CrashPoint.STAGE_WRITTEN}#4"}, 1, id="all stages written"),
         pytest.param({CRASH_AT: f"{CrashPoint.COMMITTED}"}, 2, id="after the commit"),
     ],
 )
 @pytest.mark.clause("LZ-326", "LZ-258")
-def test_a_batch_whose_driver_is_killed_beside_its_crew_is_applied_once(
+def test_a_batch_whose_driver_is_killed_beside_its_stages_is_applied_once(
     tmp_path: Path, spark: Spark, hooks: dict[str, str], version: int
 ) -> None:
     zone = Zone(tmp_path / "root", spark)
-    table, scratch = landed(zone), zone.root / SCRATCH
+    table = landed(zone)
     before = files(table)
-    done = run(zone, tmp_path, CREW, AS_CREW="yes", **hooks)
+    done = run(zone, tmp_path, CORES, IN_STAGES="yes", **hooks)
     assert done.returncode == -signal.SIGKILL, f"{done.returncode}: {done.stderr}"
     assert TableLog(table).versions()[-1] == version
     written = files(table) - before
     assert written
     if version == 1:
-        assert len(list(scratch.rglob("here-*.json"))) == CREW
         for orphan in written:
-            orphan.write_bytes(b"of a crew that was left alone")
+            orphan.write_bytes(b"of tasks that were left alone")
     assert not zone.apply().errors
     is_applied_once(zone, table)

@@ -3,8 +3,6 @@ care for other writers, and its rows are read file by file."""
 
 from __future__ import annotations
 
-import json
-import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -16,6 +14,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirrorlake.apply.in_process.log import write_commit
+from mirrorlake.apply.in_process.tables import PROTOCOL, metadata
 from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.lookup.key_lookup import path_of
@@ -28,13 +28,6 @@ from mirrorlake.model.table import Schema
 from mirrorlake.storage.urls import addressed, is_url
 from tests.histories import rows_of
 from tests.reference import Row, plain
-
-PROTOCOL = {
-    "minReaderVersion": 3,
-    "minWriterVersion": 7,
-    "readerFeatures": ["deletionVectors", "columnMapping"],
-    "writerFeatures": ["deletionVectors", "columnMapping", "changeDataFeed", "appendOnly"],
-}
 
 
 class HandmadeTable:
@@ -55,10 +48,9 @@ class HandmadeTable:
     ) -> None:
         self.location, self.log = location, TableLog(location)
         if schema is not None:
-            if not is_url(location):
-                Path(location, "_delta_log").mkdir(parents=True)
-            described = metadata(schema, mapped=mapped, partitions=partitions)
-            described["configuration"] |= properties
+            described = metadata(
+                schema, mapped=mapped, partitions=partitions, properties=properties
+            )
             self.commit([{"protocol": PROTOCOL}, {"metaData": described}])
 
     @property
@@ -86,15 +78,8 @@ class HandmadeTable:
     def commit(self, actions: Sequence[Mapping[str, Any]], **said: Any) -> int:
         """Write the next version, with what its commitInfo says; returns it."""
         version = self.log.snapshot().version + 1
-        info = {"commitInfo": {"operation": "BY HAND", "timestamp": version, **said}}
-        # Without escapes, as Delta writes it: not every reader understands all of them.
-        lines = [json.dumps(action, ensure_ascii=False) for action in [info, *actions]]
-        content = ("\n".join(lines) + "\n").encode()
-        if is_url(self.location):
-            store, key = addressed(str(self.location))
-            store.create(f"{key}/_delta_log/{version:020d}.json", content)
-        else:
-            self.log.commit_file(version).write_bytes(content)
+        info = {"operation": "BY HAND", "timestamp": version, **said}
+        assert write_commit(str(self.location), version, actions, **info)
         return version
 
     def apply(self, net: NetChanges, threads: int = 1) -> Rewritten:
@@ -151,39 +136,3 @@ class HandmadeTable:
             columns.append(found[CHANGE_TYPE])
             names.append(CHANGE_TYPE)
         return pa.table(columns, names=names)
-
-
-def metadata(
-    schema: Schema, *, mapped: bool = False, partitions: Sequence[str] = ()
-) -> dict[str, Any]:
-    """The metaData action of a table with this schema."""
-    fields = [
-        {
-            "name": column.name,
-            "type": str(column.type),
-            "nullable": column.nullable,
-            "metadata": {
-                "delta.columnMapping.id": number,
-                "delta.columnMapping.physicalName": f"col-{number}",
-            }
-            if mapped
-            else {},
-        }
-        for number, column in enumerate(schema, start=1)
-    ]
-    mapping = {
-        "delta.columnMapping.mode": "name",
-        "delta.columnMapping.maxColumnId": str(len(fields)),
-    }
-    return {
-        "id": str(uuid.uuid4()),
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": fields}),
-        "partitionColumns": list(partitions),
-        "configuration": {
-            "delta.enableDeletionVectors": "true",
-            "delta.enableChangeDataFeed": "true",
-        }
-        | (mapping if mapped else {}),
-        "createdTime": 0,
-    }

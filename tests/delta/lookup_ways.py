@@ -53,5 +53,5 @@ def _forgotten(_path: Path, _schema: TableSchema, _part: float) -> None:
     return None
 
 
-def _none(path: Path) -> pages.Layout:
+def _none(path: Path) -> pages.PageLayout:
     raise pages.NoPageIndex(str(path))

@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from mirrorlake.delta import feed
 from mirrorlake.delta.sql import load_delta
-from mirrorlake.storage.urls import ObjectOptions
+from mirrorlake.storage.options import ObjectOptions
 from tests.histories import rows_of
 from tests.reference import Row, plain
 

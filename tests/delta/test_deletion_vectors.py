@@ -94,7 +94,7 @@ def test_a_file_that_ends_too_early_is_noticed(tmp_path: Path) -> None:
 
 def test_a_vector_with_another_number_of_rows_than_the_log_says_is_noticed(tmp_path: Path) -> None:
     (descriptor,) = written(tmp_path, np.array([1, 5]))
-    with pytest.raises(BrokenVector, match="2 rows, the log says 3"):
+    with pytest.raises(BrokenVector, match="2 rows, but the log says 3"):
         deletion_vectors.read(tmp_path, descriptor | {"cardinality": 3})
 
 

@@ -164,5 +164,5 @@ def test_a_folder_that_others_may_write_to_is_refused(
 ) -> None:
     root.mkdir(mode=0o700)
     spoil(root)
-    with pytest.raises(StorageUnavailable, match="not ours alone"), Cache(root).table("t"):
+    with pytest.raises(StorageUnavailable, match="other users have access"), Cache(root).table("t"):
         pass

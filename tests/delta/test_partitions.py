@@ -17,7 +17,7 @@ from mirrorlake.delta.partitions import NULL_TEXTS, NullText, candidates, split
 from mirrorlake.delta.schema import parse
 from mirrorlake.delta.write import data_files
 from mirrorlake.delta.write.compact import compact
-from mirrorlake.mirror import compaction
+from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.strategy import PLAIN
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker

@@ -33,8 +33,8 @@ def commands() -> str:
     lines = [
         "# Commands",
         "",
-        "Exit codes: 0 done, 1 the work found problems, 2 wrong use or configuration, 3 a system",
-        "that is needed is not there. `--json` prints facts for programs.",
+        "Exit codes: 0 success, 1 problems were found, 2 wrong usage or configuration, 3 a",
+        "required system is not available. `--json` prints JSON for programs.",
     ]
     group: Any = typer.main.get_command(app)
     for name, command in group.commands.items():
@@ -69,8 +69,8 @@ def error_codes() -> str:
     lines = [
         "# Errors",
         "",
-        "`code` is stable: programs may compare it. Every message says where it happened and what",
-        "to do. Errors of one table stop that table only.",
+        "`code` is stable, so programs can compare it. Every message says what happened, where,",
+        "and what to do. An error of one table stops only that table.",
         "",
         "| Code | Meaning | Exit code |",
         "| --- | --- | --- |",

@@ -6,24 +6,43 @@ The fence, the words for Delta and what it refuses are not here: tests on Spark 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from contextlib import nullcontext
-from pathlib import Path
-from types import SimpleNamespace
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
+from mirrorlake.apply.commit_metadata import commit_metadata
+from mirrorlake.apply.committer import BatchCommit, Committer, CompactionCommit
+from mirrorlake.apply.in_process.committer import LogCommitter
 from mirrorlake.apply.merge_actions import MergeAction
+from mirrorlake.apply.runner import Runner
+from mirrorlake.apply.strategy import OpenBatch
+from mirrorlake.apply.task.batch import as_texts
+from mirrorlake.apply.task.compact import CompactTask, run_compact
+from mirrorlake.apply.task.landed_rows import landed_paths
+from mirrorlake.apply.task.merge import (
+    COUNT,
+    KEYS,
+    FoundRows,
+    MergeReport,
+    MergeTask,
+    first_look,
+    second_look,
+)
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.write import rewrite
 from mirrorlake.delta.write.data_files import removed
-from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Outcome
-from mirrorlake.model.seams import CrashHook
-from mirrorlake.spark.merge.merge_strategy import Merge
-from mirrorlake.spark.merge.statements import Source
-from mirrorlake.spark.merge.task import ACTION, CODE, MergeResult, column
-from mirrorlake.spark.strategy import Begun
+from mirrorlake.errors import MirrorlakeError
+from mirrorlake.landing.file_identity import Identity, altered
+from mirrorlake.mirror.compaction import small_files as compaction
+from mirrorlake.mirror.compaction.optimize import Join, Purge
+from mirrorlake.mirror.engine import Conflicted, Failed, Outcome
+from mirrorlake.mirror.table.progress import KEY_COLUMNS
+from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.storage.store import Store
 from tests.delta.handmade import HandmadeTable
 from tests.histories import Shape, rows_of
@@ -60,47 +79,106 @@ def merged(
     return left + new, images + [("insert", row) for row in new]
 
 
-class HandmadeMerge(Merge):
-    """A `Merge` that needs neither Spark nor Delta."""
+class HandmadeMerge:
+    """A `Strategy` by the merge actions of the true tasks, and a `MERGE` by the book."""
 
-    def __init__(self, jobs: Any, store: Store, reached: CrashHook) -> None:
-        super().__init__(jobs, SimpleNamespace(), store, reached)  # type: ignore[arg-type]
-        self._sessions: Any = SimpleNamespace(active=nullcontext)
+    def __init__(self, store: Store, reached: CrashHook) -> None:
+        self._store, self._reached = store, reached
 
-    def _count(self, session: Any, batch: Begun) -> int:
-        return len(HandmadeTable(batch.location).rows())
+    def apply(
+        self, batches: Sequence[OpenBatch], before_commit: Callable[[], None]
+    ) -> Sequence[Outcome]:
+        return [self._apply(batch, before_commit) for batch in batches]
 
-    def _look_up(self, session: Any, batch: Begun, wanted: MergeResult, target: str) -> None:
-        *keys, code = pq.read_table(wanted.keys).columns
-        known = rows_of(pa.table(keys, [column(index) for index in range(len(keys))]))
-        pairs = zip(known, code.to_pylist(), strict=True)
-        numbers = {identity(key): number for key, number in pairs}
-        rows = HandmadeTable(batch.location).rows()
-        found = [(numbers.get(_key(_places(batch), row)), row) for row in rows]
-        there = [(number, row) for number, row in found if number is not None]
-        table = pa.table({CODE: pa.array([number for number, _row in there], pa.int64())})
-        if wanted.whole:
-            whole = _shape(batch).arrow(row for _number, row in there)
-            for index, values in enumerate(whole.columns):
-                table = table.append_column(column(index), values)
-        Path(target).mkdir(parents=True)
-        pq.write_table(table, Path(target, "found.parquet"))
+    def _apply(self, batch: OpenBatch, before_commit: Callable[[], None]) -> Outcome:
+        step = batch.step
+        landed = tuple(landed_paths(self._store, step.files))
+        report, source = self._look(batch, MergeTask(batch.rows(), landed, step.truncated))
+        if report.error is not None:
+            return Failed(report.error)
+        assert source is not None
+        self._reached(CrashPoint.BATCH_WRITTEN)
+        if step.names and (file := altered(self._store, step.files)):
+            return Conflicted(f"{file.name} changed while it was read")
+        try:
+            before_commit()
+        except MirrorlakeError as error:
+            return Failed(error)
+        self._reached(CrashPoint.COMMIT_BEGUN)
+        outcome = self._committed(batch, source, report)
+        self._reached(CrashPoint.COMMITTED)
+        return outcome
 
-    def _committed(
-        self, session: Any, batch: Begun, source: Source, said: str, counts: Counts
-    ) -> Outcome:
+    def _look(self, batch: OpenBatch, task: MergeTask) -> tuple[MergeReport, pa.Table | None]:
+        report, rows = first_look(task)
         table = HandmadeTable(batch.location)
-        if table.log.snapshot().version != batch.version:
-            return Conflicted("another writer was faster")
-        acted = [one for path in source.files for one in _acted(path, batch)]
-        assert {action for action, _row in acted} == source.does, "of others no clause is written"
-        actions = _rewritten(table, batch, acted)
-        number = {"version": batch.step.last, "lastUpdated": 0}
-        actions.append({"txn": {"appId": batch.progress.application, **number}})
-        return Applied(table.commit(actions, userMetadata=said), counts)
+        if report.needs == COUNT:
+            return first_look(replace(task, deleted=len(table.rows())))
+        if report.needs != KEYS:
+            return report, rows
+        assert rows is not None
+        *keys, code = rows.columns
+        known = rows_of(pa.table(keys, [str(n) for n in range(len(keys))]))
+        numbers = {identity(k): n for k, n in zip(known, code.to_pylist(), strict=True)}
+        found = [(numbers.get(_key(_shape(batch).indexes, row)), row) for row in table.rows()]
+        there = [(number, row) for number, row in found if number is not None]
+        whole = _shape(batch).arrow(row for _number, row in there) if report.whole else None
+        codes = np.array([number for number, _row in there], np.int64)
+        return second_look(task, FoundRows(codes, whole))
+
+    def _committed(self, batch: OpenBatch, source: pa.Table, report: MergeReport) -> Outcome:
+        acted = _acted(source, batch)
+        assert {action for action, _row in acted} == report.kinds, "of others no clause is written"
+        actions = _rewritten(HandmadeTable(batch.location), batch, acted)
+        said = commit_metadata(
+            batch.step,
+            batch.progress,
+            report.counts,
+            report.read,
+            lambda file: Identity.of(self._store, file),
+        )
+        return LogCommitter().commit(
+            BatchCommit(
+                str(batch.step.table),
+                batch.location,
+                batch.version,
+                batch.progress.application,
+                batch.step.last,
+                as_texts(actions),
+                report.counts,
+                said,
+            )
+        )
 
 
-def _rewritten(table: HandmadeTable, batch: Begun, acted: Sequence[Acted]) -> list[dict[str, Any]]:
+class HandmadeOptimizer:
+    """An `Optimizer` whose commands are carried out by our own tasks: to the merge strategy that is
+    work of others."""
+
+    def __init__(self, runner: Runner, committer: Committer) -> None:
+        self._runner, self._committer = runner, committer
+
+    def run(
+        self, table: str, location: str, schema: TableSchema, command: Join | Purge
+    ) -> Outcome | None:
+        snapshot = TableLog(location).snapshot()
+        chosen = compaction.choose(list(snapshot.files.values()))
+        if not chosen:
+            return None
+        key = tuple(json.loads(snapshot.properties.get(KEY_COLUMNS, "[]")))
+        (result,) = self._runner.run(
+            run_compact, [CompactTask(table, location, schema, key, chosen)]
+        )
+        if result.error is not None:
+            return Failed(result.error)
+        return self._committer.compact(
+            CompactionCommit(table, location, snapshot.version, result.actions)
+        )
+
+
+def _rewritten(
+    table: HandmadeTable, batch: OpenBatch, acted: Sequence[Acted]
+) -> list[dict[str, Any]]:
     """What it takes to carry acts out, and to tell their images: files in which nothing changes
     stay, as with Delta."""
     shape, schema, truncate = _shape(batch), batch.schema, batch.step.truncated
@@ -121,19 +199,18 @@ def _rewritten(table: HandmadeTable, batch: Begun, acted: Sequence[Acted]) -> li
     return actions + (rewrite.told(table.path, told, kinds, schema) if images else [])
 
 
-def _acted(path: str, batch: Begun) -> list[Acted]:
-    """The rows of a source."""
-    file = pq.read_table(path)
-    acts = file[ACTION].to_pylist()
-    names = [column(index) for index in range(len(batch.schema.schema))]
-    return list(zip(acts, rows_of(file.select(names)), strict=True))
+def _acted(source: pa.Table, batch: OpenBatch) -> list[Acted]:
+    """The merge actions, each with its row."""
+    *columns, actions = source.columns
+    rows = pa.table(columns, [str(n) for n in range(len(batch.schema.schema))])
+    return list(zip(actions.to_pylist(), rows_of(rows), strict=True))
 
 
-def _shape(batch: Begun) -> Shape:
+def _shape(batch: OpenBatch) -> Shape:
     return Shape(batch.schema.schema, tuple(batch.step.key))
 
 
-def _places(batch: Begun) -> tuple[int, ...]:
+def _places(batch: OpenBatch) -> tuple[int, ...]:
     return _shape(batch).indexes
 
 

@@ -8,7 +8,7 @@ from typing import Any
 from mirrorlake.storage.store import Store
 
 WRITES = {
-    *("publish", "make_folder", "settle", "create", "replace", "move", "delete", "delete_folder")
+    *("publish", "make_folder", "flush", "create", "replace", "move", "delete", "delete_folder")
 }
 
 When = Callable[[str, int], bool]

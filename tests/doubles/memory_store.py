@@ -10,8 +10,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import BinaryIO
 
-from mirrorlake.model.seams import Clock
-from mirrorlake.storage.store import Entry, Listing, checked
+from mirrorlake.model.clock import Clock
+from mirrorlake.storage.store import Entry, FolderStore, Listing, checked
 
 
 class Crash(BaseException):
@@ -55,7 +55,7 @@ class Files:
         self.content[path] = File(content, modified, f"v{next(self._versions)}")
 
 
-class MemoryStore:
+class MemoryStore(FolderStore):
     """A `Store` in one dict.
 
     hook: called before and after every effect. Once it has raised, this store is that of a dead
@@ -134,7 +134,7 @@ class MemoryStore:
         _whole(folder)  # as in an object store, a folder is there with its first file
 
     def flush(self, folder: str) -> None:
-        with self._effect("settle", _whole(folder)):
+        with self._effect("flush", _whole(folder)):
             pass  # its files outlive every process
 
     def create(self, path: str, content: bytes) -> None:

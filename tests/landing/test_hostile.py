@@ -78,7 +78,7 @@ def test_a_footer_that_promises_more_rows_than_there_are_is_an_error() -> None:
     content = encoded({"id": [1] * 100}, compression="none")
     promised = content.replace(b"\x16\xc8\x01", b"\x16\xca\x01")  # 100 becomes 101, in zigzag
     assert promised != content
-    with pytest.raises(BadFile, match="100 rows, and its footer says 101"):
+    with pytest.raises(BadFile, match="100 rows, but its footer says 101"):
         read(promised)
 
 

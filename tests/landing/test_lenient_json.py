@@ -80,8 +80,8 @@ class TestTolerances:
         ("text", "expected"),
         [
             ('{"a":\n [1,]}', [(2, 4, "a comma before the closing bracket")]),
-            ('{"a":\n\n word}', [(3, 2, "word without quotes")]),
-            ('{"a": "\\"}', [(1, 8, "a lone backslash")]),
+            ('{"a":\n\n word}', [(3, 2, "word is not in quotes")]),
+            ('{"a": "\\"}', [(1, 8, "a single backslash")]),
             (b"\xef\xbb\xbf{}", [(1, 1, "a byte order mark")]),
             ('{"a": [1, 2]}', []),
         ],
@@ -133,7 +133,7 @@ class TestRefusals:
         fault(text)
 
     @pytest.mark.parametrize(
-        ("text", "place"),
+        ("text", "location"),
         [
             ('{"a":\n  ["id"}', (2, 8)),
             ("[1,\n2,\n\n  x y]", (4, 5)),

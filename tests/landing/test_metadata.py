@@ -182,11 +182,11 @@ class TestErrors:
     @pytest.mark.clause("LZ-030")
     @pytest.mark.parametrize("content", ["[]", '"id"', "1", "null"])
     def test_the_file_holds_one_object(self, content: str) -> None:
-        assert "one JSON object" in fault(content).what
+        assert "a single JSON object" in fault(content).what
 
     @pytest.mark.parametrize("content", ["", "  ", '{"keyColumns": ["id"]', "{} {}"])
     def test_what_is_no_json_is_refused(self, content: str) -> None:
-        assert "not JSON" in fault(content).what
+        assert "not valid JSON" in fault(content).what
 
     @pytest.mark.parametrize("content", ["[" * 100_000, "9" * 5_000])
     def test_json_without_end_is_refused(self, content: str) -> None:

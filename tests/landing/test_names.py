@@ -116,5 +116,5 @@ def test_what_a_folder_cannot_carry_is_percent_encoded(name: str, folder: str) -
 
 
 def test_a_table_needs_a_name() -> None:
-    with pytest.raises(ValueError, match="needs a name"):
+    with pytest.raises(ValueError, match="must have a name"):
         folder_name("", apart_from=frozenset({""}))

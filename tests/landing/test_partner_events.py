@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.landing import partner_events
-from mirrorlake.landing.partner_events import Partner
+from mirrorlake.landing.partner_events import PartnerEvents
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
 from tests.landing.zone import ZONE
@@ -26,7 +26,7 @@ class TestReading:
         store = MemoryStore(SteppedClock())
         store.replace(f"{ZONE}/_partnerEvents.json", EXAMPLE)
         found = partner_events.read(store, ZONE)
-        assert found == Partner("testPartner", "SQL", "2019", {"testKey": "testValue"})
+        assert found == PartnerEvents("testPartner", "SQL", "2019", {"testKey": "testValue"})
         assert found.facts() == {
             "partner": "testPartner",
             "source_type": "SQL",
@@ -36,18 +36,18 @@ class TestReading:
         }
 
     def test_there_may_be_none(self) -> None:
-        assert partner_events.read(MemoryStore(SteppedClock()), ZONE) == Partner()
-        assert not Partner().is_told
+        assert partner_events.read(MemoryStore(SteppedClock()), ZONE) == PartnerEvents()
+        assert not PartnerEvents().is_told
 
     @pytest.mark.clause("LZ-064")
     @given(st.text(st.characters(codec="utf-8")))
     def test_the_type_of_the_source_is_any_text(self, kind: str) -> None:
         content = json.dumps({"sourceInfo": {"sourceType": kind}}).encode()
-        assert partner_events.decode(content) == Partner(source_type=kind)
+        assert partner_events.decode(content) == PartnerEvents(source_type=kind)
 
     def test_members_are_found_in_any_case(self) -> None:
         content = b'{"PartnerName": "p", "sourceinfo": {"SOURCETYPE": "Oracle"}}'
-        assert partner_events.decode(content) == Partner("p", "Oracle")
+        assert partner_events.decode(content) == PartnerEvents("p", "Oracle")
 
 
 class TestFaults:

@@ -63,7 +63,7 @@ def test_a_number_that_a_killed_run_gave_is_durable_before_its_staged_file_goes(
         publish(store.reopened(crash_at(2)), FOLDER, STAGED, 1, table="t")
     seen: list[Effect] = []
     publish(store.reopened(seen.append), FOLDER, STAGED, 1, table="t")
-    assert [effect.name for effect in seen if effect.done] == ["settle", "delete"]
+    assert [effect.name for effect in seen if effect.done] == ["flush", "delete"]
 
 
 @pytest.mark.clause("LZ-134", "LZ-137")
@@ -91,7 +91,7 @@ def test_large_content_is_compared_to_its_end(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize(
-    "places",
+    "locations",
     [
         ([3], [], []),
         ([], [3], []),

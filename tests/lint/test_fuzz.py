@@ -20,7 +20,7 @@ from mirrorlake.lint import Report
 from mirrorlake.lint.finding import FindingLocation
 from mirrorlake.lint.rules.metadata import check
 from mirrorlake.lint.rules.parquet import look
-from mirrorlake.lint.table_view import DataFile
+from mirrorlake.lint.table_view import LintedFile
 from mirrorlake.model.change import MARKER_COLUMN
 from mirrorlake.model.table import TableId
 from tests.fuzz.inputs import damaged
@@ -82,7 +82,7 @@ class TestAgreement:
     @given(damaged(PARQUET))
     def test_on_footers(self, content: bytes) -> None:
         name = f"{1:020d}.parquet"
-        file = DataFile(name, name, len(content), 0, 1)
+        file = LintedFile(name, name, len(content), 0, 1)
         report = Report()
         seen = look(lambda: io.BytesIO(content), file, FindingLocation(name), report)
         try:
@@ -112,7 +112,7 @@ class TestAgreement:
     def _agrees(self, content: bytes) -> None:
         name = f"{1:020d}.parquet"
         report = Report()
-        file = DataFile(name, name, len(content), 0, 1)
+        file = LintedFile(name, name, len(content), 0, 1)
         look(lambda: io.BytesIO(content), file, FindingLocation(name), report)
         try:
             inspected(content)

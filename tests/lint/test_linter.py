@@ -183,7 +183,10 @@ class TestReading:
         result = zone.lint(reading=Reading(budget=0, opened=20, sampled=4, least=1))
         # Of 30 files 16 are opened and not sampled; two of text are not larger than a block.
         assert result.unread == Unread(unopened=10, footers=16)
-        assert "Not read: 10 files not at all, 16 files but for columns." in result.unread.told()
+        assert (
+            "Not fully read: 10 files not opened, 16 files read for their columns only."
+            in result.unread.told()
+        )
 
     def test_the_first_and_the_last_file_are_among_the_samples(self, tmp_path: Path) -> None:
         zone = self.large(tmp_path, 30)
@@ -230,8 +233,8 @@ class TestReading:
             blocks.append(rows.data.num_rows)
             check(self, rows)
 
-        monkeypatch.setattr(RowCheck, "piece", block)
-        monkeypatch.setattr(text_files, "PIECE_BYTES", 1 << 20)
+        monkeypatch.setattr(RowCheck, "block", block)
+        monkeypatch.setattr(text_files, "BLOCK_BYTES", 1 << 20)
         (found,) = zone.lint().findings
         assert (found.rule.id, found.location.row) == ("LZ-077", len(rows) + 1)
         assert max(blocks) < len(rows) / 2
@@ -390,7 +393,7 @@ def test_a_small_file_that_would_unfold_to_very_much_is_told_in_bounded_memory(
 ) -> None:
     """One long text in every row: 10,000 MiB, of which no more than a piece is ever there."""
     monkeypatch.setattr(bounded, "FILE_BYTES", 64 << 20)
-    monkeypatch.setattr(bounded, "PIECE_BYTES", 16 << 20)
+    monkeypatch.setattr(bounded, "BLOCK_BYTES", 16 << 20)
     zone = clean(tmp_path)
     text = pa.DictionaryArray.from_arrays(np.zeros(10_000, np.int32), pa.array(["x" * (1 << 20)]))
     columns = {"id": pa.array(range(10_000)), "v": text}

@@ -139,4 +139,4 @@ def test_what_was_not_read_is_a_notification(tmp_path: Path) -> None:
     zone = clean(tmp_path)
     run = logged(zone, zone.lint(reading=Reading(budget=0, opened=1, least=1)))
     (invocation,) = run["invocations"]
-    assert "Not read" in invocation["toolExecutionNotifications"][0]["message"]["text"]
+    assert "Not fully read" in invocation["toolExecutionNotifications"][0]["message"]["text"]

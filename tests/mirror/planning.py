@@ -11,11 +11,13 @@ from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.metadata import Metadata, OurMetadata
 from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.landing.scan import Landed, TableScan
-from mirrorlake.mirror.batch import BatchLimits, Run
-from mirrorlake.mirror.plan import Known, Target, candidates, plan
-from mirrorlake.mirror.progress import Progress
+from mirrorlake.mirror.batch import Run
+from mirrorlake.mirror.batch_limits import BatchLimits
+from mirrorlake.mirror.plan import candidates, plan
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, Step, TablePlan
+from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
+from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.landed import FileKind, FileName, Footer
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.model.types import DataType
@@ -89,14 +91,14 @@ class Situation:
     moved: Mapping[int, Inspected | TableError] = field(default_factory=dict)
     metadata: Metadata | None = field(default_factory=lambda: keyed("id"))
     progress: Progress = field(default_factory=Progress)
-    target: Target = field(default_factory=Target)
+    target: CutTarget = field(default_factory=CutTarget)
     limits: BatchLimits = field(default_factory=BatchLimits)
     metadata_required: bool = True
     row_checks: RowChecks = field(default_factory=RowChecks)
     error: TableError | None = None
 
     @property
-    def known(self) -> Known:
+    def known(self) -> KnownTable:
         aside = f"{FOLDER}/_FilesReadyToDelete"
         scan = TableScan(
             table=TABLE,
@@ -106,7 +108,7 @@ class Situation:
             error=self.error,
             moved=lambda: tuple(landed(number, aside) for number in sorted(self.moved)),
         )
-        return Known(
+        return KnownTable(
             scan,
             PATH,
             self.progress,

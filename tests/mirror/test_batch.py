@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 
 from mirrorlake.errors import MissingFile
 from mirrorlake.landing.parquet.reader import Inspected
-from mirrorlake.mirror.batch import BatchLimits, batch_of, run_of
+from mirrorlake.mirror.batch import batch_of, run_of
+from mirrorlake.mirror.batch_limits import BatchLimits
 from tests.mirror.planning import changes, foreign, landed, load, truncation
 
 LIMITS = BatchLimits()
@@ -45,7 +46,7 @@ class TestRun:
     @pytest.mark.clause("LZ-117")
     def test_a_gap_blocks_all_later_files(self) -> None:
         assert run([1, 2, 4, 5]) == [1, 2]
-        assert gap([1, 2, 4, 5]) == "file 3 is missing, 4 to 5 wait"
+        assert gap([1, 2, 4, 5]) == "file 3 is missing, 4 to 5 are waiting"
 
     @pytest.mark.clause("LZ-117")
     def test_a_gap_that_is_filled_blocks_nothing(self) -> None:
@@ -53,19 +54,19 @@ class TestRun:
 
     @pytest.mark.clause("LZ-119")
     def test_the_first_file_is_number_one(self) -> None:
-        assert (run([2, 3]), gap([2])) == ([], "file 1 is missing, 2 waits")
+        assert (run([2, 3]), gap([2])) == ([], "file 1 is missing, 2 is waiting")
 
     def test_a_gap_at_the_recorded_number_blocks_too(self) -> None:
         assert (run([3, 5], recorded=3), gap([3, 5], recorded=3)) == (
             [],
-            "file 4 is missing, 5 waits",
+            "file 4 is missing, 5 is waiting",
         )
 
     def test_a_gap_before_the_recorded_number_does_not_matter(self) -> None:
         assert (run([1, 3, 4], recorded=3), gap([1, 3, 4], recorded=3)) == ([4], None)
 
     def test_a_very_large_number_is_a_gap_like_any_other(self) -> None:
-        assert gap([1, 10**20 - 1]) == f"file 2 is missing, {10**20 - 1} waits"
+        assert gap([1, 10**20 - 1]) == f"file 2 is missing, {10**20 - 1} is waiting"
 
     def test_without_files_there_is_nothing_to_do(self) -> None:
         assert (run([]), gap([])) == ([], None)

@@ -16,7 +16,7 @@ from tests.conformance.apply_examples import (
     files,
 )
 from tests.conformance.mirrored import Mirrored
-from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader
+from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 from tests.histories import counted
 from tests.reference import Row
 
@@ -43,7 +43,7 @@ def test_every_form_ends_in_the_same_rows(
     rows: Marked,
     result: list[Row],
 ) -> None:
-    staff = Mirrored(HandmadeEngine(store), store, HandmadeReader(store), EMPLOYEES).create()
+    staff = Mirrored(in_process_engine(store), store, HandmadeReader(store), EMPLOYEES).create()
     landed = files(rows, kind, marker_first=first, a_file_per_row=alone)
     for batch in [landed] if together else [[file] for file in landed]:
         staff.apply(*batch)

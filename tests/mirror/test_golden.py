@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorlake.apply.fold import Batch, fold
+from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.landing import text as delimited
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.parquet.reader import Rows
@@ -75,5 +75,5 @@ def test_the_rows_of_the_example(
 ) -> None:
     parts = [[change] for change in changes] if split else [changes]
     files = [(f"f{i}", write(part, first=first, text=text)) for i, part in enumerate(parts)]
-    net = fold(Batch("t", SCHEMA, [KEY], files))
+    net = fold(LandedBatch("t", SCHEMA, [KEY], files))
     assert sorted(tuple(row.values()) for row in net.rows.to_pylist()) == expected

@@ -14,12 +14,13 @@ from mirrorlake.errors import (
     UnsupportedTable,
 )
 from mirrorlake.landing.text.format import TextFormat
-from mirrorlake.mirror.batch import BatchLimits
-from mirrorlake.mirror.plan import Target, nested
-from mirrorlake.mirror.refusals import refusal
+from mirrorlake.mirror.batch_limits import BatchLimits
+from mirrorlake.mirror.plan import nested
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CleanUp, CreateTable, SetKey
 from mirrorlake.mirror.strategy import Wanted, Way
+from mirrorlake.mirror.table.known_table import CutTarget
+from mirrorlake.mirror.table.refusals import refusal
 from mirrorlake.model.change import Marker
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import Schema, TableId
@@ -114,7 +115,7 @@ class TestCreation:
     def test_a_table_is_not_made_before_its_first_transaction_is_complete(self) -> None:
         planned = Situation({1: changes(complete=False)}).plan()
         assert (planned.state, planned.steps) == (TableState.SNAPSHOTTING, ())
-        assert planned.waiting == "its last transaction is not complete"
+        assert planned.waiting == "the files of its last transaction are incomplete"
 
 
 class TestApplying:
@@ -145,10 +146,10 @@ class TestApplying:
     def test_a_batch_tells_its_rows_and_positions(self) -> None:
         found = {1: changes(rows=3, first="0/1:1"), 2: changes(rows=4, last="0/9:9")}
         step = applied(Situation(found).plan())
-        assert (step.rows, step.positions) == (7, ("0/1:1", "0/9:9"))
+        assert (step.estimate.rows, step.evidence.positions) == (7, ("0/1:1", "0/9:9"))
 
     def test_files_of_others_have_no_positions(self) -> None:
-        assert applied(Situation({1: foreign()}).plan()).positions is None
+        assert applied(Situation({1: foreign()}).plan()).evidence.positions is None
 
     def test_files_of_a_load_are_applied_apart(self) -> None:
         situation = Situation({1: load(complete=False), 2: load(), 3: changes()})
@@ -175,20 +176,20 @@ class TestApplying:
 
 class TestCuts:
     def test_a_batch_ends_at_the_cut_and_names_it(self) -> None:
-        step = applied(Situation(FIVE, target=Target(3, 17)).plan())
-        assert (step.last, step.cut) == (3, 17)
+        step = applied(Situation(FIVE, target=CutTarget(3, 17)).plan())
+        assert (step.last, step.evidence.cut) == (3, 17)
 
     def test_a_batch_that_does_not_reach_the_cut_does_not_name_it(self) -> None:
-        situation = Situation(FIVE, target=Target(5, 17), limits=BatchLimits(rows=2))
+        situation = Situation(FIVE, target=CutTarget(5, 17), limits=BatchLimits(rows=2))
         step = applied(situation.plan())
-        assert (step.last, step.cut) == (2, None)
+        assert (step.last, step.evidence.cut) == (2, None)
 
     def test_without_cuts_everything_is_applied(self) -> None:
         step = applied(Situation(FIVE).plan())
-        assert (step.last, step.cut) == (5, None)
+        assert (step.last, step.evidence.cut) == (5, None)
 
     def test_a_table_beyond_the_cut_stands_still(self) -> None:
-        situation = Situation(FIVE, progress=made(4), target=Target(3, 17))
+        situation = Situation(FIVE, progress=made(4), target=CutTarget(3, 17))
         assert situation.plan().is_idle
 
 
@@ -330,18 +331,18 @@ class TestTexts:
 
     def test_rows_that_were_estimated_are_told_so(self) -> None:
         step = applied(Situation({1: foreign(), 2: replace(foreign(), is_exact=False)}).plan())
-        assert not step.is_exact
+        assert not step.estimate.is_exact
 
 
 class TestWay:
     def test_a_batch_of_an_ordinary_table_goes_the_direct_way(self) -> None:
-        choice = applied(Situation({1: foreign()}, progress=made(0)).plan()).choice
+        choice = applied(Situation({1: foreign()}, progress=made(0)).plan()).estimate.choice
         assert choice is not None
         assert choice.way is Way.DIRECT
 
     def test_what_only_delta_may_write_goes_by_merge_with_the_reason(self) -> None:
         progress = replace(made(0), delegated="it is partitioned")
-        choice = applied(Situation({1: foreign()}, progress=progress).plan()).choice
+        choice = applied(Situation({1: foreign()}, progress=progress).plan()).estimate.choice
         assert choice is not None
         assert (choice.way, choice.reason) == (Way.MERGE, "it is partitioned")
 
@@ -349,8 +350,8 @@ class TestWay:
     def test_files_without_markers_do_nothing_but_insert(self, has_marker: bool) -> None:
         file = replace(foreign(), has_marker=has_marker)
         step = applied(Situation({1: file}, progress=made(0)).plan())
-        assert step.choice is not None
-        assert (step.appends, step.choice.appends) == (not has_marker, not has_marker)
+        assert step.estimate.choice is not None
+        assert (step.appends, step.estimate.choice.appends) == (not has_marker, not has_marker)
 
     def test_a_table_that_needs_another_way_than_is_asked_for_is_refused(self) -> None:
         progress = replace(made(0), delegated="it is partitioned")

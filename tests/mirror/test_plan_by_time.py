@@ -14,18 +14,13 @@ from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL, Metadata
 from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.landing.scan import Landed, TableScan
-from mirrorlake.mirror.batch import BatchLimits
-from mirrorlake.mirror.plan import Known, Target, candidates, plan
-from mirrorlake.mirror.processed import Processed
-from mirrorlake.mirror.progress import Progress
-from mirrorlake.mirror.steps import (
-    ApplyFiles,
-    CleanUp,
-    CreateTable,
-    TablePlan,
-    as_fact,
-    explain,
-)
+from mirrorlake.mirror.batch_limits import BatchLimits
+from mirrorlake.mirror.explain import as_fact, explain
+from mirrorlake.mirror.plan import candidates, plan
+from mirrorlake.mirror.steps import ApplyFiles, CleanUp, CreateTable, TablePlan
+from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
+from mirrorlake.mirror.table.processed import Processed
+from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.change import Marker
 from mirrorlake.model.landed import FreeName
 from tests.mirror.planning import (
@@ -60,7 +55,7 @@ def processed(*batches: tuple[str, ...]) -> Processed:
 
 def known(
     files: dict[str, Facts], *batches: tuple[str, ...], exists: bool = True, **more: Any
-) -> Known:
+) -> KnownTable:
     """A table whose files stand in the order of their times, and what it has applied."""
     scan = TableScan(
         table=TABLE,
@@ -74,12 +69,14 @@ def known(
         moved=lambda: (),
     )
     progress = replace(made(len(batches)), detection=BY_TIME) if exists else Progress()
-    return Known(
-        scan, PATH, more.pop("progress", progress), Target(), processed=processed(*batches)
+    return KnownTable(
+        scan, PATH, more.pop("progress", progress), CutTarget(), processed=processed(*batches)
     )
 
 
-def planned(found: Known, files: dict[str, Facts], limits: BatchLimits | None = None) -> TablePlan:
+def planned(
+    found: KnownTable, files: dict[str, Facts], limits: BatchLimits | None = None
+) -> TablePlan:
     limits = limits or BatchLimits()
     run = candidates(found, limits)
     return plan(found, run, {f"{FOLDER}/{n}": facts for n, facts in files.items()}, limits, NEW)
@@ -134,7 +131,7 @@ class TestBatches:
     def test_a_footer_of_our_capture_means_nothing(self) -> None:
         files = {"a": load(complete=False), "b": changes(complete=False), "c": foreign()}
         step = applied(plan_of(files))
-        assert (step.names, step.is_load, step.positions) == (("a", "b", "c"), False, None)
+        assert (step.names, step.is_load, step.evidence.positions) == (("a", "b", "c"), False, None)
 
     def test_a_truncation_of_our_capture_is_not_passed_over(self) -> None:
         found = plan_of({"a": foreign(), "b": truncation(), "c": foreign()})
@@ -199,7 +196,7 @@ class TestSwitching:
         assert "_metadata.json" in found.waiting
 
 
-DIRECT = ", by direct: nothing about table and Spark is Delta's alone"
+DIRECT = "; strategy: direct (no feature of this table requires Delta's MERGE)"
 
 
 class TestWords:

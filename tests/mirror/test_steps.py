@@ -9,18 +9,19 @@ from typing import get_args
 import pytest
 
 from mirrorlake.errors import MissingFile
+from mirrorlake.mirror.explain import as_fact, explain
 from mirrorlake.mirror.steps import (
     AddColumns,
     ApplyFiles,
     CleanUp,
+    Compact,
     CreateTable,
     Discard,
     DropTable,
+    Estimate,
     SetKey,
     Step,
     TablePlan,
-    as_fact,
-    explain,
 )
 from mirrorlake.mirror.strategy import Facts, way_of
 from mirrorlake.model.change import Marker
@@ -32,15 +33,18 @@ RECREATE = CreateTable(TABLE, PATH, FOLDER, PLAIN, ("id",), "g", replace=True)
 ADD = AddColumns(TABLE, PATH, columns(more="long", price="decimal(9,2)").columns)
 SET_KEY = SetKey(TABLE, PATH, ("id", "note"))
 FILES = (landed(1), landed(2))
-APPLY = ApplyFiles(TABLE, PATH, FOLDER, FILES, 1, 2, ("id",), Marker.INSERT, rows=12_000)
+ESTIMATE = Estimate(rows=12_000)
+APPLY = ApplyFiles(TABLE, PATH, FOLDER, FILES, 1, 2, ("id",), Marker.INSERT, estimate=ESTIMATE)
 APPLY_ONE = ApplyFiles(TABLE, PATH, FOLDER, FILES[:1], 1, 1, (), Marker.INSERT, truncated=True)
-BY_MERGE = replace(APPLY, choice=way_of(Facts(table="it is partitioned")))
-ADDED = replace(APPLY, choice=way_of(Facts(appends=True)))
-LARGE = replace(APPLY, choice=way_of(Facts(large=True)))
+BY_MERGE = replace(
+    APPLY, estimate=replace(ESTIMATE, choice=way_of(Facts(table="it is partitioned")))
+)
+ADDED = replace(APPLY, estimate=replace(ESTIMATE, choice=way_of(Facts(appends=True))))
+LARGE = replace(APPLY, estimate=replace(ESTIMATE, choice=way_of(Facts(large=True))))
 CLEAN_UP = CleanUp(TABLE, FOLDER, FILES)
 DISCARD = Discard(TABLE, FOLDER, FILES)
 DROP = DropTable(TABLE, PATH, FOLDER, "g")
-BY_DIRECT = ", by direct: nothing about table and Spark is Delta's alone"
+BY_DIRECT = "; strategy: direct (no feature of this table requires Delta's MERGE)"
 
 TOLD = [
     (
@@ -56,7 +60,7 @@ TOLD = [
     ),
     (
         RECREATE,
-        "sales.orders: make Tables/sales/orders anew, its folder was recreated",
+        "sales.orders: replace Tables/sales/orders, because its folder was recreated",
         {
             "step": "recreate",
             "table": "sales.orders",
@@ -76,7 +80,7 @@ TOLD = [
     ),
     (
         SET_KEY,
-        "sales.orders: from now on its key is id, note",
+        "sales.orders: set its key to id, note",
         {"step": "set_key", "table": "sales.orders", "key": ["id", "note"]},
     ),
     (
@@ -107,7 +111,7 @@ TOLD = [
     ),
     (
         CLEAN_UP,
-        "sales.orders: move 2 applied files aside",
+        "sales.orders: move 2 applied files to the cleanup folder",
         {
             "step": "clean_up",
             "table": "sales.orders",
@@ -116,7 +120,7 @@ TOLD = [
     ),
     (
         DISCARD,
-        "sales.orders: remove 2 files that were applied before it was recreated",
+        "sales.orders: delete 2 files that were applied before the folder was recreated",
         {
             "step": "discard",
             "table": "sales.orders",
@@ -124,8 +128,13 @@ TOLD = [
         },
     ),
     (
+        Compact(TABLE, PATH, 12_000, "16 files"),
+        "sales.orders: compact 16 files (about 12,000 rows)",
+        {"step": "compact", "table": "sales.orders", "files": "16 files", "rows": 12_000},
+    ),
+    (
         DROP,
-        "sales.orders: drop Tables/sales/orders, its folder was deleted",
+        "sales.orders: drop Tables/sales/orders, because its folder was deleted",
         {"step": "drop", "table": "sales.orders", "path": "Tables/sales/orders"},
     ),
 ]
@@ -138,9 +147,9 @@ def planned(*steps: Step, error: MissingFile | None = None, waiting: str = "") -
 @pytest.mark.parametrize(
     ("step", "said", "facts"),
     [
-        (BY_MERGE, "in one commit, by merge: it is partitioned", ("merge", False)),
-        (ADDED, f"added without a look at the rows there{BY_DIRECT}", ("direct", True)),
-        (LARGE, f"beside the other tables because it is large{BY_DIRECT}", ("direct", False)),
+        (BY_MERGE, "in one commit; strategy: merge (it is partitioned)", ("merge", False)),
+        (ADDED, f", as a plain append{BY_DIRECT}", ("direct", True)),
+        (LARGE, f", in the background because it is large{BY_DIRECT}", ("direct", False)),
     ],
 )
 def test_a_plan_says_by_which_way_a_batch_goes_and_why(
@@ -149,7 +158,7 @@ def test_a_plan_says_by_which_way_a_batch_goes_and_why(
     assert explain([planned(step)])[0].endswith(said)
     fact = as_fact(step)
     assert (fact["strategy"], fact["appends"]) == facts
-    assert fact["reason"] == step.choice.reason  # type: ignore[union-attr]
+    assert fact["reason"] == step.estimate.choice.reason  # type: ignore[union-attr]
 
 
 def test_every_step_is_told() -> None:
@@ -179,8 +188,8 @@ def test_an_error_is_told_after_the_steps() -> None:
 
 
 def test_a_wait_is_told() -> None:
-    assert explain([planned(waiting="its last transaction is not complete")]) == [
-        "sales.orders: waits: its last transaction is not complete"
+    assert explain([planned(waiting="the files of its last transaction are incomplete")]) == [
+        "sales.orders: waits: the files of its last transaction are incomplete"
     ]
 
 

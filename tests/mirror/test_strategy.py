@@ -49,7 +49,10 @@ class TestTable:
             (table(writers=frozenset({"rowTracking"})), "rowTracking"),
             (table(writers=frozenset({"aFeatureOfTomorrow"})), "aFeatureOfTomorrow"),
             (table(unknown=frozenset({"b", "a"})), "its log has an action a, which"),
-            (table(partitions=("ID",)), "it is partitioned by ID, a column of no name"),
+            (
+                table(partitions=("ID",)),
+                "it is partitioned by ID, a column that is not in its schema",
+            ),
             (
                 table(partitions=("at",), fields=(column() | {"name": "at", "type": "timestamp"},)),
                 "it is partitioned by at, a timestamp",
@@ -82,11 +85,11 @@ class TestTable:
             *((table(writers=frozenset({name})), name) for name in sorted(ELSEWHERE)),
             (
                 table(fields=(column(__CHAR_VARCHAR_TYPE_STRING="char(3)"),)),
-                "id is char(3), whose values Delta fills",
+                "id is char(3), whose values Delta pads",
             ),
             (
                 table(properties={"delta.setTransactionRetentionDuration": "interval 1 day"}),
-                "forget our progress",
+                "remove the recorded progress",
             ),
         ],
     )

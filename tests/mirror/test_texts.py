@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from mirrorlake.apply.fold import Batch, fold
+from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.errors import KeyedChangeWithoutKey
 from mirrorlake.landing import text as delimited
 from mirrorlake.landing.text.format import TextFormat
@@ -22,7 +22,7 @@ def folded(text: str, default: Marker = Marker.INSERT) -> NetChanges:
     content = text.encode()
     named = {"table": "t", "file": "f"}
     rows = delimited.read(io.BytesIO(content), len(content), SCHEMA, default, TextFormat(), **named)
-    return fold(Batch("t", SCHEMA, [], [("f", rows)]))
+    return fold(LandedBatch("t", SCHEMA, [], [("f", rows)]))
 
 
 @pytest.mark.clause("LZ-034")

@@ -21,7 +21,7 @@ VALUES: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     (pa.string(), st.text("aA\u00e9e\u0301\0 ", max_size=2)),
     (pa.binary(), st.binary(max_size=1)),
     (pa.bool_(), st.booleans()),
-    (pa.decimal128(20, 2), st.decimals(-1, 1, indexes=2)),
+    (pa.decimal128(20, 2), st.decimals(-1, 1, places=2)),
     (pa.timestamp("us", "UTC"), st.datetimes(timezones=st.just(UTC))),
 ]
 

@@ -38,7 +38,7 @@ def below(root: type[MirrorlakeError]) -> list[type[MirrorlakeError]]:
 ALL = tree(MirrorlakeError)
 OF_TABLES = tree(TableError)
 FULL = UnknownMarker(
-    "marker 3 is none of 0, 1, 2 and 4",
+    "marker 3 is not 0, 1, 2 or 4",
     table="sales.orders",
     file="00000000000000000017.parquet",
     row=5,
@@ -95,7 +95,7 @@ def test_the_facts_of_a_table_error_name_file_row_column_and_value() -> None:
 @pytest.mark.clause("LZ-270")
 def test_a_table_error_prints_table_file_row_and_column() -> None:
     index = "table sales.orders, file 00000000000000000017.parquet, row 5, column __rowMarker__"
-    assert str(FULL) == f"marker 3 is none of 0, 1, 2 and 4 ({index}). Delete the file."
+    assert str(FULL) == f"marker 3 is not 0, 1, 2 or 4 ({index}). Delete the file."
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
@@ -155,5 +155,7 @@ def test_an_error_of_a_table_waits_for_a_person() -> None:
 def test_what_the_system_says_of_a_full_disk_becomes_ours() -> None:
     error = StorageUnavailable.of(OSError(errno.ENOSPC, "No space left on device", "/lake/file"))
     assert error is not None
-    assert str(error).startswith("the storage refuses: no space left on device (/lake/file). Make")
+    assert str(error).startswith(
+        "the storage returned an error: no space left on device (/lake/file). Free"
+    )
     assert StorageUnavailable.of(OSError(errno.ECONNRESET, "Connection reset by peer")) is None

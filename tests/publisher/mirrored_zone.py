@@ -14,8 +14,9 @@ from mirrorlake.landing import metadata
 from mirrorlake.landing.metadata import Metadata
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import AddColumns, SetKey
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import no_crash
 from mirrorlake.model.landed import FileName
-from mirrorlake.model.seams import Clock, no_crash
 from mirrorlake.model.table import Schema
 from mirrorlake.publisher import Publisher
 from mirrorlake.storage.store import Store

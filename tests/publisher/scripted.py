@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from mirrorlake.landing import Publisher
-from mirrorlake.model.seams import kill_at, no_crash
+from mirrorlake.model.crash_points import kill_at, no_crash
 
 
 def growing() -> Iterator[pa.Table]:

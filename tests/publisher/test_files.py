@@ -19,7 +19,7 @@ from mirrorlake.landing.parquet import bounded
 from mirrorlake.model import types
 from mirrorlake.publisher import Publisher
 from mirrorlake.publisher.input import files
-from mirrorlake.publisher.input.files import Reading, rows_of
+from mirrorlake.publisher.input.files import InputOptions, rows_of
 from tests.publisher.mirrored_zone import Zone
 
 Write = Callable[[str, str | bytes], Path]
@@ -37,7 +37,7 @@ def write(tmp_path: Path) -> Write:
 
 def loaded(zone: Zone, path: Path, **reading: Any) -> list[dict[str, Any]]:
     with zone.publisher() as publisher:
-        publisher.load("t", rows_of(path, Reading(**reading)), key=())
+        publisher.load("t", rows_of(path, InputOptions(**reading)), key=())
     return zone.rows("t")
 
 
@@ -108,8 +108,8 @@ class TestCsv:
     ) -> None:
         first = write("a.csv", "id,code\n1,x\n")
         later = write("b.csv", "id,code\n2,0042\n")
-        publisher.load("t", rows_of(first, Reading()), key="id")
-        reading = Reading(publisher.columns("t"))
+        publisher.load("t", rows_of(first, InputOptions()), key="id")
+        reading = InputOptions(publisher.columns("t"))
         publisher.publish("t", rows_of(later, reading), operation="upsert")
         assert zone.rows("t")[1] == {"id": 2, "code": "0042"}
 
@@ -167,7 +167,7 @@ class TestJsonLines:
     ) -> None:
         publisher.load("t", [{"id": 1, "note": "x"}], key="id")
         path = write("a.jsonl", '{"id": 2, "note": "2026-01-01"}')
-        rows = rows_of(path, Reading(publisher.columns("t")))
+        rows = rows_of(path, InputOptions(publisher.columns("t")))
         publisher.publish("t", rows, operation="upsert")
         assert zone.rows("t")[1] == {"id": 2, "note": "2026-01-01"}
 
@@ -176,7 +176,7 @@ class TestJsonLines:
         self, publisher: Publisher, write: Write
     ) -> None:
         publisher.load("t", [{"id": 1, "a": 1, "b": 2}], key="id")
-        reading = Reading(publisher.columns("t"))
+        reading = InputOptions(publisher.columns("t"))
         lines = rows_of(write("a.jsonl", '{"id": 1, "a": 5}\n'), reading)
         with pytest.raises(IncompleteRow):
             publisher.publish("t", lines, operation="update")
@@ -241,23 +241,23 @@ class TestExcel:
 @pytest.mark.parametrize("name", ["a.docx", "a", "a.gz"])
 def test_other_files_are_refused(write: Write, name: str) -> None:
     with pytest.raises(UsageError, match="extension"):
-        rows_of(write(name, "x"), Reading())
+        rows_of(write(name, "x"), InputOptions())
 
 
 def test_a_file_that_is_not_there_is_refused(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="no such file"):
-        rows_of(tmp_path / "a.csv", Reading())
+        rows_of(tmp_path / "a.csv", InputOptions())
 
 
 def test_a_file_that_unfolds_to_very_much_is_read_in_small_pieces(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One text of 1 MiB in each of 4,000 rows."""
-    monkeypatch.setattr(bounded, "PIECE_BYTES", 8 << 20)
+    monkeypatch.setattr(bounded, "BLOCK_BYTES", 8 << 20)
     text = pa.DictionaryArray.from_arrays(np.zeros(4_000, np.int32), pa.array(["x" * (1 << 20)]))
     path = tmp_path / "bomb.parquet"
     pq.write_table(pa.table({"id": range(4_000), "v": text}), path, store_schema=False)
     assert path.stat().st_size < 1 << 20
-    rows = rows_of(path, Reading())
+    rows = rows_of(path, InputOptions())
     assert next(rows).num_rows == 0
     assert 0 < next(rows).num_rows <= 8

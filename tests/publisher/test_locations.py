@@ -118,5 +118,5 @@ def test_a_table_needs_a_name(publisher: Publisher) -> None:
 
 
 def test_a_location_that_is_no_folder_is_refused() -> None:
-    with pytest.raises(UsageError, match="no storage that is known"):
+    with pytest.raises(UsageError, match="not a supported storage"):
         Publisher("ftp://example.com/database")

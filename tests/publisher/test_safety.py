@@ -156,12 +156,12 @@ def test_a_name_that_a_killed_run_gave_is_durable_before_it_is_recorded(
     with zone.publisher() as publisher:
         publisher.load("t", A, key="id", batch="one")
     about = {zone.folder("t"), f"{zone.folder('t')}/_publisher.json"}
-    assert [e.name for e in seen if e.done and e.path in about] == ["settle", "replace"]
+    assert [e.name for e in seen if e.done and e.path in about] == ["flush", "replace"]
 
 
 class TestTheNextNumber:
     @pytest.mark.clause("LZ-140")
-    @pytest.mark.parametrize("location", ["", "/_ProcessedFiles", "/_FilesReadyToDelete"])
+    @pytest.mark.parametrize("index", ["", "/_ProcessedFiles", "/_FilesReadyToDelete"])
     def test_it_follows_whatever_is_there(self, zone: Zone, index: str) -> None:
         with zone.publisher() as publisher:
             publisher.load("t", A, key="id")

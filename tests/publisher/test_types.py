@@ -303,7 +303,7 @@ class TestAColumnOfNothing:
 
 @pytest.mark.parametrize("kind", ["int", "decimal(39,0)", "struct"])
 def test_types_are_those_of_the_tables(publisher: Publisher, kind: str) -> None:
-    with pytest.raises(UsageError, match="Types are"):
+    with pytest.raises(UsageError, match="The types are"):
         publisher.load("t", [{"a": 1}], key=(), types={"a": kind})
 
 

@@ -17,10 +17,10 @@ from uuid import UUID
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.errors import LeaseHeld, LeaseLost
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles
-from mirrorlake.model.seams import CrashPoint
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.lease import TERM
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import Crash, Effect, File, Files, MemoryStore

@@ -18,7 +18,7 @@ from typing import Any
 import pyarrow as pa
 
 from mirrorlake.apply.commit_metadata import by_marker, commit_metadata
-from mirrorlake.delta.log.history import Batch, batch_of
+from mirrorlake.delta.log.history import CommittedBatch, batch_of
 from mirrorlake.landing.file_identity import Identity, altered
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.parquet.unchanged import unpacked
@@ -32,7 +32,6 @@ from mirrorlake.mirror.engine import (
     Unknown,
 )
 from mirrorlake.mirror.faults import UnreadableFile
-from mirrorlake.mirror.progress import FOLDER, RESEEDED, Progress
 from mirrorlake.mirror.steps import (
     AddColumns,
     ApplyFiles,
@@ -41,8 +40,9 @@ from mirrorlake.mirror.steps import (
     DropTable,
     SetKey,
 )
+from mirrorlake.mirror.table.progress import FOLDER, RESEEDED, Progress
+from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.landed import NamedBatch
-from mirrorlake.model.seams import CrashHook, CrashPoint
 from mirrorlake.model.table import Schema
 from mirrorlake.storage.store import Store
 from tests.doubles.clock import START
@@ -70,7 +70,7 @@ class LakeTable:
     named: list[NamedBatch] = field(default_factory=list)
     forgotten: int = 0
     properties: dict[str, str] = field(default_factory=dict)
-    batch: Batch | None = None
+    batch: CommittedBatch | None = None
     identities: dict[str, Identity] = field(default_factory=dict)
     described: str = ""
     vacuumed: list[timedelta] = field(default_factory=list)
@@ -169,7 +169,9 @@ class ModelledEngine:
     ) -> Sequence[Outcome | None]:
         return [None for _step in steps]  # a modelled table has no files
 
-    def rearrangeable(self, path: str) -> int | None:
+    slots = 1
+
+    def compaction(self, path: str) -> Compact | None:
         return None  # a modelled table has no files
 
     def checkpoint(self, path: str) -> None:
@@ -202,8 +204,8 @@ class ModelledEngine:
             feed += table.table.truncate()
         feed += table.table.apply([change for changes in files for change in changes])
         table.version += 1
-        table.recorded, table.cut = step.last, step.cut
-        table.cuts.append(step.cut)
+        table.recorded, table.cut = step.last, step.evidence.cut
+        table.cuts.append(step.evidence.cut)
         table.feed.append(feed)
         table.applied.append((step.first, step.last))
         if step.names:

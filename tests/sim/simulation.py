@@ -19,13 +19,14 @@ from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import LeaseHeld, LeaseLost, SourceUnavailable
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.position import LogPoint
-from mirrorlake.model.seams import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.memory.database import MemoryTransaction
 from mirrorlake.storage.lease import TERM
+from tests.capture.landing import landing_capture
 from tests.doubles.clock import SteppedClock
 from tests.doubles.lanes import seeded
 from tests.doubles.memory_store import Crash, Effect, Files, MemoryStore
@@ -177,7 +178,7 @@ class Simulation:
             self.clock.advance(TERM.total_seconds() + 1)
 
     def _new_capture(self) -> Capture:
-        return Capture(
+        return landing_capture(
             self.database.source(failures=0.01),
             self._store(),
             self._settings,
@@ -267,7 +268,7 @@ class Simulation:
         self._quiet = True
         self.clock.advance(TERM.total_seconds() + 1)
         self._capture = self._apply = None
-        capture = Capture(
+        capture = landing_capture(
             self.database.source(),
             self._store(),
             self._settings,

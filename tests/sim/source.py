@@ -12,11 +12,11 @@ from random import Random
 from typing import Any
 
 from mirrorlake.errors import SourceUnavailable
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.position import LogPoint
-from mirrorlake.model.seams import Clock
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.model.types import LONG, STRING
-from mirrorlake.sources.memory.database import Kind, Logged, MemoryDatabase, MemoryTransaction
+from mirrorlake.sources.memory.database import Logged, MemoryDatabase, MemoryTransaction, WriteKind
 from mirrorlake.sources.memory.points import Numbers, Sets
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.snapshot import Delivery
@@ -65,7 +65,7 @@ class SimulatedDatabase:
             for write in transaction.writes if point.covers(transaction.end) else ():
                 if write.table.table != table:
                     continue
-                if write.kind is Kind.TRUNCATE:
+                if write.kind is WriteKind.TRUNCATE:
                     rows.clear()
                 if write.old is not None:
                     del rows[write.old["id"]]

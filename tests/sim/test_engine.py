@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from mirrorlake.mirror.engine import MirrorEngine
-from mirrorlake.model.seams import no_crash
+from mirrorlake.model.crash_points import no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply_by_time import ByTimeContract
 from tests.reference import Row

@@ -71,12 +71,15 @@ def test_table_patterns_that_match_nothing_are_told() -> None:
         ({"public.users": ["*", "!secret"]}, []),
         ({"public.*": ["*", "!secret"]}, []),  # enough that one of the tables has it
         ({"public.users": ["id"], "public.*": ["*"]}, []),
-        ({"public.users": ["*", "!scret"]}, ["!scret in source.columns, public.users, names none"]),
-        ({"public.users": ["total"]}, ["total in source.columns, public.users, names none"]),
-        ({"public.usres": ["*"]}, ["public.usres in source.columns names no selected table"]),
+        (
+            {"public.users": ["*", "!scret"]},
+            ["!scret in source.columns, public.users, matches none"],
+        ),
+        ({"public.users": ["total"]}, ["total in source.columns, public.users, matches none"]),
+        ({"public.usres": ["*"]}, ["public.usres in source.columns matches no selected table"]),
         (
             {"public.*": ["*"], "public.users": ["*", "!secret"]},
-            ["public.users in source.columns names no selected table that an earlier pattern"],
+            ["public.users in source.columns matches no selected table that an earlier pattern"],
         ),
     ],
 )
@@ -97,5 +100,5 @@ def test_a_pattern_for_columns_to_come_is_a_precaution() -> None:
 def test_a_condition_on_a_table_that_is_not_selected_is_told() -> None:
     selection = Selection(rows={"public.users": "true", "public.usres": "true"})
     assert list(selection.idle_rows(COLUMNS)) == [
-        "public.usres in source.rows is no selected table"
+        "public.usres in source.rows is not a selected table"
     ]

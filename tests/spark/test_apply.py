@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
-from mirrorlake.delta.log.table_log import Snapshot, TableLog
-from mirrorlake.mirror import compaction
+from mirrorlake.delta.log.table_log import TableLog, TableSnapshot
+from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import Applied, MirrorEngine
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.urls import is_url
@@ -75,7 +75,7 @@ def _is_found(location: str) -> bool:
     return "%" not in location and not is_url(location)
 
 
-def _is_mapped(table: Snapshot) -> bool:
+def _is_mapped(table: TableSnapshot) -> bool:
     return "delta.columnMapping.mode" in table.metadata["configuration"]
 
 
@@ -99,7 +99,7 @@ def test_the_active_session_of_the_thread_is_the_one_it_was(
     before = sessions.getActiveSession()
     other = spark.session.newSession()._jsparkSession
     shape = Shape.of(["id"], id=types.LONG, v=types.STRING)
-    orders = Mirrored(SparkEngine(spark, store), store, reader, shape).create()
+    orders = Mirrored(spark_engine(spark, store), store, reader, shape).create()
     try:
         if has_one:
             sessions.setActiveSession(other)
@@ -130,7 +130,7 @@ WITHOUT_SHRINKING = settings(
 class TestSparkEngine(ApplyContract):
     @pytest.fixture
     def new_engine(self, spark: Spark, store: LocalStore) -> Callable[[], MirrorEngine]:
-        return lambda: SparkEngine(spark, store)
+        return lambda: spark_engine(spark, store)
 
     @pytest.mark.clause("LZ-255")
     @WITHOUT_SHRINKING

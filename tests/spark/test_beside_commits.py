@@ -13,12 +13,12 @@ from typing import Any
 import pytest
 
 from mirrorlake.delta.log.files import FOLDER
-from mirrorlake.delta.log.table_log import Snapshot, TableLog, replay
-from mirrorlake.mirror import compaction
+from mirrorlake.delta.log.table_log import TableLog, TableSnapshot, replay
+from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import Applied
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
@@ -47,7 +47,7 @@ def tables(spark: Spark, tmp_path_factory: pytest.TempPathFactory) -> tuple[Mirr
     """Two tables of the same batches, each time in one job; the first has seen a `MERGE` of Delta's
     own, a compaction and a checkpoint too."""
     store = LocalStore(tmp_path_factory.mktemp("store"))
-    engine, reader = SparkEngine(spark, store, compaction=False), SparkReader(spark.session, store)
+    engine, reader = spark_engine(spark, store, compaction=False), SparkReader(spark.session, store)
     orders = Mirrored(engine, store, reader, SHAPE).create()
     other = Mirrored(engine, store, reader, SHAPE, "Tables/other").create()
     apply(orders, other, *((INSERT, (n, "a")) for n in range(30)))
@@ -75,9 +75,9 @@ def location(table: Mirrored) -> Path:
     return Path(table.store.location(table.path))
 
 
-def versions(table: Mirrored) -> Iterator[Snapshot]:
+def versions(table: Mirrored) -> Iterator[TableSnapshot]:
     """The table at one version after the other, replayed from its log."""
-    log, snapshot = TableLog(location(table)), Snapshot()
+    log, snapshot = TableLog(location(table)), TableSnapshot()
     for version in log.versions():
         replay(snapshot, log.actions(version), version)
         yield snapshot

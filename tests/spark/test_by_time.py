@@ -21,7 +21,7 @@ from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.status import mirror_status
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import TableLog
-from mirrorlake.model.seams import CrashPoint
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.test_faults import before_the_tasks
 from tests.app.zones import MARKER, Zone

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from pyspark.errors import PySparkException
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.app.loop.report import ApplyReport
-from mirrorlake.errors import TableError, WorkerLost
-from mirrorlake.landing.text.format import TextFormat
+from mirrorlake.apply.runner import TasksDied
+from mirrorlake.apply.strategy import OpenBatch
+from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows
+from mirrorlake.errors import TableError
+from mirrorlake.landing.parquet.reader import Rows
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.strategy import Wanted
-from mirrorlake.model.seams import CrashPoint, WallClock, kill_at
-from mirrorlake.spark import parting, task
-from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.jobs import Jobs
-from mirrorlake.spark.refusals import death
+from mirrorlake.model.clock import WallClock
+from mirrorlake.model.crash_points import CrashPoint, kill_at
+from mirrorlake.spark.engine import spark_engine
+from mirrorlake.spark.errors import death
+from mirrorlake.spark.runner import SparkRunner
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
 from tests.delta.handmade import HandmadeTable
@@ -38,23 +38,21 @@ CANCELLED = PySparkException("[SPARK_JOB_CANCELLED] Job 2 cancelled part of canc
 TABLES = ("a", "deadly", "z")
 
 
-class DeadlyJobs(Jobs):
-    """Whatever works on the table `deadly` kills its own process, as long as `sign` is there."""
+def deadly_rows(sign: Path) -> Callable[[OpenBatch, int], LandedRows]:
+    """A task that reads the table `deadly` kills its process, as long as `sign` is there."""
+    truly, path = OpenBatch.rows, str(sign)
 
-    def __init__(self, spark: Spark, sign: Path) -> None:
-        super().__init__(spark.session)
-        self._sign = str(sign)
-
-    def map(self, work: Callable[[Any], Any], items: Sequence[Any], *more: Any) -> list[Any]:
-        sign = self._sign
-
-        def deadly(item: Any) -> Any:
-            table = item.table if hasattr(item, "table") else item.batch.table
-            if table == "s.deadly" and Path(sign).exists():
+    class DeadlyRows(LandedRows):  # of a function, so that tasks get it by value
+        def read(self, landed: LandedPath) -> Rows:
+            if self.table == "s.deadly" and Path(path).exists():
                 kill_at(CrashPoint.BATCH_WRITTEN)(CrashPoint.BATCH_WRITTEN)
-            return work(item)
+            return LandedRows.read(self, landed)
 
-        return super().map(deadly, items, *more)
+    def rows(batch: OpenBatch, threads: int = 1) -> LandedRows:
+        known = truly(batch, threads)
+        return DeadlyRows(*(getattr(known, field.name) for field in fields(known)))
+
+    return rows
 
 
 @dataclass
@@ -68,8 +66,7 @@ class Scene:
 
     @contextmanager
     def loop(self) -> Iterator[ApplyLoop]:
-        jobs = DeadlyJobs(self.spark, self.sign)
-        engine = SparkEngine(self.spark, self.zone.store, wanted=self.wanted, jobs=jobs)
+        engine = spark_engine(self.spark, self.zone.store, wanted=self.wanted)
         loop = ApplyLoop(self.zone.store, engine, MirrorSettings(), WallClock())
         loop.open()
         try:
@@ -90,8 +87,9 @@ class Scene:
 
 
 @pytest.fixture
-def scene(tmp_path: Path, spark: Spark) -> Scene:
+def scene(tmp_path: Path, spark: Spark, monkeypatch: pytest.MonkeyPatch) -> Scene:
     scene = Scene(Zone(tmp_path / "root", spark), spark, tmp_path / "sign")
+    monkeypatch.setattr(OpenBatch, "rows", deadly_rows(scene.sign))
     for name in TABLES:
         scene.zone.table(name, "id")
         scene.zone.land(name, 1, {"id": [1], "v": ["old"]})
@@ -120,8 +118,8 @@ def test_a_batch_that_kills_its_worker_stops_its_table_alone_and_is_applied_once
     (error,) = scene.apply().errors
     assert isinstance(error, TableError)
     assert (error.table, error.code) == ("s.deadly", "worker_lost")
-    assert "their Python was killed, or crashed" in error.what
-    assert "memory is short" in error.hint
+    assert "the Python process was killed or crashed" in error.what
+    assert "too little memory" in error.hint
     assert scene.rows("deadly") == [(1, "old")]
     for name in ("a", "z"):
         assert scene.rows(name) == [(1, "new")]
@@ -133,65 +131,10 @@ def test_a_batch_that_kills_its_worker_stops_its_table_alone_and_is_applied_once
         assert scene.feed(name) == CHANGED
 
 
-# -- what a job that ends falls apart into --------------------------------------------------------
-
-
-class FakeJobs(Jobs):
-    """Jobs end with `error` when a table of theirs is deadly."""
-
-    def __init__(self, deadly: Iterable[str], error: Exception = CRASHED) -> None:
-        self.deadly, self.error = set(deadly), error
-        self.jobs: list[list[str]] = []
-
-    @property
-    def slots(self) -> int:
-        return 2
-
-    def map(self, work: Callable[[Any], Any], items: Sequence[Any], *_: Any) -> list[Any]:
-        self.jobs.append([item.table for item in items])
-        if self.deadly.intersection(self.jobs[-1]):
-            raise self.error
-        return [task.TaskResult(handed=item) for item in items]
-
-
-def spec(table: str) -> Any:
-    return SimpleNamespace(table=table)
-
-
-@given(
-    tables=st.lists(st.sampled_from("abcde"), min_size=1, max_size=12),
-    deadly=st.sets(st.sampled_from("abcde")),
-)
-def test_each_specification_has_its_result_and_only_what_is_deadly_its_error(
-    tables: list[str], deadly: set[str]
-) -> None:
-    jobs, specs = FakeJobs(deadly), [spec(table) for table in tables]
-    results = jobs.run(specs)
-    for one, result in zip(specs, results, strict=True):
-        if one.table in deadly:
-            assert isinstance(result.error, WorkerLost)
-            assert result.error.table == one.table
-        else:
-            assert result.handed is one
-    if not deadly.intersection(tables):
-        assert jobs.jobs == [tables]
-    elif len(set(tables)) > 1:
-        alone = {table: [tables.count(table) * [table]] for table in tables}
-        assert jobs.jobs[0] == tables
-        assert sorted(jobs.jobs[1:]) == sorted(job for one in alone.values() for job in one)
-
-
-def test_a_job_that_was_cancelled_is_not_tried_again() -> None:
-    jobs = FakeJobs("a", CANCELLED)
-    with pytest.raises(PySparkException):
-        jobs.run([spec("a"), spec("b")])
-    assert jobs.jobs == [["a", "b"]]
-
-
 @pytest.mark.parametrize(
     ("said", "told"),
     [
-        (str(CRASHED), "their Python was killed, or crashed"),
+        (str(CRASHED), "the Python process was killed or crashed"),
         (
             f"{ABORTED}ExecutorLostFailure (executor 3 exited) Reason: exited with code 137\n\tat",
             "their executors were lost (exit code 137)",
@@ -208,13 +151,17 @@ def test_the_death_of_tasks_is_told_in_words_and_without_values(
     assert death(PySparkException(said)) == told
 
 
-def test_a_text_that_kills_who_looks_where_to_cut_it_is_read_by_one_task() -> None:
-    class Dying(FakeJobs):
-        def map(self, work: Callable[[Any], Any], items: Sequence[Any], *_: Any) -> list[Any]:
-            raise self.error
+def test_a_job_that_was_cancelled_is_no_death(monkeypatch: pytest.MonkeyPatch) -> None:
+    runner = SparkRunner.__new__(SparkRunner)
+    runner._context, runner._tag = MagicContext(), "tag"
+    for error, expected in ((CRASHED, TasksDied), (CANCELLED, PySparkException)):
+        with pytest.raises(expected), runner.tagged():
+            raise error
 
-    size = 4 * parting.LEAST
-    landed = [task.LandedPath("1.csv", "/1.csv", size, TextFormat())]
-    assert parting.groups(Dying("a"), landed, is_load=True) is None
-    with pytest.raises(PySparkException):
-        parting.groups(Dying("a", CANCELLED), landed, is_load=True)
+
+class MagicContext:
+    """Of a session that runs nothing."""
+
+    def addJobTag(self, _tag: str) -> None: ...  # noqa: N802
+    def removeJobTag(self, _tag: str) -> None: ...  # noqa: N802
+    def setLocalProperty(self, _name: str, _value: str | None) -> None: ...  # noqa: N802

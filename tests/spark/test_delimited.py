@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorlake.spark import parting
+from mirrorlake.apply import input_splits
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
 
@@ -64,7 +64,7 @@ def zone(tmp_path_factory: pytest.TempPathFactory, spark: Spark) -> Texts:
     zone = Texts(tmp_path_factory.mktemp("texts") / "root", spark)
     _first(zone)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(parting, "LEAST", 1_000)
+        patch.setattr(input_splits, "LEAST", 1_000)
         zone.first = zone.apply()  # type: ignore[attr-defined]
     _later(zone)
     zone.later = zone.apply()  # type: ignore[attr-defined]

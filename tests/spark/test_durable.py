@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from mirrorlake.mirror import compaction
+from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import Applied, MirrorEngine
 from mirrorlake.mirror.steps import Compact, SetKey
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Column
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
@@ -68,7 +68,7 @@ def test_every_commit_of_ours_is_flushed(
 ) -> None:
     monkeypatch.setattr(compaction, "FANOUT", 2)
     monkeypatch.setattr(compaction, "SMALLEST", 2)
-    engine = SparkEngine(spark, store, wanted=wanted, compaction=False)
+    engine = spark_engine(spark, store, wanted=wanted, compaction=False)
     story = Story(engine, store, spark)
     table = story.table
 
@@ -98,11 +98,11 @@ def test_every_commit_of_ours_is_flushed(
 def test_what_another_process_committed_is_flushed_before_anything_rests_on_it(
     spark: Spark, store: LocalStore, flushed: set[str], wanted: Wanted
 ) -> None:
-    story = Story(SparkEngine(spark, store, wanted=wanted, compaction=False), store, spark)
+    story = Story(spark_engine(spark, store, wanted=wanted, compaction=False), store, spark)
     story.table.create()
     story.insert(1, 2)
     flushed.clear()
-    engine = SparkEngine(spark, store, wanted=wanted)
+    engine = spark_engine(spark, store, wanted=wanted)
     batch = engine.progress(story.table.path).batch
     assert batch is not None
     for _ in range(2):

@@ -12,15 +12,24 @@ from typing import Any
 
 import pytest
 
+from mirrorlake.apply.committer import BatchCommit
+from mirrorlake.apply.engine import Engine
 from mirrorlake.errors import ForeignTable, UnsupportedTable
-from mirrorlake.mirror.engine import AlreadyApplied, Applied, Conflicted, Failed, Unknown
+from mirrorlake.mirror.engine import (
+    AlreadyApplied,
+    Applied,
+    Conflicted,
+    Failed,
+    Outcome,
+    Unknown,
+)
 from mirrorlake.mirror.steps import CreateTable
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Column
-from mirrorlake.spark import commit
-from mirrorlake.spark.commit import Commit, Committer
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark import committer as spark_committer
+from mirrorlake.spark.committer import SparkCommitter
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
@@ -50,12 +59,12 @@ def row(number: int, name: str) -> tuple:
 
 
 @pytest.fixture
-def engine(spark: Spark, store: LocalStore) -> SparkEngine:
-    return SparkEngine(spark, store)
+def engine(spark: Spark, store: LocalStore) -> Engine:
+    return spark_engine(spark, store)
 
 
 @pytest.fixture
-def table(spark: Spark, engine: SparkEngine, store: LocalStore) -> Mirrored:
+def table(spark: Spark, engine: Engine, store: LocalStore) -> Mirrored:
     """A table of two files, at version 2."""
     found = Mirrored(engine, store, SparkReader(spark.session, store), SHAPE).create()
     found.apply([(INSERT, row(1, "a")), (INSERT, row(2, "b"))])
@@ -85,13 +94,13 @@ def test_a_commit_inside_the_transaction_is_a_conflict(
     monkeypatch: pytest.MonkeyPatch,
     statement: str,
 ) -> None:
-    prepare = commit._Delta.metrics
+    prepare = spark_committer._Delta.metrics
 
     def interrupted(*args: Any) -> Any:
         by_hand(statement)
         return prepare(*args)
 
-    monkeypatch.setattr(commit._Delta, "metrics", interrupted)
+    monkeypatch.setattr(spark_committer._Delta, "metrics", interrupted)
     outcome = table.run(table.step([(UPDATE, row(1, "new"))]))
     assert isinstance(outcome, Conflicted)
 
@@ -99,14 +108,14 @@ def test_a_commit_inside_the_transaction_is_a_conflict(
 def test_two_batches_that_change_no_row_conflict_by_their_application(
     spark: Spark, store: LocalStore, table: Mirrored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare, step = commit._Delta.metrics, table.step([])
+    prepare, step = spark_committer._Delta.metrics, table.step([])
 
     def interrupted(*args: Any) -> Any:
-        monkeypatch.setattr(commit._Delta, "metrics", prepare)
-        SparkEngine(spark, store).apply([step], lambda: None)
+        monkeypatch.setattr(spark_committer._Delta, "metrics", prepare)
+        spark_engine(spark, store).apply([step], lambda: None)
         return prepare(*args)
 
-    monkeypatch.setattr(commit._Delta, "metrics", interrupted)
+    monkeypatch.setattr(spark_committer._Delta, "metrics", interrupted)
     assert isinstance(table.run(step), Conflicted)
 
 
@@ -126,13 +135,13 @@ def test_the_batch_is_right_after_a_conflict(
 @pytest.fixture
 def known(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether each transaction began on what was known, without a look at the log."""
-    begin, seen = commit._Delta.transaction, list[bool]()
+    begin, seen = spark_committer._Delta.transaction, list[bool]()
 
     def noted(self: Any, *args: Any, known: bool = False) -> Any:
         seen.append(known)
         return begin(self, *args, known=known)
 
-    monkeypatch.setattr(commit._Delta, "transaction", noted)
+    monkeypatch.setattr(spark_committer._Delta, "transaction", noted)
     return seen
 
 
@@ -191,7 +200,7 @@ def test_a_restore_after_our_last_batch_is_noticed_and_nothing_is_applied(
     assert table.engine.progress(table.path).restored == 3
     assert isinstance(table.run(table.step([(INSERT, row(4, "d"))])), Conflicted)
     delta_log(spark.session, Path(store.location(table.path))).checkpoint()
-    assert SparkEngine(spark, store).progress(table.path).restored == 3
+    assert spark_engine(spark, store).progress(table.path).restored == 3
 
 
 def test_nothing_is_applied_to_a_table_that_would_forget_its_number(
@@ -207,7 +216,7 @@ def test_changes_find_their_rows_behind_a_checkpoint_of_delta(
     spark: Spark, store: LocalStore, table: Mirrored
 ) -> None:
     delta_log(spark.session, Path(store.location(table.path))).checkpoint()
-    table.engine = SparkEngine(spark, store)
+    table.engine = spark_engine(spark, store)
     table.apply([(UPDATE, row(1, "new"))])
     assert counted(table.rows()) == counted([row(1, "new"), row(2, "b"), row(3, "c")])
 
@@ -229,7 +238,7 @@ def test_a_table_whose_log_has_a_gap_fails_alone(
     other = Mirrored(table.engine, store, table.reader, SHAPE, "Tables/other").create()
     Path(store.location(table.path), "_delta_log", f"{1:020d}.json").unlink()
     steps = [table.step([(INSERT, row(4, "d"))]), other.step([(INSERT, row(1, "a"))])]
-    failed, applied = SparkEngine(spark, store).apply(steps, lambda: None)
+    failed, applied = spark_engine(spark, store).apply(steps, lambda: None)
     assert isinstance(failed, Failed)
     assert isinstance(failed.error, ForeignTable)
     assert isinstance(applied, Applied)
@@ -241,40 +250,44 @@ def test_a_table_that_vanishes_is_an_error_of_its_own(store: LocalStore, table: 
         table.engine.progress(table.path)
 
 
-def test_what_delta_refuses_is_an_error_of_the_table(engine: SparkEngine, table: Mirrored) -> None:
+def test_what_delta_refuses_is_an_error_of_the_table(engine: Engine, table: Mirrored) -> None:
     twice = Shape.of([], id=types.LONG, ID=types.LONG)
     step = CreateTable(table.table, "Tables/x", "x", twice.schema, (), "g")
-    with pytest.raises(UnsupportedTable, match="Delta refuses it"):
+    with pytest.raises(UnsupportedTable, match="Delta rejected the write"):
         engine.create(step)
 
 
 def test_a_column_that_delta_refuses_is_an_error_of_the_table(table: Mirrored) -> None:
-    with pytest.raises(UnsupportedTable, match="Delta refuses it"):
+    with pytest.raises(UnsupportedTable, match="Delta rejected the write"):
         table.add_columns(Column("_change_type", types.LONG))
 
 
 # -- lost answers -----------------------------------------------------------------------------
 
 
-class LostAnswer:
-    """A committer whose answer does not arrive."""
+class LostAnswer(SparkCommitter):
+    """Its answers do not arrive; with is_lost, its commits neither."""
 
-    def __init__(self, committer: Committer | None) -> None:
-        self._committer = committer
+    is_lost = False
 
-    def commit(self, commit: Commit) -> Unknown:
-        if self._committer is not None:
-            self._committer.commit(commit)
+    def commit(self, commit: BatchCommit) -> Outcome:
+        if not self.is_lost:
+            super().commit(commit)
         return Unknown("no answer")
 
 
-def test_a_commit_without_an_answer_is_read_back(engine: SparkEngine, table: Mirrored) -> None:
-    direct = engine._direct
-    direct._committer = LostAnswer(direct._committer)  # type: ignore[assignment]
+def test_a_commit_without_an_answer_is_read_back(
+    spark: Spark, store: LocalStore, table: Mirrored
+) -> None:
+    table.engine = spark_engine(spark, store, committer=LostAnswer(spark.session))
     assert table.run(table.step([(INSERT, row(4, "d"))])) == AlreadyApplied(3)
 
 
-def test_a_commit_that_did_not_happen_stays_unknown(engine: SparkEngine, table: Mirrored) -> None:
-    engine._direct._committer = LostAnswer(None)  # type: ignore[assignment]
+def test_a_commit_that_did_not_happen_stays_unknown(
+    spark: Spark, store: LocalStore, table: Mirrored
+) -> None:
+    committer = LostAnswer(spark.session)
+    committer.is_lost = True
+    table.engine = engine = spark_engine(spark, store, committer=committer)
     assert isinstance(table.run(table.step([(INSERT, row(4, "d"))])), Unknown)
     assert engine.progress(table.path).recorded == 2

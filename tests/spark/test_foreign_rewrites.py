@@ -18,8 +18,8 @@ from mirrorlake.mirror.engine import Conflicted
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.jobs import Jobs
+from mirrorlake.spark.engine import spark_engine
+from mirrorlake.spark.runner import SparkRunner
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
@@ -46,7 +46,7 @@ REWRITES = {
 }
 
 
-class IndexedJobs(Jobs):
+class IndexedJobs(SparkRunner):
     """Tasks find rows by indexes, then pages, however small the files, or not at all."""
 
     def map(self, work: Callable[[Any], Any], items: Sequence[Any], *more: Any) -> list[Any]:
@@ -133,7 +133,7 @@ class Searched:
 @pytest.fixture
 def make(spark: Spark, store: LocalStore) -> Callable[[Shape], Searched]:
     jobs, reader = IndexedJobs(spark.session), SparkReader(spark.session, store)
-    engine = SparkEngine(spark, store, wanted=Wanted.DIRECT, jobs=jobs, compaction=False)
+    engine = spark_engine(spark, store, wanted=Wanted.DIRECT, jobs=jobs, compaction=False)
     return lambda shape: Searched(spark, Mirrored(engine, store, reader, shape)).create()
 
 

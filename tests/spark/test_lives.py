@@ -10,10 +10,10 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.mirror import compaction
+from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.strategy import Wanted
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
@@ -38,7 +38,7 @@ def new_life(spark: Spark, store: LocalStore) -> NewLife:
 
     def by(wanted: Wanted) -> Callable[[Shape], Life]:
         def new_engine() -> MirrorEngine:
-            return SparkEngine(spark, store, wanted=wanted)
+            return spark_engine(spark, store, wanted=wanted)
 
         def begin(shape: Shape) -> Life:
             path = f"Tables/t{next(_numbers)}"

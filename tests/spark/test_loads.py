@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
+from mirrorlake.apply import input_splits
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.spark import parting
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
@@ -47,7 +47,7 @@ class Stage:
 @pytest.fixture
 def orders(spark: Spark, store: LocalStore) -> Mirrored:
     reader = SparkReader(spark.session, store)
-    return Mirrored(SparkEngine(spark, store), store, reader, SHAPE).create()
+    return Mirrored(spark_engine(spark, store), store, reader, SHAPE).create()
 
 
 def stages(spark: Spark, action: Callable[[], object]) -> list[Stage]:
@@ -97,7 +97,7 @@ def test_what_spark_notes_of_a_shuffle_is_seen(spark: Spark) -> None:
 def test_a_load_of_several_files_is_one_stage_without_a_shuffle(
     spark: Spark, orders: Mirrored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parting, "LEAST_TOGETHER", 0)
+    monkeypatch.setattr(input_splits, "LEAST_TOGETHER", 0)
     files = [[(Marker.INSERT, row) for row in rows_of(file)] for file in range(FILES)]
     step = orders.step(*files, is_load=True)
     found = stages(spark, lambda: orders.run(step))
@@ -110,8 +110,8 @@ def test_a_load_of_several_files_is_one_stage_without_a_shuffle(
 def test_a_large_text_of_a_load_is_cut_into_parts_without_a_shuffle(
     spark: Spark, orders: Mirrored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(parting, "LEAST", PART)
-    monkeypatch.setattr(parting, "MOST", PART)
+    monkeypatch.setattr(input_splits, "LEAST", PART)
+    monkeypatch.setattr(input_splits, "MOST", PART)
     lines = (f"{n},{v}" for file in range(FILES) for n, v in rows_of(file))
     step = orders.step("\n".join(["id,v", *lines, ""]).encode(), is_load=True)
     step = replace(step, files=(replace(step.files[0], text=TextFormat()),))

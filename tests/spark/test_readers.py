@@ -15,13 +15,14 @@ from delta.tables import DeltaTable
 from hypothesis import HealthCheck, Phase, given, settings
 from structlog.testing import capture_logs
 
+from mirrorlake.apply.engine import STRATEGY
 from mirrorlake.delta.write import compression
-from mirrorlake.mirror import compaction
+from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import Applied
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Schema
-from mirrorlake.spark.engine import STRATEGY, SparkEngine
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import play
@@ -56,7 +57,7 @@ Make = Callable[[Shape], Mirrored]
 
 @pytest.fixture
 def make(spark: Spark, store: LocalStore) -> Make:
-    engine, reader = SparkEngine(spark, store), SparkReader(spark.session, store)
+    engine, reader = spark_engine(spark, store), SparkReader(spark.session, store)
     return lambda shape: Mirrored(
         engine, store, reader, shape, f"Tables/t{next(_numbers)}"
     ).create()

@@ -13,21 +13,20 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from mirrorlake.mirror import compaction
+from mirrorlake.apply.stages.spread import SpreadSettings
+from mirrorlake.apply.strategy import OpenBatch
+from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import AlreadyApplied, Applied, Conflicted, Outcome
 from mirrorlake.mirror.steps import ApplyFiles
-from mirrorlake.mirror.strategy import Wanted, Way
+from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.change import Marker
-from mirrorlake.model.seams import CrashPoint
-from mirrorlake.spark import commit
-from mirrorlake.spark.direct import Direct
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.spark import committer as spark_committer
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.merge import statements
 from mirrorlake.spark.session.spark_session import Spark
-from mirrorlake.spark.strategy import Begun
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
-from tests.doubles.handmade_engine import AlwaysSpread
 from tests.histories import counted
 from tests.reference import Change, Row
 from tests.spark import reading
@@ -75,11 +74,10 @@ class Table:
     def __init__(self, spark: Spark, store: LocalStore, way: str = "direct") -> None:
         self.spark, self.points = spark, list[CrashPoint]()
         wanted = Wanted.MERGE if way == "merge" else Wanted.AUTO
-        engine = SparkEngine(spark, store, wanted=wanted, compaction=False)
-        if way == "spread":
-            spread = AlwaysSpread(store, self.points.append)
-            direct = Direct(engine._jobs, engine._committer, store, engine._reached, spread)
-            engine._strategies[Way.DIRECT] = direct
+        spread = SpreadSettings(always=True) if way == "spread" else None
+        engine = spark_engine(
+            spark, store, self.points.append, wanted=wanted, compaction=False, spread=spread
+        )
         reader = SparkReader(spark.session, store)
         self.ours = Mirrored(engine, store, reader, SHAPE).create()
         self.ours.apply([(INSERT, one) for one in HELD[:2]])
@@ -98,7 +96,7 @@ class Table:
         return [partial(self.by_hand, statement) for statement in STATEMENTS.values()]
 
     def by_another_mirror(self, step: ApplyFiles) -> None:
-        engine = SparkEngine(self.spark, self.ours.store)
+        engine = spark_engine(self.spark, self.ours.store)
         assert isinstance(replace(self.ours, engine=engine).run(step), Applied)
 
     def holds(self, held: list[Row], batch: list[Change], applied: Outcome) -> None:
@@ -136,7 +134,7 @@ def test_commits_before_the_transaction_of_a_merge_are_conflicts_until_there_are
 ) -> None:
     table, batch = Table(spark, store, "merge"), BATCHES["changes"]
     step = table.step(batch)
-    interrupt(monkeypatch, statements.Source, "rows", table.all_by_hand())
+    interrupt(monkeypatch, statements.MergeSource, "rows", table.all_by_hand())
     for _statement in STATEMENTS:
         assert isinstance(table.ours.run(step), Conflicted)
     table.holds(LEFT, batch, table.ours.run(step))
@@ -158,7 +156,7 @@ def test_commits_inside_the_transaction_of_a_spread_batch_are_conflicts_until_th
 ) -> None:
     table, batch = Table(spark, store, "spread"), BATCHES["changes"]
     step = table.step(batch)
-    interrupt(monkeypatch, commit._Delta, "metrics", table.all_by_hand())
+    interrupt(monkeypatch, spark_committer._Delta, "metrics", table.all_by_hand())
     for _statement in STATEMENTS:
         assert isinstance(table.ours.run(step), Conflicted)
     table.holds(LEFT, batch, table.ours.run(step))
@@ -188,7 +186,9 @@ class Interrupted:
         self.begun, self.done = Path(f"{index}.begun"), Path(f"{index}.done")
         monkeypatch.setattr(statements, "_fence", self.fence)
 
-    def fence(self, batch: Begun) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+    def fence(
+        self, batch: OpenBatch
+    ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
         true, begun, done = self.true(batch), self.begun, self.done
 
         def waiting(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -268,7 +268,7 @@ def compacting(
     """A table in whose next transaction somebody else runs a statement first."""
     monkeypatch.setattr(compaction, "SMALLEST", 2)
     table = Table(spark, store)
-    interrupt(monkeypatch, commit._Delta, "actions", [partial(table.by_hand, statement)])
+    interrupt(monkeypatch, spark_committer._Delta, "actions", [partial(table.by_hand, statement)])
     return table
 
 

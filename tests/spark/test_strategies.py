@@ -10,16 +10,17 @@ import pytest
 import structlog
 from delta.tables import DeltaTable
 
+from mirrorlake.apply.direct import Direct
+from mirrorlake.apply.engine import STRATEGY
 from mirrorlake.errors import ConstraintViolated, UnsupportedTable
 from mirrorlake.mirror.engine import Applied, Failed, Outcome
 from mirrorlake.mirror.faults import TableFault
-from mirrorlake.mirror.progress import GENERATION, KEY_COLUMNS
 from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.table.progress import GENERATION, KEY_COLUMNS
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Column, Schema
-from mirrorlake.spark.direct import Direct
-from mirrorlake.spark.engine import STRATEGY, SparkEngine
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance import mirrored
@@ -38,7 +39,7 @@ def delegated(spark: Spark, store: LocalStore) -> Mirrored:
     """A table of ours with everything that only Delta keeps right."""
     shape = Shape.of(["id"], id=types.LONG, name=types.STRING, twice=types.LONG)
     reader = SparkReader(spark.session, store)
-    table = Mirrored(SparkEngine(spark, store), store, reader, shape)
+    table = Mirrored(spark_engine(spark, store), store, reader, shape)
     location = store.location(table.path)
     properties = {
         GENERATION: mirrored.GENERATION,
@@ -80,7 +81,7 @@ def test_a_table_that_only_delta_can_write_goes_by_merge(spark: Spark, store: Lo
         assert isinstance(outcome.error, ConstraintViolated)
         assert said in outcome.error.what
     assert counted(table.rows()) == counted(rows)
-    forced = SparkEngine(spark, store, wanted=Wanted.DIRECT)
+    forced = spark_engine(spark, store, wanted=Wanted.DIRECT)
     (outcome,) = forced.apply([table.step(changes((INSERT, 5, "e")))], lambda: None)
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, UnsupportedTable)
@@ -113,7 +114,7 @@ def test_a_text_that_is_longer_than_its_column_stops_its_own_table_alone(
 def orders(spark: Spark, store: LocalStore) -> Callable[..., Mirrored]:
     def make(**options: Any) -> Mirrored:
         reader = SparkReader(spark.session, store)
-        return Mirrored(SparkEngine(spark, store, **options), store, reader, SHAPE).create()
+        return Mirrored(spark_engine(spark, store, **options), store, reader, SHAPE).create()
 
     return make
 

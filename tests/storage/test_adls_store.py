@@ -272,7 +272,7 @@ class TestAnAnswerThatIsLost:
         lake.store.publish(STAGED, FINAL)
         assert lake.store.read(FINAL) == b"rows"
 
-    @pytest.mark.parametrize("act", ["delete", "delete_folder", "make_folder"])
+    @pytest.mark.parametrize("action", ["delete", "delete_folder", "make_folder"])
     def test_of_what_may_be_done_twice(self, lake: Lake, no_answer: Fault, action: str) -> None:
         lake.store.create("a/b/c", b"x")
         path = {"delete": "a/b/c", "delete_folder": "a/b", "make_folder": "a/d"}[action]

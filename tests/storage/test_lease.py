@@ -255,7 +255,7 @@ class TestHolding:
         first = taken(memory, clock)
         clock.advance(EXPIRED)
         taken(memory, clock)
-        with pytest.raises(LeaseLost, match="took over as mirror"):
+        with pytest.raises(LeaseLost, match="took over the lease"):
             first.check()
 
     def test_who_was_taken_over_cannot_give_back(

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import shutil
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
+from mirrorlake.storage import local
 from mirrorlake.storage.local import Absence, LocalStore, Unlisted
 from mirrorlake.storage.store import Store, UnsafePath
 from tests.conformance.store import StoreContract, names, stage
@@ -70,17 +72,32 @@ class TestCrash:
             store.delete_folder("zone/t")
         assert [name for name in store.list("zone").folders if not name.startswith("_")] == []
 
+    @pytest.mark.parametrize(("following", "hours"), [("zone/t", 0), ("zone/u", 1)])
     def test_what_is_left_of_a_removed_folder_goes_with_the_next(
-        self, store: LocalStore, monkeypatch: pytest.MonkeyPatch
+        self, store: LocalStore, monkeypatch: pytest.MonkeyPatch, following: str, hours: int
     ) -> None:
+        """With the next of its name, and after an hour with any: it may be under way."""
         store.create("zone/t/file", b"x")
         with monkeypatch.context() as patch:
             interrupt(patch, shutil, "rmtree")
             with pytest.raises(KeyboardInterrupt):
                 store.delete_folder("zone/t")
-        store.create("zone/u/file", b"x")
-        store.delete_folder("zone/u")
+        monkeypatch.setattr(local, "REMOVAL_SECONDS", 3_600.0 * (1 - hours) - 1)
+        store.create(f"{following}/file", b"x")
+        store.delete_folder(following)
         assert store.list("zone").folders == ()
+
+    def test_folders_beside_each_other_are_removed_at_once(self, store: LocalStore) -> None:
+        folders = [f"zone/t{n}" for n in range(4)]
+        for _round in range(20):
+            for folder in folders:
+                for number in range(20):
+                    path = store.root / folder / str(number)
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                    path.write_bytes(b"x")
+            with ThreadPoolExecutor(4) as pool:
+                list(pool.map(store.delete_folder, folders))
+            assert store.list("zone").folders == ()
 
     def test_while_a_file_is_replaced_the_older_one_stays(
         self, store: LocalStore, monkeypatch: pytest.MonkeyPatch

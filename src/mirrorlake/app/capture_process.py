@@ -10,7 +10,6 @@ from collections.abc import Callable
 from multiprocessing.connection import Connection
 
 from mirrorlake.app.process import skip_pandas
-from mirrorlake.config import Project
 from mirrorlake.errors import InternalError, MirrorlakeError, StorageUnavailable
 
 STOP_SECONDS = 4.0
@@ -18,14 +17,19 @@ STOP_SECONDS = 4.0
 
 
 class CaptureProcess:
-    """Starts, watches and stops the capture of a project."""
+    """Starts, watches and stops the capture of a mirror."""
 
-    def __init__(self, project: Project, prepare: Callable[[], None] | None = None) -> None:
-        """prepare: called in the process first; must pickle."""
+    def __init__(
+        self,
+        capture: Callable[[threading.Event], None],
+        prepare: Callable[[], None] | None = None,
+    ) -> None:
+        """capture: runs until its event is set; prepare: called in the process first. Both must
+        pickle."""
         context = multiprocessing.get_context("spawn")
         self._reports, sending = context.Pipe(duplex=False)
         self._process = context.Process(
-            target=_capture, args=(project, sending, prepare), name="capture", daemon=True
+            target=_run, args=(capture, sending, prepare), name="capture", daemon=True
         )
         self._sending = sending
         self._stopped = False
@@ -45,9 +49,9 @@ class CaptureProcess:
                 raise error
         if not self._process.is_alive() and self._process.pid and not self._stopped:
             raise InternalError(
-                f"capture ended with status {self._process.exitcode}",
+                f"the capture process ended with status {self._process.exitcode}",
                 where="the capture process",
-                hint="Its log says why.",
+                hint="See its log for the cause.",
             )
 
     def stop(self) -> None:
@@ -61,9 +65,11 @@ class CaptureProcess:
             self._process.join()
 
 
-def _capture(project: Project, reports: Connection, prepare: Callable[[], None] | None) -> None:
-    from mirrorlake.app.mirror import Mirror
-
+def _run(
+    capture: Callable[[threading.Event], None],
+    reports: Connection,
+    prepare: Callable[[], None] | None,
+) -> None:
     skip_pandas()
     if prepare is not None:
         prepare()
@@ -71,7 +77,7 @@ def _capture(project: Project, reports: Connection, prepare: Callable[[], None] 
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     try:
-        Mirror(project, stop=stop).capture_run()
+        capture(stop)
     except MirrorlakeError as error:
         reports.send_bytes(pickle.dumps(error))
     except OSError as error:

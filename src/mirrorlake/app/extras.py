@@ -45,9 +45,9 @@ def missing(error: ImportError, by: str = "this command") -> Unavailable | None:
     if module not in _EXTRAS:
         return None
     is_absent = isinstance(error, ModuleNotFoundError)
-    said = "is not installed" if is_absent else f"does not load: {text.splitlines()[0]}"
+    said = "is not installed" if is_absent else f"cannot be loaded: {text.splitlines()[0]}"
     return Unavailable(
         f"{module} {said}",
-        where=f"{by} needs it",
+        where=f"required by {by}",
         hint=f'Run `pip install "mirrorlake[{_EXTRAS[module]}]"`.',
     )

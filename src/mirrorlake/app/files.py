@@ -8,18 +8,18 @@ from datetime import datetime
 from typing import Any
 
 from mirrorlake import root
-from mirrorlake.app.reader import TableReader
 from mirrorlake.app.stores import store_of
+from mirrorlake.apply.logs.processed_names import ProcessedNames
+from mirrorlake.apply.logs.progress import read_batches, read_progress
+from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.config import Project
-from mirrorlake.delta.log.history import Batch
+from mirrorlake.delta.log.history import CommittedBatch
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import ForeignTable, UsageError
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.metadata import NAMED
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
-from mirrorlake.mirror.plan import Known, Target
-from mirrorlake.mirror.processed import Followers
-from mirrorlake.mirror.progress import read_batches, read_progress
+from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
 from mirrorlake.model.applied import FileRows
 from mirrorlake.model.landed import FileName, format_time
 from mirrorlake.storage.store import Store, UnsafePath
@@ -86,7 +86,7 @@ def read(project: Project, table: str) -> TableFiles:
         known, done = _known(project, store, scan, path)
         waiting = [file for file in scan.files if known.detection.is_new(file)]
     except UnsafePath as error:
-        raise ForeignTable(str(error), table=table, hint="Give its folder another name.") from None
+        raise ForeignTable(str(error), table=table, hint="Rename its folder.") from None
     applied = [_applied(run, batch) for batch in done for run in batch.files]
     if scan.detection in NAMED:
         older = _older(known.processed.names, applied)
@@ -102,25 +102,27 @@ def _scan(project: Project, store: Store, table: str) -> TableScan:
         raise UsageError(
             f"there is no table {table}",
             where="files",
-            hint=f"Tables: {', '.join(sorted(scans)) or 'none'}.",
+            hint=f"The tables are: {', '.join(sorted(scans)) or 'none'}.",
         )
     return scans[table]
 
 
 def _known(
     project: Project, store: Store, scan: TableScan, path: str
-) -> tuple[Known, Sequence[Batch]]:
+) -> tuple[KnownTable, Sequence[CommittedBatch]]:
     """What is known of a table, and its batches: none of those before its folder was recreated."""
     log, table = TableLog.below(store, path), str(scan.table)
     progress = read_progress(log, table)
-    processed = Followers(store, TableReader(store)).processed(scan, path, progress)
+    processed = ProcessedNames(store, LogReader(store)).processed(scan, path, progress)
     required = project.mirror.metadata_required
-    known = Known(scan, path, progress, Target(), required, tail=Tails(store), processed=processed)
+    known = KnownTable(
+        scan, path, progress, CutTarget(), required, tail=Tails(store), processed=processed
+    )
     is_told = progress.exists and not known.is_reseeded
     return known, read_batches(log, table) if is_told else ()
 
 
-def _applied(run: FileRows, batch: Batch) -> AppliedFiles:
+def _applied(run: FileRows, batch: CommittedBatch) -> AppliedFiles:
     rows = dict(zip(MARKERS, run.rows, strict=True)) if run.rows is not None else None
     if batch.names:
         names = batch.names[run.first - 1 : run.last]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
@@ -14,24 +15,31 @@ from mirrorlake.app import extras, files
 from mirrorlake.app.capture_process import CaptureProcess
 from mirrorlake.app.loop.apply_loop import ApplyLoop, Pending
 from mirrorlake.app.loop.background import Executors
+from mirrorlake.app.loop.planner import Planner
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.own_root import check_apart
 from mirrorlake.app.status import mirror_status
 from mirrorlake.app.stores import store_of
+from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.capture.capture import Capture
-from mirrorlake.capture.load import LoadProgress
+from mirrorlake.capture.landing.sink import LandingSink
+from mirrorlake.capture.landing.table_positions import held
+from mirrorlake.capture.members import expecting_new
 from mirrorlake.capture.record import Records
+from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.config import Project
 from mirrorlake.config.sources import open_source
 from mirrorlake.errors import SparkUnavailable, UsageError
+from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.mirror.strategy import Wanted
-from mirrorlake.model.seams import CrashHook, WallClock, no_crash
-from mirrorlake.sources.base import Finding, Source
+from mirrorlake.model.clock import WallClock
+from mirrorlake.model.crash_points import CrashHook, no_crash
+from mirrorlake.sources.base import CheckResult, Source
 from mirrorlake.sources.table import SourceTable
 
 if TYPE_CHECKING:
-    from mirrorlake.spark.engine import SparkEngine
+    from mirrorlake.apply.engine import Engine
     from mirrorlake.spark.session.spark_session import Spark
 
 Say = Callable[[str], None]
@@ -60,7 +68,7 @@ class Mirror:
         self.stop = stop or threading.Event()
         self._given, self._reached, self._say, self._prepare = spark, reached, say, prepare
         self._spark: Spark | None = None
-        self._engine: SparkEngine | None = None
+        self._engine: Engine | None = None
         self._platform = ""
         self._store = store_of(project)
 
@@ -95,13 +103,15 @@ class Mirror:
 
     # -- looking --------------------------------------------------------------------------------
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[CheckResult]:
         """Test every prerequisite of the source."""
         source = self._source()
         try:
-            return source.check()
+            findings = source.check()
         finally:
             source.close()
+        records = Records(self._store, root.LANDING)
+        return expecting_new(findings, records, held(records))
 
     def discover(self) -> list[SourceTable]:
         """The selected tables of the source."""
@@ -121,15 +131,18 @@ class Mirror:
 
     def plan(self) -> list[TablePlan]:
         """What `apply_once` would do now. Starts no JVM, takes no lease, changes nothing."""
-        from mirrorlake.app.reader import TableReader
         from mirrorlake.spark.session import jars
         from mirrorlake.spark.trial import record as trials
 
         # Without Spark there is nothing to apply with, and yet something to plan.
         with contextlib.suppress(SparkUnavailable):
             self._platform = self._platform or jars.untested() or trials.failure()
-        loop = self._loop(TableReader(self._store))
-        return loop.plan(loop.newest_cut())
+        settings = self.project.mirror
+        reader = LogReader(self._store, settings.strategy, self._platform)
+        planner = Planner(
+            self._store, reader, settings, WallClock(self.stop), platform=self._platform
+        )
+        return planner.plan(planner.newest_cut())
 
     # -- working --------------------------------------------------------------------------------
 
@@ -183,7 +196,7 @@ class Mirror:
         engine = self.engine()
         loop = self._loop(engine)
         loop.open()
-        child = CaptureProcess(self.project, self._prepare)
+        child = CaptureProcess(partial(_capture, self.project), self._prepare)
         try:
             child.start()
             loop.run(child.check)
@@ -210,11 +223,11 @@ class Mirror:
 
     # -- parts ----------------------------------------------------------------------------------
 
-    def engine(self) -> SparkEngine:
+    def engine(self) -> Engine:
         """The engine; starts Spark at the first call."""
         if self._engine is None:
             with extras.needed("applying changes"):
-                from mirrorlake.spark.engine import SparkEngine
+                from mirrorlake.spark.engine import spark_engine
                 from mirrorlake.spark.session.spark_session import Spark
                 from mirrorlake.spark.trial import guard
 
@@ -224,7 +237,7 @@ class Mirror:
                 self._spark = Spark.start(self.project.spark, self._say, self.project.tables)
             wanted = self.project.mirror.strategy
             self._platform = guard.closed(self._spark) if wanted is not Wanted.MERGE else ""
-            self._engine = SparkEngine(
+            self._engine = spark_engine(
                 self._spark,
                 self._store,
                 self._reached,
@@ -235,17 +248,21 @@ class Mirror:
         return self._engine
 
     def capture(self, progress: Loading = lambda _progress: None) -> Capture:
+        source, settings = self._source(), self.project.capture
+        records = Records(self._store, root.LANDING)
         return Capture(
-            self._source(),
-            self._store,
-            self.project.capture,
+            source,
+            records,
+            [LandingSink(source, records, settings, self._reached, progress)],
+            settings,
             WallClock(self.stop),
             stop=self.stop,
             reached=self._reached,
-            progress=progress,
         )
 
-    def _loop(self, engine: Any, pending: Pending = lambda _table, _files: None) -> ApplyLoop:
+    def _loop(
+        self, engine: MirrorEngine, pending: Pending = lambda _table, _files: None
+    ) -> ApplyLoop:
         return ApplyLoop(
             self._store,
             engine,
@@ -266,7 +283,13 @@ class Mirror:
             raise UsageError(
                 "this mirror has no source",
                 where=f"mirror {self.project.name}",
-                hint="Add `source:` to the project file; `mirrorlake init` writes an example.",
+                hint="Add a `source:` section to the project file; `mirrorlake init` writes an "
+                "example.",
             )
         with extras.needed(f"a {settings.product} source"):
             return open_source(settings)
+
+
+def _capture(project: Project, stop: threading.Event) -> None:
+    """Runs in the process of capture."""
+    Mirror(project, stop=stop).capture_run()

@@ -16,10 +16,10 @@ def check_apart(root: Path) -> None:
     real = root.resolve()
     for outer in real.parents:
         if _is_mirrored(outer):
-            raise _refusal(root, f"it lies inside the root of another mirror, {outer}")
+            raise _refusal(root, f"this root lies inside the root of another mirror, {outer}")
     for name in sorted(path.name for path in real.iterdir()) if real.is_dir() else ():
         if _is_mirrored(real / name):
-            raise _refusal(root, f"the root of another mirror lies in it, {real / name}")
+            raise _refusal(root, f"the root of another mirror lies inside this root: {real / name}")
 
 
 def _is_mirrored(folder: Path) -> bool:
@@ -34,5 +34,5 @@ def _refusal(root: Path, what: str) -> UsageError:
     return UsageError(
         what,
         where=str(root),
-        hint="Give each mirror a root of its own, beside the others.",
+        hint="Give each mirror its own root, not inside that of another.",
     )

@@ -15,9 +15,9 @@ from mirrorlake.errors import TableError, UsageError, printable
 from mirrorlake.landing import layout
 from mirrorlake.landing.metadata import BY_TIME, NAMED
 from mirrorlake.landing.scan import Scanner, TableScan
-from mirrorlake.mirror.processed import folder_of
+from mirrorlake.mirror.table.processed import folder_of
+from mirrorlake.model.clock import WallClock
 from mirrorlake.model.landed import PartName
-from mirrorlake.model.seams import WallClock
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.store import Store
 
@@ -36,13 +36,15 @@ class Reset:
         lines = []
         for scan in self.tables:
             if self.captured:
-                lines.append(f"{scan.table}: remove {scan.folder.path} and load the table again")
+                lines.append(f"{scan.table}: delete {scan.folder.path} and load the table again")
             else:
                 path = root.delta_path(scan.table, self.project.mirror.default_schema)
-                lines.append(f"{scan.table}: remove {path} and apply {_files_of(scan)}")
+                lines.append(f"{scan.table}: delete {path} and apply {_files_of(scan)}")
         lines += [f"{table}: capture it again" for table in self.stopped]
         if self.everything and self.captured:
-            lines.append("forget the place in the source's log, and make a new one")
+            lines.append(
+                "delete the recorded position in the source's log, and start from a new one"
+            )
         return lines or ["There is nothing to reset."]
 
     def execute(self) -> None:
@@ -68,7 +70,7 @@ class Reset:
         if self.everything and record is not None:
             # First, so that a crash in between leaves a stream that begins anew, not a gap.
             records.write_stream(replace(record, start=""))
-            store.delete_folder(f"{root.LANDING}/{layout.CUTS}")
+            store.delete_folder(f"{records.folder}/{layout.CUTS}")
         for scan in self.tables:
             store.delete_folder(scan.folder.path)
             records.forget(str(scan.table))
@@ -93,7 +95,7 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
             raise UsageError(
                 f"there is no table {name}",
                 where="reset",
-                hint=f"Tables: {', '.join(sorted(scans)) or 'none'}.",
+                hint=f"The tables are: {', '.join(sorted(scans)) or 'none'}.",
             )
     chosen = [scans[name] for name in wanted if name in scans]
     if not captured:
@@ -132,7 +134,7 @@ def _check_complete(scan: TableScan) -> None:
         if missing is not None:
             location = f" of {printable(folder)}" if folder else ""
             raise TableError(
-                f"file {missing}{location} is gone: it was applied and removed",
+                f"file {missing}{location} no longer exists: it was applied and then removed",
                 table=str(scan.table),
-                hint="Let the publisher recreate the table folder with all data (LZ-239).",
+                hint="The publisher must recreate the table folder with all data (LZ-239).",
             )

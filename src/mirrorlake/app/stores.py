@@ -5,7 +5,7 @@ from __future__ import annotations
 from mirrorlake import root
 from mirrorlake.config import Project
 from mirrorlake.storage.local import LocalStore
-from mirrorlake.storage.mounted import PartedStore
+from mirrorlake.storage.mounted import MountedStore
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import StorageLocation, open_store
 
@@ -19,5 +19,5 @@ def store_of(project: Project) -> Store:
     ]
     for location, parts in elsewhere:
         if location is not None:
-            store = PartedStore(store, parts, open_store(location.url, location.options))
+            store = MountedStore(store, parts, open_store(location.url, location.options))
     return store

@@ -16,8 +16,8 @@ import pyarrow as pa
 from mirrorlake.landing.file_identity import Identity
 from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.engine import Counts
-from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.steps import ApplyFiles
+from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.applied import FileRows, Totals, in_runs
 from mirrorlake.model.change import Marker
 from mirrorlake.model.landed import format_time
@@ -50,14 +50,14 @@ def commit_metadata(
     """
     previous = before.batch
     total = (previous.total if previous else Totals()) + Totals(
-        counts.insert, counts.update, counts.delete, counts.duplicates, step.landed_bytes
+        counts.insert, counts.update, counts.delete, counts.duplicates, step.evidence.landed_bytes
     )
     said: dict[str, Any] = {
         "mirrorlake": 1,
         "files": [step.first, step.last],
         "on": before.version,
-        "positions": list(step.positions) if step.positions else None,
-        "cut": step.cut,
+        "positions": list(step.evidence.positions) if step.evidence.positions else None,
+        "cut": step.evidence.cut,
         "rows": {"insert": counts.insert, "update": counts.update, "delete": counts.delete},
         "total": total.as_record(),
         "read": [run.as_record() for run in in_runs(_files(step, read), RUNS)],
@@ -66,9 +66,9 @@ def commit_metadata(
         said["names"] = list(step.names)
     if counts.duplicates:
         said["duplicates"] = counts.duplicates
-    if step.source_time is not None:
-        said["source_time"] = format_time(step.source_time)
-    if step.loading:
+    if step.evidence.source_time is not None:
+        said["source_time"] = format_time(step.evidence.source_time)
+    if step.evidence.loading:
         said["loading"] = True
     return said | _folder(step, before, identity)
 
@@ -90,14 +90,14 @@ def _folder(
     step: ApplyFiles, before: Progress, identity: Callable[[Landed], Identity | None]
 ) -> dict[str, Any]:
     """How the folder of others is known again, who write no generation."""
-    if step.positions is not None:
+    if step.evidence.positions is not None:
         return {}
     found = {
         "last": identity(step.files[-1]) if step.names else _of(step, step.last, identity),
         "begin": _begin(step, before, identity),
     }
     known = {name: one.as_record() for name, one in found.items() if one is not None}
-    return known | ({"described": step.described} if step.described else {})
+    return known | ({"described": step.evidence.described} if step.evidence.described else {})
 
 
 def _of(

@@ -28,7 +28,7 @@ from mirrorlake.model.table import Schema
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class LandedBatch:
     """The landed rows of one batch, in order, each file with its name for errors."""
 
     table: str
@@ -38,7 +38,7 @@ class Batch:
     truncate: bool = False
 
 
-def fold(batch: Batch) -> NetChanges:
+def fold(batch: LandedBatch) -> NetChanges:
     """The net effect of a batch; every file has the columns of the table's schema.
 
     Memory: about three times the rows. Raises KeyedChangeWithoutKey, MissingBaseRow.
@@ -93,22 +93,22 @@ class _Groups:
         self.first = self.reset[of_source_row] & (lowest[of_source_row] == self.source_row)
 
 
-def _check_keyless(batch: Batch) -> None:
+def _check_keyless(batch: LandedBatch) -> None:
     """A table without a key only grows (LZ-034)."""
     for name, rows in batch.files:
         keyed = rows.marker.to_numpy(zero_copy_only=False) != Marker.INSERT
         if keyed.any():
             row = int(np.argmax(keyed))
             raise KeyedChangeWithoutKey(
-                f"marker {rows.marker[row].as_py()} needs a key, and the table has none",
+                f"marker {rows.marker[row].as_py()} needs a key, but the table has no key columns",
                 table=batch.table,
                 file=name,
                 row=row + 1,
-                hint="Name the key in keyColumns of _metadata.json.",
+                hint="Set keyColumns in _metadata.json.",
             )
 
 
-def _inserts(batch: Batch, data: pa.Table, operations: dict[int, int]) -> NetChanges:
+def _inserts(batch: LandedBatch, data: pa.Table, operations: dict[int, int]) -> NetChanges:
     """Nothing but inserts: every row stays, whatever its key (LZ-077)."""
     n = data.num_rows
     return NetChanges(
@@ -129,7 +129,7 @@ def _inserts(batch: Batch, data: pa.Table, operations: dict[int, int]) -> NetCha
 
 
 def _unchanged(
-    batch: Batch, marker: np.ndarray, code: np.ndarray
+    batch: LandedBatch, marker: np.ndarray, code: np.ndarray
 ) -> tuple[np.ndarray | None, np.ndarray, np.ndarray | None]:
     """Where each value comes from.
 
@@ -162,7 +162,7 @@ def _unchanged(
     return missing, base, np.where(missing, np.arange(n)[:, None], source)
 
 
-def _mask(batch: Batch) -> np.ndarray | None:
+def _mask(batch: LandedBatch) -> np.ndarray | None:
     """The masks of all files over the columns of the table."""
     if all(rows.unchanged is None for _name, rows in batch.files):
         return None
@@ -178,7 +178,9 @@ def _mask(batch: Batch) -> np.ndarray | None:
     return np.concatenate(parts)
 
 
-def _before(batch: Batch, marker: np.ndarray, code: np.ndarray, masked: np.ndarray) -> np.ndarray:
+def _before(
+    batch: LandedBatch, marker: np.ndarray, code: np.ndarray, masked: np.ndarray
+) -> np.ndarray:
     """For each masked row the node that its row was before: a row, or n + a key."""
     n = len(marker)
     order = codes.in_order(code)
@@ -204,15 +206,15 @@ def _filled(data: pa.Table, source: np.ndarray) -> pa.Table:
     return pa.table(columns, schema=data.schema)
 
 
-def _no_base(batch: Batch, row: int) -> MissingBaseRow:
+def _no_base(batch: LandedBatch, row: int) -> MissingBaseRow:
     for name, rows in batch.files:
         if row < rows.data.num_rows:
             return MissingBaseRow(
-                "a value that did not change has no earlier row to be taken from",
+                "the source did not send an unchanged value, and no earlier row has it",
                 table=batch.table,
                 file=name,
                 row=row + 1,
-                hint=f"Load the table anew with `mirrorlake reset {batch.table}`.",
+                hint=f"Run `mirrorlake reset {batch.table}` to reload the table.",
             )
         row -= rows.data.num_rows
     raise AssertionError("the row is in no file")

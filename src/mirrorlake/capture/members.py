@@ -7,14 +7,15 @@ meanwhile was acknowledged without it.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Sequence
+from dataclasses import replace
+
 import structlog
 
-from mirrorlake.capture import table_positions
 from mirrorlake.capture.record import Records
 from mirrorlake.errors import NotSelected, SelectionChanged, TableError, UnsupportedColumn
-from mirrorlake.landing import publish
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Source
+from mirrorlake.sources.base import CheckResult, CheckSeverity, Source
 from mirrorlake.sources.table import SourceTable
 
 log = structlog.get_logger()
@@ -22,12 +23,15 @@ log = structlog.get_logger()
 TABLE_STOPPED = "table_stopped"
 
 
-def captured(source: Source, records: Records) -> list[SourceTable]:
-    """The tables to capture, by name. Raises PrerequisiteMissing when none is selected."""
+def captured(source: Source, records: Records, held: Collection[TableId]) -> list[SourceTable]:
+    """The tables to capture, by name. Raises PrerequisiteMissing when none is selected.
+
+    held: the tables of the stream of which a sink holds something.
+    """
     selected = source.discover()
     for table in selected:
-        _admit(table, records)
-    _leave_out({table.table for table in selected}, records)
+        _admit(table, records, held)
+    _leave_out({table.table for table in selected}, records, held)
     return [table for table in selected if table.refused is None]
 
 
@@ -37,14 +41,29 @@ def stop(records: Records, error: TableError) -> None:
     log.error(TABLE_STOPPED, table=error.table, code=error.code, hint=error.hint)
 
 
-def is_new(table: TableId, folder: str, records: Records) -> bool:
-    """Whether nothing of the table was ever landed."""
-    if str(table) in records.truncated():
-        return False
-    return publish.newest_file(records.store, folder) is None
+def expecting_new(
+    findings: Sequence[CheckResult], records: Records, held: Collection[TableId]
+) -> list[CheckResult]:
+    """The findings, without errors on tables that are not published because they are new: the next
+    run adds them to the publication and loads them."""
+    record = records.stream()
+    if record is None or not record.is_established:
+        return list(findings)
+    known = {*map(str, held), *records.stopped()}
+    return [
+        replace(
+            finding,
+            severity=CheckSeverity.OK,
+            message="the table is new and will be loaded at the next run",
+            remedy="",
+        )
+        if finding.check == "publication" and finding.table and str(finding.table) not in known
+        else finding
+        for finding in findings
+    ]
 
 
-def _admit(table: SourceTable, records: Records) -> None:
+def _admit(table: SourceTable, records: Records, held: Collection[TableId]) -> None:
     name = str(table.table)
     code = records.stopped().get(name, {}).get("code")
     if table.refused is not None:
@@ -54,28 +73,28 @@ def _admit(table: SourceTable, records: Records) -> None:
         stop(
             records,
             SelectionChanged(
-                "it was not captured for a while, and what happened to it meanwhile is not landed",
+                "the table was not captured for some time, and its changes during that time are "
+                "missing",
                 table=name,
-                hint=f"Load it anew with `mirrorlake reset {name}`.",
+                hint=f"Run `mirrorlake reset {name}` to reload it.",
             ),
         )
-    elif code == UnsupportedColumn.code:
-        folder = table_positions.folders(records.store, records.zone, [table])[table.table]
-        if is_new(table.table, folder, records):  # nothing of it is lost: it never began
-            records.forget(name)
+    elif code == UnsupportedColumn.code and table.table not in held:
+        records.forget(name)  # nothing of it is lost: it never began
 
 
-def _leave_out(selected: set[TableId], records: Records) -> None:
+def _leave_out(selected: set[TableId], records: Records, held: Collection[TableId]) -> None:
     """Take note of tables that were landed and are not selected, or not there, any more."""
     stopped = records.stopped()
-    for table, folder in table_positions.known(records.store, records.zone).items():
+    for table in sorted(set(held) - selected):
         name = str(table)
-        if table in selected or name in stopped or is_new(table, folder, records):
+        if name in stopped:
             continue
         stop(
             records,
             NotSelected(
-                "it is no longer selected, or no longer in the source: its changes are not landed",
+                "the table is no longer selected or no longer exists in the source; its changes "
+                "are not captured",
                 table=name,
                 hint=f"To mirror it again, select it and run `mirrorlake reset {name}`.",
             ),

@@ -77,7 +77,7 @@ class Span:
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowSegment:
     """Rows in memory: the data columns, then the mask when there is one, then the marker."""
 
     table: SourceTable
@@ -101,10 +101,12 @@ class Emptied:
     span: Span
 
 
-Segment = Rows | Emptied
+Segment = RowSegment | Emptied
 
 
-def split(changes: Changes, transactions: Transactions) -> tuple[Rows | None, Rows | None]:
+def split(
+    changes: Changes, transactions: Transactions
+) -> tuple[RowSegment | None, RowSegment | None]:
     """The changes of closed transactions, and those of the open one."""
     n = len(changes.marker)
     closed = n
@@ -173,10 +175,10 @@ def _landed(transactions: Transactions, index: int, checkpoint: Position) -> int
     return 0 if is_beyond else checkpoint.ordinal
 
 
-def _rows(changes: Changes, transactions: Transactions, start: int, stop: int) -> Rows:
+def _rows(changes: Changes, transactions: Transactions, start: int, stop: int) -> RowSegment:
     first, last = int(changes.transaction[start]), int(changes.transaction[stop - 1])
     unchanged = changes.unchanged
-    return Rows(
+    return RowSegment(
         table=changes.table,
         rows=changes.rows.slice(start, stop - start),
         unchanged=None if unchanged is None else packed(unchanged[start:stop]),
@@ -190,7 +192,7 @@ def _rows(changes: Changes, transactions: Transactions, start: int, stop: int) -
     )
 
 
-def table_of(segments: Sequence[Rows]) -> pa.Table:
+def table_of(segments: Sequence[RowSegment]) -> pa.Table:
     """The segments of one file as its columns (LZ-072)."""
     masked = any(segment.unchanged is not None for segment in segments)
     batches = []

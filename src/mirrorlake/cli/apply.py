@@ -12,11 +12,11 @@ def apply(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Mirror the landing zone into Delta tables, on Spark.
+    """Apply the files of the landing zone to the Delta tables, on Spark.
 
     \b
-    mirrorlake apply --once --root ./zone      a zone that somebody else fills
-    mirrorlake apply                           until stopped, beside `mirrorlake capture`
+    mirrorlake apply                           run until stopped, next to `mirrorlake capture`
+    mirrorlake apply --once --root ./zone      a landing zone that another program fills
     """
     from mirrorlake.cli import logs
     from mirrorlake.cli.options import project

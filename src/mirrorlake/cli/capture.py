@@ -6,11 +6,11 @@ from mirrorlake.cli.options import DEFAULT, Config, Once, Verbose
 
 
 def capture(config: Config = DEFAULT, once: Once = False, verbose: Verbose = False) -> None:
-    """Land the changes of the source as files, without a JVM.
+    """Write the changes of the source to the landing zone. Needs no JVM.
 
     \b
-    mirrorlake capture           until stopped, beside `mirrorlake apply`
-    mirrorlake capture --once    what is committed now
+    mirrorlake capture           run until stopped, next to `mirrorlake apply`
+    mirrorlake capture --once    stop when everything committed by now is written
     """
     from mirrorlake.cli import logs
     from mirrorlake.cli.options import project

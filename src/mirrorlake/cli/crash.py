@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 
-from mirrorlake.model.seams import CrashHook, kill_at, no_crash
+from mirrorlake.model.crash_points import CrashHook, kill_at, no_crash
 
 CRASH_AT = "MIRRORLAKE_CRASH_AT"
 """For tests: the named point at which the process kills itself."""

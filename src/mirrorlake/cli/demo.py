@@ -15,21 +15,25 @@ if TYPE_CHECKING:
 
 
 def demo(
-    rows: Annotated[int, typer.Option(min=1_000, help="Rows to load, in all tables.")] = 1_000_000,
-    seconds: Annotated[float, typer.Option(min=1, help="How long the shop works.")] = 30,
+    rows: Annotated[
+        int, typer.Option(min=1_000, help="Number of rows to load, over all tables.")
+    ] = 1_000_000,
+    seconds: Annotated[float, typer.Option(min=1, help="Seconds of changes to mirror.")] = 30,
     folder: Annotated[
-        Path | None, typer.Option("--dir", help="Where to work; a new temporary folder otherwise.")
+        Path | None,
+        typer.Option("--dir", help="Folder to work in. Default: a new temporary folder."),
     ] = None,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the folder even if the demo is stopped or fails.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """The main job in one go, on a database of its own, verified row by row.
+    """Mirror a sample database while it changes, and verify the result row by row.
 
-    Starts a PostgreSQL, loads a shop, mirrors it into Delta tables while it changes, and compares
-    every row and value at the end. Exit code 1 on any difference. The tables stay, to look
-    further. Ctrl-C ends it with exit code 130 and leaves nothing but a folder given with --dir.
+    Starts an embedded PostgreSQL, loads a sample shop, mirrors it into Delta tables while it
+    changes, and compares every row and value at the end. Exits with 1 if there is any difference.
+    The tables are kept so that you can query them. Ctrl-C stops the demo with exit code 130 and
+    removes everything except a folder given with --dir.
 
     \b
     mirrorlake demo
@@ -77,8 +81,8 @@ def _abandon(run: Demo, location: Path, *, keep: bool) -> None:
 
 
 def _last_words(location: Path, *, keep: bool) -> str:
-    left = f"its folder is {location}" if keep else "its tables are removed"
-    return f"The demo is stopped, its PostgreSQL too; {left}."
+    left = f"its folder is {location}" if keep else "its tables were removed"
+    return f"The demo and its PostgreSQL were stopped; {left}."
 
 
 def _check_empty(folder: Path) -> None:
@@ -86,9 +90,9 @@ def _check_empty(folder: Path) -> None:
 
     if (folder / "lake").exists():
         raise UsageError(
-            "an earlier demo is there",
+            "the folder contains an earlier demo",
             where=str(folder / "lake"),
-            hint="Remove it, or choose another folder.",
+            hint="Delete it, or choose another folder.",
         )
 
 
@@ -114,14 +118,14 @@ def _show(result: DemoResult, *, is_temporary: bool) -> None:
     fresh = result.freshness
     typer.echo("")
     typer.echo(f"load        {result.load_rows_per_second:,.0f} rows/s, PostgreSQL to Delta")
-    typer.echo(f"changes     {result.changes_per_second:,.0f} rows/s, as the shop made them")
+    typer.echo(f"changes     {result.changes_per_second:,.0f} rows/s, at the rate of the workload")
     typer.echo(
         f"freshness   p50 {_seconds(fresh.p50)}, p99 {_seconds(fresh.p99)}, max "
         f"{_seconds(fresh.max)}, commit to readable"
     )
     typer.echo("")
     if result.verified:
-        typer.echo("Every row and value of the mirror equals PostgreSQL, and so does its feed.")
+        typer.echo("Every row and value of the mirror, and its change feed, match PostgreSQL.")
     else:
         typer.echo("The mirror DIFFERS from PostgreSQL.")
     _show_the_way_on(result.root, is_temporary=is_temporary)
@@ -135,19 +139,19 @@ def _show_the_way_on(root: Path, *, is_temporary: bool) -> None:
 
     name, at = program(), shlex.quote(str(root))
     by_status = "select status, count(*), sum(total) from shop.orders group by 1"
-    typer.echo("\nLook further:")
+    typer.echo("\nTo explore the result:")
     typer.echo(f"  {name} status --root {at}")
     typer.echo(f'  {name} sql --root {at} "{by_status}"')
     typer.echo(f'  {name} sql --root {at} --json "from shop.products limit 3"')
     if is_temporary:
-        typer.echo("\nThe tables stay until you remove them:")
+        typer.echo("\nThe tables are kept until you delete them:")
         typer.echo(f"  rm -r {shlex.quote(str(root.parent))}")
 
 
 def _differences(verdict: Verdict) -> str:
     return (
-        f"NO: {verdict.missing} rows missing or other, {verdict.unexpected} unexpected, "
-        f"{verdict.feed_differs} in the feed"
+        f"NO: {verdict.missing} rows missing or different, {verdict.unexpected} unexpected, "
+        f"{verdict.feed_differs} differences in the feed"
     )
 
 

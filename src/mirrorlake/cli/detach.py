@@ -11,12 +11,12 @@ from mirrorlake.cli.options import DEFAULT, Config
 
 def detach(
     config: Config = DEFAULT,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Drop what was made in the source: the replication slot and the publications.
+    """Drop what the mirror created in the source: the replication slot and the publications.
 
-    A slot that nobody reads holds back WAL until the disk is full. Afterwards the mirror can only
-    be loaded anew.
+    A slot that nobody reads retains WAL until the disk is full. After this command the mirror can
+    continue only with a new load (`mirrorlake reset --all`).
 
     \b
     mirrorlake detach
@@ -28,9 +28,9 @@ def detach(
     mirror = Mirror(project(config))
     made = mirror.made()
     if not made:
-        say("This mirror has made nothing in the source.")
+        say("This mirror has created nothing in the source.")
         return
-    say("Made for this mirror in the source: " + ", ".join(made))
+    say("Created for this mirror in the source: " + ", ".join(made))
     if not yes:
         typer.confirm("Drop them?", abort=True, err=True)
     for name in mirror.detach():

@@ -14,10 +14,10 @@ if TYPE_CHECKING:
 
 def discover(
     config: Config = DEFAULT,
-    columns: Annotated[bool, typer.Option("--columns", help="Show the columns too.")] = False,
+    columns: Annotated[bool, typer.Option("--columns", help="Also show the columns.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show the selected tables, their keys and columns, and what each column becomes.
+    """Show the selected tables with their keys and columns, and the Delta type of each column.
 
     \b
     mirrorlake discover --columns

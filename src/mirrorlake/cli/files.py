@@ -14,15 +14,17 @@ if TYPE_CHECKING:
 
 
 def files(
-    table: Annotated[str, typer.Argument(help="A table, as schema.name.")],
+    table: Annotated[str, typer.Argument(help="The table, as schema.name.")],
     config: Config = DEFAULT,
     root: Root = None,
-    last: Annotated[int, typer.Option("--last", min=1, help="Show so many at most.")] = 1_000,
+    last: Annotated[
+        int, typer.Option("--last", min=1, help="Maximum number of files to show.")
+    ] = 1_000,
     as_json: Json = False,
 ) -> None:
-    """Show which landed files of a table are applied: when, in which version, with which rows.
+    """Show which landed files of a table have been applied: when, in which version, and their rows.
 
-    The rows are those read, by marker. No JVM starts.
+    Rows are counted as read from the file, by row marker. Needs no JVM.
 
     \b
     mirrorlake files sales.orders --last 20
@@ -40,7 +42,7 @@ def files(
     header = ["file", "state", "inserts", "updates", "deletes", "upserts", "version", "time"]
     print_table(header, [_row(file) for file in shown])
     if found.recorded is not None:
-        typer.echo(f"{found.table}: all files up to number {found.recorded} are applied.")
+        typer.echo(f"{found.table}: all files up to number {found.recorded} have been applied.")
 
 
 def _row(file: AppliedFiles) -> list[Any]:

@@ -15,15 +15,17 @@ def init(
     url: Annotated[
         str,
         typer.Argument(
-            help="The database, as postgresql://user@host/database, or ${VARIABLE} for the name of "
-            "an environment variable that holds it."
+            help="URL of the database, as postgresql://user@host/database; or ${VARIABLE}, an "
+            "environment variable that contains it."
         ),
     ] = "${DATABASE_URL}",
-    name: Annotated[str, typer.Option(help="What the mirror is called.")] = "mirror",
-    root: Annotated[Path | None, typer.Option(help="Where landing zone and tables go.")] = None,
+    name: Annotated[str, typer.Option(help="Name of the mirror.")] = "mirror",
+    root: Annotated[
+        Path | None, typer.Option(help="Folder for the landing zone and the tables.")
+    ] = None,
     config: Config = DEFAULT,
 ) -> None:
-    """Write a project file to start from.
+    """Create a project file to start from.
 
     \b
     mirrorlake init '${SHOP_URL}' --name shop
@@ -43,7 +45,7 @@ def init(
             file.write(text)
     except FileExistsError:
         raise UsageError(
-            "the file exists already", where=str(config), hint="Choose another with --config."
+            "the file already exists", where=str(config), hint="Choose another with --config."
         ) from None
     say(f"Wrote {config}. Next: mirrorlake check, then mirrorlake run.")
 
@@ -57,16 +59,16 @@ def _check_url(url: str) -> None:
     if re.fullmatch(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", url):
         return
     hint = (
-        "Put the URL into an environment variable and give its name: "
+        "Set the URL in an environment variable and pass its name: "
         "mirrorlake init '${DATABASE_URL}'."
     )
     # A variable inside the URL stands for a word; what is around it is checked.
     given = _parts(re.sub(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", "", url))
     if given is None:
-        raise UsageError("the URL of the database cannot be read", where="init", hint=hint)
+        raise UsageError("the URL of the database is not valid", where="init", hint=hint)
     if any(given.get(part) for part in _SECRET):
         raise UsageError(
-            "the URL holds a password, and a project file is no place for one",
+            "the URL contains a password, which must not be stored in a project file",
             where="init",
             hint=hint,
         )

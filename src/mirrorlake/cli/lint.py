@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from mirrorlake.lint.linter import Progress
 
 
-class Page(StrEnum):
+class SpecVersion(StrEnum):
     """The published versions of the specification."""
 
     V1 = "v1"
@@ -30,37 +30,44 @@ def lint(
         str | None,
         typer.Argument(
             metavar="[PATH-OR-URL]",
-            help="A root, a landing zone, a schema folder or the folder of a table.",
+            help="A root, a landing zone, a schema folder or a table folder.",
             show_default=False,
         ),
     ] = None,
     version: Annotated[
-        Page, typer.Option("--version", help="The page that the publisher follows.")
-    ] = Page.V2,
+        SpecVersion,
+        typer.Option("--version", help="Version of the specification that the publisher follows."),
+    ] = SpecVersion.V2,
     strict: Annotated[
-        bool, typer.Option("--strict", help="Ask for all that the original is known to ask for.")
+        bool, typer.Option("--strict", help="Also check what only the original service requires.")
     ] = False,
     partitions: Annotated[
         bool,
-        typer.Option("--partitions", help="Read partition folders, as landing.partitions does."),
+        typer.Option("--partitions", help="Read partition folders, like landing.partitions: true."),
     ] = False,
     read_all: Annotated[
         bool,
-        typer.Option("--read-all", help="Read every row; of a large zone samples are the default."),
+        typer.Option(
+            "--read-all", help="Read every row. By default large landing zones are sampled."
+        ),
     ] = False,
     sarif: Annotated[
         Path | None,
-        typer.Option("--sarif", metavar="FILE", help="Write SARIF 2.1.0 for code review tools."),
+        typer.Option(
+            "--sarif",
+            metavar="FILE",
+            help="Also write the findings as SARIF 2.1.0, for code review tools.",
+        ),
     ] = None,
     explain: Annotated[
         str | None,
-        typer.Option("--explain", metavar="CLAUSE", help="Print all about a finding, and end."),
+        typer.Option("--explain", metavar="CLAUSE", help="Print the page of a finding, and exit."),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Say which clause of the specification each file of a landing zone breaks.
+    """Report which clauses of the specification the files of a landing zone violate.
 
-    Reads without changing anything, and without Spark. Ends with 1 when there are errors.
+    Reads only, and needs no Spark. Exits with 1 if there are errors.
 
     \b
     mirrorlake lint ./shop
@@ -76,7 +83,7 @@ def lint(
         _explain(explain)
         return
     if path is None:
-        raise UsageError("there is nothing to look at", hint="Name a folder: mirrorlake lint PATH.")
+        raise UsageError("no path was given", hint="Name a folder: mirrorlake lint PATH.")
     target = of_location(path)
     profile = Profile(Version(version), strict, partitions)
     result = _lint(target, path, profile, Reading(everything=read_all), sarif)
@@ -98,7 +105,7 @@ def _lint(
     inside = not is_url(path) and sarif and sarif.resolve().is_relative_to(Path(path).resolve())
     if inside:
         raise UsageError(
-            "the linter changes nothing in what it looks at",
+            "the linter does not write into the landing zone that it checks",
             where=str(sarif),
             hint="Write the SARIF file to another folder.",
         )
@@ -125,7 +132,7 @@ def _explain(clause: str) -> None:
     wanted = clause.upper()
     if wanted not in clauses():
         raise UsageError(
-            f"the linter has no finding {clause}",
+            f"there is no finding {clause}",
             hint="The findings are listed in docs/reference/findings.",
         )
     typer.echo(page(wanted), nl=False)

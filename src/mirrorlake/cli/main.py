@@ -36,16 +36,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     help="Keeps Delta tables equal to operational databases, continuously and exactly once.\n\n"
     "\b\n"
-    "mirrorlake demo                    see it work, with a database of its own\n"
-    "mirrorlake init postgresql://...   start a project file for your database\n"
-    "mirrorlake check                   test every prerequisite\n"
+    "mirrorlake demo                    try it with an embedded database\n"
+    "mirrorlake init postgresql://...   create a project file for your database\n"
+    "mirrorlake check                   check every prerequisite\n"
     "mirrorlake run                     mirror until stopped\n"
-    "mirrorlake status                  how each table stands\n"
+    "mirrorlake status                  show the state of each table\n"
     'mirrorlake sql "select ..."        query the mirrored tables\n'
     "mirrorlake lint ./shop             check a landing zone against the specification\n"
     "\n"
-    "Exit codes: 0 done, 1 the work found problems, 2 wrong use or configuration, 3 a system that "
-    "is needed is not there. The demo adds 130 and 143: ended by Ctrl-C or SIGTERM.",
+    "Exit codes: 0 success, 1 problems were found, 2 wrong usage or configuration, 3 a required "
+    "system is not available. The demo also uses 130 (Ctrl-C) and 143 (SIGTERM).",
 )
 
 for command in (
@@ -77,7 +77,7 @@ def _version(value: bool) -> None:
 @app.callback()
 def _options(
     version: bool = typer.Option(
-        False, "--version", callback=_version, is_eager=True, help="Print the version and end."
+        False, "--version", callback=_version, is_eager=True, help="Print the version and exit."
     ),
 ) -> None:
     from mirrorlake.cli import logs

@@ -10,21 +10,19 @@ import typer
 if TYPE_CHECKING:
     from mirrorlake.config import Project
 
-Config = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="The project file.")]
+Config = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="Project file.")]
 Root = Annotated[
     Path | None,
-    typer.Option("--root", metavar="FOLDER", help="Work on this root, without a project file."),
+    typer.Option("--root", metavar="FOLDER", help="Use this root, without a project file."),
 ]
 Folder = Annotated[
     str | None,
-    typer.Option(
-        "--root", metavar="FOLDER-OR-URL", help="Work on this root, without a project file."
-    ),
+    typer.Option("--root", metavar="FOLDER-OR-URL", help="Use this root, without a project file."),
 ]
-Json = Annotated[bool, typer.Option("--json", help="Print facts as JSON.")]
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 Once = Annotated[
     bool,
-    typer.Option("--once", help="Stop when everything that is there now is done."),
+    typer.Option("--once", help="Process what exists now, then stop."),
 ]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log every step.")]
 
@@ -39,12 +37,12 @@ def project(config: Path, root: Path | None = None) -> Project:
     if root is None:
         return door.load(config)
     if config != DEFAULT:
-        raise UsageError("--config and --root exclude each other", hint="Give one of them.")
+        raise UsageError("--config and --root cannot be used together", hint="Use one of them.")
     if not root.is_dir():
         raise UsageError(
-            "there is no such folder",
+            "the folder does not exist",
             where=str(root),
-            hint="Name the folder that holds Files/LandingZone. One at a URL needs a project file, "
-            "with landing.url.",
+            hint="Name the folder that contains Files/LandingZone. A landing zone at a URL needs a "
+            "project file with landing.url.",
         )
     return door.Project.of_root(root)

@@ -8,7 +8,7 @@ from mirrorlake.cli.options import DEFAULT, Config, Json, Root
 
 
 def plan(config: Config = DEFAULT, root: Root = None, as_json: Json = False) -> None:
-    """Show what `apply` would do now; nothing is changed and no JVM starts.
+    """Show what `apply` would do now. Changes nothing, and needs no JVM.
 
     \b
     mirrorlake plan
@@ -17,7 +17,7 @@ def plan(config: Config = DEFAULT, root: Root = None, as_json: Json = False) -> 
     from mirrorlake.app.mirror import Mirror
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import print_json
-    from mirrorlake.mirror.steps import as_fact, explain
+    from mirrorlake.mirror.explain import as_fact, explain
 
     planned = Mirror(project(config, root)).plan()
     if as_json:

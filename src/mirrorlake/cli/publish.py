@@ -21,29 +21,30 @@ if TYPE_CHECKING:
 def publish(
     files: Annotated[
         list[Path] | None,
-        typer.Argument(help="CSV, JSON lines, Parquet or Excel; each file is one batch."),
+        typer.Argument(help="CSV, JSON Lines, Parquet or Excel files. Each file is one batch."),
     ] = None,
     table: Annotated[
-        str, typer.Option("--table", "-t", metavar="TABLE", help="As schema.name, or a name.")
+        str,
+        typer.Option("--table", "-t", metavar="TABLE", help="The table, as schema.name or name."),
     ] = "",
     config: Config = DEFAULT,
     root: Folder = None,
     key: Annotated[
         list[str] | None,
-        typer.Option("--key", metavar="COLUMNS", help="The key of a new table: a column, or a,b."),
+        typer.Option("--key", metavar="COLUMNS", help="Key columns of a new table, as a or a,b."),
     ] = None,
     no_key: Annotated[
-        bool, typer.Option("--no-key", help="The new table has no key: rows are only added.")
+        bool, typer.Option("--no-key", help="The new table has no key: rows can only be added.")
     ] = False,
     initial: Annotated[
-        bool, typer.Option("--initial", help="The rows are those that the table begins with.")
+        bool, typer.Option("--initial", help="The rows are the initial content of the table.")
     ] = False,
     operation: Annotated[
         str | None,
         typer.Option(
             "--operation",
             metavar="WORD",
-            help="What all rows do: insert, update, delete or upsert.",
+            help="Operation of all rows: insert, update, delete or upsert.",
         ),
     ] = None,
     marker_column: Annotated[
@@ -51,8 +52,8 @@ def publish(
         typer.Option(
             "--marker-column",
             metavar="COLUMN",
-            help="The column that says it row by row, in these words or as 0, 1, 2, 4. "
-            "Without any of the three: __rowMarker__.",
+            help="Column with the operation of each row, as one of these words or as 0, 1, 2, 4. "
+            "Default, without --initial and --operation: __rowMarker__.",
         ),
     ] = None,
     previous: Annotated[
@@ -60,7 +61,7 @@ def publish(
         typer.Option(
             "--previous-key",
             metavar="KEY=COLUMN",
-            help="Where a row that changed its key has the earlier value.",
+            help="Column with the previous value of a key column, for changed keys.",
         ),
     ] = None,
     batch: Annotated[
@@ -68,73 +69,96 @@ def publish(
         typer.Option(
             "--batch",
             metavar="NAME",
-            help="A name for these rows: sent again under it, they are published once.",
+            help="Name of the batch: if it is sent again, it is published only once.",
         ),
     ] = None,
     layout: Annotated[
         str | None,
-        typer.Option("--layout", metavar="v1|v2", help="v1 puts the marker first, on every row."),
+        typer.Option(
+            "--layout",
+            metavar="v1|v2",
+            help="Layout of the files; v1 has the marker as first column, in every row.",
+        ),
     ] = None,
     form: Annotated[
         str | None,
         typer.Option(
-            "--format", metavar="FORMAT", help="What is landed: parquet, csv, tsv or psv."
+            "--format",
+            metavar="FORMAT",
+            help="Format of the landed files: parquet, csv, tsv or psv.",
         ),
     ] = None,
     codec: Annotated[
         str | None,
-        typer.Option("--codec", metavar="CODEC", help="none, snappy, gzip or zstd."),
+        typer.Option("--codec", metavar="CODEC", help="Compression: none, snappy, gzip or zstd."),
     ] = None,
     types: Annotated[
         list[str] | None,
         typer.Option(
-            "--type", metavar="COLUMN=TYPE", help="A type that the file does not tell: zip=string."
+            "--type",
+            metavar="COLUMN=TYPE",
+            help="Type of a column, such as zip=string, if the file does not define it.",
         ),
     ] = None,
     separator: Annotated[
-        str | None, typer.Option("--separator", metavar="CHARACTER", help="Of a CSV file.")
+        str | None,
+        typer.Option("--separator", metavar="CHARACTER", help="Column separator of a CSV file."),
     ] = None,
     encoding: Annotated[
-        str, typer.Option("--encoding", metavar="NAME", help="Of a CSV file.")
+        str, typer.Option("--encoding", metavar="NAME", help="Encoding of a CSV file.")
     ] = "utf-8",
     null: Annotated[
         str | None,
-        typer.Option("--null", metavar="TEXT", help="What means NULL in a CSV file, with empty."),
+        typer.Option(
+            "--null",
+            metavar="TEXT",
+            help="Text that means NULL in a CSV file, in addition to empty fields.",
+        ),
     ] = None,
     sheet: Annotated[
-        str | None, typer.Option("--sheet", metavar="NAME", help="Of an Excel file; the first.")
+        str | None,
+        typer.Option("--sheet", metavar="NAME", help="Sheet of an Excel file. Default: the first."),
     ] = None,
     partner: Annotated[
         str | None,
-        typer.Option("--partner", metavar="NAME", help="Who publishes, for _partnerEvents.json."),
+        typer.Option(
+            "--partner", metavar="NAME", help="Name of the publisher, for _partnerEvents.json."
+        ),
     ] = None,
     hold: Annotated[
-        bool, typer.Option("--hold", help="A bulk load: nobody reads it before --release.")
+        bool,
+        typer.Option(
+            "--hold", help="Bulk load: the mirror does not read the table before --release."
+        ),
     ] = False,
     release: Annotated[
-        bool, typer.Option("--release", help="Let the mirror read a table that was held.")
+        bool, typer.Option("--release", help="Let the mirror read a table published with --hold.")
     ] = False,
     drop: Annotated[
-        bool, typer.Option("--drop", help="First delete the table's folder, to begin anew.")
+        bool, typer.Option("--drop", help="Delete the folder of the table first, to start over.")
     ] = False,
     wait: Annotated[
         float | None,
         typer.Option(
             "--wait",
             metavar="SECONDS",
-            help="How long to wait for the mirror: with --drop until it has dropped the table as "
-            "well, before changes until it has the table.",
+            help="Maximum time to wait for the mirror: with --drop, until it has dropped the "
+            "table; before changes, until it has created it.",
         ),
     ] = None,
     give_up: Annotated[
         str | None,
-        typer.Option("--give-up", metavar="BATCH", help="Withdraw a batch that was not finished."),
+        typer.Option(
+            "--give-up",
+            metavar="BATCH",
+            help="Withdraw a batch that was started but not published.",
+        ),
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """Write files into a landing zone, as a mirror wants to find them.
+    """Write files into a landing zone in the form that a mirror expects.
 
-    A run that was killed is run again, with the same --batch: nothing is lost, nothing is twice.
+    If a run is killed, run it again with the same --batch: no row is lost or duplicated.
 
     \b
     mirrorlake publish orders.csv -t sales.orders --key id --initial --root ./zone
@@ -149,16 +173,22 @@ def publish(
     from mirrorlake.cli.progress import publish_progress
     from mirrorlake.errors import UsageError
     from mirrorlake.publisher import Partner, Publisher
-    from mirrorlake.publisher.input.files import Reading, rows_of
+    from mirrorlake.publisher.input.files import InputOptions, rows_of
     from mirrorlake.publisher.locations import is_mirrored
     from mirrorlake.storage.urls import open_store
 
     logs.configure(verbose=False, quiet=True)
     named, inputs = _table(table), files or []
     if not (inputs or drop or release or give_up or hold):
-        raise UsageError("there is nothing to do", hint="Name files, such as orders.csv.")
+        raise UsageError(
+            "there is nothing to do", hint="Name files to publish, such as orders.csv."
+        )
     if initial and (operation or marker_column):
-        raise UsageError("initial rows are no changes", where="--initial", hint="Leave one out.")
+        raise UsageError(
+            "--initial cannot be used with --operation or --marker-column",
+            where="--initial",
+            hint="Use one of them.",
+        )
     columns = () if no_key else tuple(c for word in key or () for c in word.split(",")) or None
     text, asked = _text(form), _pairs(types, "--type", "zip=string")
     earlier = _pairs(previous, "--previous-key", "id=old_id")
@@ -180,12 +210,16 @@ def publish(
             publisher.wait_for(named, lambda: is_mirrored(store, named), patience=wait)
         if give_up is not None and not publisher.give_up(named, give_up):
             raise UsageError(
-                "no such batch is pending", where=f"table {table}", hint="It may be published."
+                "there is no such pending batch",
+                where=f"table {table}",
+                hint="It may have been published already.",
             )
         if hold:
             publisher.describe(named, key=columns, layout=layout, text=text, hold=True)
         for number, file in enumerate(inputs, 1):
-            reading = Reading(_types(publisher, named, asked), separator, encoding, null, sheet)
+            reading = InputOptions(
+                _types(publisher, named, asked), separator, encoding, null, sheet
+            )
             rows = rows_of(file, reading)
             name = f"{batch}/{number}" if batch and len(inputs) > 1 else batch
             if initial:
@@ -219,9 +253,9 @@ def _warn_of_repeat(first: Published) -> None:
 
     if first.files and first.files[0].number > 1:
         say(
-            f"{first.table} had files before: these rows are added to those, and a key that is in "
-            "both is there twice. With --batch NAME a command that is run again publishes once; "
-            "--drop begins the table anew."
+            f"{first.table} already had files: these rows are added to them, and a key that is in "
+            "both exists twice. With --batch NAME a repeated command publishes only once; "
+            "--drop starts the table over."
         )
 
 
@@ -231,7 +265,9 @@ def _table(text: str) -> TableId:
 
     table = TableId.parse(text)
     if not table.name:
-        raise UsageError("name the table", where="--table", hint="Such as --table sales.orders.")
+        raise UsageError(
+            "no table was given", where="--table", hint="Use, for example, --table sales.orders."
+        )
     return table
 
 
@@ -251,7 +287,7 @@ def _text(form: str | None) -> TextFormat | None:
         return None
     if form not in separators:
         raise UsageError(
-            f"{form!r} is no format to land", where="--format", hint="parquet, csv, tsv or psv."
+            f"unknown format {form!r}", where="--format", hint="Use parquet, csv, tsv or psv."
         )
     return TextFormat(extension=form, column_separator=separators[form])
 
@@ -263,7 +299,9 @@ def _pairs(words: Sequence[str] | None, option: str, example: str) -> dict[str, 
     for word in words or ():
         name, equals, value = word.partition("=")
         if not (name and equals and value):
-            raise UsageError(f"{word!r} has no form NAME=VALUE", where=option, hint=example)
+            raise UsageError(
+                f"{word!r} is not NAME=VALUE", where=option, hint=f"For example {example}."
+            )
         pairs[name] = value
     return pairs
 

@@ -37,7 +37,7 @@ def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
             [_row(name, tables.get(name), errors.get(name)) for name in names],
         )
     else:
-        say(f"The landing zone, {store_of(project).location(root.LANDING)}, holds no table.")
+        say(f"The landing zone {store_of(project).location(root.LANDING)} contains no tables.")
     _end(errors, silent=as_json)
 
 

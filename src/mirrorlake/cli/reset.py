@@ -10,18 +10,21 @@ from mirrorlake.cli.options import DEFAULT, Config, Root
 
 
 def reset(
-    tables: Annotated[list[str] | None, typer.Argument(help="Tables, as schema.name.")] = None,
+    tables: Annotated[list[str] | None, typer.Argument(help="The tables, as schema.name.")] = None,
     every: Annotated[
-        bool, typer.Option("--all", help="All tables, and the place in the log.")
+        bool,
+        typer.Option("--all", help="All tables, and the recorded position in the source's log."),
     ] = False,
     config: Config = DEFAULT,
     root: Root = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would happen.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show what would be done.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")] = False,
 ) -> None:
-    """Start tables anew: their landed files are removed and they are loaded again.
+    """Rebuild tables: delete their landed files and load them again.
 
-    The Delta table stays readable until the new load takes its place. Stop capture and apply first.
+    The Delta table can be read until the new load replaces it. Stop capture and apply first.
 
     \b
     mirrorlake reset public.orders
@@ -33,13 +36,16 @@ def reset(
     from mirrorlake.errors import UsageError
 
     if bool(tables) == every:
-        raise UsageError("name tables, or --all", hint="`mirrorlake status` lists the tables.")
+        raise UsageError(
+            "neither tables nor --all was given, or both",
+            hint="Name tables, or use --all. `mirrorlake status` lists the tables.",
+        )
     planned = plan_reset(project(config, root), None if every else tables)
     for line in planned.sentences():
         say(line)
     if dry_run:
         return
     if not yes:
-        typer.confirm("Go on?", abort=True, err=True)
+        typer.confirm("Continue?", abort=True, err=True)
     planned.execute()
     say("Done. The next `mirrorlake run` or `mirrorlake capture` loads them.")

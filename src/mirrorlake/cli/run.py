@@ -11,11 +11,11 @@ def run(
     as_json: Json = False,
     verbose: Verbose = False,
 ) -> None:
-    """Mirror the source into Delta tables until stopped: capture and apply together.
+    """Mirror the source into Delta tables until stopped: capture and apply in one command.
 
     \b
     mirrorlake run
-    mirrorlake run --once      stops when what is committed now is readable in Delta
+    mirrorlake run --once      stop when everything committed by now is readable in Delta
     """
     from mirrorlake.cli import logs
     from mirrorlake.cli.options import project

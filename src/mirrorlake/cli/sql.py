@@ -10,12 +10,12 @@ from mirrorlake.cli.options import DEFAULT, Config, Json, Root
 
 
 def sql(
-    query: Annotated[str, typer.Argument(help="One statement in DuckDB's SQL.")],
+    query: Annotated[str, typer.Argument(help="One SQL statement, in the dialect of DuckDB.")],
     config: Config = DEFAULT,
     root: Root = None,
     as_json: Json = False,
 ) -> None:
-    """Query the mirrored tables by name. No JVM starts.
+    """Query the mirrored tables by name. Needs no JVM.
 
     \b
     mirrorlake sql "select count(*) from public.orders"
@@ -29,9 +29,9 @@ def sql(
     found = project(config, root)
     if found.tables is not None:
         raise UsageError(
-            "the tables lie on objects, which this command does not read",
+            "this command cannot read tables on an object store",
             where=found.tables.url,
-            hint="Ask an engine that reads Delta tables there, such as Spark, or DuckDB with its "
+            hint="Use an engine that reads Delta tables there, such as Spark, or DuckDB with the "
             "extensions delta and httpfs.",
         )
     result = delta.run(found.root, query)

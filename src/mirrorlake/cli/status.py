@@ -10,7 +10,7 @@ from mirrorlake.cli.options import DEFAULT, Config, Json, Root
 
 if TYPE_CHECKING:
     from mirrorlake.app.status.mirror_status import Status
-    from mirrorlake.landing.partner_events import Partner
+    from mirrorlake.landing.partner_events import PartnerEvents
 
 CLEAR = "\x1b[2J\x1b[H"
 """What makes a terminal empty."""
@@ -19,10 +19,10 @@ CLEAR = "\x1b[2J\x1b[H"
 def status(
     config: Config = DEFAULT,
     root: Root = None,
-    watch: Annotated[bool, typer.Option("--watch", help="Show it again every second.")] = False,
+    watch: Annotated[bool, typer.Option("--watch", help="Update the output every second.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show how each table stands: state, rows, lag, last error. No JVM starts.
+    """Show the state of each table: rows, position, lag, last error. Needs no JVM.
 
     \b
     mirrorlake status --watch
@@ -83,9 +83,9 @@ def _show(found: Status) -> None:
             typer.echo(f"{table.table}: waits: {table.waiting}")
 
 
-def _partner(told: Partner) -> str:
+def _partner(told: PartnerEvents) -> str:
     """Who says to fill the zone, and from what."""
     if told.problem:
-        return f"unknown, because of _partnerEvents.json {told.problem}"
+        return f"unknown, because of _partnerEvents.json: {told.problem}"
     source = " ".join(part for part in (told.source_type, told.source_version) if part)
-    return f"{told.name or 'without a name'}{f', {source}' if source else ''}"
+    return f"{told.name or '(no name)'}{f', {source}' if source else ''}"

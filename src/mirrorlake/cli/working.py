@@ -33,7 +33,7 @@ def working(project: Project, prepare: Callable[[], None] | None = None) -> Iter
     except Exception:
         if not stop.event.is_set():
             raise
-        say("Stopped in the middle of a step; it is done again at the next start.")
+        say("Stopped during a step; the step is repeated at the next start.")
     finally:
         mirror.close()
     if stop.event.is_set():

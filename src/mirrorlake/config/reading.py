@@ -21,8 +21,8 @@ log = structlog.get_logger()
 
 SETTING_RENAMED = "setting_renamed"
 
-RENAMED = {"capture": {"settle_seconds": "debounce_seconds"}}
-"""Settings of the release before under their names of now, by section."""
+_RENAMED = {("capture", "settle_seconds"): "debounce_seconds"}
+"""Names of settings before this release, by section; they still work, with a warning."""
 
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
@@ -43,20 +43,22 @@ def _text(path: Path) -> str:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
-            "there is no project file",
+            "the project file does not exist",
             where=str(path),
-            hint="`mirrorlake init` writes one; `--config` names another; `--root FOLDER` does "
-            "without.",
+            hint="Create it with `mirrorlake init`, name another with `--config`, or use `--root "
+            "FOLDER` instead.",
         ) from None
     except UnicodeDecodeError as error:
         raise ConfigError(
-            f"not UTF-8 from byte {error.start + 1} on", where=str(path), hint="Mend the file."
+            f"the file is not UTF-8 from byte {error.start + 1} on",
+            where=str(path),
+            hint="Save the file as UTF-8.",
         ) from None
     except OSError as error:
         raise ConfigError(
             f"the project file cannot be read: {error.strerror}",
             where=str(path),
-            hint="Name a file that you may read with --config.",
+            hint="Use --config to name a file that you may read.",
         ) from None
 
 
@@ -66,15 +68,16 @@ def _parsed(path: Path, text: str) -> yaml.Node:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         raise ConfigError(
-            f"not YAML: {getattr(error, 'problem', None) or 'it cannot be parsed'}",
+            "the file is not valid YAML: "
+            f"{getattr(error, 'problem', None) or 'it cannot be parsed'}",
             where=f"{path}, line {mark.line + 1}" if mark else str(path),
-            hint="Mend the file.",
+            hint="Correct the file.",
         ) from None
     if not isinstance(node, yaml.MappingNode):
         raise ConfigError(
-            "the file holds no settings",
+            "the file contains no settings",
             where=str(path),
-            hint="`mirrorlake init` writes a file to start from.",
+            hint="Run `mirrorlake init` to create a file to start from.",
         )
     return node
 
@@ -85,14 +88,14 @@ def _interpolated(path: Path, node: yaml.Node, environment: Mapping[str, str]) -
     def variable(match: re.Match[str], line: int) -> str:
         if match[1] not in environment:
             raise ConfigError(
-                f"the environment has no {match[1]}",
+                f"environment variable {match[1]} is not set",
                 where=f"{path}, line {line}",
                 hint=f"Set it: export {match[1]}=...",
             )
         if not environment[match[1]].strip():
             # An empty URL would mean whatever database libpq finds by itself.
             raise ConfigError(
-                f"{match[1]} is empty in the environment",
+                f"environment variable {match[1]} is empty",
                 where=f"{path}, line {line}",
                 hint=f"Set it: export {match[1]}=...",
             )
@@ -118,7 +121,7 @@ def _value(path: Path, part: yaml.Node) -> Any:
         raise ConfigError(
             "the value cannot be read",
             where=f"{path}, line {part.start_mark.line + 1}",
-            hint="Put it into quotes if it is a text.",
+            hint="If it is text, put it in quotes.",
         ) from None
 
 
@@ -126,20 +129,19 @@ def _name(path: Path, key: yaml.Node) -> str:
     if isinstance(key, yaml.ScalarNode):
         return str(key.value)
     raise ConfigError(
-        "the name of a setting must be a plain text",
+        "the name of a setting must be plain text",
         where=f"{path}, line {key.start_mark.line + 1}",
-        hint="Mend the file.",
+        hint="Correct the file.",
     )
 
 
 def _renamed(content: dict[str, Any]) -> dict[str, Any]:
-    """The content with settings of the release before under the names that they have now."""
-    for name, renamed in RENAMED.items():
-        section = content.get(name)
-        for old, new in renamed.items():
-            if isinstance(section, dict) and old in section and new not in section:
-                log.warning(SETTING_RENAMED, setting=f"{name}.{old}", now=f"{name}.{new}")
-                section[new] = section.pop(old)
+    """The content with the new names of settings. Old names beside new ones are left: unknown."""
+    for (section, old), new in _RENAMED.items():
+        part = content.get(section)
+        if isinstance(part, dict) and old in part and new not in part:
+            part[new] = part.pop(old)
+            log.warning(SETTING_RENAMED, setting=f"{section}.{old}", use=f"{section}.{new}")
     return content
 
 
@@ -154,7 +156,7 @@ def _refusal(path: Path, node: yaml.Node, content: Any, error: ValidationError) 
         return ConfigError(
             "there is no such setting",
             where=f"{path}, line {line}, field {location}",
-            hint=f"Settings here: {known}.",
+            hint=f"The settings here are: {known}.",
         )
     message = problem["msg"][0].lower() + problem["msg"][1:]
     return ConfigError(message, where=f"{path}, line {line}, field {location}", hint=hint)

@@ -19,7 +19,8 @@ from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.sources.section import Section
 from mirrorlake.spark.settings import SparkSettings
-from mirrorlake.storage.urls import ObjectOptions, StorageLocation, check_url
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import StorageLocation, check_url
 
 ON_OBJECTS = ("s3", "s3a")
 """Schemes of URLs below which tables are written."""
@@ -58,9 +59,9 @@ class ElsewhereSection(Section):
         if self.url is None:
             if named is not None:
                 raise ConfigError(
-                    "it says how a URL is reached, and there is none",
+                    "this setting describes how to access a URL, but no URL is set",
                     where=f"{path}, field {section}.{named}",
-                    hint=f"Set {section}.url as well, or leave it out.",
+                    hint=f"Set {section}.url as well, or remove this setting.",
                 )
             return None
         try:
@@ -91,10 +92,10 @@ class TablesSection(ElsewhereSection):
         if found is None or found.url.partition("://")[0].lower() in ON_OBJECTS:
             return found
         raise ConfigError(
-            "tables are written to folders, and to S3 and what speaks its protocol",
+            "tables can be stored only in a folder or on S3 (or a compatible storage)",
             where=f"{path}, field tables.url",
-            hint="Write s3://bucket/path, or leave it out: then they lie below root, which may be "
-            "a mounted folder.",
+            hint="Write s3://bucket/path, or remove the setting: tables are then stored below "
+            "root, which may be a mounted folder.",
         )
 
 
@@ -137,10 +138,10 @@ class ProjectFile(Section):
     def project(self, path: Path) -> Project:
         if "://" in self.root:
             raise ConfigError(
-                "root is a URL; a mirror keeps its own state in a local or mounted folder",
+                "root is a URL, but a mirror keeps its own state in a local or mounted folder",
                 where=f"{path}, field root",
-                hint="Name a folder; landing zone and tables may lie elsewhere: landing.url, "
-                "tables.url.",
+                hint="Name a folder. To store the landing zone or the tables elsewhere, set "
+                "landing.url or tables.url.",
             )
         source = self.source.settings(self.name) if self.source else None
         capture = CaptureSettings(
@@ -187,10 +188,10 @@ class ProjectFile(Section):
         days = self.mirror.vacuum_days
         if days is not None and days < _SAFE_DAYS and not self.mirror.vacuum_early:
             raise ConfigError(
-                f"less than {_SAFE_DAYS} days takes files away from readers of older versions, and "
-                "from whoever writes the tables for longer than that",
+                f"less than {_SAFE_DAYS} days removes files that readers of older versions, or "
+                "writers that run longer than that, still need",
                 where=f"{path}, field mirror.vacuum_days",
-                hint="Set it to 7 or more, or set mirror.vacuum_early: true as well.",
+                hint="Set it to 7 or more, or also set mirror.vacuum_early: true.",
             )
         return None if days is None else timedelta(days=days)
 

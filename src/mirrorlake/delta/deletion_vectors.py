@@ -45,7 +45,7 @@ def read(table: Path, descriptor: Mapping[str, Any]) -> np.ndarray:
             raise BrokenVector(f"the deletion vector in {path} is damaged")
     rows = decode(raw)
     if len(rows) != descriptor["cardinality"]:
-        raise BrokenVector(f"{len(rows)} rows, the log says {descriptor['cardinality']}")
+        raise BrokenVector(f"it has {len(rows)} rows, but the log says {descriptor['cardinality']}")
     return rows
 
 

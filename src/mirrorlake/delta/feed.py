@@ -24,7 +24,7 @@ from mirrorlake.delta.workspace import TableWorkspace, at_hand
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
-from mirrorlake.storage.urls import ObjectOptions
+from mirrorlake.storage.options import ObjectOptions
 
 COMMIT_VERSION, COMMIT_TIMESTAMP = "_commit_version", "_commit_timestamp"
 
@@ -47,7 +47,7 @@ def read(
     log = TableLog(location, options)
     snapshot = log.snapshot()
     if not snapshot.exists:
-        raise FileNotFoundError(f"no table at {location}")
+        raise FileNotFoundError(f"there is no table at {location}")
     schema = parse(snapshot.metadata)
     end = snapshot.version if last is None else min(last, snapshot.version)
     with at_hand(str(location), options) as workspace:
@@ -109,7 +109,7 @@ def _only(rows: int, one: np.ndarray | None, other: np.ndarray | None) -> pa.Arr
 
 def _rows(table: Path, file: Mapping[str, Any], schema: TableSchema, version: int) -> pa.Table:
     if schema.partitions and file.get("partitionValues") is None:
-        raise BrokenLog(f"commit {version} of {table} does not say of which partition a file is")
+        raise BrokenLog(f"commit {version} of {table} does not name the partition of a file")
     return table_rows(path_of(table, file), partitions.of_file(file, schema))
 
 
@@ -131,7 +131,7 @@ def _moment(version: int, actions: Sequence[Action]) -> int:
         for name in ("inCommitTimestamp", "timestamp"):
             if info.get(name) is not None:
                 return int(info[name])
-    raise BrokenLog(f"commit {version} does not say when it was made")
+    raise BrokenLog(f"commit {version} does not contain its time")
 
 
 def _told(rows: pa.Table, kinds: pa.ChunkedArray | str, version: int, moment: int) -> pa.Table:

@@ -147,9 +147,9 @@ class Cache:
         facts = self._root.lstat()
         if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o022:
             raise StorageUnavailable(
-                "the folder for files of tables is not ours alone",
+                "other users have access to the cache folder for table files",
                 where=str(self._root),
-                hint="Remove it, or set TMPDIR to a folder that nobody else may write to.",
+                hint="Delete it, or set TMPDIR to a folder that only this user may write to.",
             )
         folder = self._root.joinpath(*names)
         folder.mkdir(parents=True, exist_ok=True)

@@ -35,7 +35,7 @@ class NullText(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class KeysInPartition:
     """Files of which the key's own partition columns have one value, and the keys of that value.
 
     places: of the files, among all; keys: by those of their columns that the files have; code:
@@ -52,7 +52,7 @@ def in_key(schema: TableSchema, keys: pa.Table) -> list[str]:
     return [name for name in schema.partitions if name in keys.column_names]
 
 
-def parts(files: Sequence[Add], schema: TableSchema, keys: pa.Table) -> Iterator[Part]:
+def parts(files: Sequence[Add], schema: TableSchema, keys: pa.Table) -> Iterator[KeysInPartition]:
     """The files that may hold one of some keys (distinct), by what their partition has of the key.
 
     Every key belongs to one part, so that all parts together take as long as one would.
@@ -69,7 +69,7 @@ def parts(files: Sequence[Add], schema: TableSchema, keys: pa.Table) -> Iterator
     for value, own in indexes.items():
         code = wanted.get(value)
         if code is not None:
-            yield Part(np.asarray(own), rest.take(pa.array(code)), code)
+            yield KeysInPartition(np.asarray(own), rest.take(pa.array(code)), code)
 
 
 def of_file(add: Add, schema: TableSchema) -> TableSchema:

@@ -37,9 +37,10 @@ def connect(root: Path, query: str | None = None) -> duckdb.DuckDBPyConnection:
         twin = seen.setdefault((schema.casefold(), name.casefold()), path)
         if twin != path:
             raise UsageError(
-                f"{twin} and {path} differ only in case, and no name in SQL tells them apart",
+                f"the names of {twin} and {path} differ only in case, so SQL cannot distinguish "
+                "them",
                 where="the query",
-                hint="Read one by its folder: select * from delta_scan('FOLDER').",
+                hint="Query one by its folder: select * from delta_scan('FOLDER').",
             )
         connection.execute(f"create schema if not exists {_quoted(schema)}")
         connection.execute(
@@ -62,7 +63,7 @@ def run(root: Path, query: str) -> duckdb.DuckDBPyRelation | None:
         raise UsageError(
             str(error).splitlines()[0],
             where="the query",
-            hint=f"Tables: {known}.",
+            hint=f"The tables are: {known}.",
         ) from error
 
 

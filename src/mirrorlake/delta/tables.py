@@ -9,28 +9,18 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Protocol, runtime_checkable
 
 from mirrorlake.delta.log.files import FOLDER
-from mirrorlake.delta.log.table_log import BrokenLog, Snapshot, TableLog
+from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
 from mirrorlake.root import TABLES
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import store_at
-
-
-@runtime_checkable
-class Objects(Protocol):
-    """A store that takes folders away object by object. last: a folder in it that goes last."""
-
-    def copy_folder(self, folder: str, target: str, last: str) -> None: ...
-    def delete_folder(self, folder: str, last: str = "") -> None: ...
 
 
 def remove(store: Store, path: str) -> None:
     """Remove the table at a path; there may be none. Raises OSError."""
-    location = store_at(store, path)
-    if isinstance(location, Objects):
-        location.delete_folder(path, FOLDER)
+    keyed = store.keyed(path)
+    if keyed is not None:
+        keyed.delete_folder(path, FOLDER)
     else:
         store.delete_folder(path)
 
@@ -40,23 +30,23 @@ def put_aside(store: Store, path: str, aside: str) -> None:
 
     Raises OSError.
     """
-    location = store_at(store, path)
-    if not isinstance(location, Objects):
+    keyed = store.keyed(path)
+    if keyed is None:
         store.delete_folder(aside)
         if Path(store.location(path)).exists():
             store.move(path, aside)
         return
     if not _is_copied(store, path, aside):
-        location.delete_folder(aside, FOLDER)
-        location.copy_folder(path, aside, FOLDER)
-    location.delete_folder(path, FOLDER)
+        keyed.delete_folder(aside, FOLDER)
+        keyed.copy_folder(path, aside, FOLDER)
+    keyed.delete_folder(path, FOLDER)
 
 
 def _is_copied(store: Store, path: str, aside: str) -> bool:
     """Whether a process before us has copied all of this very table, and ended in its removal."""
     try:
         there = TableLog.below(store, aside).snapshot()
-        here = TableLog.below(store, path).snapshot() if there.exists else Snapshot()
+        here = TableLog.below(store, path).snapshot() if there.exists else TableSnapshot()
     except BrokenLog:
         return False
     return here.exists and (here.metadata["id"], here.version) == (

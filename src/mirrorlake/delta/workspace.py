@@ -18,8 +18,9 @@ from urllib.parse import unquote, urlparse
 from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta.file_cache import Cache, cache, touch
 from mirrorlake.delta.log.files import FOLDER
+from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import StorageFailed, UnsafePath, checked
-from mirrorlake.storage.urls import ObjectOptions, addressed, is_url
+from mirrorlake.storage.urls import addressed, is_url
 
 if TYPE_CHECKING:
     from mirrorlake.storage.objects import ObjectStore
@@ -134,7 +135,7 @@ class _Objects:
         def fetch(file: BinaryIO) -> None:
             self._store.fetch(f"{self._key}/{name}", file)
             if size is not None and file.tell() != size:
-                what = f"it has {file.tell():,} bytes, and the log says {size:,}"
+                what = f"it has {file.tell():,} bytes, but the log says {size:,}"
                 raise StorageFailed(errno.EIO, what, name)
 
         self._cache.write(self.folder / name, fetch)
@@ -167,7 +168,7 @@ def _data(action: Action) -> str:
     """The name of a data file or a change file in its table."""
     path = action["path"]
     if urlparse(path).scheme:
-        raise ElsewhereError("a data file lies outside of the table")
+        raise ElsewhereError("a data file lies outside the table")
     return _safe(unquote(path))
 
 
@@ -177,7 +178,7 @@ def _vector(folder: Path, add: Action) -> str | None:
     if vector is None or vector["storageType"] == "i":
         return None
     if vector["storageType"] != "u":
-        raise ElsewhereError("a deletion vector lies outside of the table")
+        raise ElsewhereError("a deletion vector lies outside the table")
     return _safe(deletion_vectors.path_of(folder, vector).relative_to(folder).as_posix())
 
 
@@ -186,4 +187,4 @@ def _safe(name: str) -> str:
     try:
         return "/".join(checked(name))
     except UnsafePath:
-        raise ElsewhereError("a file has a name that leads out of the table") from None
+        raise ElsewhereError("the name of a file leads out of the table") from None

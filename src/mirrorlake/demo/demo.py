@@ -217,7 +217,7 @@ class Demo:
             self._wait(server, mirror, failure)
             seconds = time.monotonic() - began
         found = reached.stop()
-        self._stage.end(f"{changed:,} rows changed, all of them in Delta after {seconds:.1f} s")
+        self._stage.end(f"{changed:,} rows changed; all are in Delta after {seconds:.1f} s")
         return found, changed / seconds
 
     def _wait(self, server: EmbeddedServer, mirror: Mirror, failure: list[BaseException]) -> None:
@@ -233,9 +233,9 @@ class Demo:
             time.sleep(LOOK_SECONDS)
         if not failure:
             raise InternalError(
-                f"the changes up to {target} did not arrive in {PATIENCE_SECONDS:.0f} seconds",
+                f"the changes up to {target} did not arrive within {PATIENCE_SECONDS:.0f} seconds",
                 where=str(mirror.project.root),
-                hint="`mirrorlake status --root ...` shows where each table stands.",
+                hint="Run `mirrorlake status --root ...` to see the state of each table.",
             )
 
     def _verified(self, server: EmbeddedServer, mirror: Mirror) -> list[TableResult]:
@@ -253,7 +253,7 @@ class Demo:
             shutil.rmtree(self._temporary, ignore_errors=True)
         rows = sum(verdict.rows for verdict in verdicts)
         wrong = sum(not verdict.verified for verdict in verdicts)
-        self._stage.end(f"{wrong} tables differ" if wrong else f"{rows:,} rows, no difference")
+        self._stage.end(f"{wrong} tables differ" if wrong else f"{rows:,} rows, no differences")
         return [
             TableResult(
                 verdict,

@@ -150,7 +150,7 @@ class EmbeddedServer:
         raise Unavailable(
             f"the embedded PostgreSQL did not start: {self._last_words()}",
             where=str(self.folder),
-            hint="Free memory and space in the temporary folder, then try again.",
+            hint="Free memory, and space in the temporary folder, and try again.",
         )
 
     def _answers(self) -> bool:
@@ -169,7 +169,7 @@ class EmbeddedServer:
             raise Unavailable(
                 f"{program} failed: {self._last_words()}",
                 where=str(self.folder),
-                hint="Free memory and space in the temporary folder, then try again.",
+                hint="Free memory, and space in the temporary folder, and try again.",
             )
 
     def _launch(self, program: str, *arguments: str) -> subprocess.Popen[bytes]:
@@ -191,7 +191,7 @@ class EmbeddedServer:
         """The end of the log, on one line: the folder that it lies in is removed."""
         log = self.folder / "server.log"
         lines = log.read_text(errors="replace").split("\n") if log.exists() else []
-        return " ".join(line.strip() for line in lines if line.strip())[-500:] or "it said nothing"
+        return " ".join(line.strip() for line in lines if line.strip())[-500:] or "no output"
 
     def _environment(self) -> dict[str, str]:
         kept = {k: v for k, v in os.environ.items() if not k.startswith("PG")}

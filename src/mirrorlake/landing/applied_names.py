@@ -70,12 +70,13 @@ class Segment:
         try:
             if record["format"] != FORMAT:
                 raise LaterFormat(
-                    f"processed files of format {record['format']}; this release reads {FORMAT}"
+                    f"processed files have format {record['format']}; this release reads format "
+                    f"{FORMAT}"
                 )
             first, last = record["batches"]
             return cls(int(first), int(last), int(record["version"]), tuple(record["names"]))
         except (KeyError, TypeError) as error:
-            raise ValueError(f"not a segment: {error}") from None
+            raise ValueError(f"not a valid segment: {error}") from None
 
 
 class SideRecord:

@@ -155,7 +155,7 @@ class _Reader:
         while self._open:
             self._step(self._open[-1])
         if self._next():
-            self._fail("text after the end")
+            self._fail("text after the end of the document")
         return value
 
     def _step(self, inner: _Open) -> None:
@@ -196,11 +196,11 @@ class _Reader:
             return self._number(number)
         if word := _WORD.match(self._text, self._at):
             return self._word(word[0])
-        return self._fail("expected a value" if found else "the text ends within a value")
+        return self._fail("expected a value" if found else "the document ends within a value")
 
     def _opened(self, container: dict[str, Any] | list[Any], path: Path) -> Any:
         if len(self._open) >= MAX_DEPTH:
-            self._fail(f"nested deeper than {MAX_DEPTH}")
+            self._fail(f"nested deeper than {MAX_DEPTH} levels")
         self._at += 1
         self._open.append(_Open(container, path))
         return container
@@ -215,14 +215,14 @@ class _Reader:
 
     def _word(self, word: str) -> Any:
         if word not in _CONSTANTS:
-            self._note(f"{word} without quotes")
+            self._note(f"{word} is not in quotes")
         self._at += len(word)
         return _CONSTANTS.get(word, word)
 
     def _string(self) -> str:
         self._at += 1
         if self._is_lone_backslash():
-            self._note("a lone backslash")
+            self._note("a single backslash")
             self._at += 2
             return "\\"
         parts: list[str] = []
@@ -236,7 +236,9 @@ class _Reader:
                 self._at += 1
                 return _paired("".join(parts))
             if found != "\\":
-                self._fail("a control character in a text" if found else "a text without end")
+                self._fail(
+                    "a control character in a string" if found else "a string without an end"
+                )
             parts.append(self._escape())
 
     def _is_lone_backslash(self) -> bool:
@@ -253,7 +255,7 @@ class _Reader:
         if kind == "u" and (code := _HEX.match(self._text, self._at + 2)):
             self._at += 6
             return chr(int(code[0], 16))
-        self._note("a lone backslash")
+        self._note("a single backslash")
         self._at += 1
         return "\\"
 

@@ -25,7 +25,7 @@ NAMED = frozenset({BY_TIME, IN_PARTITIONS})
 _STRATEGIES = {name.lower(): name for name in (SEQUENTIAL, BY_TIME)}
 LIMIT = 4 << 20
 """Bytes of a file that is read at all: tens of thousands of columns."""
-_MEND = "Mend the file; it is read again when it changes."
+_MEND = "Correct the file. It is read again when it changes."
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +93,20 @@ def decode(content: bytes, *, table: str, file: str) -> Metadata:
             f"it has more than {LIMIT:,} bytes",
             table=table,
             file=file,
-            hint="Write nothing but what describes the table.",
+            hint="Write only what describes the table.",
         )
     try:
         parsed = lenient_json.parse(content)
     except NotJson as error:
         raise BadMetadata(
-            f"not JSON at line {error.line}, column {error.column}: {error.message}",
+            f"not valid JSON at line {error.line}, column {error.column}: {error.message}",
             table=table,
             file=file,
             hint=_MEND,
         ) from error
     if not isinstance(parsed.value, dict):
         raise BadMetadata(
-            "not one JSON object (LZ-030)",
+            "not a single JSON object (LZ-030)",
             table=table,
             file=file,
             hint='Write one object, such as {"keyColumns": ["id"]}.',
@@ -156,7 +156,7 @@ def _check_characters(record: Any, table: str, file: str) -> None:
         json.dumps(record, ensure_ascii=False).encode()
     except UnicodeEncodeError:
         raise BadMetadata(
-            "a text has half of a surrogate pair, such as \\ud800, which is no character",
+            "a string contains half of a surrogate pair, such as \\ud800, which is not a character",
             table=table,
             file=file,
             hint=_MEND,
@@ -194,18 +194,19 @@ def _ours(member: Any, table: str, file: str) -> OurMetadata | None:
     if not isinstance(member, dict) or member.get("format") != FORMAT:
         found = member.get("format") if isinstance(member, dict) else member
         raise BadMetadata(
-            f"the member mirrorlake has format {found!r}, this release reads {FORMAT!r}",
+            f"the member mirrorlake has format {found!r}; this release reads format {FORMAT!r}",
             table=table,
             file=file,
-            hint="Read this zone with the release that wrote it, or a later one.",
+            hint="Use the release that wrote this landing zone, or a later one.",
         )
     generation, name = member.get("generation"), member.get("table")
     source = member.get("source") or {}
     if not (isinstance(generation, str) and isinstance(name, str) and isinstance(source, dict)):
         raise BadMetadata(
-            "the member mirrorlake is damaged: generation and table are texts, source is an object",
+            "the member mirrorlake is damaged: generation and table must be strings, and source "
+            "an object",
             table=table,
             file=file,
-            hint=f"Load the table anew with `mirrorlake reset {table}`.",
+            hint=f"Run `mirrorlake reset {table}` to reload the table.",
         )
     return OurMetadata(generation, name, source)

@@ -24,7 +24,7 @@ def folder_name(name: str, *, apart_from: frozenset[str] = frozenset()) -> str:
     Longer names are cut and end in a hash of the whole name.
     """
     if not name:
-        raise ValueError("a table needs a name")
+        raise ValueError("a table must have a name")
     encoded = _UNSAFE.sub(lambda match: _percent(match[0]), name)
     if encoded[:1] in {"_", "."}:
         encoded = _percent(encoded[0]) + encoded[1:]

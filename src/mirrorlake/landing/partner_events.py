@@ -19,7 +19,7 @@ LIMIT = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Partner:
+class PartnerEvents:
     """The record of LZ-063; what it leaves out is empty.
 
     problem: why a file that is there could not be read, empty when it was, or when there is none.
@@ -33,7 +33,7 @@ class Partner:
 
     @property
     def is_told(self) -> bool:
-        return self != Partner()
+        return self != PartnerEvents()
 
     def facts(self) -> dict[str, Any]:
         """As `status --json` prints it (LZ-068)."""
@@ -46,37 +46,37 @@ class Partner:
         }
 
 
-def read(store: Store, zone: str) -> Partner:
+def read(store: Store, zone: str) -> PartnerEvents:
     """What the zone says of its publisher. Raises nothing."""
     try:
         entry = next((f for f in store.list(zone).files if f.name == layout.PARTNER), None)
         if entry is None:
-            return Partner()
+            return PartnerEvents()
         if entry.size > LIMIT:
-            return Partner(problem=f"it has more than {LIMIT:,} bytes")
+            return PartnerEvents(problem=f"it has more than {LIMIT:,} bytes")
         return decode(store.read(f"{zone}/{layout.PARTNER}"))
     except FileNotFoundError:
-        return Partner()  # gone since we looked
+        return PartnerEvents()  # gone since we looked
     except OSError as error:
-        return Partner(problem=f"it cannot be read: {error.strerror or type(error).__name__}")
+        return PartnerEvents(problem=f"it cannot be read: {error.strerror or type(error).__name__}")
 
 
-def decode(content: bytes) -> Partner:
+def decode(content: bytes) -> PartnerEvents:
     """Read the file, with names of members in any case; its faults become `problem`."""
     try:
         parsed = lenient_json.parse(content)
         if not isinstance(parsed.value, dict):
-            return Partner(problem="it is not one JSON object (LZ-063)")
+            return PartnerEvents(problem="it is not a single JSON object (LZ-063)")
         top = Members(parsed.value)
         source = top.inner("sourceInfo")
         information = source.get("additionalInformation")
         if information is not None and not isinstance(information, dict):
             raise source.wrong("additionalInformation", "an object")
-        return Partner(
+        return PartnerEvents(
             name=top.text("partnerName") or "",
             source_type=source.text("sourceType") or "",
             source_version=source.text("sourceVersion") or "",
             information=information or {},
         )
     except (NotJson, WrongMember) as error:
-        return Partner(problem=str(error))
+        return PartnerEvents(problem=str(error))

@@ -41,8 +41,8 @@ def publish(store: Store, folder: str, staged: str, number: int, *, table: str) 
                 "a file with this number and other content is already published",
                 table=table,
                 file=str(FileName(number)),
-                hint="Two writers publish to this table: stop one. If a file was put there by "
-                "hand, remove it.",
+                hint="If two writers publish to this table, stop one of them. If the file was "
+                "put there by hand, delete it.",
             ) from None
         store.flush(folder)  # whoever gave the name may not have lived to flush it
         store.delete(staged)

@@ -22,12 +22,12 @@ from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.metadata import BY_TIME, IN_PARTITIONS, SEQUENTIAL, Metadata
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.partitions import partitions
-from mirrorlake.landing.partner_events import Partner
+from mirrorlake.landing.partner_events import PartnerEvents
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.model.landed import FileName, FreeName, PartName
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Entry, Listing, Store
-from mirrorlake.storage.tree import Lister, Looked, look
+from mirrorlake.storage.tree import ListedTree, Lister, look
 
 log = structlog.get_logger()
 
@@ -134,7 +134,7 @@ class Scanner:
         self._undeclared: set[tuple[TableId, tuple[str, ...]]] = set()
         self._warned = False
         self._misplaced: set[TableId] = set()
-        self._partner: Partner | None = None
+        self._partner: PartnerEvents | None = None
         self._looks = 0
 
     def zone(self) -> str:
@@ -166,12 +166,12 @@ class Scanner:
         self._looks += 1
         if self._looks % ANOTHER_ZONE != 1:
             seen = look(self._store, root.LANDING)
-            if isinstance(seen, Looked) and seen.list(root.LANDING).folders:
+            if isinstance(seen, ListedTree) and seen.list(root.LANDING).folders:
                 return root.LANDING, seen
         zone = self.zone()
         return zone, look(self._store, zone)
 
-    def partner(self) -> Partner:
+    def partner(self) -> PartnerEvents:
         """What `_partnerEvents.json` says; one that cannot be read gives one warning (LZ-067)."""
         found = partner_events.read(self._store, self.zone())
         if found.problem and found != self._partner:
@@ -191,10 +191,10 @@ class Scanner:
                     found = _inspected(handle, table, file)
             except OSError as error:
                 raise BadFile(
-                    f"cannot be opened: {error}",
+                    f"the file cannot be opened: {error}",
                     table=str(table),
                     file=str(file.name),
-                    hint="It is tried again as long as it is there.",
+                    hint="It is retried while the file exists.",
                 ) from error
             known = self._inspected[file.path] = (file.look, found)
             if not found.marker_last and table not in self._misplaced:
@@ -223,7 +223,7 @@ class Scanner:
             found = TableError(
                 f"its folder cannot be read: {unreadable}",
                 table=str(folder.table),
-                hint="Let this process read it; it is tried again.",
+                hint="Grant this process read access. It is retried.",
             )
         error = found if isinstance(found, TableError) else None
         described = found if isinstance(found, Metadata) else None
@@ -438,10 +438,10 @@ def _refusal(
     if files and files[0].number == 0:
         # Taken for an applied one it would be moved aside, and its rows lost (LZ-251).
         return BadFile(
-            "its number is 0, and the first file has the number 1 (LZ-112)",
+            "its number is 0, but numbers begin at 1 (LZ-112)",
             table=str(table),
             file=str(files[0].name),
-            hint="Give the files other numbers, from 1 on.",
+            hint="Number the files from 1.",
         )
     for earlier, later in pairwise(files):
         if earlier.number == later.number:
@@ -449,6 +449,6 @@ def _refusal(
                 f"{earlier.name} and {later.name} have the same number",
                 table=str(table),
                 file=str(later.name),
-                hint="Remove the one that is not meant.",
+                hint="Delete the one that does not belong there.",
             )
     return None

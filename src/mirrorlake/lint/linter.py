@@ -32,9 +32,15 @@ from mirrorlake.lint.rules import sequence as sequence_rules
 from mirrorlake.lint.rules.evolution import History
 from mirrorlake.lint.rules.metadata import Described
 from mirrorlake.lint.rules.parquet import NOT_OURS, UNREADABLE, Opener
-from mirrorlake.lint.rules.rows import Counts, RowCheck
+from mirrorlake.lint.rules.rows import RowCheck, RowCounts
 from mirrorlake.lint.sampling import Reading, Unread
-from mirrorlake.lint.table_view import DataFile, Seen, TableView, cleanup_listings, has_metadata
+from mirrorlake.lint.table_view import (
+    LintedFile,
+    Seen,
+    TableView,
+    cleanup_listings,
+    has_metadata,
+)
 from mirrorlake.lint.target import Target
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import TableId
@@ -166,8 +172,8 @@ class _Table:
                 history.next(seen, counts, location)
 
     def _file(
-        self, view: TableView, file: DataFile, location: FindingLocation, depth: int | None
-    ) -> tuple[Seen | None, Counts | None]:
+        self, view: TableView, file: LintedFile, location: FindingLocation, depth: int | None
+    ) -> tuple[Seen | None, RowCounts | None]:
         open_: Opener = partial(self._store.open, file.path)
         metadata = view.described.metadata
         text = view.text
@@ -210,7 +216,7 @@ class _Table:
         seen: Seen,
         location: FindingLocation,
         depth: int | None,
-    ) -> Counts | None:
+    ) -> RowCounts | None:
         try:
             for block in blocks:
                 rows.block(block)

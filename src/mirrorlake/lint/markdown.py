@@ -30,8 +30,8 @@ def index() -> str:
     lines = [
         "# Findings of the linter",
         "",
-        "What `mirrorlake lint` can say, by the clause of the",
-        "[specification](../../spec/landing-zone.md) that a file or folder breaks.",
+        "What `mirrorlake lint` can report, by the clause of the",
+        "[specification](../../spec/landing-zone.md) that a file or folder violates.",
         "`mirrorlake lint --explain LZ-117` prints the same text.",
         "",
         "| Clause | Rule | What | Severity | With `--strict` |",
@@ -53,15 +53,15 @@ def _rule(rule: Rule) -> Iterator[str]:
         "" if strict == usual else f", with `--strict` {strict}"
     )
     if rule.also:
-        yield f"Breaks as well: {', '.join(rule.also)}"
+        yield f"Also violates: {', '.join(rule.also)}"
     yield ""
     yield rule.why
     yield ""
     yield f"**Expected**: {rule.expected}"
     yield ""
-    yield f"**How to mend it**: {rule.mend}"
+    yield f"**How to fix it**: {rule.mend}"
     yield ""
-    yield "For example, this breaks it:"
+    yield "This example violates the rule:"
     yield ""
     yield "```text"
     yield rule.example

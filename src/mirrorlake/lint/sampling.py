@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
 from mirrorlake.lint.finding import counted
-from mirrorlake.lint.table_view import DataFile
+from mirrorlake.lint.table_view import LintedFile
 
 MIB = 1 << 20
 
@@ -30,7 +30,7 @@ class Reading:
         """What one of the tables may have of the budget, in bytes."""
         return max(self.budget // max(tables, 1), self.least)
 
-    def depths(self, files: Sequence[DataFile], share: int) -> Mapping[str, int | None]:
+    def depths(self, files: Sequence[LintedFile], share: int) -> Mapping[str, int | None]:
         """The files to open by path, and how many bytes of each to read; None for all."""
         if self.everything:
             return dict.fromkeys((file.path for file in files), None)
@@ -69,18 +69,18 @@ class Unread:
         parts = [
             f"{counted(count, 'file')} {what}"
             for count, what in (
-                (self.unopened, "not at all"),
-                (self.footers, "but for columns"),
-                (self.partly, "but for the first rows"),
-                (self.vanished, "that vanished meanwhile"),
-                (self.uncompared, "for repeated keys"),
+                (self.unopened, "not opened"),
+                (self.footers, "read for their columns only"),
+                (self.partly, "read for their first rows only"),
+                (self.vanished, "deleted in the meantime"),
+                (self.uncompared, "not checked for repeated keys"),
             )
             if count
         ]
-        return f"Not read: {', '.join(parts)}." if parts else ""
+        return f"Not fully read: {', '.join(parts)}." if parts else ""
 
 
-def _spread(files: Sequence[DataFile], most: int) -> Sequence[DataFile]:
+def _spread(files: Sequence[LintedFile], most: int) -> Sequence[LintedFile]:
     """At most so many files, the first and the last among them, evenly apart."""
     if len(files) <= most:
         return files

@@ -56,13 +56,13 @@ class TableView:
         return bool(profile.partitions and found and found.partitioned and not self.is_timed)
 
     @cached_property
-    def files(self) -> tuple[DataFile, ...]:
+    def files(self) -> tuple[LintedFile, ...]:
         if self.is_timed:
             timed = [entry for entry in self.listing.files if self.is_data(entry.name)]
             ordered = sorted(timed, key=lambda entry: (entry.modified, entry.name))
-            return tuple(DataFile.of(self.folder.path, entry) for entry in ordered)
+            return tuple(LintedFile.of(self.folder.path, entry) for entry in ordered)
         landed = data_files(self.folder.path, self.listing, self.text)
-        return tuple(DataFile.numbered(file) for file in landed)
+        return tuple(LintedFile.numbered(file) for file in landed)
 
     def is_data(self, name: str) -> bool:
         """Whether a file of any name has the ending of a data file."""
@@ -79,7 +79,7 @@ class TableView:
 
 
 @dataclass(frozen=True, slots=True)
-class DataFile:
+class LintedFile:
     """A data file under either detection. number: in sequential mode only."""
 
     path: str
@@ -89,11 +89,11 @@ class DataFile:
     number: int | None
 
     @classmethod
-    def of(cls, folder: str, entry: Entry) -> DataFile:
+    def of(cls, folder: str, entry: Entry) -> LintedFile:
         return cls(f"{folder}/{entry.name}", entry.name, entry.size, entry.modified, None)
 
     @classmethod
-    def numbered(cls, file: Landed) -> DataFile:
+    def numbered(cls, file: Landed) -> LintedFile:
         return cls(file.path, file.path.rpartition("/")[2], file.size, file.modified, file.number)
 
     @property
@@ -110,7 +110,7 @@ class Seen:
     data columns that are in the file.
     """
 
-    file: DataFile
+    file: LintedFile
     schema: Schema
     has_marker: bool
     rows: int | None

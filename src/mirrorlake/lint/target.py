@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path, PurePath, PurePosixPath
 
@@ -12,15 +11,12 @@ from mirrorlake.landing.layout import SCHEMA_SUFFIX, TableFolder
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import TableId
 from mirrorlake.root import LANDING, LANDING_V1
-from mirrorlake.storage.local import LocalStore, Unlisted
+from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import ObjectOptions, is_url, open_store, split
+from mirrorlake.storage.urls import is_url, open_store, split
 
 _LANDING_FOLDER = "LandingZone"
-
-
-def _nothing(_folder: str) -> Sequence[Unlisted]:
-    return ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,15 +24,13 @@ class Target:
     """A store and what of it is looked at.
 
     root: where the paths of the store begin, a folder or a URL; zones: the landing zones that
-    exist, first the one that is used; folders: the tables, None for all of the zone; unlisted: what
-    the store does not show of a folder.
+    exist, first the one that is used; folders: the tables, None for all of the zone.
     """
 
     store: Store
     root: Path | str
     zones: tuple[str, ...]
     folders: tuple[TableFolder, ...] | None = None
-    unlisted: Callable[[str], Sequence[Unlisted]] = _nothing
 
     @property
     def zone(self) -> str:
@@ -56,7 +50,7 @@ def of_location(location: str | Path, options: ObjectOptions | None = None) -> T
     ground = _Bucket(bucket, options)
     listing = ground.store(PurePosixPath(path)).list("")
     if not listing.files and not listing.folders:
-        raise UsageError("there is nothing", where=str(location), hint=_HINT)
+        raise UsageError("nothing was found", where=str(location), hint=_HINT)
     return _found(ground, PurePosixPath(path))
 
 
@@ -64,13 +58,12 @@ def of_path(path: Path) -> Target:
     """The target at a local path. Raises UsageError where nothing of a landing zone is."""
     path = path.resolve()
     if not path.is_dir():
-        raise UsageError("there is no such folder", where=str(path), hint=_HINT)
+        raise UsageError("the folder does not exist", where=str(path), hint=_HINT)
     return _found(_Local(), path)
 
 
 _HINT = (
-    "Name the folder that holds Files/LandingZone, the landing zone itself, or the folder of a "
-    "table."
+    "Name the folder that contains Files/LandingZone, the landing zone itself, or a table folder."
 )
 
 
@@ -84,7 +77,7 @@ class _Local:
         self, root: PurePath, zones: tuple[str, ...], folders: tuple[TableFolder, ...] | None
     ) -> Target:
         store = self.store(root)
-        return Target(store, store.root, zones, folders, store.unlisted)
+        return Target(store, store.root, zones, folders)
 
     def named(self, path: PurePath) -> str:
         return str(path)
@@ -104,8 +97,7 @@ class _Bucket:
         self, root: PurePath, zones: tuple[str, ...], folders: tuple[TableFolder, ...] | None
     ) -> Target:
         store = self.store(root)
-        unlisted = getattr(store, "unlisted", _nothing)
-        return Target(store, self.named(root), zones, folders, unlisted)
+        return Target(store, self.named(root), zones, folders)
 
     def named(self, path: PurePath) -> str:
         return f"{self.bucket}/{path.as_posix()}" if path.name else self.bucket
@@ -129,7 +121,7 @@ def _found(ground: _Ground, path: PurePath) -> Target:
     if path.name and _is_zone(ground, path):
         return ground.target(path.parent, (path.name,), None)
     raise UsageError(
-        "this is no landing zone, and none is in it", where=ground.named(path), hint=_HINT
+        "this is not a landing zone and does not contain one", where=ground.named(path), hint=_HINT
     )
 
 

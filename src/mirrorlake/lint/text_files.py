@@ -18,7 +18,7 @@ from mirrorlake.landing.text.encodings import Undecodable, Utf8
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.landing.text.origin import Origin
 from mirrorlake.landing.text.reader import BLOCK_BYTES
-from mirrorlake.landing.text.records import Records
+from mirrorlake.landing.text.records import TextRecords
 from mirrorlake.lint.finding import FindingLocation, Report, Rule, listed, shown
 from mirrorlake.lint.rules import columns as column_rules
 from mirrorlake.lint.rules import metadata as metadata_rules
@@ -27,7 +27,7 @@ from mirrorlake.lint.rules import rows as row_rules
 from mirrorlake.lint.rules import text as rules
 from mirrorlake.lint.rules import text_metadata as text_member_rules
 from mirrorlake.lint.rules.parquet import NOT_OURS, UNREADABLE, Opener
-from mirrorlake.lint.table_view import DataFile, Seen, TableView, has_metadata
+from mirrorlake.lint.table_view import LintedFile, Seen, TableView, has_metadata
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 
 _HEAD = 1 << 16
@@ -63,7 +63,7 @@ def _instead(view: TableView) -> str:
 
 
 def look(
-    open_: Opener, text: TextFormat, file: DataFile, location: FindingLocation, report: Report
+    open_: Opener, text: TextFormat, file: LintedFile, location: FindingLocation, report: Report
 ) -> Seen | None:
     """What the header tells; None when the engine would not read the file."""
     if not parquet_rules.check_size(file, location, report):
@@ -72,7 +72,7 @@ def look(
     errors = report.errors
     try:
         with open_() as handle:
-            header = Records(handle, file.size, text, origin, _HEAD).header
+            header = TextRecords(handle, file.size, text, origin, _HEAD).header
         _header(header, text, location, report)
         _line_ends(open_, text, file, location, report)
         if report.errors > errors:
@@ -175,9 +175,9 @@ _BY_CLAUSE = {
 }
 _BY_WORD = (
     ("compressed", rules.COMPRESSION),
-    ("unpacks", rules.COMPRESSION),
+    ("decompresses", rules.COMPRESSION),
     ("Snappy", rules.COMPRESSION),
-    ("quotes", rules.QUOTES),
+    ("quoted field", rules.QUOTES),
     ("a row is longer", rules.QUOTES),
     ("of its text is not", rules.ENCODED),
 )
@@ -198,7 +198,7 @@ def _header(header: list[str], text: TextFormat, location: FindingLocation, repo
 
 
 def _line_ends(
-    open_: Opener, text: TextFormat, file: DataFile, location: FindingLocation, report: Report
+    open_: Opener, text: TextFormat, file: LintedFile, location: FindingLocation, report: Report
 ) -> None:
     if text.row_separator != "\r\n":
         return

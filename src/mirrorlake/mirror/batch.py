@@ -14,23 +14,8 @@ from dataclasses import dataclass
 from mirrorlake.errors import MissingFile, TableError, printable
 from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.landing.scan import Landed
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.model.landed import FileKind
-
-
-@dataclass(frozen=True, slots=True)
-class BatchLimits:
-    """How large a batch may grow: one task folds it in memory. large: beyond which other tables do
-    not wait for it, some tenths of a second of one core."""
-
-    rows: int = 4_000_000
-    size: int = 1 << 30  # bytes, uncompressed
-    files: int = 2_000
-    large_rows: int = 50_000
-    large_size: int = 64 << 20  # bytes, uncompressed
-
-    def is_large(self, rows: int, size: int) -> bool:
-        """Whether other tables should not wait for so many rows and bytes."""
-        return rows > self.large_rows or size > self.large_size
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,10 +83,12 @@ def _is_load(facts: Inspected) -> bool:
 
 
 def _gap(table: str, number: int, following: int, newest: int, within: str) -> MissingFile:
-    waiting = f"{following} to {newest} wait" if following < newest else f"{newest} waits"
+    waiting = (
+        f"{following} to {newest} are waiting" if following < newest else f"{newest} is waiting"
+    )
     index = f" in {printable(within)}" if within else ""
     return MissingFile(
         f"file {number} is missing{index}, {waiting}",
         table=table,
-        hint=f"Upload file {number}, or start the table anew with `mirrorlake reset {table}`.",
+        hint=f"Upload file {number}, or run `mirrorlake reset {table}` to rebuild the table.",
     )

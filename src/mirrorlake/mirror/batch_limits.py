@@ -1,4 +1,4 @@
-"""Which batches every table waits for, and which go beside: so that a quiet table stays fresh.
+"""How large batches grow, and which of them are background jobs, so that quiet tables stay fresh.
 
 A cycle carries small batches together, because a job costs as much for one table as for fifty, and
 it lasts as long as the slowest of them. What takes seconds is no part of a cycle. What a batch
@@ -7,7 +7,8 @@ costs follows its rows and bytes, whatever the size of its table.
 
 from __future__ import annotations
 
-from mirrorlake.mirror.batch import BatchLimits
+from dataclasses import dataclass
+
 from mirrorlake.mirror.steps import ApplyFiles
 
 CHECKPOINT_EVERY = 100
@@ -15,11 +16,27 @@ CHECKPOINT_EVERY = 100
 long as not too many files were deleted in the last days: it tells of each."""
 
 
+@dataclass(frozen=True, slots=True)
+class BatchLimits:
+    """How large a batch may grow: one task folds it in memory. large: beyond which other tables do
+    not wait for it, some tenths of a second of one core."""
+
+    rows: int = 4_000_000
+    size: int = 1 << 30  # bytes, uncompressed
+    files: int = 2_000
+    large_rows: int = 50_000
+    large_size: int = 64 << 20  # bytes, uncompressed
+
+    def is_large(self, rows: int, size: int) -> bool:
+        """Whether other tables should not wait for so many rows and bytes."""
+        return rows > self.large_rows or size > self.large_size
+
+
 def is_large(step: ApplyFiles, limits: BatchLimits) -> bool:
     """Whether other tables should not wait for this batch."""
-    return limits.is_large(step.rows, step.size)
+    return limits.is_large(step.estimate.rows, step.estimate.size)
 
 
 def is_long(rows: int, limits: BatchLimits) -> bool:
-    """Whether other tables should not wait until so many rows are rearranged."""
+    """Whether other tables should not wait until so many rows are compacted."""
     return rows > limits.large_rows

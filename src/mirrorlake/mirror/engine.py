@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
 from mirrorlake.errors import MirrorlakeError
-from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.steps import (
     AddColumns,
     ApplyFiles,
@@ -17,6 +16,7 @@ from mirrorlake.mirror.steps import (
     DropTable,
     SetKey,
 )
+from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.landed import NamedBatch
 
 
@@ -28,6 +28,17 @@ class Counts:
     update: int = 0
     delete: int = 0
     duplicates: int = 0
+
+    @classmethod
+    def total(cls, counts: Iterable[Counts]) -> Counts:
+        """What several tasks have counted, together."""
+        every = list(counts)
+        return cls(
+            insert=sum(one.insert for one in every),
+            update=sum(one.update for one in every),
+            delete=sum(one.delete for one in every),
+            duplicates=sum(one.duplicates for one in every),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,17 +80,11 @@ class Failed:
 Outcome = Applied | AlreadyApplied | Conflicted | Unknown | Failed
 
 
-class MirrorEngine(Protocol):
-    """Tables, and the one way to change them.
-
-    A batch commits only when the table has recorded `first - 1` in the very version that the batch
-    was computed on, and records `last` in the same commit: rows, change images and progress appear
-    together or not at all (LZ-258, CF-150). In timestamp mode batches are counted, the names of the
-    files are recorded too, and a batch of which a file is another by now is `Conflicted`.
-    """
+class TableReader(Protocol):
+    """What tables say of themselves. For several threads."""
 
     def progress(self, path: str) -> Progress:
-        """The state of the table at `path`, read from the table itself."""
+        """The state of the table at `path`, read from the table itself. Raises ForeignTable."""
         ...
 
     def named_batches(self, path: str, after: int) -> Sequence[NamedBatch]:
@@ -89,12 +94,31 @@ class MirrorEngine(Protocol):
         """
         ...
 
-    def create(self, step: CreateTable) -> None:
-        """Make the table, with the change feed on from version 0. Exists already: nothing."""
-        ...
-
     def paths(self, known: Collection[str] = ()) -> Sequence[str]:
         """Where there are tables, of whomever, apart from known places."""
+        ...
+
+    def compaction(self, path: str) -> Compact | None:
+        """What `compact` would do with a table now; None for nothing."""
+        ...
+
+
+class MirrorEngine(TableReader, Protocol):
+    """Tables, and the one way to change them.
+
+    A batch commits only when the table has recorded `first - 1` in the very version that the batch
+    was computed on, and records `last` in the same commit: rows, change images and progress appear
+    together or not at all (LZ-258, CF-150). In timestamp mode batches are counted, the names of the
+    files are recorded too, and a batch of which a file is another by now is `Conflicted`.
+    """
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once."""
+        ...
+
+    def create(self, step: CreateTable) -> None:
+        """Make the table, with the change feed on from version 0. Exists already: nothing."""
         ...
 
     def drop(self, step: DropTable) -> None:
@@ -126,10 +150,6 @@ class MirrorEngine(Protocol):
         """
         ...
 
-    def rearrangeable(self, path: str) -> int | None:
-        """How much work `compact` would be now, in rows written anew; None for nothing to do."""
-        ...
-
     def checkpoint(self, path: str) -> None:
         """Let readers of the newest version begin there instead of with the first commit.
 
@@ -142,7 +162,7 @@ class MirrorEngine(Protocol):
     def compact(
         self, steps: Sequence[Compact], before_commit: Callable[[], None]
     ) -> Sequence[Outcome | None]:
-        """Rearrange the files of tables that need it; None for those that do not.
+        """Write files of tables anew, where there is a need; None where there is none.
 
         Rows, feed and progress are what they were (CF-095, CF-156). A table that another writer
         changes meanwhile is left alone.

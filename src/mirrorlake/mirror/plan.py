@@ -2,32 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from mirrorlake.errors import BadFile, TableError, printable
-from mirrorlake.landing.metadata import BY_TIME, IN_PARTITIONS, NAMED
+from mirrorlake.landing.metadata import BY_TIME, NAMED
 from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror import schema_evolution as schemas
-from mirrorlake.mirror.batch import BatchLimits, Run, batch_of
-from mirrorlake.mirror.file_detection import ByTime, Detection, InPartitions, InSequence
-from mirrorlake.mirror.processed import Processed
-from mirrorlake.mirror.progress import Progress
-from mirrorlake.mirror.recreated import is_begun_anew, is_recreated
-from mirrorlake.mirror.refusals import refusal
-from mirrorlake.mirror.row_checks import RowChecks, check_size
+from mirrorlake.mirror.batch import Run, batch_of
+from mirrorlake.mirror.batch_limits import BatchLimits
+from mirrorlake.mirror.row_checks import check_size
 from mirrorlake.mirror.steps import (
     AddColumns,
     ApplyFiles,
     CleanUp,
     CreateTable,
     Discard,
+    Estimate,
+    Evidence,
     SetKey,
     Step,
     TablePlan,
 )
-from mirrorlake.mirror.strategy import Facts, Wanted, way_of
+from mirrorlake.mirror.strategy import Facts, way_of
+from mirrorlake.mirror.table.known_table import KnownTable
+from mirrorlake.mirror.table.refusals import refusal
 from mirrorlake.model.change import Marker
 from mirrorlake.model.landed import FileKind
 from mirrorlake.model.state import TableState
@@ -36,72 +36,7 @@ from mirrorlake.model.table import Schema, TableId
 NO_METADATA = "_metadata.json is missing (LZ-040)"
 
 
-@dataclass(frozen=True, slots=True)
-class Target:
-    """How far a table should go in this cycle: a file number, and the cut that it belongs to."""
-
-    number: int | None = None
-    cut: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Known:
-    """What is known of a table before its files are looked at.
-
-    tail: as `Tails` tells it; processed: what it has applied where there is not one sequence;
-    wanted: the strategy that the project asks for; platform: why `direct` is not open with this
-    Spark.
-    """
-
-    scan: TableScan
-    path: str
-    progress: Progress
-    target: Target
-    metadata_required: bool = True
-    tail: Callable[[Landed], str] = lambda _file: ""
-    row_checks: RowChecks = field(default_factory=RowChecks)
-    processed: Processed = field(default_factory=Processed)
-    wanted: Wanted = Wanted.AUTO
-    platform: str = ""
-
-    @property
-    def is_unread(self) -> bool:
-        """Its files are not looked at before it is described (LZ-040), texts never (LZ-042)."""
-        undescribed = self.scan.metadata is None and self.metadata_required
-        return undescribed or self.scan.is_undescribed_text
-
-    @property
-    def is_reseeded(self) -> bool:
-        """The publisher began the table anew since it was made (LZ-232, LZ-233)."""
-        if not self.progress.exists or self.is_unread or self.scan.error:
-            return False
-        described = self.scan.metadata
-        if described and described.ours:
-            return described.ours.generation != self.progress.generation
-        # Without a generation the table is not ours to make anew.
-        if not self.progress.generation:
-            return False
-        if self.scan.detection == self.progress.detection in NAMED:
-            return is_begun_anew(self.scan, self.progress, self.processed, self.tail)
-        return is_recreated(self.scan, self.progress, self.tail)
-
-    @property
-    def recorded(self) -> int:
-        """The last file that need not be applied again."""
-        return 0 if self.is_reseeded else self.progress.recorded
-
-    @property
-    def detection(self) -> Detection:
-        """How its new files are found."""
-        applied = Processed() if self.is_reseeded else self.processed
-        if self.scan.detection == BY_TIME:
-            return ByTime(applied)
-        if self.scan.detection == IN_PARTITIONS:
-            return InPartitions(applied)
-        return InSequence(self.recorded, self.target.number)
-
-
-def candidates(known: Known, limits: BatchLimits) -> Run:
+def candidates(known: KnownTable, limits: BatchLimits) -> Run:
     """The files whose footers the plan needs."""
     if refusal(known) or known.is_unread:
         return Run(())
@@ -109,7 +44,7 @@ def candidates(known: Known, limits: BatchLimits) -> Run:
 
 
 def plan(
-    known: Known,
+    known: KnownTable,
     run: Run,
     inspected: Mapping[str, Inspected | TableError],
     limits: BatchLimits,
@@ -141,7 +76,9 @@ def plan(
     except TableError as found:
         error, steps = found, []
     steps += _cleanup(known)
-    waiting = "" if batch or error or not good else "its last transaction is not complete"
+    waiting = (
+        "" if batch or error or not good else "the files of its last transaction are incomplete"
+    )
     if not (known.progress.exists or error):
         waiting = waiting or other_files(known.scan)
     state = TableState.FAILED if error else _state(known, facts, batch)
@@ -153,13 +90,14 @@ def other_files(scan: TableScan) -> str:
     name, count = scan.others
     if not count:
         return ""
-    more = f" and {count - 1:,} more" if count > 1 else ""
+    more = f" and {count - 1:,} more are" if count > 1 else " is"
+    kind = "data files" if count > 1 else "a data file"
     needed = "20 digits and an extension" if scan.detection != BY_TIME else "its extension"
-    return f"its first data file: {printable(name)}{more} has not the name of one, {needed}"
+    return f"its first data file: {printable(name)}{more} not named as {kind} ({needed})"
 
 
 def _readable(
-    known: Known, run: Run, inspected: Mapping[str, Inspected | TableError]
+    known: KnownTable, run: Run, inspected: Mapping[str, Inspected | TableError]
 ) -> tuple[list[Landed], TableError | None]:
     """The files before the first one that cannot be read, and what is wrong with it."""
     good: list[Landed] = []
@@ -173,7 +111,8 @@ def _readable(
             return good, error
         if known.scan.detection in NAMED and _is_truncation(found):
             return good, BadFile(
-                "it empties the table, and without one sequence nothing says which rows it means",
+                "it truncates the table, but files without one sequence do not define which rows "
+                "came before",
                 table=str(known.scan.table),
                 file=str(file.name),
                 hint="Remove it, or number the files in the table folder.",
@@ -201,7 +140,7 @@ def _merged(
 
 
 def _steps(
-    known: Known,
+    known: KnownTable,
     batch: Sequence[Landed],
     facts: Mapping[str, Inspected],
     generation: str,
@@ -244,7 +183,7 @@ def _steps(
 
 
 def _apply(
-    known: Known,
+    known: KnownTable,
     batch: Sequence[Landed],
     facts: Mapping[str, Inspected],
     key: tuple[str, ...],
@@ -276,20 +215,24 @@ def _apply(
         # A load is appended; where rows are upserts, keys have to be looked up (LZ-105).
         is_load=not upsert and _is_load(batch, facts),
         truncated=bool(emptied),
-        positions=(first.first, last.last) if first and last else None,
-        cut=known.target.cut if numbering.last == known.target.number else None,
-        rows=rows,
-        size=size,
-        row_checks=known.row_checks,
-        is_exact=all(facts[file.path].is_exact for file in batch),
-        names=numbering.names,
-        source_time=last.commit_times[1] if last and last.commit_times else None,
-        landed_bytes=sum(file.size for file in batch),
-        loading=_is_loading(known, facts, batch)
-        and known.detection.is_more(known.scan.files, batch),
-        described=known.scan.described.etag if known.scan.described else "",
         appends=appends,
-        choice=way_of(Facts(known.wanted, known.platform, delegated, appends, large)),
+        names=numbering.names,
+        row_checks=known.row_checks,
+        evidence=Evidence(
+            positions=(first.first, last.last) if first and last else None,
+            cut=known.target.cut if numbering.last == known.target.number else None,
+            source_time=last.commit_times[1] if last and last.commit_times else None,
+            landed_bytes=sum(file.size for file in batch),
+            loading=_is_loading(known, facts, batch)
+            and known.detection.is_more(known.scan.files, batch),
+            described=known.scan.described.etag if known.scan.described else "",
+        ),
+        estimate=Estimate(
+            rows=rows,
+            size=size,
+            is_exact=all(facts[file.path].is_exact for file in batch),
+            choice=way_of(Facts(known.wanted, known.platform, delegated, appends, large)),
+        ),
     )
 
 
@@ -304,7 +247,7 @@ def _is_load(files: Sequence[Landed], facts: Mapping[str, Inspected]) -> bool:
     )
 
 
-def _cleanup(known: Known) -> list[Step]:
+def _cleanup(known: KnownTable) -> list[Step]:
     """Applied files go aside, but for the last of them (LZ-243)."""
     if known.is_reseeded or not known.progress.exists:
         return []
@@ -316,7 +259,9 @@ def _cleanup(known: Known) -> list[Step]:
     ]
 
 
-def _state(known: Known, facts: Mapping[str, Inspected], batch: Sequence[Landed]) -> TableState:
+def _state(
+    known: KnownTable, facts: Mapping[str, Inspected], batch: Sequence[Landed]
+) -> TableState:
     """Snapshotting until a marker was seen or nothing is left to load (LZ-099)."""
     if known.is_reseeded or known.progress.is_reseeding:
         return TableState.RESEEDING
@@ -328,14 +273,14 @@ def _state(known: Known, facts: Mapping[str, Inspected], batch: Sequence[Landed]
     return TableState.SNAPSHOTTING if loading else TableState.REPLICATING
 
 
-def _is_loading(known: Known, facts: Mapping[str, Inspected], batch: Sequence[Landed]) -> bool:
+def _is_loading(known: KnownTable, facts: Mapping[str, Inspected], batch: Sequence[Landed]) -> bool:
     """Whether these are among the first files of a table, without a marker so far (LZ-098)."""
     fresh = known.is_reseeded or known.progress.is_loading
     return fresh and not any(facts[file.path].has_marker for file in batch)
 
 
 def _planned(
-    known: Known,
+    known: KnownTable,
     state: TableState,
     steps: Sequence[Step] = (),
     error: TableError | None = None,

@@ -37,11 +37,12 @@ def check_size(found: Inspected, row_checks: RowChecks, *, table: str, file: str
     """
     if found.is_exact and found.size > row_checks.file_bytes:
         raise FileTooLarge(
-            f"its {found.rows:,} rows take {found.size:,} bytes in memory, and a file may take "
-            f"{row_checks.file_bytes:,}",
+            f"its {found.rows:,} rows take {found.size:,} bytes in memory; the limit for a file "
+            f"is {row_checks.file_bytes:,}",
             table=table,
             file=file,
-            hint="Split it into several files, or raise mirror.file_bytes if the memory is there.",
+            hint="Split it into several files, or raise mirror.file_bytes if there is enough "
+            "memory.",
         )
 
 
@@ -72,12 +73,12 @@ def check_rows(
                 table=table,
                 file=file,
                 column=name,
-                hint="Write it in every file: without its key no row can be found.",
+                hint="Write the key column in every file; rows cannot be found without it.",
             )
     for name in required:
         if name not in matched and not _only_deletes(rows):
             raise SchemaMergeFailure(
-                f"Column '{name}' is missing, and the first file of the table declared it non-null",
+                f"Column '{name}' is missing, but the first file of the table declared it non-null",
                 table=table,
                 file=file,
                 column=name,
@@ -97,7 +98,7 @@ def _check_keys(rows: Rows, key: Sequence[str], table: str, file: str, before: i
         if column.null_count:
             row = pc.index(column.is_null(), value=True).as_py()
             raise NullKey(
-                f"key column {name} is NULL, and mirror.strict_keys is on",
+                f"key column {name} is NULL, and mirror.strict_keys is true",
                 table=table,
                 file=file,
                 row=before + row + 1,

@@ -31,9 +31,10 @@ def merge(table: str, known: Schema, found: Schema, file: str) -> Schema:
                 table=table,
                 file=file,
                 column=name,
-                hint=f"Load a captured table anew with `mirrorlake reset {table}`. In a zone that "
-                "others fill, recreate the table folder with all data in the new type (LZ-220), or "
-                "write the file in the existing type.",
+                hint=f"If the table is captured from a source, run `mirrorlake reset {table}` to "
+                "reload it. In a landing zone that others fill, recreate the table folder "
+                "with all data in the new type (LZ-220), or write the file in the existing "
+                "type.",
             )
     taken = set(matched.values())
     new = [Column(c.name, c.type) for c in found if c.name not in taken]
@@ -49,11 +50,11 @@ def key_columns(table: str, key: Sequence[str], schema: Schema, file: str) -> tu
     for wanted in key:
         if wanted not in names:
             raise KeyColumnMissing(
-                f"keyColumns names {wanted}, and no column is called so",
+                f"keyColumns contains {wanted}, but there is no such column",
                 table=table,
                 file=file,
                 column=wanted,
-                hint="Mend keyColumns in _metadata.json, or write the column.",
+                hint="Correct keyColumns in _metadata.json, or write the column.",
             )
     return tuple(names[wanted] for wanted in key)
 
@@ -67,11 +68,11 @@ def _check_name(table: str, name: str, file: str) -> None:
     error: TableError | None = None
     if name.casefold() in FEED_COLUMNS:
         error = UnsupportedColumn(
-            f"{name} is a column of the change feed",
+            f"{name} is the name of a column of the change feed",
             table=table,
             file=file,
             column=name,
-            hint="Give the column another name.",
+            hint="Rename the column.",
         )
     elif name.startswith("__") or not name:
         error = UnsupportedColumn(
@@ -79,7 +80,7 @@ def _check_name(table: str, name: str, file: str) -> None:
             table=table,
             file=file,
             column=name,
-            hint="Give the column another name.",
+            hint="Rename the column.",
         )
     if error:
         raise error

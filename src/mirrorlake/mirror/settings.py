@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.strategy import Wanted
 
@@ -21,7 +21,7 @@ class MirrorSettings:
     limits: BatchLimits = field(default_factory=BatchLimits)
     row_checks: RowChecks = field(default_factory=RowChecks)
     strategy: Wanted = Wanted.AUTO  # by which way batches are applied
-    compaction: bool = True  # files are rearranged between batches (CF-156)
+    compaction: bool = True  # files are compacted between batches (CF-156)
     poll_seconds: float = 0.1  # between two looks at the zone while changes come
     idle_seconds: float = 1.0  # the longest pause when nothing comes (LZ-027)
     look_seconds: float = 0.02  # in a pause, between two looks for the next cut, which ends it

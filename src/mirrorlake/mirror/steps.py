@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
 
 from mirrorlake.errors import TableError, printable
 from mirrorlake.landing.metadata import SEQUENTIAL
@@ -54,21 +52,45 @@ class SetKey:
 
 
 @dataclass(frozen=True, slots=True)
+class Evidence:
+    """What the commit of a batch says of it, beside its number.
+
+    positions: of its first and last change in the source; cut: the number of the cut at which the
+    table is then; source_time: when the source committed the last change; landed_bytes: the size of
+    all files; loading: whether first files are left after these (LZ-099); described: the ETag of
+    `_metadata.json`.
+    """
+
+    positions: tuple[str, str] | None = None
+    cut: int | None = None
+    source_time: datetime | None = None
+    landed_bytes: int = 0
+    loading: bool = False
+    described: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a batch is expected to be. rows, size: that its files hold, estimated unless is_exact;
+    choice: by which strategy it will go. The engine looks again, on the version that the batch
+    rests on."""
+
+    rows: int = 0
+    size: int = 0
+    is_exact: bool = True
+    choice: Choice | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class ApplyFiles:
-    """Apply the landed files first..last of one table in one commit.
+    """Apply the landed files first..last of one table in one commit: a batch.
 
-    The commit happens only when the table has recorded first - 1. truncated: the table was emptied
-    by one of the files; `files` are those after it. rows, size: what the files hold, estimated
-    unless is_exact. In timestamp mode first and last are the number of the batch, and `names` are
-    those of `files`, for the commit to record; otherwise there are none. The same where there is a
-    sequence in each partition folder.
-
-    For the commit's metadata: positions, cut; source_time, when the source committed the last
-    change; landed_bytes, the size of all files; loading, whether first files are left after these
-    (LZ-099); described, the ETag of `_metadata.json`.
-
-    appends: the files do nothing but insert, as far as can be told before they are read; choice: by
-    which way they will go. The engine looks again, on the version that the batch rests on.
+    The commit happens only when the table has recorded first - 1. is_load: all rows are inserts of
+    a load; truncated: the table was emptied by one of the files; `files` are those after it;
+    appends: the files do nothing but insert, as far as can be told before they are read. In
+    timestamp mode first and last are the number of the batch, and `names` are those of `files`, for
+    the commit to record; otherwise there are none. The same where there is a sequence in each
+    partition folder.
     """
 
     table: TableId
@@ -81,19 +103,11 @@ class ApplyFiles:
     default: Marker
     is_load: bool = False
     truncated: bool = False
-    positions: tuple[str, str] | None = None
-    cut: int | None = None
-    rows: int = 0
-    size: int = 0
-    row_checks: RowChecks = field(default_factory=RowChecks)
-    is_exact: bool = True
-    names: tuple[str, ...] = ()
-    source_time: datetime | None = None
-    landed_bytes: int = 0
-    loading: bool = False
-    described: str = ""
     appends: bool = False
-    choice: Choice | None = None
+    names: tuple[str, ...] = ()
+    row_checks: RowChecks = field(default_factory=RowChecks)
+    evidence: Evidence = field(default_factory=Evidence)
+    estimate: Estimate = field(default_factory=Estimate)
 
     def __str__(self) -> str:
         """What it applies, in words."""
@@ -108,11 +122,14 @@ class ApplyFiles:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Look whether files of a table should be written anew together, and do it (CF-156)."""
+    """Write files of a table anew, together (CF-156), in one commit that leaves the rows as they
+    are. rows: that are written, about; files: which, in words. The engine chooses again, on the
+    version that the commit rests on."""
 
     table: TableId
     path: str
-    key: tuple[str, ...]
+    rows: int = 0
+    files: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +164,7 @@ class DropTable:
     generation: str
 
 
-Step = CreateTable | AddColumns | SetKey | ApplyFiles | CleanUp | Discard | DropTable
+Step = CreateTable | AddColumns | SetKey | ApplyFiles | CleanUp | Compact | Discard | DropTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -173,82 +190,3 @@ class TablePlan:
     @property
     def is_idle(self) -> bool:
         return not any(isinstance(step, ApplyFiles | CreateTable) for step in self.steps)
-
-
-def as_fact(step: Step) -> dict[str, Any]:
-    """A step as plain data, for `plan --json`."""
-    facts: dict[str, Any]
-    match step:
-        case CreateTable():
-            facts = {
-                "step": "recreate" if step.replace else "create",
-                "path": step.path,
-                "columns": {column.name: str(column.type) for column in step.schema},
-                "key": list(step.key),
-            }
-        case AddColumns():
-            columns = {column.name: str(column.type) for column in step.columns}
-            facts = {"step": "add_columns", "columns": columns}
-        case SetKey():
-            facts = {"step": "set_key", "key": list(step.key)}
-        case ApplyFiles():
-            facts = {
-                "step": "apply",
-                "first": step.first,
-                "last": step.last,
-                "rows": step.rows,
-                "rows_exact": step.is_exact,
-                "truncate": step.truncated,
-            }
-            facts |= {"names": list(step.names)} if step.names else {}
-            facts |= step.choice.as_fact() if step.choice else {}
-        case CleanUp():
-            facts = {"step": "clean_up", "files": [str(file.name) for file in step.files]}
-        case Discard():
-            facts = {"step": "discard", "files": [str(file.name) for file in step.files]}
-        case DropTable():
-            facts = {"step": "drop", "path": step.path}
-    return {"step": facts.pop("step"), "table": str(step.table)} | facts
-
-
-def explain(plan: Sequence[TablePlan]) -> list[str]:
-    """The plan in sentences, one per step, error or wait."""
-    lines = []
-    for table in plan:
-        lines += [_sentence(step) for step in table.steps]
-        if table.error:
-            lines.append(f"{table.table}: stops: {table.error}")
-        elif table.waiting:
-            lines.append(f"{table.table}: waits: {table.waiting}")
-    return lines
-
-
-def _way(choice: Choice | None) -> str:
-    """How a batch goes, and why."""
-    if choice is None:
-        return ""
-    added = ", added without a look at the rows there" if choice.appends else ""
-    large = ", beside the other tables because it is large" if choice.large else ""
-    return f"{added}{large}, by {choice.way}: {choice.reason}"
-
-
-def _sentence(step: Step) -> str:
-    match step:
-        case CreateTable(replace=False):
-            told = f"create {step.path} with {len(step.schema)} columns"
-        case CreateTable():
-            told = f"make {step.path} anew, its folder was recreated"
-        case AddColumns():
-            told = "add " + ", ".join(f"{c.name} {c.type}" for c in step.columns)
-        case SetKey():
-            told = f"from now on its key is {', '.join(step.key)}"
-        case ApplyFiles():
-            about = "" if step.is_exact else "about "
-            told = f"apply {step} ({about}{step.rows:,} rows) in one commit{_way(step.choice)}"
-        case CleanUp():
-            told = f"move {len(step.files)} applied files aside"
-        case Discard():
-            told = f"remove {len(step.files)} files that were applied before it was recreated"
-        case _:
-            told = f"drop {step.path}, its folder was deleted"
-    return f"{step.table}: {told}"

@@ -97,29 +97,35 @@ class TableFacts:
     def refused(self) -> str:
         """Why no way can write it, in words; empty when one can."""
         if unread := sorted((self.readers - READ) | (ELSEWHERE & self.writers)):
-            return f"it uses the table feature {unread[0]}"
+            return f"the table uses feature {unread[0]}"
         for one in self.fields:
             length = str((one.get("metadata") or {}).get(LENGTH, ""))
             if length.startswith("char("):
-                return f"its column {one['name']} is {length}, whose values Delta fills with blanks"
+                return f"its column {one['name']} is {length}, whose values Delta pads with blanks"
         if "delta.setTransactionRetentionDuration" in self.properties:
-            return "delta.setTransactionRetentionDuration is set, and would forget our progress"
+            return (
+                "delta.setTransactionRetentionDuration is set, so Delta would remove the "
+                "recorded progress"
+            )
         return ""
 
     @property
     def delegated(self) -> str:
         """Why only Delta itself may write it, in words; empty when we may."""
         if unknown := sorted((self.readers | self.writers) - SUPPORTED_FEATURES):
-            return f"it uses the table feature {unknown[0]}"
+            return f"the table uses feature {unknown[0]}"
         if self.unknown:
-            return f"its log has an action {min(self.unknown)}, which the protocol does not know"
+            return (
+                f"its log has an action {min(self.unknown)}, which the Delta protocol does "
+                "not define"
+            )
         return self._partitioned() or self._checked() or self._written_differently()
 
     def _partitioned(self) -> str:
         """Whether values of partitions have texts that not every writer makes alike."""
         kinds = {one["name"]: one["type"] for one in self.fields}
         for name in self.partitions:
-            kind = str(kinds.get(name, "column of no name in its schema"))
+            kind = str(kinds.get(name, "column that is not in its schema"))
             if kind not in PLAIN and not kind.startswith("decimal"):
                 return f"it is partitioned by {name}, a {kind}"
         return ""
@@ -197,11 +203,11 @@ class Choice:
 def way_of(facts: Facts) -> Choice:
     """The way of a batch."""
     closed = facts.table or facts.platform
-    way, reason, refused = Way.DIRECT, "nothing about table and Spark is Delta's alone", ""
+    way, reason, refused = Way.DIRECT, "no feature of this table requires Delta's MERGE", ""
     if facts.wanted is Wanted.MERGE:
-        way, reason = Way.MERGE, "mirror.strategy asks for it"
+        way, reason = Way.MERGE, "mirror.strategy is merge"
     elif facts.wanted is Wanted.DIRECT:
-        reason, refused = "mirror.strategy asks for it", closed
+        reason, refused = "mirror.strategy is direct", closed
     elif closed:
         way, reason = Way.MERGE, closed
     return Choice(way, reason, facts.appends, refused, facts.large)

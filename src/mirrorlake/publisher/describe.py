@@ -147,9 +147,10 @@ def introduce(store: Store, zone: str, partner: Partner | None) -> None:
     record = (partner or Partner()).as_record()
     if name is not None and name != record["partnerName"]:
         raise UsageError(
-            f"the zone belongs to the partner {name!r}, not {record['partnerName']!r} (LZ-066)",
+            f"the landing zone belongs to the partner {name!r}, not {record['partnerName']!r} "
+            "(LZ-066)",
             where=store.location(path),
-            hint="Publish under the same name, or remove the file.",
+            hint="Publish under the same partner name, or delete the file.",
         )
     if found != record:
         store.replace(path, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())

@@ -21,7 +21,7 @@ import structlog
 
 from mirrorlake.errors import BatchPending, NameTaken
 from mirrorlake.landing.scan import CLEANUP_FOLDERS
-from mirrorlake.model.seams import CrashHook, CrashPoint
+from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.types import DataType
 from mirrorlake.publisher import state as states
 from mirrorlake.publisher.locations import Workshop
@@ -130,10 +130,10 @@ class Journal:
         pending = self.state.pending
         if pending and pending.batch is not None and pending.batch != batch:
             raise BatchPending(
-                f"batch {pending.batch!r} was begun and is not published yet",
+                f"batch {pending.batch!r} was started but is not published yet",
                 table=self._table,
-                hint="Publish it again under its name first; or give it up with "
-                f"`mirrorlake publish --give-up {pending.batch} --table {self._table}`.",
+                hint="First publish it again under its name, or withdraw it with `mirrorlake "
+                f"publish --give-up {pending.batch} --table {self._table}`.",
             )
         if pending and pending.batch is None:
             log.warning(BATCH_WITHDRAWN, table=self._table, first=pending.first)
@@ -166,9 +166,9 @@ class Journal:
         self._reached(CrashPoint.BATCH_SEALED)
         if not self._finish(sealed):
             raise NameTaken(
-                "its staged file is gone before it was published",
+                "its staged file was removed before it was published",
                 table=self._table,
-                hint="Another process removed it: stop that one, and publish the batch again.",
+                hint="Another process removed it. Stop that process, and publish the batch again.",
             )
         return self._told(sealed, Outcome.PUBLISHED)
 
@@ -244,11 +244,11 @@ class Journal:
                 size += len(part)
         if (size, digest.hexdigest()) != (file.size, file.sha256):
             raise NameTaken(
-                "the path of this batch holds other content (LZ-137)",
+                "the path of this batch already has other content (LZ-137)",
                 table=self._table,
                 file=file.name,
-                hint="Two publishers write to this table: stop one. Then find out which content "
-                "is right; nothing was overwritten.",
+                hint="If two publishers write to this table, stop one of them. Then decide which "
+                "content is right; nothing was overwritten.",
             )
 
     def _check_count(self, sealed: Assignment) -> None:
@@ -259,7 +259,7 @@ class Journal:
                 f"the batch had {len(before.files or ())} files and now has "
                 f"{len(sealed.files or ())}",
                 table=self._table,
-                hint="Publish it with the rows and the settings that it had.",
+                hint="Publish it with the same rows and settings as before.",
             )
 
     def _told(self, batch: Assignment, outcome: Outcome) -> Published:

@@ -73,10 +73,10 @@ def markers_of(block: RowBlock, meaning: Meaning, *, table: str) -> pa.Array:
         return pa.repeat(marker, block.rows.num_rows)
     if meaning.column not in block.rows.column_names:
         raise UsageError(
-            f"there is no column {meaning.column}, which should tell the operation",
+            f"there is no column {meaning.column} to read the operation from",
             where=f"table {table}",
-            hint="Say what the rows do: that they are the initial ones, one operation for all of "
-            "them, or the column that has it.",
+            hint="Specify what the rows are: initial rows, one operation for all of them, or the "
+            "column that contains the operation.",
         )
     said = contiguous(block.rows[meaning.column])
     if pa.types.is_dictionary(said.type):
@@ -88,12 +88,12 @@ def markers_of(block: RowBlock, meaning: Meaning, *, table: str) -> pa.Array:
         row = pc.index(found.is_null(), True).as_py()
         value = said[row].as_py()
         raise UnknownMarker(
-            f"{'NULL' if value is None else repr(value)} is no operation",
+            f"{'NULL' if value is None else repr(value)} is not an operation",
             table=table,
             row=block.before + row + 1,
             column=meaning.column,
             value=None if value is None else str(value),
-            hint="Write insert, update, delete or upsert, or 0, 1, 2 or 4.",
+            hint="Use insert, update, delete or upsert, or 0, 1, 2 or 4.",
         )
     return found
 
@@ -109,15 +109,15 @@ def check_rows(
     kinds = markers.to_numpy()
     if not key and (kinds != Marker.INSERT).any():
         raise KeyedChangeWithoutKey(
-            "an update, delete or upsert finds its row by the key, and the table has none",
+            "an update, delete or upsert finds its row by the key, but the table has no key",
             table=table,
             row=block.before + int((kinds != Marker.INSERT).argmax()) + 1,
-            hint="Name the key columns, which can be added at any time (LZ-035).",
+            hint="Name the key columns; they can be added at any time (LZ-035).",
         )
     for name in key:
         if name not in block.rows.column_names:
             raise KeyColumnMissing(
-                f"there is no column {name}, which belongs to the key",
+                f"there is no column {name}, which is part of the key",
                 table=table,
                 column=name,
                 hint=f"The columns are: {', '.join(block.rows.column_names)}.",
@@ -174,10 +174,10 @@ def marked(data: pa.Table, markers: pa.Array, *, first: bool) -> pa.Table:
 
 def _incomplete(table: str, row: int, column: str) -> IncompleteRow:
     return IncompleteRow(
-        "a row that updates needs the full row, and this one lacks a column",
+        "an update needs the full row, but a column is missing",
         table=table,
         row=row,
         column=column,
-        hint="Give every column, NULL where it is meant; or drop the table and load it anew "
-        "without the column (LZ-216).",
+        hint="Pass every column, with NULL where the value is NULL; or drop the table and load "
+        "it again without the column (LZ-216).",
     )

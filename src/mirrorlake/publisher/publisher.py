@@ -10,7 +10,8 @@ from typing import Any, Self
 
 from mirrorlake.errors import UsageError
 from mirrorlake.landing.text.format import TextFormat
-from mirrorlake.model.seams import Clock, CrashHook, WallClock, no_crash
+from mirrorlake.model.clock import Clock, WallClock
+from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.model.types import DataType
 from mirrorlake.publisher import state as states
@@ -56,9 +57,9 @@ class Publisher:
         """Raises UsageError."""
         if zone not in {LANDING, LANDING_V1}:
             raise UsageError(
-                f"{zone!r} is no landing zone",
+                f"{zone!r} is not a landing zone",
                 where="zone",
-                hint=f"It is {LANDING} or {LANDING_V1}.",
+                hint=f"Use {LANDING} or {LANDING_V1}.",
             )
         self._store = open_store(root) if isinstance(root, str | Path) else root
         self._zone, self._partner = zone, partner
@@ -243,7 +244,9 @@ class Publisher:
 def _named(table: str | TableId) -> TableId:
     name = TableId.parse(table) if isinstance(table, str) else table
     if not name.name:
-        raise UsageError("a table needs a name", where="table", hint="Such as sales.orders.")
+        raise UsageError(
+            "the table has no name", where="table", hint="Use schema.name, such as sales.orders."
+        )
     return name
 
 
@@ -263,14 +266,14 @@ def _meaning(
 ) -> Meaning:
     if operation is not None and column is not None:
         raise UsageError(
-            "operation and marker_column both say what the rows do",
+            "both operation and marker_column are set",
             where="publish",
-            hint="Give one of them.",
+            hint="Set only one of them.",
         )
     if operation is not None:
         word = _word(Operation, operation, "operation")
         if word is Operation.LOAD:
-            raise UsageError("initial rows are no change", where="operation", hint="Use load.")
+            raise UsageError("initial rows are not a change", where="operation", hint="Use load.")
         return Meaning(word, None, previous or {})
     return Meaning(Operation.UPSERT, column or "__rowMarker__", previous or {})
 
@@ -280,7 +283,9 @@ def _word(words: Any, said: str, where: str) -> Any:
         return words(str(said).lower())
     except ValueError:
         known = ", ".join(str(word) for word in words)
-        raise UsageError(f"{said!r} is none of {known}", where=where, hint="Use one.") from None
+        raise UsageError(
+            f"unknown {where} {said!r}", where=where, hint=f"Use one of {known}."
+        ) from None
 
 
 def type_of(column: str, kind: str) -> DataType:
@@ -291,6 +296,6 @@ def type_of(column: str, kind: str) -> DataType:
         raise UsageError(
             str(error),
             where=f"type of column {column}",
-            hint="Types are boolean, byte, short, integer, long, float, double, decimal(p,s), "
-            "string, binary, date and timestamp.",
+            hint="The types are boolean, byte, short, integer, long, float, double, "
+            "decimal(p,s), string, binary, date and timestamp.",
         ) from error

@@ -88,7 +88,7 @@ class Shaper:
         for name in names:
             if name != MARKER_COLUMN and name.casefold() == MARKER_COLUMN.casefold():
                 raise MisspeltMarker(
-                    f"column {name} is written {MARKER_COLUMN}",
+                    f"column {name} must be named {MARKER_COLUMN}",
                     table=self._table,
                     column=name,
                     hint="Rename it (LZ-086).",
@@ -97,9 +97,10 @@ class Shaper:
             return meaning
         if meaning.is_load or meaning.column:
             raise UsageError(
-                f"the rows have a column {MARKER_COLUMN}, and another way of telling the operation",
+                f"the rows have a column {MARKER_COLUMN}, but the operation is also given in "
+                "another way",
                 where=f"table {self._table}",
-                hint="Publish them as changes, by this column alone.",
+                hint="Publish them as changes, with the operation in this column only.",
             )
         return replace(meaning, column=MARKER_COLUMN)
 
@@ -111,7 +112,7 @@ class Shaper:
             if name in {UNCHANGED_COLUMN, *FEED_COLUMNS} or not name:
                 raise self._unsupported(name, "its name is reserved", "Rename it.")
             if (alike := folded.get(name.casefold())) is not None:
-                what = f"columns {alike} and {name} differ only in case, or not at all (LZ-156)"
+                what = f"columns {alike} and {name} have the same name, apart from case (LZ-156)"
                 raise self._unsupported(name, what, "Rename one of them.")
             folded[name.casefold()] = name
         wanted = list(dict.fromkeys([*self._description.key, *self.columns]))
@@ -134,13 +135,13 @@ class Shaper:
         for name in self._description.key:
             if name not in columns:
                 raise KeyColumnMissing(
-                    f"nothing but NULL is in {name}, so that its type is not known",
+                    f"column {name} contains only NULL, so its type is not known",
                     table=self._table,
                     column=name,
-                    hint="Name its type.",
+                    hint="Specify its type.",
                 )
         if not columns and not self.columns:
-            raise self._unsupported("", "there is no column with a type", "Name the types.")
+            raise self._unsupported("", "no column has a known type", "Specify the types.")
         schema = pa.schema([pa.field(name, arrow_type(k)) for name, k in self.columns.items()])
         missing = {f.name: pa.nulls(rows.num_rows, f.type) for f in schema if f.name not in columns}
         return pa.table([(columns | missing)[name] for name in schema.names], schema=schema)
@@ -151,10 +152,10 @@ class Shaper:
             return self.columns[name]
         if self._fixed:
             raise SchemaMergeFailure(
-                "the declared columns of a text table cannot grow (LZ-168)",
+                "columns cannot be added to a text table that declares its columns (LZ-168)",
                 table=self._table,
                 column=name,
-                hint="Drop the table and load it anew with the column.",
+                hint="Drop the table and load it again with the column.",
             )
         if name in self._asked:
             kind = self._asked[name]
@@ -170,8 +171,8 @@ class Shaper:
         for name, source in meaning.previous.items():
             if name not in self._description.key or source not in block.rows.column_names:
                 raise UsageError(
-                    f"{source} cannot tell the earlier value of {name}: both are columns, and the "
-                    "latter belongs to the key",
+                    f"{source} cannot hold the previous value of {name}: both must be columns, "
+                    f"and {name} part of the key",
                     where=f"table {self._table}",
                     hint=f"The key is {', '.join(self._description.key)}.",
                 )

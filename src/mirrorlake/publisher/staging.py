@@ -151,10 +151,10 @@ class Staging:
                 digest.update(part)
         if digest.hexdigest() != file.sha256 or not file.size:
             raise BadFile(
-                "what the storage holds is not what was written",
+                "the stored file differs from what was written",
                 table=table,
                 file=file.name,
-                hint="Nothing was published. Look at the storage; try again.",
+                hint="Nothing was published. Check the storage, and try again.",
             )
         with self.store.open(path) as handle:
             check_file(

@@ -105,10 +105,10 @@ def load(store: Store, folder: str, *, table: str) -> State | None:
         return _state(json.loads(content))
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise BadMetadata(
-            f"cannot be read: {error}",
+            f"the file cannot be read: {error}",
             table=table,
             file=FILE,
-            hint="Put it back as it was, or drop the table and load it anew.",
+            hint="Restore the file, or drop the table and load it again.",
         ) from error
 
 
@@ -140,7 +140,9 @@ def _record(batch: Assignment) -> dict[str, Any]:
 
 def _state(record: Mapping[str, Any]) -> State:
     if record["format"] != FORMAT:
-        raise ValueError(f"format {record['format']!r}, this release reads {FORMAT!r}")
+        raise ValueError(
+            f"it has format {record['format']!r}; this release reads format {FORMAT!r}"
+        )
     return State(
         description=Description.parse(record["description"]),
         held=bool(record["held"]),

@@ -12,7 +12,8 @@ import structlog
 from mirrorlake.errors import KeyColumnsChanged, TableError, UsageError
 from mirrorlake.landing import layout, metadata
 from mirrorlake.landing.metadata import Metadata
-from mirrorlake.model.seams import Clock, CrashHook, CrashPoint
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.model.types import DataType
 from mirrorlake.publisher import state as states
@@ -34,7 +35,9 @@ log = structlog.get_logger()
 FILE_BYTES = 256 << 20  # one Spark task reads a file whole; larger ones serialise the apply
 
 LONG_KEY = "key_of_many_columns"
-_DROP_AGAIN = "Let the mirror run, or stop what holds the folder; then drop it again."
+_DROP_AGAIN = (
+    "Let the mirror run, or stop the process that uses the folder; then drop the table again."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,7 +175,7 @@ class AssignedTable:
         """
         self._lease.check()
         until = self._clock.monotonic() + patience
-        hint = "Let the mirror run; then publish the changes again."
+        hint = "Let the mirror run, then publish the changes again."
         while not mirrored():
             self._wait(until, "the mirror does not have the table yet", hint)
 
@@ -229,9 +232,9 @@ class AssignedTable:
         if key is None:
             if described is None:
                 raise UsageError(
-                    "the table is new, and nothing says what its key is",
+                    "the table is new and its key is not specified",
                     where=f"table {self._table}",
-                    hint="Name the key columns, or say that it has none: key=() in Python, "
+                    hint="Name the key columns, or specify that there is none: key=() in Python, "
                     "--no-key on the command line.",
                 )
             asked = {**asked, "key": described.key_columns}
@@ -246,7 +249,7 @@ class AssignedTable:
         described = self._described()
         if described and described.ours and described.ours.source.get("type") != "publisher":
             raise UsageError(
-                "the table is captured from a source, and a second writer would break it (LZ-138)",
+                "the table is captured from a source, and a second writer would damage it (LZ-138)",
                 where=f"table {self._table}",
                 hint="Publish under another name.",
             )
@@ -284,15 +287,15 @@ class AssignedTable:
     def _check(self, state: State, meaning: Meaning, batch: str | None) -> None:
         if meaning.is_load and state.marked and not state.known(batch):
             raise UsageError(
-                "the table has changes already, and initial rows would be inserted once more",
+                "the table already has changes, so initial rows would be inserted a second time",
                 where=f"table {self._table}",
-                hint="Publish them as changes; or drop the table and load it anew (LZ-239).",
+                hint="Publish them as changes, or drop the table and load it again (LZ-239).",
             )
         if meaning.operation is Operation.LOAD and meaning.previous:
             raise UsageError(
-                "initial rows have no earlier key",
+                "initial rows cannot have a previous key",
                 where=f"table {self._table}",
-                hint="Publish changes of keys as updates.",
+                hint="Publish changed keys as updates.",
             )
 
     def _staging(self, state: State, settings: Settings) -> Staging:
@@ -331,16 +334,16 @@ def _agreed(description: Description, asked: Mapping[str, Any]) -> Description:
     for name, value in asked.items():
         if name != "key" and value != getattr(description, name):
             raise UsageError(
-                f"{name} cannot change while the table lives",
+                f"{name} of an existing table cannot be changed",
                 where=f"table {table}",
-                hint="Leave it out; or drop the table and load it anew.",
+                hint="Omit it, or drop the table and load it again.",
             )
     return description
 
 
 def _key_changed(table: str, old: Sequence[str], new: Sequence[str]) -> KeyColumnsChanged:
     return KeyColumnsChanged(
-        f"the key columns are {', '.join(old)} and cannot become {', '.join(new) or 'none'}",
+        f"the key columns are {', '.join(old)} and cannot be changed to {', '.join(new) or 'none'}",
         table=table,
-        hint="Drop the table and load it anew with the other key (LZ-037).",
+        hint="Drop the table and load it again with the other key (LZ-037).",
     )

@@ -28,7 +28,7 @@ from mirrorlake.sources.chunk import Chunk
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 
-class Severity(StrEnum):
+class CheckSeverity(StrEnum):
     """What a finding means for a run."""
 
     OK = "ok"
@@ -37,11 +37,11 @@ class Severity(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class CheckResult:
     """One prerequisite that was tested. `remedy` is what to do, in the source's own words."""
 
     check: str
-    severity: Severity
+    severity: CheckSeverity
     message: str
     remedy: str = ""
     table: TableId | None = None
@@ -110,7 +110,7 @@ class ManagedObjects(Protocol):
     named is ever removed.
     """
 
-    def occupied(self) -> Finding | None:
+    def occupied(self) -> CheckResult | None:
         """What stands where `establish` would build, though a new stream has not built it yet."""
         ...
 
@@ -147,7 +147,7 @@ class Source(Protocol):
         its first snapshot, and carries every table that it is asked for."""
         ...
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[CheckResult]:
         """Test every prerequisite; nothing is changed."""
         ...
 
@@ -190,7 +190,7 @@ class Source(Protocol):
         """The rows with these keys as they are now, in no order; those that are gone are absent."""
         ...
 
-    def watch(self, tables: Sequence[SourceTable]) -> list[Finding]:
+    def watch(self, tables: Sequence[SourceTable]) -> list[CheckResult]:
         """Look for what would be lost silently; called again and again while running.
 
         An error that names a table is about that table only.

@@ -116,3 +116,10 @@ class Chunk:
     opens: bool
     idle: LogPoint | None
     size: int
+
+    def reached(self) -> list[LogPoint]:
+        """Where the stream stands behind the last transaction that ends in the chunk, and at its
+        end. Everything that these points cover has come."""
+        last = self.transactions.closed() - 1
+        points = [] if last < 0 else [self.transactions.through(last)]
+        return points if self.idle is None else [*points, self.idle]

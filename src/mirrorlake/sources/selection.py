@@ -57,8 +57,8 @@ class Selection:
                 served[first].append(table)
         for pattern, tables in served.items():
             if not tables:
-                yield f"{pattern} in source.columns names no selected table" + (
-                    " that an earlier pattern does not name" if _any(columns, pattern) else ""
+                yield f"{pattern} in source.columns matches no selected table" + (
+                    " that an earlier pattern does not match" if _any(columns, pattern) else ""
                 )
                 continue
             known = {name for table in tables for name in columns[table]}
@@ -67,7 +67,7 @@ class Selection:
                     there = ", ".join(sorted(known)[:_SHOWN])
                     more = ", ..." if len(known) > _SHOWN else ""
                     yield (
-                        f"{wanted} in source.columns, {pattern}, names none of the columns "
+                        f"{wanted} in source.columns, {pattern}, matches none of the columns "
                         f"{there}{more}"
                     )
 
@@ -76,7 +76,7 @@ class Selection:
         known = {str(name) for name in names}
         for name in self.rows:
             if name not in known:
-                yield f"{name} in source.rows is no selected table"
+                yield f"{name} in source.rows is not a selected table"
 
 
 def _is_precaution(pattern: str) -> bool:

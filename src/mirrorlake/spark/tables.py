@@ -1,26 +1,29 @@
-"""Making tables and adding columns, by Delta's public interface."""
+"""Table definitions by Delta's public interface."""
 
 from __future__ import annotations
 
 import json
+import time
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
+from mirrorlake.apply.table_definitions import properties_of
 from mirrorlake.delta import tables
-from mirrorlake.mirror.progress import (
-    DETECTION,
-    FOLDER,
-    GENERATION,
-    KEY_COLUMNS,
-    REQUIRED,
-    RESEEDED,
-)
+from mirrorlake.mirror.batch_limits import CHECKPOINT_EVERY
 from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
-from mirrorlake.model.table import Schema
+from mirrorlake.mirror.strategy import Way
+from mirrorlake.mirror.table.progress import KEY_COLUMNS, Progress, table_at
+from mirrorlake.model.table import Schema, TableId
 from mirrorlake.root import DROPPED
+from mirrorlake.spark.errors import refused_by_delta
+from mirrorlake.spark.maintenance.checkpoint import Checkpoints, leave_to_delta
+from mirrorlake.spark.maintenance.vacuum import vacuum
+from mirrorlake.spark.sql_text import quoted
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url
 
@@ -34,79 +37,84 @@ PROPERTIES = {
 }
 
 
-def create(spark: SparkSession, location: str, step: CreateTable) -> None:
-    """Make the table of a step; there may be one already, which is left alone."""
-    # The name says where, with its backticks doubled; the builder needs the location beside it.
-    named = DeltaTable.createIfNotExists(spark).tableName(_name(location))
-    builder = named.location(location)
-    for column in step.schema:
-        builder = builder.addColumn(column.name, str(column.type))
-    ours = {
-        GENERATION: step.generation,
-        KEY_COLUMNS: json.dumps(list(step.key)),
-        FOLDER: step.folder,
-        DETECTION: step.detection,
-        **({RESEEDED: "true"} if step.replace else {}),
-    }
-    if step.required:
-        ours[REQUIRED] = json.dumps(list(step.required))
-    mapping = {"delta.columnMapping.mode": "name"} if needs_mapping(step.schema) else {}
-    for name, value in {**PROPERTIES, **mapping, **ours}.items():
-        builder = builder.property(name, value)
-    builder.execute()
+class SparkTables:
+    """A `TableDefinitions` on a session. clock: monotonic, in seconds."""
 
+    def __init__(
+        self, spark: SparkSession, store: Store, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._spark, self._store = spark, store
+        self._checkpoints = Checkpoints(spark, clock)
 
-def drop(spark: SparkSession, store: Store, path: str) -> None:
-    """Remove a table; there may be none. Delta replaces no table that has a path for its name."""
-    if is_url(store.location(path)):
-        tables.remove(store, path)  # a copy of each object would be all that moving adds
-    else:
-        move_aside(store, path)
-        store.delete_folder(f"{DROPPED}/{path}")
-    _forget(spark, store.location(path))
+    def create(self, step: CreateTable) -> None:
+        location = self._store.location(step.path)
+        with refused_by_delta(step.table):
+            if step.replace:
+                self._remove(step.path)
+            # The name says where, with its backticks doubled; the builder needs the location too.
+            named = DeltaTable.createIfNotExists(self._spark).tableName(_name(location))
+            builder = named.location(location)
+            for column in step.schema:
+                builder = builder.addColumn(column.name, str(column.type))
+            for name, value in {**PROPERTIES, **properties_of(step)}.items():
+                builder = builder.property(name, value)
+            builder.execute()
 
+    def add_columns(self, step: AddColumns, known: Progress) -> None:
+        new = [column for column in step.columns if column.name not in known.schema]
+        if not new:
+            return
+        table = _name(self._store.location(step.path))
+        mapped = needs_mapping(Schema.of(new)) and not needs_mapping(known.schema)
+        columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in new)
+        with refused_by_delta(step.table):
+            if mapped:
+                mode = "'delta.columnMapping.mode' = 'name'"
+                self._spark.sql(f"alter table {table} set tblproperties ({mode})")
+            self._spark.sql(f"alter table {table} add columns ({columns})")
 
-def put_aside(spark: SparkSession, store: Store, path: str) -> None:
-    """Take a table away from where readers look, and from what the session remembers."""
-    move_aside(store, path)
-    _forget(spark, store.location(path))
+    def set_key(self, step: SetKey) -> None:
+        # A string literal of SQL: JSON has no single quotes but in names, and backslashes escape.
+        key = json.dumps(list(step.key)).replace("\\", "\\\\").replace("'", "\\'")
+        table = _name(self._store.location(step.path))
+        with refused_by_delta(step.table):
+            self._spark.sql(f"alter table {table} set tblproperties ('{KEY_COLUMNS}' = '{key}')")
 
+    def put_aside(self, path: str) -> None:
+        with refused_by_delta(TableId.parse(table_at(path))):
+            tables.put_aside(self._store, path, f"{DROPPED}/{path}")
+            self._forget(path)
 
-def _forget(spark: SparkSession, place: str) -> None:
-    jvm: Any = spark._jvm  # noqa: SLF001
-    location = jvm.org.apache.hadoop.fs.Path(place)
-    jvm.org.apache.spark.sql.delta.DeltaLog.invalidateCache(spark._jsparkSession, location)  # noqa: SLF001
+    def vacuum(self, path: str, retention: timedelta, before: Callable[[], None]) -> None:
+        location, options = self._store.location(path), self._store.options(path)
+        with refused_by_delta(TableId.parse(table_at(path))):
+            vacuum(self._spark, location, options, retention, before)
 
+    def checkpoint(self, path: str, known: Progress, way: Way) -> None:
+        location = self._store.location(path)
+        with refused_by_delta(TableId.parse(table_at(path))):
+            if way is Way.MERGE:
+                leave_to_delta(self._spark, location, known.properties, CHECKPOINT_EVERY)
+            else:
+                self._checkpoints.write(location)
 
-def move_aside(store: Store, path: str) -> None:
-    """Move a table to where no reader looks, in the place of one that was put there before."""
-    tables.put_aside(store, path, f"{DROPPED}/{path}")
+    def _remove(self, path: str) -> None:
+        """Remove a table; there may be none. Delta replaces no table that has a path for its
+        name."""
+        if is_url(self._store.location(path)):
+            tables.remove(self._store, path)  # a copy of each object would be all that moving adds
+        else:
+            tables.put_aside(self._store, path, f"{DROPPED}/{path}")
+            self._store.delete_folder(f"{DROPPED}/{path}")
+        self._forget(path)
 
-
-def add_columns(spark: SparkSession, location: str, step: AddColumns, known: Schema) -> None:
-    """Add the columns that the table does not have yet."""
-    new = [column for column in step.columns if column.name not in known]
-    if not new:
-        return
-    table = _name(location)
-    if needs_mapping(Schema.of(new)) and not needs_mapping(known):
-        spark.sql(f"alter table {table} set tblproperties ('delta.columnMapping.mode' = 'name')")
-    columns = ", ".join(f"{_quoted(column.name)} {column.type}" for column in new)
-    spark.sql(f"alter table {table} add columns ({columns})")
+    def _forget(self, path: str) -> None:
+        """Let the session forget what it remembers of a table."""
+        jvm: Any = self._spark._jvm  # noqa: SLF001
+        location = jvm.org.apache.hadoop.fs.Path(self._store.location(path))
+        log = jvm.org.apache.spark.sql.delta.DeltaLog
+        log.invalidateCache(self._spark._jsparkSession, location)  # noqa: SLF001
 
 
 def _name(location: str) -> str:
-    return f"delta.{_quoted(location)}"
-
-
-def set_key(spark: SparkSession, location: str, step: SetKey) -> None:
-    """Remember the key of a table that had none."""
-    # A string literal of SQL: JSON has no single quotes but in names, and backslashes escape.
-    key = json.dumps(list(step.key)).replace("\\", "\\\\").replace("'", "\\'")
-    spark.sql(
-        f"alter table delta.{_quoted(location)} set tblproperties ('{KEY_COLUMNS}' = '{key}')"
-    )
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return f"delta.{quoted(location)}"

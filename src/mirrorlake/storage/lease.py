@@ -21,21 +21,33 @@ from typing import Any
 
 from mirrorlake import root
 from mirrorlake.errors import LeaseHeld, LeaseLost
-from mirrorlake.model.landed import format_time, parse_time
-from mirrorlake.model.seams import Clock
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.landed import DEFAULT_STREAM, format_time, parse_time
 from mirrorlake.storage.store import Store
 
 TERM = timedelta(seconds=30)
 RENEW = timedelta(seconds=5)
 _NAME = re.compile(r"([0-9]{20})\.json")
+_COMMANDS = {
+    "capture": "`mirrorlake run` or `mirrorlake capture`",
+    "mirror": "`mirrorlake run` or `mirrorlake apply`",
+}
+"""The commands that hold the lease of a role. Those of publishers are one for each table."""
 
 
 class Lease:
-    """The right to write as `role` (`capture` or `mirror`) below one root."""
+    """The right to write as `role` (`capture` or `mirror`) below one root, for one stream."""
 
-    def __init__(self, store: Store, role: str, clock: Clock, holder: str | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        role: str,
+        clock: Clock,
+        holder: str | None = None,
+        stream_id: str = DEFAULT_STREAM,
+    ) -> None:
         self._store, self._role, self._clock = store, role, clock
-        self._folder = f"{root.LEASES}/{role}"
+        self._folder, self._stream_id = _folder_of(role, stream_id), stream_id
         self._holder = holder or uuid.uuid4().hex
         self._epoch = self._asked = 0
         self._renewed = clock.now() - TERM
@@ -66,9 +78,9 @@ class Lease:
         if newest != self._epoch or not self._is_mine(self._read(newest)):
             holder = self._read(newest) if newest else {}
             raise LeaseLost(
-                f"another process took over as {self._role}: {_named(holder)}",
+                f"another process took over the lease: {_named(holder)}",
                 where=self._store.location(self._folder),
-                hint="Let the other one run, or stop it and start this one again.",
+                hint="Let the other process run, or stop it and start this one again.",
             )
         if self._clock.now() - self._renewed >= RENEW:
             self._store.replace(self._path(self._epoch), self._record())
@@ -95,15 +107,17 @@ class Lease:
 
     def _held(self, record: dict[str, Any]) -> LeaseHeld:
         return LeaseHeld(
-            f"another process already works as {self._role}: {_named(record)}",
+            f"{_COMMANDS.get(self._role, 'another publisher')} is already active here, as "
+            f"{_named(record)}",
             where=self._store.location(self._folder),
-            hint=f"Stop it first. A holder that died is taken over after {TERM.seconds} seconds.",
+            hint=f"Stop it first; if it crashed, wait {TERM.seconds} seconds.",
         )
 
     def _record(self, *, released: bool = False) -> bytes:
         return json.dumps(
             {
                 "holder": self._holder,
+                "stream_id": self._stream_id,
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
                 "started": _start_of(os.getpid()),
@@ -122,11 +136,18 @@ class Lease:
         return _path_of(self._folder, epoch)
 
 
-def holder_of(store: Store, role: str, now: datetime) -> str | None:
+def holder_of(
+    store: Store, role: str, now: datetime, stream_id: str = DEFAULT_STREAM
+) -> str | None:
     """Who works as `role` below this root now, in words; None for nobody. Takes nothing."""
-    folder = f"{root.LEASES}/{role}"
+    folder = _folder_of(role, stream_id)
     record = _record_of(store, folder, _newest_epoch(store, folder))
     return _named(record) if _lives(record, now) else None
+
+
+def _folder_of(role: str, stream_id: str) -> str:
+    folder = f"{root.LEASES}/{role}"
+    return folder if stream_id == DEFAULT_STREAM else f"{folder}/{stream_id}"
 
 
 def _newest_epoch(store: Store, folder: str) -> int:

@@ -6,40 +6,33 @@ link, which fails when the name exists; then the folder is flushed. A rename wou
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
+import time
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import BinaryIO
 
-from mirrorlake.storage.store import Entry, Listing, UnsafePath, checked
+from mirrorlake.storage.store import (
+    Absence,
+    Entry,
+    FolderStore,
+    Listing,
+    Unlisted,
+    UnsafePath,
+    checked,
+)
 
 GONE = ".gone"
+REMOVAL_SECONDS = 3_600.0
+"""The longest time that the removal of one folder takes."""
 """The end of the name that a folder has while it is removed."""
 
 
-class Absence(StrEnum):
-    """Why a listing leaves something out."""
-
-    LINK = "a link"
-    LINK_OUT = "a link that leads out of the root"
-    NAME = "a name that no path of a store can hold"
-    KIND = "neither a file nor a folder"
-
-
-@dataclass(frozen=True, slots=True)
-class Unlisted:
-    """Something in a folder that its listing does not show. `name` may have escapes."""
-
-    name: str
-    why: Absence
-
-
-class LocalStore:
+class LocalStore(FolderStore):
     """A `Store` below a folder. The folder is made when something is first written.
 
     Names that no store path can hold, such as those with a backslash, are not shown.
@@ -147,9 +140,12 @@ class LocalStore:
 
     def delete_folder(self, folder: str) -> None:
         target = self._path(folder)
+        own = hashlib.sha256(target.name.encode()).hexdigest()[:16]
         for left in target.parent.glob(f"_{'?' * 32}{GONE}"):
-            shutil.rmtree(left, ignore_errors=True)  # a process ended before it had removed it
-        aside = target.with_name(f"_{uuid.uuid4().hex}{GONE}")
+            # A process ended before it had removed it. Of another folder it may be under way.
+            if left.name.startswith(f"_{own}") or _is_old(left):
+                shutil.rmtree(left, ignore_errors=True)
+        aside = target.with_name(f"_{own}{uuid.uuid4().hex[:16]}{GONE}")
         try:
             target.rename(aside)  # a reader sees all of it or nothing
         except FileNotFoundError:
@@ -183,6 +179,14 @@ class LocalStore:
         finally:
             written.unlink(missing_ok=True)
         flush_folder(target.parent)
+
+
+def _is_old(left: Path) -> bool:
+    """Whether something was renamed so long ago that nobody removes it any more."""
+    try:
+        return time.time() - left.stat().st_ctime > REMOVAL_SECONDS
+    except FileNotFoundError:
+        return False
 
 
 def make_folder(folder: Path) -> None:

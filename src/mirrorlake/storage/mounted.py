@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import BinaryIO
 
-from mirrorlake.storage.store import Listing, Store, UnsafePath
-from mirrorlake.storage.tree import TreeStore
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.store import KeyedFolders, Listing, Store, Unlisted, UnsafePath
 
 
-class PartedStore:
+class MountedStore:
     """A `Store` whose folders `parts`, with all they hold, are those of another store.
 
     Paths are the same in both. What `rest` has below one of the parts is not seen. A file moves
@@ -22,7 +22,7 @@ class PartedStore:
         self._rest, self._parts, self._elsewhere = rest, tuple(parts), elsewhere
 
     def __repr__(self) -> str:
-        return f"PartedStore({self._rest!r}, {self._parts!r}, {self._elsewhere!r})"
+        return f"MountedStore({self._rest!r}, {self._parts!r}, {self._elsewhere!r})"
 
     def list(self, folder: str) -> Listing:
         if folder and self._is_part(folder):
@@ -42,11 +42,17 @@ class PartedStore:
             tuple(file for file in listing.files if file.name not in whole), tuple(sorted(folders))
         )
 
-    def tree(self, folder: str) -> Mapping[str, Listing]:
-        store = self.at(folder)
-        if not isinstance(store, TreeStore):
-            raise OSError(errno.ENOTSUP, "its folders are listed one by one", folder)
-        return store.tree(folder)
+    def tree(self, folder: str) -> Mapping[str, Listing] | None:
+        return self.at(folder).tree(folder)
+
+    def unlisted(self, folder: str) -> Sequence[Unlisted]:
+        return self.at(folder).unlisted(folder)
+
+    def options(self, path: str) -> ObjectOptions | None:
+        return self.at(path).options(path)
+
+    def keyed(self, path: str) -> KeyedFolders | None:
+        return self.at(path).keyed(path)
 
     def read(self, path: str) -> bytes:
         return self.at(path).read(path)
@@ -80,7 +86,7 @@ class PartedStore:
 
     def delete_folder(self, folder: str) -> None:
         if any(part.startswith(f"{folder}/") for part in self._parts):
-            raise UnsafePath(f"a part of it lies elsewhere: {folder!r}")
+            raise UnsafePath(f"a part of it lies in another storage: {folder!r}")
         self.at(folder).delete_folder(folder)
 
     def location(self, path: str) -> str:
@@ -93,7 +99,7 @@ class PartedStore:
     def _both(self, path: str, other: str) -> Store:
         store = self.at(path)
         if store is not self.at(other):
-            raise OSError(errno.EXDEV, "it would leave its storage", path, None, other)
+            raise OSError(errno.EXDEV, "the file would move to another storage", path, None, other)
         return store
 
     def _is_part(self, path: str) -> bool:

@@ -33,11 +33,18 @@ from obstore.exceptions import (
 from obstore.store import AzureStore, MemoryStore, S3Store
 
 from mirrorlake.errors import UnsafeStorage
-from mirrorlake.storage.local import Absence, Unlisted
 from mirrorlake.storage.object_file import WHOLE, beginning, opened
-from mirrorlake.storage.store import Entry, Listing, StorageFailed, UnsafePath, checked
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.store import (
+    Absence,
+    Entry,
+    Listing,
+    StorageFailed,
+    Unlisted,
+    UnsafePath,
+    checked,
+)
 from mirrorlake.storage.tree import PAGE, Tree
-from mirrorlake.storage.urls import ObjectOptions
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -68,7 +75,7 @@ class ObjectStore:
     """
 
     def __init__(self, client: Client, url: str, options: ObjectOptions | None = None) -> None:
-        self._client, self._url, self.options = client, url.rstrip("/"), options
+        self._client, self._url, self._options = client, url.rstrip("/"), options
         self._tested: set[str] = set() if isinstance(client, S3Store) else {_PUT, _COPY}
         self._testing = threading.Lock()
         self._copies = True
@@ -120,6 +127,12 @@ class ObjectStore:
     def _starts_after(self) -> bool:
         """Whether a listing can begin behind a key; of others the client reads all keys anyway."""
         return isinstance(self._client, S3Store | AzureStore | MemoryStore)
+
+    def options(self, path: str) -> ObjectOptions | None:  # noqa: ARG002  (the same for all)
+        return self._options
+
+    def keyed(self, path: str) -> ObjectStore:  # noqa: ARG002
+        return self
 
     def unlisted(self, folder: str) -> tuple[Unlisted, ...]:
         """What `list` does not show of a folder, by name."""
@@ -191,7 +204,9 @@ class ObjectStore:
         with _translated(staged):
             meta, content = beginning(self._client, source)
         if meta["size"] > LARGEST:
-            raise OSError(errno.EFBIG, f"more than {LARGEST:,} bytes cannot be published", staged)
+            raise OSError(
+                errno.EFBIG, f"files of more than {LARGEST:,} bytes cannot be published", staged
+            )
         if meta["size"] <= WHOLE:
             self._put_new(target, content, final)
         else:
@@ -245,7 +260,7 @@ class ObjectStore:
                     self._client.delete(keys[start : start + PAGE])
             left = [meta["path"] for meta in self._client.list(prefix).collect()]
         if left:
-            raise OSError(errno.ENOTEMPTY, f"{len(left)} objects are left in it", folder)
+            raise OSError(errno.ENOTEMPTY, f"{len(left)} objects are left in the folder", folder)
 
     def _phases(self, prefix: str, last: str) -> tuple[Sequence[str], Sequence[str]]:
         """The keys below a prefix: those outside of a folder in it, and those inside."""
@@ -313,9 +328,9 @@ class ObjectStore:
                     self._client.delete(reached)
             if kind not in self._tested:
                 raise UnsafeStorage(
-                    f"a {kind} with If-None-Match overwrites what is there",
+                    f"the storage ignores If-None-Match: a {kind} overwrites existing objects",
                     where=self._url,
-                    hint="Nothing was published. Use a storage that heeds the condition.",
+                    hint="Nothing was published. Use a storage that supports conditional writes.",
                 )
 
 
@@ -341,9 +356,9 @@ def _translated(path: str) -> Iterator[None]:
     try:
         yield
     except FileNotFoundError:
-        raise FileNotFoundError(errno.ENOENT, "there is no such object", path) from None
+        raise FileNotFoundError(errno.ENOENT, "the object does not exist", path) from None
     except AlreadyExistsError:
-        raise FileExistsError(errno.EEXIST, "there is such an object already", path) from None
+        raise FileExistsError(errno.EEXIST, "the object already exists", path) from None
     except (PermissionDeniedError, UnauthenticatedError) as error:
         raise PermissionError(errno.EACCES, _said(error), path) from None
     except NotSupportedError:
@@ -353,7 +368,7 @@ def _translated(path: str) -> Iterator[None]:
     except BaseError as error:
         raise StorageFailed(errno.EREMOTEIO, _said(error), path) from None
     except ValueError as error:
-        raise UnsafePath(f"no name of an object: {path!r} ({_said(error)})") from None
+        raise UnsafePath(f"not a valid object name: {path!r} ({_said(error)})") from None
 
 
 @contextmanager
@@ -363,7 +378,7 @@ def _in_bucket(path: str) -> Iterator[None]:
         with _translated(path):
             yield
     except FileNotFoundError:
-        raise StorageFailed(errno.EREMOTEIO, "there is no such bucket", path) from None
+        raise StorageFailed(errno.EREMOTEIO, "the bucket does not exist", path) from None
 
 
 def _said(error: Exception) -> str:

@@ -6,9 +6,13 @@ of names that `landing.names` has made safe; a store refuses every other path.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import BinaryIO, Protocol
+
+from mirrorlake.storage.options import ObjectOptions
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,6 +31,23 @@ class Listing:
 
     files: tuple[Entry, ...]
     folders: tuple[str, ...]
+
+
+class Absence(StrEnum):
+    """Why a listing leaves something out."""
+
+    LINK = "a link"
+    LINK_OUT = "a link that leads out of the root"
+    NAME = "a name that is not a valid path in a store"
+    KIND = "neither a file nor a folder"
+
+
+@dataclass(frozen=True, slots=True)
+class Unlisted:
+    """Something in a folder that its listing does not show. `name` may have escapes."""
+
+    name: str
+    why: Absence
 
 
 class UnsafePath(ValueError):
@@ -111,8 +132,56 @@ class Store(Protocol):
         ...
 
     def location(self, path: str) -> str:
-        """The place as Spark and other readers address it."""
+        """The path or URL by which Spark and other readers address it."""
         ...
+
+    def options(self, path: str) -> ObjectOptions | None:
+        """What another process needs, beside its location, to reach a path."""
+        ...
+
+    def tree(self, folder: str) -> Mapping[str, Listing] | None:
+        """Every folder that is reached from `folder`, by its path, without entering one whose name
+        begins with an underscore: such are shown by their names. None where it takes as much as to
+        list them one by one. Raises OSError."""
+        ...
+
+    def unlisted(self, folder: str) -> Sequence[Unlisted]:
+        """What `list` does not show of a folder, by name."""
+        ...
+
+    def keyed(self, path: str) -> KeyedFolders | None:
+        """How folders are taken away there, where a storage has keys and no folders; None where a
+        folder is renamed and removed whole."""
+        ...
+
+
+class KeyedFolders(Protocol):
+    """Folders of a storage that has only keys: what is done to one is done key by key, to those
+    below its subfolder `last` last, so that a process that ends in between has not hidden it."""
+
+    def copy_folder(self, folder: str, target: str, last: str) -> None:
+        """Copy all keys of a folder. What `target` has of the same names is replaced."""
+        ...
+
+    def delete_folder(self, folder: str, last: str = "") -> None:
+        """Remove all keys of a folder; there may be none."""
+        ...
+
+
+class FolderStore:
+    """What a store has to say whose folders are real, and which needs nothing but its location."""
+
+    def options(self, path: str) -> ObjectOptions | None:  # noqa: ARG002  (of the contract)
+        return None
+
+    def tree(self, folder: str) -> Mapping[str, Listing] | None:  # noqa: ARG002
+        return None
+
+    def unlisted(self, folder: str) -> Sequence[Unlisted]:  # noqa: ARG002
+        return ()
+
+    def keyed(self, path: str) -> KeyedFolders | None:  # noqa: ARG002
+        return None
 
 
 def checked(path: str) -> list[str]:

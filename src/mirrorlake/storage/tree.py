@@ -8,9 +8,9 @@ an underscore name are not looked into (LZ-021): cleanup folders may hold any nu
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
-from mirrorlake.storage.store import Entry, Listing
+from mirrorlake.storage.store import Entry, Listing, Store
 
 PAGE = 1_000
 """Keys in one answer of S3 and of Google."""
@@ -22,17 +22,7 @@ class Lister(Protocol):
     def list(self, folder: str) -> Listing: ...
 
 
-@runtime_checkable
-class TreeStore(Protocol):
-    """A store that lists all of a folder for less than its folders one by one."""
-
-    def tree(self, folder: str) -> Mapping[str, Listing]:
-        """Every folder that is reached from `folder`, by its path, without entering one whose name
-        begins with an underscore: such are shown by their names. Raises OSError."""
-        ...
-
-
-class Looked:
+class ListedTree:
     """A tree as it was when it was looked at."""
 
     def __init__(self, tree: Mapping[str, Listing]) -> None:
@@ -42,15 +32,14 @@ class Looked:
         return self._tree.get(folder, Listing((), ()))
 
 
-def look(store: Lister, folder: str) -> Lister:
+def look(store: Store, folder: str) -> Lister:
     """What shows the folders at and below `folder` for the fewest requests: a look at all of them
     now, or the store itself. Only for folders that no underscore name leads to."""
-    if not isinstance(store, TreeStore):
-        return store
     try:
-        return Looked(store.tree(folder))
+        tree = store.tree(folder)
     except OSError:
         return store  # which tells of each folder by itself whether it can be read
+    return store if tree is None else ListedTree(tree)
 
 
 class Tree:

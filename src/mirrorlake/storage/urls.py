@@ -21,11 +21,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from mirrorlake.errors import UsageError
 from mirrorlake.storage.adls import url as adls
 from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store, UnsafePath, checked
 
 if TYPE_CHECKING:
@@ -40,44 +41,11 @@ _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 
 @dataclass(frozen=True, slots=True)
-class ObjectOptions:
-    """How an object store is reached, beside its URL; never who we are.
-
-    endpoint: of an S3 that is not Amazon's; plain `http://` is allowed where it is written. region:
-    of S3. account: the storage account of Azure. anonymous: requests are not signed, for what is
-    public.
-    """
-
-    endpoint: str | None = None
-    region: str | None = None
-    account: str | None = None
-    anonymous: bool = False
-
-    def __post_init__(self) -> None:
-        """Raises UsageError for an endpoint with credentials."""
-        if self.endpoint and ("@" in self.endpoint or "?" in self.endpoint):
-            raise UsageError(
-                "the endpoint holds more than an address",
-                where="endpoint",
-                hint="Write it as https://host:port; credentials come from the environment.",
-            )
-
-
-@dataclass(frozen=True, slots=True)
 class StorageLocation:
     """A URL and how it is reached. It may be shown, stored and sent: it holds no secret."""
 
     url: str
     options: ObjectOptions = field(default_factory=ObjectOptions)
-
-
-@runtime_checkable
-class Parted(Protocol):
-    """A store of several."""
-
-    def at(self, path: str) -> Store:
-        """The store that has a path."""
-        ...
 
 
 def is_url(location: str | Path) -> bool:
@@ -88,7 +56,9 @@ def check_url(url: str, options: ObjectOptions) -> None:
     """Raises UsageError for what is no URL of a storage, or holds more than its place, and for an
     option, which is then `where`, that this storage does not have."""
     if not is_url(url):
-        raise UsageError("it is no URL", where="URL", hint="A URL begins with " + _known() + ".")
+        raise UsageError(
+            "this is not a URL", where="URL", hint="A URL begins with " + _known() + "."
+        )
     if adls.handles(url):
         split(url)
         _check_options(_AZURE_FORMS, options)
@@ -120,18 +90,6 @@ def open_store(location: str | Path, options: ObjectOptions | None = None) -> St
     return _object_store(scheme, bucket, prefix, options or ObjectOptions())
 
 
-def options_of(store: Store, path: str) -> ObjectOptions | None:
-    """What `open_file` needs beside the location of a path of a store."""
-    return getattr(store_at(store, path), "options", None)
-
-
-def store_at(store: Store, path: str) -> Store:
-    """The very store that has a path."""
-    while isinstance(store, Parted):
-        store = store.at(path)
-    return store
-
-
 def open_file(location: str, options: ObjectOptions | None = None) -> BinaryIO:
     """A seekable reader of a `Store.location`, in whatever process. Raises OSError, UsageError.
 
@@ -161,16 +119,16 @@ def _parsed(url: str) -> tuple[str, str, str]:
     bucket, _, prefix = rest.partition("/")
     if scheme not in _CLIENTS:
         raise UsageError(
-            f"{scheme}:// is no storage that is known",
+            f"{scheme}:// is not a supported storage",
             where="URL",
-            hint="A place is a folder, or begins with " + _known() + ".",
+            hint="Use a folder, or a URL that begins with " + _known() + ".",
         )
     if "@" in bucket or ":" in bucket or "?" in bucket or "#" in bucket:
         raise UsageError(
-            "the URL holds more than a bucket and a path",
+            "the URL contains more than a bucket and a path",
             where=f"{scheme}://...",
-            hint="Credentials come from the environment, an endpoint from the options: "
-            f"write {scheme}://bucket/path.",
+            hint=f"Write {scheme}://bucket/path. Set credentials in the environment, and an "
+            "endpoint in the options.",
         )
     if not bucket:
         raise UsageError(
@@ -185,15 +143,15 @@ def _root(url: str) -> tuple[str, str, str]:
     prefix = prefix.rstrip("/")
     if "?" in prefix:
         raise UsageError(
-            "the URL has a question mark, and what follows may be a secret",
+            "the URL contains a question mark, and what follows it may be a secret",
             where=f"{scheme}://{bucket}/...",
-            hint=f"Credentials come from the environment: write {scheme}://{bucket}/path.",
+            hint=f"Write {scheme}://{bucket}/path, and set the credentials in the environment.",
         )
     try:
         _ = prefix and checked(prefix)
     except UnsafePath:
         raise UsageError(
-            "the path of the URL has an empty part, a dot, or a backslash",
+            "the path of the URL contains an empty part, a dot, or a backslash",
             where=f"{scheme}://{bucket}/...",
             hint=f"Write {scheme}://{bucket}/path.",
         ) from None
@@ -225,9 +183,9 @@ def _lacking(error: ModuleNotFoundError, module: str, extra: str, scheme: str) -
     if (error.name or "").partition(".")[0] != module:
         return error
     return UsageError(
-        f"{scheme}:// needs a library that is not installed",
+        f"{scheme}:// requires a library that is not installed",
         where=module,
-        hint=f'Install it with pip install "mirrorlake[{extra}]".',
+        hint=f'Run `pip install "mirrorlake[{extra}]"`.',
     )
 
 
@@ -235,9 +193,9 @@ def _check_options(scheme: str, options: ObjectOptions) -> None:
     for name in ("endpoint", "region", "account", "anonymous"):
         if getattr(options, name) and name not in _OPTIONS[scheme]:
             raise UsageError(
-                f"{scheme}:// has no such setting",
+                f"{scheme}:// does not support this setting",
                 where=name,
-                hint="Leave it out, or mend the URL.",
+                hint="Remove it, or correct the URL.",
             )
 
 

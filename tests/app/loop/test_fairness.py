@@ -14,16 +14,16 @@ from structlog.testing import capture_logs
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.app.loop.background import LONG_SECONDS, WORK_TAKES_LONG, Executors
+from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.errors import LeaseLost
 from mirrorlake.landing.cuts import Cut
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import WallClock
-from mirrorlake.spark import task
+from mirrorlake.model.clock import WallClock
 from mirrorlake.storage.local import LocalStore
 from tests.app.operated import Operated
 from tests.app.zones import MARKER, Zone
-from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader, HereJobs
+from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 from tests.doubles.lanes import Held
 
 LARGE = 3
@@ -125,7 +125,7 @@ class TestABusyTable:
         said = [line for line in logs if line["event"] == WORK_TAKES_LONG]
         assert [(line["work"], line["tables"]) for line in said] == [("batch", ["s.busy"])]
         waiting = {str(t): report.waiting for t, report in loop.report.tables.items()}
-        told = f"its batch has been under way for more than {LONG_SECONDS:.0f} s"
+        told = f"its batch has been running for more than {LONG_SECONDS:.0f} s"
         assert waiting == {"s.busy": told, "s.quiet": ""}
         market.held.is_open = True
         market.mirror.cycles(loop, 10)
@@ -213,8 +213,10 @@ def test_whatever_happens_quiet_tables_are_fresh_and_batches_follow_each_other(
     with market.mirror.running(executors=market.held.executors) as loop:
         for action in acts:
             if action == "cycle":
+                waiting = market.landed["quiet"] - market.recorded("quiet")
                 loop.cycle(None)
-                assert market.recorded("quiet") == market.landed["quiet"]
+                if waiting <= LARGE:  # of more it is busy itself
+                    assert market.recorded("quiet") == market.landed["quiet"]
             elif action in {"open", "hold"}:
                 market.held.is_open = action == "open"
             else:
@@ -230,26 +232,26 @@ def test_whatever_happens_quiet_tables_are_fresh_and_batches_follow_each_other(
         assert {int(row[0]) // 1_000 for row in rows} == set(range(1, landed + 1))
 
 
-class _Gate(HereJobs):
-    """Jobs on true threads: the tasks of one table wait at a gate."""
+class _Gate(InProcessRunner):
+    """A runner on true threads: the tasks of one table wait at a gate."""
 
     def __init__(self) -> None:
         super().__init__()
         self.reached, self.opened = threading.Event(), threading.Event()
 
-    def run(self, specs: Sequence[Any]) -> list[task.TaskResult]:
-        if any(spec.table == "s.busy" for spec in specs):
+    def run(self, work: Any, items: Sequence[Any], packing: Any = None) -> list[Any]:
+        if any(getattr(item, "table", "") == "s.busy" for item in items):
             self.reached.set()
             assert self.opened.wait(120)
-        return super().run(specs)
+        return super().run(work, items, packing)
 
 
 def test_a_quiet_table_commits_while_a_task_reads_a_large_batch(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "root")
     zone = Zone(store.root, None)  # type: ignore[arg-type]
-    engine, gate = HandmadeEngine(store), _Gate()
+    gate = _Gate()
+    engine = in_process_engine(store, runner=gate)
     gate.opened.set()
-    engine._jobs = engine._direct._jobs = gate  # type: ignore[assignment]
     for name in ("busy", "quiet"):
         zone.table(name, "id")
         zone.land(name, 1, {"id": [1], MARKER: [4]})

@@ -97,7 +97,7 @@ class TestRoots:
     @pytest.mark.clause("LZ-001")
     def test_a_root_around_another_is_refused(self, tmp_path: Path) -> None:
         (tmp_path / "a/b/Files/Mirrorlake").mkdir(parents=True)
-        with pytest.raises(UsageError, match="another mirror lies in it"):
+        with pytest.raises(UsageError, match="another mirror lies inside this root"):
             check_apart(tmp_path / "a")
 
     @pytest.mark.clause("LZ-001")

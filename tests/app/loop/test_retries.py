@@ -13,12 +13,12 @@ import pytest
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.app.loop.retries import CONFLICT_LIMIT, FAULT_LONGEST, UNKNOWN_LIMIT
 from mirrorlake.errors import WorkerLost
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.engine import Conflicted, Failed, Outcome, Unknown
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles
-from mirrorlake.model.seams import no_crash
+from mirrorlake.model.crash_points import no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.app.zones import MARKER, Zone
 from tests.doubles.clock import SteppedClock

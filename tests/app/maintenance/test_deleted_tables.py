@@ -19,11 +19,11 @@ from mirrorlake.config import Project
 from mirrorlake.errors import ForeignTable
 from mirrorlake.landing import layout
 from mirrorlake.landing.zone_id import MARK
-from mirrorlake.mirror.deleted_tables import LOOKS, Missing, looked
 from mirrorlake.mirror.engine import Failed, Outcome
 from mirrorlake.mirror.faults import UnreadableFile
 from mirrorlake.mirror.steps import ApplyFiles, DropTable
-from mirrorlake.model.seams import CrashPoint
+from mirrorlake.mirror.table.deleted import LOOKS, Missing, looked
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import Listing
@@ -70,7 +70,9 @@ class TestADeletedFolder:
         mirror.delete("t")
         wait(mirror, 50)
         assert mirror.mirrored("t")
-        assert "its folder is gone since" in mirror.once().tables[TableId("s", "t")].waiting
+        assert (
+            "its folder has been missing since" in mirror.once().tables[TableId("s", "t")].waiting
+        )
 
     def test_runs_that_end_drop_it_too(self, mirror: Operated) -> None:
         mirror.delete("t")
@@ -147,7 +149,7 @@ class TestADeletedFolder:
     def test_a_drop_that_fails_is_done_later(self, mirror: Operated) -> None:
         class Refusing(ModelledEngine):
             def drop(self, step: DropTable) -> None:
-                raise ForeignTable("its log cannot be read", table=str(step.table), hint="")
+                raise ForeignTable("its Delta log cannot be read", table=str(step.table), hint="")
 
         mirror.delete("t")
         mirror.kind = Refusing
@@ -364,7 +366,7 @@ def test_status_says_that_a_table_will_be_dropped(mirror: Operated) -> None:
         table.table: table
         for table in mirror_status.read(Project(name="p", root=mirror.root)).tables
     }
-    assert "its folder is gone since" in found["s.t"].waiting
+    assert "its folder has been missing since" in found["s.t"].waiting
     assert found["s.t"].error is None
     wait(mirror)
     found = {

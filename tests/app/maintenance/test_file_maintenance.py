@@ -16,17 +16,19 @@ from structlog.testing import capture_logs
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.app.maintenance import file_maintenance
 from mirrorlake.errors import TableError
-from mirrorlake.mirror import compaction
-from mirrorlake.mirror.batch import BatchLimits
-from mirrorlake.mirror.compaction import FANOUT, dead_share
+from mirrorlake.mirror.batch_limits import BatchLimits
+from mirrorlake.mirror.compaction import small_files as compaction
+from mirrorlake.mirror.compaction.small_files import FANOUT, dead_share
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed, Outcome
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import Compact
+from mirrorlake.mirror.table.progress import table_at
+from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore
 from tests.app.operated import Operated
 from tests.app.zones import MARKER, Zone
 from tests.doubles.clock import SteppedClock
-from tests.doubles.handmade_engine import HandmadeEngine, HandmadeReader
+from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 from tests.doubles.lanes import Held
 from tests.sim.engine import ModelledEngine
 
@@ -38,7 +40,7 @@ class Worked:
 
     def __init__(self, root: Path, **limits: Any) -> None:
         self.store, self.held = LocalStore(root), Held()
-        self.engine = HandmadeEngine(self.store)
+        self.engine = in_process_engine(self.store)
         self.zone = Zone(self.store.root, None)  # type: ignore[arg-type]
         self.random, self.rows = Random(1), dict[int, str]()
         self.number = 0
@@ -89,7 +91,7 @@ def test_over_many_small_batches_files_stay_few_and_mostly_alive(tmp_path: Path)
 class TestALongRearrangement:
     @pytest.fixture
     def worked(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Worked:
-        """A table whose files are about to be rearranged, by work that counts as long."""
+        """A table whose files are about to be compacted, by work that counts as long."""
         monkeypatch.setattr(compaction, "JOINED_ROWS", 0)  # no batch takes files along
         worked = Worked(tmp_path / "root", large_rows=ROWS // 2)
         worked.held.is_open = True
@@ -121,13 +123,13 @@ class TestALongRearrangement:
 
 @dataclass
 class Tried(ModelledEngine):
-    """There is always something to rearrange, and this is what becomes of it."""
+    """There is always something to compact, and this is what becomes of it."""
 
     outcome: Outcome | None = None
     tried: int = 0
 
-    def rearrangeable(self, path: str) -> int | None:
-        return 1
+    def compaction(self, path: str) -> Compact | None:
+        return Compact(TableId.parse(table_at(path)), path, 1)
 
     def compact(
         self, steps: Sequence[Compact], before_commit: Callable[[], None]
@@ -166,18 +168,20 @@ def test_what_came_to_nothing_is_not_tried_again_soon(
 
 @dataclass
 class Due(ModelledEngine):
-    """Each table has so many rows to rearrange, once."""
+    """Each table has so many rows to compact, once."""
 
     rows: int = 1
-    rearranged: list[str] = field(default_factory=list)
+    compacted: list[str] = field(default_factory=list)
 
-    def rearrangeable(self, path: str) -> int | None:
-        return None if path in self.rearranged else self.rows
+    def compaction(self, path: str) -> Compact | None:
+        if path in self.compacted:
+            return None
+        return Compact(TableId.parse(table_at(path)), path, self.rows)
 
     def compact(
         self, steps: Sequence[Compact], before_commit: Callable[[], None]
     ) -> Sequence[Outcome | None]:
-        self.rearranged += [step.path for step in steps]
+        self.compacted += [step.path for step in steps]
         return [Applied(1) for _step in steps]
 
 
@@ -208,7 +212,7 @@ class TestTablesThatAreDueTogether:
             done = []
             loop.cycle(None)
             for number in (2, 3, 4):
-                done.append(len(engine.rearranged))
+                done.append(len(engine.compacted))
                 self.written(mirror, loop, number)
         assert done == [2, 4, 5]
 
@@ -216,13 +220,13 @@ class TestTablesThatAreDueTogether:
         mirror, held = self.mirror(tmp_path / "root", rows=self.LARGE + 1), Held()
         with mirror.running(executors=held.executors) as loop:
             engine: Any = loop._engine
-            loop.cycle(None)  # the first one begins with its rearrangement
+            loop.cycle(None)  # the first one begins with its compaction
             self.written(mirror, loop, 2)
             assert self.recorded(mirror) == [1, 2, 2, 2, 2]
             held.is_open = True
             for number in range(3, 3 + 2 * self.TABLES):
                 self.written(mirror, loop, number)
-            assert len(engine.rearranged) == self.TABLES
+            assert len(engine.compacted) == self.TABLES
             loop.once()
         assert set(self.recorded(mirror)) == {number}
 
@@ -231,7 +235,11 @@ class TestTablesThatAreDueTogether:
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, rows: int
     ) -> None:
         mirror = self.mirror(tmp_path / "root", rows)
-        monkeypatch.setattr(Due, "rearrangeable", lambda engine, _path: engine.rows)
+
+        def compaction(engine: Due, path: str) -> Compact:
+            return Compact(TableId.parse(table_at(path)), path, engine.rows)
+
+        monkeypatch.setattr(Due, "compaction", compaction)
         held = Held()
         held.is_open = True
         with mirror.running(executors=held.executors) as loop:
@@ -239,7 +247,7 @@ class TestTablesThatAreDueTogether:
             loop.cycle(None)
             for number in range(2, 2 + 4 * self.TABLES):
                 self.written(mirror, loop, number)
-            assert len(set(engine.rearranged)) == self.TABLES
+            assert len(set(engine.compacted)) == self.TABLES
 
     @pytest.mark.parametrize("rows", [40, LARGE + 1], ids=["short", "long"])
     def test_have_all_had_their_turn_when_there_are_no_more_batches(
@@ -249,7 +257,7 @@ class TestTablesThatAreDueTogether:
         with mirror.running() as loop:
             loop.once()
             engine: Any = loop._engine
-            assert len(engine.rearranged) == len(set(engine.rearranged)) == self.TABLES
+            assert len(engine.compacted) == len(set(engine.compacted)) == self.TABLES
 
 
 @dataclass
@@ -267,7 +275,7 @@ class Begun:
 
     begun: int = 0
 
-    def maintenance(self, _work: Callable[[], Any]) -> None:
+    def maintain(self, _work: Callable[[], Any]) -> None:
         self.begun += 1
 
 

@@ -16,7 +16,7 @@ from mirrorlake.app.status.operation_log import (
     FILE_BYTES,
     MOST_RECORDS,
     Item,
-    Operation,
+    LoggedOperation,
     OperationLog,
     error_type,
 )
@@ -24,7 +24,7 @@ from mirrorlake.app.status.operation_log import read as logged
 from mirrorlake.app.status.table_status import View, tables_of
 from mirrorlake.config import Project
 from mirrorlake.errors import BadFile, BadValue
-from mirrorlake.mirror.batch import BatchLimits
+from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.model.landed import FileKind, Footer, parse_time
 from mirrorlake.model.table import TableId
@@ -139,7 +139,7 @@ class TestStatusFiles:
                 mirror.store,
                 mirror.settings,
                 loop._scanner,
-                loop._followers,
+                loop._planner.names,
                 mirror.clock.now(),
                 loop._planning._tails,
             )
@@ -268,7 +268,7 @@ class TestStates:
 class TestTheOperationLog:
     @pytest.mark.clause("LZ-312")
     def test_operations_are_those_of_the_original(self) -> None:
-        assert {str(operation) for operation in Operation} == {
+        assert {str(operation) for operation in LoggedOperation} == {
             *("AddTable", "ReplicatingSchema", "StartSnapshotting", "Snapshotting"),
             *("StartReplicating", "Replicating", "StartReseeding"),
             *("FailTable", "RemoveTable", "StopTable"),
@@ -364,7 +364,7 @@ class TestTheOperationLog:
         error = BadValue(
             f"{SECRET} is no number", table="s.t", file="f", row=3, column="c", value=SECRET
         )
-        log.add(Operation.FAIL_TABLE, TABLE, error=error)
+        log.add(LoggedOperation.FAIL_TABLE, TABLE, error=error)
         log.flush()
         (line,) = logged(LocalStore(tmp_path))
         assert line["ErrorMessage"] == "bad_value (file f, row 3, column c)."
@@ -375,7 +375,7 @@ class TestTheOperationLog:
         for run in range(MOST_RECORDS + 5):
             log = OperationLog(store, SteppedClock(), ITEM)
             for _ in range(FILE_BYTES // 500):
-                log.add(Operation.REPLICATING, TABLE, rows=run)
+                log.add(LoggedOperation.REPLICATING, TABLE, rows=run)
             log.flush()
         files = sorted((tmp_path / MONITORING).rglob("*.jsonl"))
         assert len(files) == MOST_RECORDS
@@ -390,7 +390,7 @@ class TestTheOperationLog:
         (tmp_path / MONITORING).write_text("a file where the folder should be")
         log = OperationLog(LocalStore(tmp_path), SteppedClock(), ITEM)
         for rows in range(25):
-            log.add(Operation.REPLICATING, TABLE, rows=rows)
+            log.add(LoggedOperation.REPLICATING, TABLE, rows=rows)
             with pytest.raises(OSError, match="Monitoring"):
                 log.flush()
         (tmp_path / MONITORING).unlink()
@@ -402,7 +402,7 @@ class TestTheOperationLog:
         store = LocalStore(tmp_path)
         for rows in (1, 2):
             log = OperationLog(store, SteppedClock(), ITEM)
-            log.add(Operation.REPLICATING, TABLE, rows=rows)
+            log.add(LoggedOperation.REPLICATING, TABLE, rows=rows)
             log.flush()
         assert [line["ProcessedRows"] for line in logged(store)] == [1, 2]
         assert len(list((tmp_path / MONITORING).rglob("*.jsonl"))) == 1

@@ -16,7 +16,7 @@ from mirrorlake.app.status.table_status_file import PATH
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.model.seams import WallClock
+from mirrorlake.model.clock import WallClock
 from mirrorlake.model.state import TableState
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.storage.lease import Lease

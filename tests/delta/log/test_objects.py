@@ -7,11 +7,11 @@ from pathlib import Path
 import deltalake
 import pytest
 
+from mirrorlake.apply.logs.progress import read_progress
 from mirrorlake.delta.log.files import log_files
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.errors import StorageUnavailable
 from mirrorlake.mirror.faults import UnreachableTable
-from mirrorlake.mirror.progress import read_progress
 from mirrorlake.storage.urls import addressed
 from tests.delta.handmade import HandmadeTable
 from tests.delta.log.test_table_log import SHAPE, WIDER, facts

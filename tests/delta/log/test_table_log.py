@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.delta.log.table_log import APPLICATION, BrokenLog, Snapshot, TableLog
+from mirrorlake.delta.log.table_log import APPLICATION, BrokenLog, TableLog, TableSnapshot
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from tests.delta.handmade import HandmadeTable, metadata
@@ -40,7 +40,7 @@ def put(table: HandmadeTable, *ids: int, marker: Marker = Marker.UPSERT) -> None
     table.commit([{"txn": {"appId": APP, "version": version}}])
 
 
-def facts(snapshot: Snapshot) -> tuple[Any, ...]:
+def facts(snapshot: TableSnapshot) -> tuple[Any, ...]:
     """What a snapshot says of the table, with statistics as values."""
     files = {
         name: {**add, "stats": json.loads(add.get("stats") or "null")}
@@ -57,7 +57,7 @@ def facts(snapshot: Snapshot) -> tuple[Any, ...]:
     )
 
 
-def anew(table: HandmadeTable) -> Snapshot:
+def anew(table: HandmadeTable) -> TableSnapshot:
     return TableLog(table.path).snapshot()
 
 

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrorlake.delta.lookup import pages, thrift
-from mirrorlake.delta.lookup.thrift import I32, BrokenThrift, Reader
+from mirrorlake.delta.lookup.thrift import I32, BrokenThrift, ThriftReader
 
 COUNT = 400
 CONTENT = pa.table(
@@ -143,7 +143,7 @@ VALUES = st.recursive(
 @given(fields=st.dictionaries(st.integers(1, 15), VALUES, max_size=5))
 def test_a_structure_is_read_as_it_was_written(fields: dict[int, Any]) -> None:
     encoded = thrift.encode(fields)
-    reader = Reader(encoded)
+    reader = ThriftReader(encoded)
     assert reader.structure() == plain(fields)
     assert reader.position == len(encoded)
 
@@ -153,7 +153,7 @@ def test_a_structure_is_read_as_it_was_written(fields: dict[int, Any]) -> None:
 def test_a_structure_that_is_cut_off_is_told(fields: dict[int, Any], cut: int) -> None:
     encoded = thrift.encode(fields)
     with pytest.raises(BrokenThrift):
-        Reader(encoded[: -min(cut, len(encoded))]).structure()
+        ThriftReader(encoded[: -min(cut, len(encoded))]).structure()
 
 
 def plain(value: Any) -> Any:

@@ -13,7 +13,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 
-from mirrorlake.apply.fold import Batch, fold
+from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.delta.write.rewrite import NoBaseRow, Rewritten
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
@@ -28,7 +28,7 @@ INSERT, UPDATE, DELETE, UPSERT = Marker.INSERT, Marker.UPDATE, Marker.DELETE, Ma
 
 def net_of(shape: Shape, landing: Landing) -> NetChanges:
     files = [("file", read_landed(shape, changes)) for changes in landing.files]
-    return fold(Batch("t", shape.schema, shape.key, files, landing.truncate))
+    return fold(LandedBatch("t", shape.schema, shape.key, files, landing.truncate))
 
 
 def replayed(table: HandmadeTable, version: int) -> Counter[Row]:

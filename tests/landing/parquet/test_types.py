@@ -219,6 +219,6 @@ def test_a_decimal_that_delta_cannot_hold_is_refused() -> None:
 @pytest.mark.clause("LZ-150")
 def test_a_logical_type_on_a_foreign_physical_type_is_refused() -> None:
     """Arrow would read the days as plain numbers."""
-    with pytest.raises(UnsupportedColumn, match="does not stand on INT64") as caught:
+    with pytest.raises(UnsupportedColumn, match="is not allowed on INT64") as caught:
         inspected(date_on_int64())
     assert caught.value.column == "day"

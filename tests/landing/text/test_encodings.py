@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.errors import BadFile
-from mirrorlake.landing.text.compression import Reader
+from mirrorlake.landing.text.compression import ByteReader
 from mirrorlake.landing.text.encodings import Undecodable, Utf8
 from mirrorlake.landing.text.format import TextFormat
 from tests.landing.text.texts import fault, rows
@@ -25,7 +25,7 @@ class Pieces:
 
 
 def decoded(content: bytes, encoding: str, block: int = 7) -> str:
-    reader: Reader = Pieces(content)
+    reader: ByteReader = Pieces(content)
     text = Utf8(reader, encoding)
     parts, is_end = [], False
     while not is_end:

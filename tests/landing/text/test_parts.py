@@ -19,8 +19,8 @@ from mirrorlake.landing.text import reader, records, survey
 from mirrorlake.landing.text import splits as parts
 from mirrorlake.landing.text.encodings import is_bytewise
 from mirrorlake.landing.text.format import TextFormat
-from mirrorlake.landing.text.records import Records
-from mirrorlake.landing.text.splits import Part
+from mirrorlake.landing.text.records import TextRecords
+from mirrorlake.landing.text.splits import TextPart
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Column, Schema
@@ -57,17 +57,19 @@ def contents(draw: st.DrawFn) -> tuple[TextFormat, bytes]:
     return form, content
 
 
-def cut(content: bytes, form: TextFormat, part: int, stretch: int) -> list[Part]:
+def cut(content: bytes, form: TextFormat, part: int, stretch: int) -> list[TextPart]:
     """The parts of a text, however small they are."""
     handle = io.BytesIO(content)
     looked = [
         parts.look(handle, len(content), form, index, stretch=stretch)
-        for index in parts.indexes(len(content), part)
+        for index in parts.survey_ranges(len(content), part)
     ]
     return parts.joined(looked, len(content))
 
 
-def outcome(content: bytes, form: TextFormat, some: list[Part | None], about: int = 1 << 20) -> Any:
+def outcome(
+    content: bytes, form: TextFormat, some: list[TextPart | None], about: int = 1 << 20
+) -> Any:
     """The rows of the parts one after another, or what is said of the first fault."""
     found: list[Any] = []
     try:
@@ -104,7 +106,7 @@ class TestAnyText:
         expected = outcome(content, form, [None])
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(records, "BLOCK", block)
-            patch.setattr(Records.__init__, "__defaults__", (block,))
+            patch.setattr(TextRecords.__init__, "__defaults__", (block,))
             assert outcome(content, form, list(cut(content, form, part, stretch)), 1) == expected
 
     @settings(max_examples=60)
@@ -141,8 +143,8 @@ class TestCuts:
     def test_a_line_end_within_quotes_is_no_cut(self) -> None:
         content = b'a,b\n1,"\n\n\n\n\n\n\n\n\n\n\n\n"\n2,x\n'
         assert cut(content, TextFormat(), 4, 4) == [
-            Part(0, 21),
-            Part(21, len(content), row=1, line=15),
+            TextPart(0, 21),
+            TextPart(21, len(content), row=1, line=15),
         ]
 
     def test_every_row_may_begin_a_part(self) -> None:
@@ -160,7 +162,7 @@ class TestCuts:
     ) -> None:
         content = b'a\n"' + b'""' * 500 + b'"\n1\n2\n'
         monkeypatch.setattr(survey, "EDGE", 16)
-        assert cut(content, TextFormat(), 100, 100) == [Part(0, len(content))]
+        assert cut(content, TextFormat(), 100, 100) == [TextPart(0, len(content))]
         monkeypatch.setattr(survey, "EDGE", 2_000)
         assert len(cut(content, TextFormat(), 100, 100)) == 2
 
@@ -168,7 +170,7 @@ class TestCuts:
         text = b"a\n" + b"".join(b"%d\n" % n for n in range(5_000))
         assert len(cut(text, TextFormat(), 1_000, 1_000)) > 5
         packed = gzip.compress(text)
-        assert cut(packed, TextFormat(), 1_000, 1_000) == [Part(0, len(packed))]
+        assert cut(packed, TextFormat(), 1_000, 1_000) == [TextPart(0, len(packed))]
 
     @pytest.mark.parametrize(
         "encoding",
@@ -196,7 +198,7 @@ class TestCuts:
         form = TextFormat(encoding=encoding)
         with ThreadPoolExecutor(1) as pool:
             some = parts.cut(io.BytesIO(b"a\n1\n"), 4, form, 1, pool, threading.Lock())
-        assert some == [Part(0, 4)]
+        assert some == [TextPart(0, 4)]
 
     def test_a_value_that_is_wrong_deep_inside_has_its_row_and_line(self) -> None:
         form = declared(*COLUMNS)
@@ -218,7 +220,7 @@ class TestCuts:
     ) -> None:
         monkeypatch.setattr(records, "ROW_LIMIT", 50)
         for block in (7, 64, 1 << 20):
-            monkeypatch.setattr(Records.__init__, "__defaults__", (block,))
+            monkeypatch.setattr(TextRecords.__init__, "__defaults__", (block,))
             for length, is_good in ((50, True), (51, False)):
                 row = b"1," + b"x" * (length - 2)
                 found = whole(b"a,b\n" + row + b"\n2,y\n", TextFormat(row_separator="\n"), 1)

@@ -97,7 +97,7 @@ class TestRows:
     def test_a_row_of_another_width_is_named(self, text: str, row: int, found: int) -> None:
         error = fault(text)
         assert error.row == row
-        assert f"it has {found} fields, and the header has 2" in error.what
+        assert f"it has {found} fields, but the header has 2" in error.what
         assert f"on line {row + 1}" in error.what
 
     @pytest.mark.clause("LZ-200", "LZ-336")
@@ -322,7 +322,7 @@ class TestSchemas:
         form = declared(column("a"), column("b", "Int32", nullable=False))
         error = fault("a\n1\n", form)
         assert (error.column, error.row) == ("b", 1)
-        assert "the file lacks the column" in error.what
+        assert "the file does not have the column" in error.what
         assert rows(f"a,{MARKER}\n1,2\n", form, key=("a",)) == [("1", None)]
         assert fault(f"a,{MARKER}\n1,2\n2,0\n", form, key=("a",)).row == 2
 

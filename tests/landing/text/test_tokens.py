@@ -17,7 +17,7 @@ from mirrorlake.landing.text.format import (
     TextFormat,
 )
 from mirrorlake.landing.text.origin import Origin
-from mirrorlake.landing.text.records import Records
+from mirrorlake.landing.text.records import TextRecords
 from tests.landing.text import reference
 from tests.landing.text.reference import Field
 
@@ -63,7 +63,7 @@ def found(text: str, form: TextFormat, block: int) -> list[list[Field]] | int | 
     """All rows, the header first; the row at which the text goes wrong, if it does."""
     content = text.encode()
     try:
-        records = Records(io.BytesIO(content), len(content), form, Origin("t", "f"), block)
+        records = TextRecords(io.BytesIO(content), len(content), form, Origin("t", "f"), block)
         rows = []
         for one in records.blocks():
             columns = [

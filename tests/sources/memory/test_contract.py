@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrorlake.model.seams import WallClock
+from mirrorlake.model.clock import WallClock
 from mirrorlake.sources.memory.database import MemoryDatabase
 from mirrorlake.sources.memory.points import Numbers, Sets
 from mirrorlake.sources.memory.settings import MemorySettings

@@ -109,4 +109,4 @@ def test_a_key_column_that_was_dropped_stops_the_table(any_captured: Captured) -
         "insert into apples values (1)",
     )
     (fault,) = faults(chunks)
-    assert "key column id is gone" in str(fault.error)
+    assert "key column id no longer exists" in str(fault.error)

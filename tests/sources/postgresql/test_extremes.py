@@ -85,7 +85,7 @@ def test_what_is_no_number_stops_the_table_by_default(captured: Captured) -> Non
 
 def test_what_is_no_number_stops_the_load_by_default(captured: Captured) -> None:
     begin(captured, Extremes(), NUMBERS, ODD_NUMBERS)
-    with pytest.raises(BadValue, match=r"NaN is no value of decimal\(5,2\)"):
+    with pytest.raises(BadValue, match=r"NaN is not a value of decimal\(5,2\)"):
         captured.snapshot("things")
 
 

@@ -94,7 +94,7 @@ def test_a_publication_that_is_gone_is_a_gap(any_captured: Captured) -> None:
     any_captured.begin(APPLES)
     source = any_captured.source()
     any_captured.run(f"drop publication {any_captured.settings.publication}")
-    with pytest.raises(SourceGap, match=r"publication .* is gone"):
+    with pytest.raises(SourceGap, match=r"publication .* no longer exists"):
         source.resume(source.current())
 
 

@@ -11,7 +11,7 @@ import pytest
 from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import MirrorlakeError, SourceUnavailable, UsageError
 from mirrorlake.model.position import Lsn
-from mirrorlake.sources.base import Severity
+from mirrorlake.sources.base import CheckSeverity
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.source import PostgresSource
 
@@ -73,7 +73,7 @@ def test_a_url_that_leads_nowhere_is_not_repeated(url: str) -> None:
 @pytest.mark.parametrize("url", MISTAKES)
 def test_a_check_does_not_repeat_the_url(url: str) -> None:
     (finding,) = PostgresSource(PostgresSettings(url)).check()
-    assert finding.severity is Severity.ERROR
+    assert finding.severity is CheckSeverity.ERROR
     assert "hush" not in repr(finding)
     assert "hidden" not in repr(finding)
 
@@ -90,8 +90,8 @@ def test_a_wrong_password_is_not_repeated(asking: EmbeddedServer) -> None:
 @pytest.mark.parametrize(
     ("user", "database", "hint"),
     [
-        ("guarded:wrong", "postgres", "user and password"),
-        ("guarded", "postgres", "Put the password"),
+        ("guarded:wrong", "postgres", "the user and password"),
+        ("guarded", "postgres", "Add the password"),
         ("nobody_here", "postgres", "Check the user"),
         ("postgres", "no_such", "Check the database"),
     ],
@@ -101,8 +101,18 @@ def test_a_refused_login_is_told_as_that_with_its_remedy(
 ) -> None:
     url = asking.url.replace("postgres@/postgres", f"{user}@/{database}")
     (finding,) = PostgresSource(PostgresSettings(url)).check()
-    assert finding.message.startswith("PostgreSQL refuses the login")
+    assert finding.message.startswith("PostgreSQL rejected the login")
     assert hint in finding.remedy
+
+
+@pytest.mark.postgres
+def test_a_role_without_replication_is_named_with_its_remedy(asking: EmbeddedServer) -> None:
+    with psycopg.connect(asking.url, autocommit=True) as sql:
+        sql.execute("create role plain login")
+    url = asking.url.replace("postgres@", "plain@")
+    with pytest.raises(SourceUnavailable, match=r"^user plain may not replicate") as caught:
+        PostgresSource(PostgresSettings(url)).identity()
+    assert 'alter role "plain" with replication' in caught.value.hint
 
 
 @pytest.mark.postgres

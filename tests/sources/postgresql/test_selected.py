@@ -81,6 +81,6 @@ def test_a_condition_that_would_block_the_updates_of_others_is_refused(
     captured.run(APPLES, "insert into apples values (1, 1)")
     source = captured.source()
     action = source.objects.include if adding == "later" else source.objects.establish
-    with pytest.raises(PrerequisiteMissing, match="reads size, which is not in the replica"):
+    with pytest.raises(PrerequisiteMissing, match="uses size, which is not in the replica"):
         action(source.discover())
     captured.run("update apples set size = 9")

@@ -9,7 +9,7 @@ import pytest
 
 from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import PrerequisiteMissing, SourceGap, SourceUnavailable
-from mirrorlake.sources.base import ChangeStream, Severity
+from mirrorlake.sources.base import ChangeStream, CheckSeverity
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from tests.conformance.scene import until
 from tests.conftest import Database, database_on
@@ -19,7 +19,7 @@ from tests.sources.postgresql.checks.test_server import the_finding
 
 pytestmark = pytest.mark.postgres
 
-OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
+OK, WARNING, ERROR = CheckSeverity.OK, CheckSeverity.WARNING, CheckSeverity.ERROR
 APPLES = "create table apples (id int primary key, size int)"
 
 
@@ -71,7 +71,7 @@ def write_wal(database: Database, segments: int) -> None:
 
 def test_a_server_without_logical_decoding_is_an_error(unprepared: Captured) -> None:
     finding = the_finding(unprepared, "wal_level", ERROR)
-    assert finding.message == "wal_level is replica, logical decoding needs logical"
+    assert finding.message == "wal_level is replica, but logical decoding requires logical"
     assert "alter system set wal_level = logical" in finding.remedy
 
 
@@ -79,7 +79,7 @@ def test_a_server_without_logical_decoding_is_an_error(unprepared: Captured) -> 
 def test_too_few_slots_or_senders_are_an_error(unprepared: Captured, setting: str) -> None:
     # One for the stream and one for loading tables.
     finding = the_finding(unprepared, setting, ERROR)
-    assert finding.message == "1 of 1 are free, 2 are needed"
+    assert finding.message == "1 of 1 are free, but 2 are needed"
     assert f"alter system set {setting} = 3" in finding.remedy
 
 
@@ -88,7 +88,7 @@ def test_slots_that_others_hold_are_not_free(limited: Captured) -> None:
     assert the_finding(limited, "max_replication_slots", OK).message == "2 of 2 are free"
     limited.run("select pg_create_logical_replication_slot('other', 'pgoutput')")
     finding = the_finding(limited, "max_replication_slots", ERROR)
-    assert finding.message == "1 of 2 are free, 2 are needed"
+    assert finding.message == "1 of 2 are free, but 2 are needed"
 
 
 def test_our_own_slot_is_not_asked_for_again(limited: Captured) -> None:
@@ -101,7 +101,9 @@ def test_a_slot_that_cannot_be_made_says_why(limited: Captured) -> None:
         "select pg_create_logical_replication_slot('one', 'pgoutput')",
         "select pg_create_logical_replication_slot('two', 'pgoutput')",
     )
-    with pytest.raises(SourceUnavailable, match=r"refuses: all replication slots are in use"):
+    with pytest.raises(
+        SourceUnavailable, match=r"returned an error: all replication slots are in use"
+    ):
         limited.begin(APPLES)
 
 

@@ -17,7 +17,7 @@ from mirrorlake.errors import TableError
 from mirrorlake.mirror.engine import Applied
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.change import Marker
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.maintenance import checkpoint
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
@@ -37,7 +37,7 @@ DELTAS_OWN = 10
 @pytest.fixture
 def orders(spark: Spark, store: LocalStore) -> Mirrored:
     reader = SparkReader(spark.session, store)
-    return Mirrored(SparkEngine(spark, store), store, reader, ORDERS).create()
+    return Mirrored(spark_engine(spark, store), store, reader, ORDERS).create()
 
 
 def checkpoints(orders: Mirrored) -> list[str]:
@@ -63,8 +63,8 @@ def test_a_table_that_is_merged_gets_them_within_commits_and_not_through_insides
     spark: Spark, store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delattr(checkpoint.Checkpoints, "write")
-    monkeypatch.setattr("mirrorlake.spark.engine.CHECKPOINT_EVERY", 3)
-    engine = SparkEngine(spark, store, wanted=Wanted.MERGE)
+    monkeypatch.setattr("mirrorlake.spark.tables.CHECKPOINT_EVERY", 3)
+    engine = spark_engine(spark, store, wanted=Wanted.MERGE)
     orders = Mirrored(engine, store, SparkReader(spark.session, store), ORDERS).create()
     orders.engine.checkpoint(orders.path)
     before = orders.engine.progress(orders.path)

@@ -12,17 +12,17 @@ from pyspark.errors import PySparkException
 
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.schema import TableSchema
-from mirrorlake.mirror import compaction
+from mirrorlake.mirror.compaction import small_files as compaction
+from mirrorlake.mirror.compaction.optimize import Purge, Reach
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed
-from mirrorlake.mirror.optimize import Purge, Reach
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.spark import commit
-from mirrorlake.spark.engine import SparkEngine
-from mirrorlake.spark.jobs import Jobs
+from mirrorlake.spark import committer as spark_committer
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.maintenance import optimize
-from mirrorlake.spark.maintenance.optimize import Optimizer
+from mirrorlake.spark.maintenance.optimize import SparkOptimizer
+from mirrorlake.spark.runner import SparkRunner
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
@@ -89,8 +89,8 @@ def test_a_table_that_is_merged_is_kept_compact_without_insides_of_delta(
     def other(_self: Any, _jvm: Any) -> None:
         raise AssertionError("a Delta with other insides was asked for them")
 
-    monkeypatch.setattr(commit._Delta, "__init__", other)
-    engine = SparkEngine(spark, store, wanted=Wanted.MERGE)
+    monkeypatch.setattr(spark_committer._Delta, "__init__", other)
+    engine = spark_engine(spark, store, wanted=Wanted.MERGE)
     table = Mirrored(engine, store, SparkReader(spark.session, store), SHAPE).create()
     for start in (0, 1_000):
         table.apply([(INSERT, row(n)) for n in range(start, start + 1_000)])
@@ -140,6 +140,8 @@ def test_another_writer_that_was_faster_is_told_from_a_fault(
     monkeypatch.setattr(optimize, "_run", fail)
     command = Purge(Reach(((),), rows=1, gone=1, bytes=1))
     schema = TableSchema(SHAPE.schema, (), ())
-    told = Optimizer(spark.session, Jobs(spark.session)).run("s.t", "/none", schema, command)
+    told = SparkOptimizer(spark.session, SparkRunner(spark.session)).run(
+        "s.t", "/none", schema, command
+    )
     assert told == outcome if isinstance(outcome, Conflicted) else isinstance(told, outcome)
     assert "row values" not in str(told)

@@ -18,7 +18,7 @@ from mirrorlake.errors import ForeignTable, LeaseLost
 from mirrorlake.mirror.steps import DropTable
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import GENERATION, Mirrored
@@ -36,7 +36,7 @@ UUID = r"[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}"
 @pytest.fixture
 def orders(spark: Spark, store: LocalStore) -> Mirrored:
     """A table whose first data files no version but old ones needs."""
-    engine = SparkEngine(spark, store)
+    engine = spark_engine(spark, store)
     orders = Mirrored(engine, store, SparkReader(spark.session, store), SHAPE).create()
     orders.apply([(INSERT, (1, "old"))])
     orders.apply(truncated=True)
@@ -109,7 +109,7 @@ def test_a_table_inside_it_is_not_touched(orders: Mirrored) -> None:
     (inner / "_delta_log").mkdir(parents=True)
     (inner / "data.parquet").write_bytes(b"theirs")
     before = data_files(orders)
-    with pytest.raises(ForeignTable, match="another table lies inside it"):
+    with pytest.raises(ForeignTable, match="another table lies inside this one"):
         orders.engine.vacuum(orders.path, timedelta(0), lambda: None)
     assert data_files(orders) == before
 

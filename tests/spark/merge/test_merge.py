@@ -16,16 +16,16 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from mirrorlake.apply.strategy import OpenBatch
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import BadValue, UnsupportedColumn
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed, MirrorEngine
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.merge import statements
 from mirrorlake.spark.session.spark_session import Spark
-from mirrorlake.spark.strategy import Begun
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply import ORDERS, ApplyContract, play
 from tests.conformance.apply_rows import RowContract
@@ -51,7 +51,7 @@ def reader(spark: Spark, store: LocalStore) -> SparkReader:
 
 @pytest.fixture
 def new_engine(spark: Spark, store: LocalStore) -> Callable[[], MirrorEngine]:
-    return lambda: SparkEngine(spark, store, wanted=Wanted.MERGE)
+    return lambda: spark_engine(spark, store, wanted=Wanted.MERGE)
 
 
 @pytest.fixture
@@ -135,15 +135,15 @@ def test_a_batch_never_follows_another_that_holds_a_part_of_it(
     # Files 2 and later here, file 2 alone there, just before Delta begins its transaction: to its
     # own record of applications the larger number would be right after the smaller one.
     first, *_ = files
-    rival = Mirrored(SparkEngine(spark, store), store, orders.reader, ORDERS, recorded=1)
-    rows = statements.Source.rows
+    rival = Mirrored(spark_engine(spark, store), store, orders.reader, ORDERS, recorded=1)
+    rows = statements.MergeSource.rows
 
     def overtaken(*args: Any) -> Any:
         rival.apply(first)
         return rows(*args)
 
     step = orders.step(*files)
-    monkeypatch.setattr(statements.Source, "rows", overtaken)
+    monkeypatch.setattr(statements.MergeSource, "rows", overtaken)
     assert isinstance(orders.run(step), Conflicted)
     assert orders.engine.progress(orders.path).recorded == 2
     expected = ORDERS.table()
@@ -152,7 +152,7 @@ def test_a_batch_never_follows_another_that_holds_a_part_of_it(
 
 
 def overtaking(
-    batch: Begun, operation: str = ""
+    batch: OpenBatch, operation: str = ""
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """A fence behind which somebody at once does something, or records the same application."""
     following = str(TableLog(batch.location).commit_file(batch.version + 1))

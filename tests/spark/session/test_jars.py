@@ -13,7 +13,8 @@ from mirrorlake.errors import SparkUnavailable
 from mirrorlake.spark.session import jars, s3a
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
-from mirrorlake.storage.urls import ObjectOptions, StorageLocation
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import StorageLocation
 
 pytestmark = pytest.mark.spark
 
@@ -70,13 +71,15 @@ def test_a_java_that_does_is_found_on_the_path(fake_java: FakeJava, version: str
 @pytest.mark.parametrize(("version", "said"), [("11.0.2", 11), ("1.8.0_392", 8), ("25", 25)])
 def test_a_java_of_another_version_is_refused(fake_java: FakeJava, version: str, said: int) -> None:
     fake_java(f'openjdk version "{version}"\n')
-    with pytest.raises(SparkUnavailable, match=rf"^Java {said} does not do.*Install Java 17 or 21"):
+    with pytest.raises(
+        SparkUnavailable, match=rf"^Java {said} is not supported.*Install Java 17 or 21"
+    ):
         Spark.start(SparkSettings())
 
 
 def test_a_java_that_does_not_say_its_version_is_refused(fake_java: FakeJava) -> None:
     fake_java("hello\n")
-    with pytest.raises(SparkUnavailable, match=r"^Java of unknown version does not do"):
+    with pytest.raises(SparkUnavailable, match=r"^Java of unknown version is not supported"):
         jars.check_java()
 
 
@@ -92,7 +95,7 @@ def test_java_home_goes_before_the_path(
 def test_no_java_at_all_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.delenv("JAVA_HOME", raising=False)
-    with pytest.raises(SparkUnavailable, match=r"^there is no Java.*set JAVA_HOME"):
+    with pytest.raises(SparkUnavailable, match=r"^Java was not found.*set JAVA_HOME"):
         Spark.start(SparkSettings())
 
 
@@ -100,7 +103,7 @@ def test_a_java_home_without_java_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("JAVA_HOME", str(tmp_path))
-    with pytest.raises(SparkUnavailable, match="/bin/java does not start: No such file"):
+    with pytest.raises(SparkUnavailable, match="/bin/java cannot be started: No such file"):
         jars.check_java()
 
 
@@ -200,7 +203,7 @@ def test_a_folder_of_jars_needs_those_for_objects_too(
     installed: dict[str, str], tmp_path: Path
 ) -> None:
     folder_of(tmp_path, NEEDED)
-    with pytest.raises(SparkUnavailable, match="no jar of hadoop-aws"):
+    with pytest.raises(SparkUnavailable, match="does not contain the jar of hadoop-aws"):
         jars.configuration(SparkSettings(jars=tmp_path), StorageLocation("s3://bucket/shop"))
     (tmp_path / "hadoop-aws-3.5.0.jar").touch()
     found = jars.configuration(SparkSettings(jars=tmp_path), StorageLocation("s3://bucket/shop"))
@@ -227,10 +230,10 @@ def test_a_jar_that_is_missing_in_the_folder_is_named(
 
 def test_a_jar_of_another_spark_does_not_do(installed: dict[str, str], tmp_path: Path) -> None:
     folder_of(tmp_path, [*NEEDED[1:], "delta-spark_4.1_2.13-4.4.0"])
-    with pytest.raises(SparkUnavailable, match=f"no jar of {DELTA} is in"):
+    with pytest.raises(SparkUnavailable, match=f"does not contain the jar of {DELTA}"):
         jars.configuration(SparkSettings(jars=tmp_path))
 
 
 def test_a_folder_that_is_not_there_has_no_jars(installed: dict[str, str], tmp_path: Path) -> None:
-    with pytest.raises(SparkUnavailable, match="no jar of"):
+    with pytest.raises(SparkUnavailable, match="does not contain the jar of"):
         jars.configuration(SparkSettings(jars=tmp_path / "nothing"))

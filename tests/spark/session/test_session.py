@@ -23,7 +23,7 @@ from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import Column
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.local import LocalStore
@@ -81,7 +81,7 @@ def test_a_given_session_is_neither_changed_nor_stopped(spark: Spark, store: Loc
     before = settings_of(session)
     with Spark.given(session) as given:
         reader = SparkReader(session, store)
-        table = Mirrored(SparkEngine(given, store), store, reader, SHAPE).create()
+        table = Mirrored(spark_engine(given, store), store, reader, SHAPE).create()
         table.apply([(Marker.INSERT, (1,))])
         table.add_columns(Column("more", types.LONG))
         table.apply([(Marker.UPDATE, (1, 2))])
@@ -116,8 +116,8 @@ print(json.dumps(found))
 def test_a_given_session_without_delta_is_refused_and_left_alone() -> None:
     found = in_a_process_of_its_own(WITHOUT_DELTA)
     assert found == {
-        "what": "the session was made without Delta",
-        "hint": "Build it with spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
+        "what": "the session was created without Delta",
+        "hint": "Create it with spark.sql.extensions=io.delta.sql.DeltaSparkSessionExtension and "
         "spark.sql.catalog.spark_catalog=org.apache.spark.sql.delta.catalog.DeltaCatalog.",
         "unchanged": True,
         "alive": True,
@@ -125,7 +125,9 @@ def test_a_given_session_without_delta_is_refused_and_left_alone() -> None:
 
 
 def test_what_is_no_session_is_refused() -> None:
-    with pytest.raises(SparkUnavailable, match=r"this is no Spark session.*a classic session"):
+    with pytest.raises(
+        SparkUnavailable, match=r"this is not a classic Spark session.*a classic session"
+    ):
         Spark.given(object())
 
 
@@ -138,7 +140,7 @@ def test_a_session_of_spark_connect_is_refused_by_its_name() -> None:
 
 def test_a_master_of_spark_connect_is_refused_without_its_token() -> None:
     settings = SparkSettings(master="sc://there:15002/;token=hidden")
-    with pytest.raises(SparkUnavailable, match="leads to Spark Connect") as refused:
+    with pytest.raises(SparkUnavailable, match="is a Spark Connect URL") as refused:
         Spark.start(settings)
     assert "hidden" not in str(refused.value)
 
@@ -151,7 +153,7 @@ def test_without_a_master_and_a_session_there_is_a_remedy(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
-    with pytest.raises(SparkUnavailable, match=r"spark\.master is left out.*Set spark\.master"):
+    with pytest.raises(SparkUnavailable, match=r"spark\.master is not set.*Set spark\.master"):
         Spark.start(SparkSettings(master=None))
 
 
@@ -235,7 +237,7 @@ def pipe(tmp_path: Path) -> Callable[[str], Path]:
 def test_cancelling_ends_our_own_jobs_only(
     spark: Spark, store: LocalStore, pipe: Callable[[str], Path]
 ) -> None:
-    engine = SparkEngine(spark, store)
+    engine = spark_engine(spark, store)
     table = Mirrored(engine, store, SparkReader(spark.session, store), SHAPE).create()
     pipe(f"root/ours/{FileName(1)}")
     theirs = pipe("theirs")

@@ -13,16 +13,15 @@ import pytest
 import structlog
 
 from mirrorlake.app.mirror import Mirror
+from mirrorlake.apply import direct
+from mirrorlake.apply.engine import Engine
 from mirrorlake.config import Project
-from mirrorlake.delta.log.table_log import Snapshot
-from mirrorlake.mirror.engine import Outcome
-from mirrorlake.mirror.progress import Progress
-from mirrorlake.mirror.steps import ApplyFiles, as_fact
-from mirrorlake.spark import direct
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.delta.log.table_log import TableSnapshot
+from mirrorlake.mirror.explain import as_fact
+from mirrorlake.mirror.steps import ApplyFiles
+from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.spark.session import jars, libraries
 from mirrorlake.spark.session.spark_session import Spark
-from mirrorlake.spark.strategy import Begun
 from mirrorlake.spark.trial import guard
 from mirrorlake.spark.trial import record as trials
 from mirrorlake.spark.trial import run as trial
@@ -77,11 +76,11 @@ def test_ten_rows_come_through_the_insides_of_the_tested_versions(spark: Spark) 
 @pytest.mark.parametrize(
     ("expected", "row", "said"),
     [
-        ("EXPECTED", (0, "other"), "rows of a trial of it are not those that were written"),
+        ("EXPECTED", (0, "other"), "the self-test of direct read other rows than it wrote"),
         (
             "FEED",
             ("insert", 0, "other"),
-            "the change feed of a trial of it is not what was written",
+            "the self-test of direct read another change feed than it wrote",
         ),
     ],
 )
@@ -97,21 +96,23 @@ def test_a_trial_without_a_deletion_vector_says_so(
 ) -> None:
     # The second batch writes all rows of the first one anew: rows and feed are the same.
     monkeypatch.setattr(direct, "taken_along", tuple)
-    assert trial.fails(spark) == "rows of a trial of it did not go by a deletion vector"
+    assert trial.fails(spark) == "the self-test of direct wrote no deletion vector"
 
 
-class Forgetful(SparkEngine):
-    """Takes no notice of what a table has recorded."""
+def forgets(truly: Any) -> Any:
+    """An engine that takes no notice of what a table has recorded."""
 
-    def _fitting(self, step: ApplyFiles, snapshot: Snapshot, progress: Progress) -> Begun | Outcome:
-        return super()._fitting(step, snapshot, replace(progress, recorded=step.first - 1))
+    def fitting(self: Engine, step: ApplyFiles, snapshot: TableSnapshot, progress: Progress) -> Any:
+        return truly(self, step, snapshot, replace(progress, recorded=step.first - 1))
+
+    return fitting
 
 
 def test_a_trial_that_is_written_twice_says_so(
     spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(trial, "SparkEngine", Forgetful)
-    assert trial.fails(spark) == "a trial of it was applied twice"
+    monkeypatch.setattr(Engine, "_fitting", forgets(Engine._fitting))
+    assert trial.fails(spark) == "the self-test of direct applied a batch twice"
 
 
 def test_a_trial_that_went_well_is_not_repeated(started: Spark, answers: list[str]) -> None:
@@ -157,7 +158,7 @@ def test_a_plan_says_what_the_last_trial_has_found(
         told.append(as_fact(plan.steps[-1]))
     assert [(one["strategy"], one["reason"]) for one in told] == [
         ("merge", "it went wrong"),
-        ("direct", "nothing about table and Spark is Delta's alone"),
+        ("direct", "no feature of this table requires Delta's MERGE"),
     ]
 
 

@@ -18,7 +18,6 @@ cuts.
 from __future__ import annotations
 
 import threading
-import uuid
 from collections.abc import Callable, Iterator, Sequence
 from datetime import datetime
 from functools import partial
@@ -26,14 +25,12 @@ from math import inf, isfinite
 
 from mirrorlake import root
 from mirrorlake.app.loop.background import POLL_SECONDS, BackgroundJobs, Executors
-from mirrorlake.app.loop.limits import Limits
 from mirrorlake.app.loop.outcomes import Outcomes
-from mirrorlake.app.loop.planning import Planning
+from mirrorlake.app.loop.planner import Planner, new_uuid
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.loop.retries import Retries
 from mirrorlake.app.loop.table_builder import Builder
-from mirrorlake.app.maintenance.deleted_tables import DeletedTables
-from mirrorlake.app.maintenance.file_maintenance import FileMaintenance, Written
+from mirrorlake.app.maintenance.file_maintenance import FileMaintenance, WrittenBatch
 from mirrorlake.app.maintenance.landing_cleanup import LandingCleanup
 from mirrorlake.app.maintenance.table_removal import TableRemoval
 from mirrorlake.app.maintenance.vacuum import Vacuums
@@ -41,14 +38,13 @@ from mirrorlake.app.status.monitor import Monitor
 from mirrorlake.app.status.table_status_file import TableStatusFile
 from mirrorlake.errors import LeaseLost, TableError, UsageError, WorkerLost
 from mirrorlake.landing import layout
-from mirrorlake.landing.cuts import Cut, Cuts
-from mirrorlake.landing.scan import Scanner
+from mirrorlake.landing.cuts import Cut
 from mirrorlake.mirror.batch_limits import is_large
 from mirrorlake.mirror.engine import Applied, MirrorEngine, Outcome
-from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CreateTable, TablePlan
-from mirrorlake.model.seams import Clock, CrashHook, no_crash
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.store import Store, UnsafePath
@@ -62,7 +58,7 @@ _Batch = tuple[TablePlan, ApplyFiles]
 class ApplyLoop:
     """Mirrors one landing zone with one engine. Not for several threads.
 
-    lanes: where work goes on beside the cycles; threads by default.
+    executors: of background jobs; threads by default.
     """
 
     def __init__(
@@ -75,7 +71,7 @@ class ApplyLoop:
         stop: threading.Event | None = None,
         reached: CrashHook = no_crash,
         holder: str | None = None,
-        new_generation: Callable[[], str] = lambda: str(uuid.uuid4()),
+        new_generation: Callable[[], str] = new_uuid,
         pending: Pending = lambda _table, _files: None,
         executors: Executors | None = None,
         name: str = "mirror",
@@ -84,32 +80,19 @@ class ApplyLoop:
     ) -> None:
         self._store, self._engine, self._settings, self._clock = store, engine, settings, clock
         self._stop, self._pending = stop or threading.Event(), pending
-        self._scanner = Scanner(
-            store, strict_text=settings.strict_text, partitions=settings.partitions
-        )
-        self._followers = Followers(store, engine)
-        self._cuts = Cuts(store, self._scanner.zone())
+        self._planner = planner = Planner(store, engine, settings, clock, new_generation, platform)
+        self._scanner, self._cuts, self._limits = planner.scanner, planner.cuts, planner.limits
+        self._planning, self._deleted_tables = planner.planning, planner.deleted_tables
         self._lease = Lease(store, "mirror", clock, holder)
         self._status_file = TableStatusFile(store, clock)
         self._retries = Retries(clock)
-        self._limits = Limits(store, clock, settings)
-        self._planning = Planning(
-            store,
-            self._scanner,
-            self._followers,
-            engine.progress,
-            settings,
-            new_generation,
-            platform,
-        )
         self._landing_cleanup = LandingCleanup(
-            store, self._scanner, self._followers, engine, settings, clock, reached
+            store, self._scanner, planner.names, engine, settings, clock, reached
         )
         self._builder = Builder(engine, store, reached, self._lease.check)
-        self._deleted_tables = DeletedTables(store, self._scanner.zone, engine, settings, clock)
         self._vacuums = Vacuums(store, engine, clock, settings.vacuum)
         self._monitor = Monitor(
-            store, self._scanner, settings, clock, engine.progress, self._followers, name, source
+            store, self._scanner, settings, clock, engine.progress, planner.names, name, source
         )
         self._background = BackgroundJobs(executors or Executors.threads(1), clock, self._stop)
         self._file_maintenance = FileMaintenance(
@@ -222,10 +205,7 @@ class ApplyLoop:
 
     def plan(self, cut: Cut | None) -> list[TablePlan]:
         """What a cycle up to this cut would do; nothing is changed."""
-        planned = self._limits.held(self._planning.plans(cut))
-        gone = self._deleted_tables.plans(self._planning.scans, self._planning.paths)
-        deleted = {table.table for table in gone}
-        return [table for table in planned if table.table not in deleted] + gone
+        return self._planner.plan(cut)
 
     def _provide_zone(self) -> None:
         """A folder to land in, for whoever waits for one (LZ-004).
@@ -240,9 +220,9 @@ class ApplyLoop:
         except (UnsafePath, FileExistsError):
             self._lease.release()
             raise UsageError(
-                "the landing zone is no folder, or a link that leads out of the root",
+                "the landing zone is not a folder, or is a link that leads out of the root",
                 where=root.LANDING,
-                hint="Put a folder there, or let root be the folder in which it truly lies.",
+                hint="Create a folder there, or set root to the folder that the link leads to.",
             ) from None
 
     # -- executing ------------------------------------------------------------------------------
@@ -315,7 +295,7 @@ class ApplyLoop:
         progressed = [self._outcomes.note(step, outcome, begun) for _, step, outcome in done]
         self._limits.save()
         self._file_maintenance.after(
-            [Written(t, s, o.version) for t, s, o in done if isinstance(o, Applied)]
+            [WrittenBatch(t, s, o.version) for t, s, o in done if isinstance(o, Applied)]
         )
         return any(progressed)
 

@@ -1,6 +1,6 @@
-"""Work that goes on beside the cycles: large batches, large rearrangements, checkpoints.
+"""Work that goes on beside the cycles: large batches, large compactions, checkpoints.
 
-Invariant: a table has one batch or one rearrangement under way at most, and while it has, nothing
+Invariant: a table has one batch or one compaction under way at most, and while it has, nothing
 else is done with it. All that follows from the work is noted by the cycle that finds it done.
 """
 
@@ -16,7 +16,7 @@ from typing import Any
 import structlog
 
 from mirrorlake.mirror.steps import TablePlan
-from mirrorlake.model.seams import Clock
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.table import TableId
 
 log = structlog.get_logger()
@@ -33,7 +33,7 @@ class Executors:
     """Where work goes on beside the cycles. Only `submit` and `shutdown` are used, and of what is
     submitted only `done` and `result`.
 
-    large: for batches and rearrangements, as many at once as leave room for a cycle, which is its
+    large: for batches and compactions, as many at once as leave room for a cycle, which is its
     width; maintenance: for what is never in a hurry.
     """
 
@@ -63,7 +63,7 @@ class Kind(StrEnum):
 
     BATCH = "batch"
     ALONE = "batch alone"
-    REARRANGEMENT = "rearrangement"
+    COMPACTION = "compaction"
     MAINTENANCE = "maintenance"
 
 
@@ -105,9 +105,9 @@ class BackgroundJobs:
         return any(job.kind is Kind.BATCH for job in self._background)
 
     @property
-    def may_rearrange(self) -> bool:
-        """Whether a rearrangement would not wait for others, with all batches of its table."""
-        under_way = sum(job.kind is Kind.REARRANGEMENT for job in self._background)
+    def may_compact(self) -> bool:
+        """Whether a compaction would not wait for others, with all batches of its table."""
+        under_way = sum(job.kind is Kind.COMPACTION for job in self._background)
         return under_way < self._executors.width
 
     @property
@@ -133,11 +133,11 @@ class BackgroundJobs:
         """Begin batches of tables that have nothing under way."""
         self._begin(Kind.BATCH, plans, work, collect)
 
-    def rearrange(
+    def compact(
         self, plan: TablePlan, work: Callable[[], Any], collect: Callable[[Any], bool]
     ) -> None:
         """Begin other work of that size on a table that has nothing under way."""
-        self._begin(Kind.REARRANGEMENT, [plan], work, collect)
+        self._begin(Kind.COMPACTION, [plan], work, collect)
 
     def try_alone(
         self, plan: TablePlan, work: Callable[[], Any], collect: Callable[[Any], bool]
@@ -175,7 +175,7 @@ class BackgroundJobs:
             return job
         tables = [str(plan.table) for plan in job.plans]
         log.warning(WORK_TAKES_LONG, work=str(job.kind), tables=tables, seconds=LONG_SECONDS)
-        waiting = f"its {job.kind} has been under way for more than {LONG_SECONDS:.0f} s"
+        waiting = f"its {job.kind} has been running for more than {LONG_SECONDS:.0f} s"
         plans = [replace(p, waiting="" if p.error else waiting) for p in job.plans]
         return replace(job, plans=plans, is_told=True)
 

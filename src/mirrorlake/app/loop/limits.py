@@ -16,7 +16,7 @@ from mirrorlake import root
 from mirrorlake.errors import TooManyTables
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, CreateTable, TablePlan
-from mirrorlake.model.seams import Clock
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.state import TableState
 from mirrorlake.storage.store import Store
 
@@ -73,7 +73,7 @@ class Limits:
 
 def _refused(table: TablePlan, most: int) -> TablePlan:
     error = TooManyTables(
-        f"{TOO_MANY} It is {most:,}",
+        f"{TOO_MANY} The limit is {most:,}",
         table=str(table.table),
         hint="Raise mirror.max_tables, or remove the folders of other tables.",
     )

@@ -55,7 +55,7 @@ class Outcomes:
             case Applied(version):
                 self._engine.make_durable(step.path, version)
                 self._report.add(step, outcome)
-                self._limits.applied(step.landed_bytes)
+                self._limits.applied(step.evidence.landed_bytes)
                 self._monitor.applied(step, outcome, begun)
                 self._retries.succeeded(step.table)
                 return True

@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from mirrorlake import root
+from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.errors import NestedTables, TableError, UnsupportedTable
 from mirrorlake.landing.cuts import Cut
 from mirrorlake.landing.file_identity import Tails
@@ -17,11 +18,11 @@ from mirrorlake.landing.metadata import SEQUENTIAL
 from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.landing.scan import Landed, Look, Scanner, TableScan
 from mirrorlake.mirror.batch import Run
-from mirrorlake.mirror.plan import Known, Target, candidates, nested, plan
-from mirrorlake.mirror.processed import Followers
-from mirrorlake.mirror.progress import Progress
+from mirrorlake.mirror.plan import candidates, nested, plan
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import TablePlan
+from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
+from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store, UnsafePath
@@ -33,10 +34,10 @@ class _IdlePlan:
 
     scan: TableScan
     progress: Progress
-    target: Target
+    target: CutTarget
     plan: TablePlan
 
-    def holds(self, scan: TableScan, progress: Progress, target: Target) -> bool:
+    def holds(self, scan: TableScan, progress: Progress, target: CutTarget) -> bool:
         known = self.scan
         return (
             progress is self.progress
@@ -61,7 +62,7 @@ class Planning:
         self,
         store: Store,
         scanner: Scanner,
-        followers: Followers,
+        followers: ProcessedNames,
         progress: Callable[[str], Progress],
         settings: MirrorSettings,
         new_generation: Callable[[], str],
@@ -114,9 +115,9 @@ class Planning:
         try:
             if scan.table in self._inside:
                 raise NestedTables(
-                    f"its path {path} and that of {self._inside[scan.table]} lie inside each other",
+                    f"one of the paths {path} and {self._inside[scan.table]} lies inside the other",
                     table=str(scan.table),
-                    hint="Rename one of them, or set default_schema.",
+                    hint="Rename one of the tables, or set default_schema.",
                 )
             progress, target = self._progress(path), _target(scan.table, cut)
             idle = self._idle.get(scan.folder.path)
@@ -127,14 +128,16 @@ class Planning:
             error: TableError = UnsupportedTable(
                 str(unsafe),
                 table=str(scan.table),
-                hint="Give its folder or its schema another name, or remove the link.",
+                hint="Rename its folder or its schema, or remove the link.",
             )
         except TableError as found:
             error = found
         return TablePlan(scan.table, path, scan.folder.path, TableState.FAILED, error=error)
 
-    def _planned(self, scan: TableScan, path: str, progress: Progress, target: Target) -> TablePlan:
-        known = Known(
+    def _planned(
+        self, scan: TableScan, path: str, progress: Progress, target: CutTarget
+    ) -> TablePlan:
+        known = KnownTable(
             scan=scan,
             path=path,
             progress=progress,
@@ -173,12 +176,12 @@ class Planning:
         return found
 
 
-def _target(table: TableId, cut: Cut | None) -> Target:
+def _target(table: TableId, cut: Cut | None) -> CutTarget:
     """How far a table goes: to the cut, or as far as it can when no cut knows it yet.
 
     Of a table that it excludes the newest cut says nothing; an earlier one knew it.
     """
     name = str(table)
     if cut is None or name not in cut.tables:
-        return Target()
-    return Target(cut.tables[name], None if name in cut.excluded else cut.number)
+        return CutTarget()
+    return CutTarget(cut.tables[name], None if name in cut.excluded else cut.number)

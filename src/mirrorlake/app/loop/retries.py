@@ -14,7 +14,7 @@ from mirrorlake.errors import TableError
 from mirrorlake.landing.scan import Look
 from mirrorlake.mirror.engine import Conflicted, Unknown
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, TablePlan
-from mirrorlake.model.seams import Clock
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
 
@@ -26,7 +26,7 @@ DEFERRAL_SECONDS, DEFERRAL_LONGEST = 0.1, 2.0
 FAULT_SECONDS, FAULT_LONGEST = 2.0, 60.0
 """The first rest after a deferral or a fault, and the longest."""
 
-WAITING = "its last commit did not succeed, and is tried again"
+WAITING = "its last commit failed and is retried"
 
 
 @dataclass(slots=True)
@@ -129,14 +129,14 @@ def _files(step: ApplyFiles) -> frozenset[tuple[str, Look]]:
 def _given_up(step: ApplyFiles, rest: _Rest, outcome: Conflicted | Unknown) -> TableError:
     if isinstance(outcome, Unknown):
         return TableError(
-            f"the commit of {step} did not succeed {rest.unanswered} times in a row: "
-            f"{outcome.reason}",
+            f"the commit of {step} failed {rest.unanswered} times in a row: {outcome.reason}",
             table=str(step.table),
-            hint=f"Look whether {step.path}/_delta_log can be written and its disk has room; "
-            "it is tried again.",
+            hint=f"Check that {step.path}/_delta_log is writable and that the disk has space. "
+            "The commit is retried.",
         )
     return TableError(
-        f"other writers were faster {rest.conflicts} times in a row: {outcome.reason}",
+        f"{rest.conflicts} commits in a row conflicted with those of other writers: "
+        f"{outcome.reason}",
         table=str(step.table),
-        hint=f"Let nobody else write {step.path}; it is tried again.",
+        hint=f"Stop other writers of {step.path}. The commit is retried.",
     )

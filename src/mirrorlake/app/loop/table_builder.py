@@ -11,7 +11,7 @@ from mirrorlake.errors import TableError, UnsupportedTable
 from mirrorlake.landing import cleanup, layout
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.steps import AddColumns, CreateTable, Discard, SetKey, TablePlan
-from mirrorlake.model.seams import CrashHook, CrashPoint
+from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
@@ -69,7 +69,8 @@ class Builder:
             cleanup.discard(self._store, step.files)
         except cleanup.UNTIDY as error:
             raise UnsupportedTable(
-                f"its folder was recreated, and files applied before cannot be removed: {error}",
+                "its folder was recreated, and the files that were applied before cannot be "
+                f"removed: {error}",
                 table=str(step.table),
-                hint=f"Remove {step.folder}/{layout.CLEANUP}.",
+                hint=f"Delete {step.folder}/{layout.CLEANUP}.",
             ) from error

@@ -23,13 +23,13 @@ from mirrorlake.errors import TableError
 from mirrorlake.landing import layout, zone_id
 from mirrorlake.landing.cleanup import UNTIDY, is_remnant
 from mirrorlake.landing.scan import TableScan
-from mirrorlake.mirror.deleted_tables import Missing, looked
-from mirrorlake.mirror.processed import folder_of
-from mirrorlake.mirror.progress import FOLDER, Progress
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import DropTable, TablePlan
+from mirrorlake.mirror.table.deleted import Missing, looked
+from mirrorlake.mirror.table.processed import folder_of
+from mirrorlake.mirror.table.progress import FOLDER, Progress
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.landed import format_time, parse_time
-from mirrorlake.model.seams import Clock
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store, UnsafePath
@@ -246,7 +246,8 @@ class DeletedTables:
             deleted.folder,
             TableState.REPLICATING,
             steps=(step,) if due else (),
-            waiting=f"its folder is gone since {format_time(missing.since)}; it will be dropped",
+            waiting=f"its folder has been missing since {format_time(missing.since)}; the table "
+            "will be dropped",
         )
 
     def _expire(self, now: datetime) -> None:

@@ -2,7 +2,7 @@
 
 Nothing depends on it: rows are right without it, and what does not succeed is left to the next
 batch. What is short is done within the cycle, what is long beside it. A table whose files are
-rearranged waits with its batches, for as long as one step of that takes, which is no larger than a
+compacted waits with its batches, for as long as one step of that takes, which is no larger than a
 batch (`mirror/compaction.py`). Tables that are written together become due together: what is not
 begun at once waits for the next batch of its table, or for the end of the batches, and no batch for
 the turn of its table. For a checkpoint none waits.
@@ -24,7 +24,7 @@ from mirrorlake.mirror.batch_limits import CHECKPOINT_EVERY, is_long
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed, MirrorEngine, Outcome, Unknown
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles, Compact, TablePlan
-from mirrorlake.model.seams import Clock
+from mirrorlake.model.clock import Clock
 
 log = structlog.get_logger()
 
@@ -34,11 +34,11 @@ COMPACTION_FAILED = "compaction_failed"
 CHECKPOINT_WRITTEN = "checkpoint_written"
 CHECKPOINT_FAILED = "checkpoint_failed"
 REST_SECONDS = 600.0
-"""After a rearrangement that failed, and may have cost an executor, or found nothing to do."""
+"""After a compaction that failed, and may have cost an executor, or found nothing to do."""
 
 
 @dataclass(frozen=True, slots=True)
-class Written:
+class WrittenBatch:
     """A table that has just got a batch. version: the one that holds it."""
 
     plan: TablePlan
@@ -67,37 +67,36 @@ class FileMaintenance:
         self._turns: dict[str, int] = {}  # when each had its last one, by path
         self._turn = itertools.count(1)
 
-    def after(self, written: Sequence[Written]) -> None:
+    def after(self, written: Sequence[WrittenBatch]) -> None:
         """Do what tables need that were just written."""
         for one in written:
             self._checkpoint(one.step.path, one.version)
         if self._settings.compaction:
-            self._rearrange(written)
+            self._compact(written)
 
     def finish(self) -> None:
         """Rearrange what is still due, when there are no more batches that would wait for it."""
         while self._due:
             _path, step = self._due.popitem()
-            if self._engine.rearrangeable(step.path) is not None:
+            if self._engine.compaction(step.path) is not None:
                 self._told([step], self._engine.compact([step], self._before_commit))
 
-    def _rearrange(self, written: Sequence[Written]) -> None:
+    def _compact(self, written: Sequence[WrittenBatch]) -> None:
         short, together = [], 0
         # Whose turn is longest ago comes first: one that is always due keeps none waiting for ever.
         for one in sorted(written, key=lambda one: self._turns.get(one.step.path, 0)):
             if self._clock.monotonic() < self._rests.get(one.step.path, 0.0):
                 continue
-            rows = self._engine.rearrangeable(one.step.path)
+            step = self._engine.compaction(one.step.path)
             self._due.pop(one.step.path, None)
-            if rows is None:
+            if step is None:
                 continue
-            step = Compact(one.step.table, one.step.path, one.step.key)
-            if not is_long(together + rows, self._settings.limits):
+            if not is_long(together + step.rows, self._settings.limits):
                 short.append(step)
-                together += rows
-            elif is_long(rows, self._settings.limits) and self._background.may_rearrange:
+                together += step.rows
+            elif is_long(step.rows, self._settings.limits) and self._background.may_compact:
                 work = partial(self._engine.compact, [step], self._before_commit)
-                self._background.rearrange(one.plan, work, partial(self._told, [step]))
+                self._background.compact(one.plan, work, partial(self._told, [step]))
             else:
                 self._due[one.step.path] = step
                 continue
@@ -106,7 +105,7 @@ class FileMaintenance:
             self._told(short, self._engine.compact(short, self._before_commit))
 
     def _told(self, steps: Sequence[Compact], outcomes: Sequence[Outcome | None]) -> bool:
-        """Say what became of rearrangements. No table has got on by them."""
+        """Say what became of compactions. No table has got on by them."""
         for step, outcome in zip(steps, outcomes, strict=True):
             match outcome:
                 case Applied(version):

@@ -12,15 +12,16 @@ from datetime import datetime, timedelta
 
 import structlog
 
+from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.errors import TableError
 from mirrorlake.landing import cleanup, layout
 from mirrorlake.landing.cleanup import UNTIDY
 from mirrorlake.landing.scan import Scanner
 from mirrorlake.mirror.engine import MirrorEngine
-from mirrorlake.mirror.processed import Followers
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import CleanUp, TablePlan
-from mirrorlake.model.seams import Clock, CrashHook, CrashPoint
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
@@ -46,7 +47,7 @@ class LandingCleanup:
         self,
         store: Store,
         scanner: Scanner,
-        followers: Followers,
+        followers: ProcessedNames,
         engine: MirrorEngine,
         settings: MirrorSettings,
         clock: Clock,

@@ -11,7 +11,7 @@ from mirrorlake import root
 from mirrorlake.app.maintenance.dates import Dates
 from mirrorlake.errors import TableError
 from mirrorlake.mirror.engine import MirrorEngine
-from mirrorlake.model.seams import Clock
+from mirrorlake.model.clock import Clock
 from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()

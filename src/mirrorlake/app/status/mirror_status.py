@@ -6,18 +6,19 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from mirrorlake.app.reader import TableReader
 from mirrorlake.app.status import table_status_file
 from mirrorlake.app.status.table_status import TableStatus, View, tables_of
 from mirrorlake.app.stores import store_of
+from mirrorlake.apply.logs.processed_names import ProcessedNames
+from mirrorlake.apply.logs.progress import read_progress
+from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.landing.file_identity import Tails
-from mirrorlake.landing.partner_events import Partner
+from mirrorlake.landing.partner_events import PartnerEvents
 from mirrorlake.landing.scan import Scanner
-from mirrorlake.mirror.processed import Followers
-from mirrorlake.mirror.progress import Progress, read_progress
+from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.storage.lease import holder_of
 
 
@@ -31,7 +32,7 @@ class Status:
     apply: str | None
     tables: list[TableStatus] = field(default_factory=list)
     landing_zone: str = ""
-    partner: Partner = field(default_factory=Partner)
+    partner: PartnerEvents = field(default_factory=PartnerEvents)
 
     @property
     def state(self) -> str:
@@ -61,7 +62,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
         store,
         project.mirror,
         scanner,
-        Followers(store, TableReader(store)),
+        ProcessedNames(store, LogReader(store)),
         moment,
         Tails(store),
         is_fed=project.source is None or capture is not None,

@@ -14,19 +14,19 @@ import structlog
 
 from mirrorlake.app.loop.report import TableReport
 from mirrorlake.app.status import status_files
-from mirrorlake.app.status.operation_log import Item, Operation, OperationLog
+from mirrorlake.app.status.operation_log import Item, LoggedOperation, OperationLog
 from mirrorlake.app.status.table_status import View, tables_of
 from mirrorlake.app.status.table_status_file import entry
+from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.capture.record import UNREADABLE, Records
 from mirrorlake.landing import zone_id
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.scan import Scanner, TableScan
 from mirrorlake.mirror.engine import Applied
-from mirrorlake.mirror.processed import Followers
-from mirrorlake.mirror.progress import Progress
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles, TablePlan
-from mirrorlake.model.seams import Clock
+from mirrorlake.mirror.table.progress import Progress
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store, UnsafePath
@@ -38,9 +38,9 @@ EVERY = 5.0
 """Seconds between two writings at most, and between two heartbeats."""
 
 _BEGINS = {
-    TableState.SNAPSHOTTING: Operation.START_SNAPSHOTTING,
-    TableState.REPLICATING: Operation.START_REPLICATING,
-    TableState.RESEEDING: Operation.START_RESEEDING,
+    TableState.SNAPSHOTTING: LoggedOperation.START_SNAPSHOTTING,
+    TableState.REPLICATING: LoggedOperation.START_REPLICATING,
+    TableState.RESEEDING: LoggedOperation.START_RESEEDING,
 }
 
 
@@ -55,7 +55,7 @@ class Monitor:
         settings: MirrorSettings,
         clock: Clock,
         progress: Callable[[str], Progress],
-        followers: Followers,
+        followers: ProcessedNames,
         name: str = "",
         source: str = "GenericMirror",
     ) -> None:
@@ -86,32 +86,32 @@ class Monitor:
         for report in reports:
             said = str(report.error) if report.error else ""
             if report.error and said != self._errors.get(report.table):
-                self._add(Operation.FAIL_TABLE, report.table, error=report.error)
+                self._add(LoggedOperation.FAIL_TABLE, report.table, error=report.error)
             if report.error:
                 self._states[report.table] = TableState.FAILED
             self._errors[report.table] = said
 
     def added(self, table: TableId) -> None:
-        self._add(Operation.ADD_TABLE, table)
+        self._add(LoggedOperation.ADD_TABLE, table)
 
     def altered(self, table: TableId) -> None:
-        self._add(Operation.REPLICATING_SCHEMA, table)
+        self._add(LoggedOperation.REPLICATING_SCHEMA, table)
 
     def applied(self, step: ApplyFiles, outcome: Applied, begun: datetime) -> None:
         loading = self._states.get(step.table) is TableState.SNAPSHOTTING
         counts = outcome.counts
-        late = self._clock.now() - step.source_time if step.source_time else None
+        late = self._clock.now() - step.evidence.source_time if step.evidence.source_time else None
         self._add(
-            Operation.SNAPSHOTTING if loading else Operation.REPLICATING,
+            LoggedOperation.SNAPSHOTTING if loading else LoggedOperation.REPLICATING,
             step.table,
             begun=begun,
             rows=counts.insert + counts.update + counts.delete,
-            size=step.landed_bytes,
+            size=step.evidence.landed_bytes,
             latency=max(late.total_seconds(), 0.0) if late is not None else None,
         )
 
     def removed(self, table: TableId) -> None:
-        self._add(Operation.REMOVE_TABLE, table)
+        self._add(LoggedOperation.REMOVE_TABLE, table)
         self._states.pop(table, None)
         self._errors.pop(table, None)
 
@@ -129,10 +129,10 @@ class Monitor:
             return
         for table, state in self._states.items():
             if state is not TableState.FAILED:
-                self._add(Operation.STOP_TABLE, table)
+                self._add(LoggedOperation.STOP_TABLE, table)
         self._write(scans, reports, is_running=False)
 
-    def _add(self, operation: Operation, table: TableId, **facts: Any) -> None:
+    def _add(self, operation: LoggedOperation, table: TableId, **facts: Any) -> None:
         if self._log is not None:
             self._log.add(operation, table, **facts)
 

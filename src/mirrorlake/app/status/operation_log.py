@@ -18,8 +18,8 @@ from typing import Any
 
 from mirrorlake import root
 from mirrorlake.errors import InternalError, TableError, Unavailable
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.landed import format_time
-from mirrorlake.model.seams import Clock
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
 
@@ -34,7 +34,7 @@ NO_WORKSPACE = "00000000-0000-0000-0000-000000000000"
 _NAME = re.compile(r"(\d{20})\.jsonl")
 
 
-class Operation(StrEnum):
+class LoggedOperation(StrEnum):
     """In the words of LZ-312."""
 
     ADD_TABLE = "AddTable"
@@ -68,7 +68,7 @@ class OperationLog:
 
     def add(
         self,
-        operation: Operation,
+        operation: LoggedOperation,
         table: TableId,
         *,
         begun: datetime | None = None,

@@ -8,13 +8,14 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from mirrorlake import root
+from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
-from mirrorlake.mirror.plan import NO_METADATA, Known, Target, other_files
-from mirrorlake.mirror.processed import Followers
-from mirrorlake.mirror.progress import Progress
+from mirrorlake.mirror.plan import NO_METADATA, other_files
 from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
+from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.applied import Totals
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.state import TableState
@@ -100,7 +101,7 @@ class View:
     store: Store
     settings: MirrorSettings
     scanner: Scanner
-    followers: Followers
+    followers: ProcessedNames
     now: datetime
     tails: Tails
     is_fed: bool = True
@@ -181,13 +182,13 @@ def _table(
     )
 
 
-def _known(view: View, scan: TableScan, path: str, progress: Progress) -> Known:
+def _known(view: View, scan: TableScan, path: str, progress: Progress) -> KnownTable:
     """Raises ProgressLost."""
-    return Known(
+    return KnownTable(
         scan,
         path,
         progress,
-        Target(),
+        CutTarget(),
         view.settings.metadata_required,
         tail=view.tails,
         processed=view.followers.processed(scan, path, progress),
@@ -197,7 +198,7 @@ def _known(view: View, scan: TableScan, path: str, progress: Progress) -> Known:
 
 def _facts(error: TableError | UnsafePath, table: str) -> Mapping[str, Any]:
     if isinstance(error, UnsafePath):
-        error = ForeignTable(str(error), table=table, hint="Give its folder another name.")
+        error = ForeignTable(str(error), table=table, hint="Rename its folder.")
     return error.facts()
 
 
@@ -216,7 +217,7 @@ def _unknown(table: str, error: Mapping[str, Any], path: str = "", pending: int 
     )
 
 
-def _state(known: Known, pending: list[Landed]) -> TableState:
+def _state(known: KnownTable, pending: list[Landed]) -> TableState:
     progress = known.progress
     if not progress.exists:
         # With metadata and no file it waits for one, for as long as it takes (LZ-275); without,
@@ -229,7 +230,7 @@ def _state(known: Known, pending: list[Landed]) -> TableState:
     return TableState.SNAPSHOTTING if loading else TableState.REPLICATING
 
 
-def _waiting(view: View, known: Known, noted: Mapping[str, Any], pending: list[Landed]) -> str:
+def _waiting(view: View, known: KnownTable, noted: Mapping[str, Any], pending: list[Landed]) -> str:
     """For what a table waits: what can be seen now, else what its last run has noted."""
     if known.is_unread:
         return NO_METADATA
@@ -237,7 +238,7 @@ def _waiting(view: View, known: Known, noted: Mapping[str, Any], pending: list[L
         since = datetime.fromtimestamp(known.scan.described.modified, UTC)
         age = timedelta(seconds=max(round((view.now - since).total_seconds()), 0))
         others = other_files(known.scan)
-        return others or f"its first data file, for {age} now (LZ-275)"
+        return others or f"its first data file, for {age} (LZ-275)"
     return str(noted.get("waiting") or "") if pending else ""
 
 

@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
 from mirrorlake import root
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.landed import format_time
-from mirrorlake.model.seams import Clock
 from mirrorlake.storage.store import Store
 
 if TYPE_CHECKING:

@@ -141,7 +141,7 @@ def _write(table: Path, now: float) -> int:
     log = TableLog(table)
     basis, newest = log.basis()
     if newest < 0:
-        raise FileNotFoundError(f"no table at {table}")
+        raise FileNotFoundError(f"there is no table at {table}")
     if basis is not None and basis[0] == newest:
         return newest
     expired = int((now - RETENTION.total_seconds()) * 1000)

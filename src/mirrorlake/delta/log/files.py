@@ -13,7 +13,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Protocol
 
-from mirrorlake.storage.urls import ObjectOptions, addressed, is_url
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import addressed, is_url
 
 if TYPE_CHECKING:
     from mirrorlake.storage.objects import ObjectStore

@@ -13,7 +13,7 @@ from mirrorlake.model.landed import NamedBatch, parse_time
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CommittedBatch:
     """One commit of ours. position: of its last change, in the source's words; cut: the cut that
     it completes for its table, when it does; duplicates: rows beyond the first that a key had
     (LZ-088, LZ-089); total: of the table up to this commit, itself included; source_time: when the
@@ -39,7 +39,7 @@ class Batch:
     names: tuple[str, ...] = ()
 
 
-def batch_of(version: int, info: Action) -> Batch | None:
+def batch_of(version: int, info: Action) -> CommittedBatch | None:
     """The batch that a commitInfo describes; None for a commit of somebody else."""
     try:
         metadata = json.loads(info.get("userMetadata") or "{}")
@@ -48,7 +48,7 @@ def batch_of(version: int, info: Action) -> Batch | None:
         rows = metadata["rows"]
         positions = metadata.get("positions")
         committed = metadata.get("source_time")
-        return Batch(
+        return CommittedBatch(
             version=version,
             time=datetime.fromtimestamp(info["timestamp"] / 1000, UTC),
             first=metadata["files"][0],
@@ -104,7 +104,7 @@ def _named(version: int, actions: list[Action], application: str) -> NamedBatch 
     return NamedBatch(txn["version"], version, names)
 
 
-def batches(log: TableLog, after: int = -1) -> Iterator[Batch]:
+def batches(log: TableLog, after: int = -1) -> Iterator[CommittedBatch]:
     """Our commits beyond version `after`, as far as the log still has them."""
     for version in log.versions():
         if version > after:

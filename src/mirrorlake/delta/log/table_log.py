@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlake.delta.log.files import FOLDER, log_files
+from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store
-from mirrorlake.storage.urls import ObjectOptions, options_of
 
 _COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(
@@ -57,7 +57,7 @@ class BrokenLog(ValueError):
 
 
 @dataclass(slots=True)
-class Snapshot:
+class TableSnapshot:
     """A table at one version.
 
     files: the add actions of the live files by (path, id of the deletion vector), in no order;
@@ -101,20 +101,20 @@ class TableLog:
         self.path = path
         self._folder = f"{path}/{FOLDER}"
         self._files = log_files(path, options)
-        self._snapshot = Snapshot()
+        self._snapshot = TableSnapshot()
         self._known: object = None
 
     @classmethod
     def below(cls, store: Store, path: str) -> TableLog:
         """The log of the table at a path of a store."""
-        return cls(store.location(path), options_of(store, path))
+        return cls(store.location(path), store.options(path))
 
     @property
     def state(self) -> object:
         """What was last read, to be compared: another after whatever `snapshot` has followed."""
         return self._snapshot.version, self._known
 
-    def snapshot(self) -> Snapshot:
+    def snapshot(self) -> TableSnapshot:
         """The newest version. Cheap when nothing happened since the last call: two looks at files.
 
         Raises FileNotFoundError, once, when the table that was here is gone; BrokenLog.
@@ -123,16 +123,16 @@ class TableLog:
             return self._newest()
         except (AttributeError, KeyError, TypeError) as error:
             self.forget()  # what was replayed before it may be half of a commit
-            raise BrokenLog(f"{self._folder} holds an action of unknown form") from error
+            raise BrokenLog(f"{self._folder} contains an action of an unknown form") from error
         except BrokenLog:
             self.forget()
             raise
 
-    def _newest(self) -> Snapshot:
+    def _newest(self) -> TableSnapshot:
         if self._snapshot.exists and self._identity() != self._known:
             self.forget()  # another table was made in this place, and has other versions
             if not self._files.names():
-                raise FileNotFoundError(f"the table at {self.path} is gone")
+                raise FileNotFoundError(f"the table at {self.path} no longer exists")
         if self._snapshot.exists and not self._follow(self._snapshot):
             return self._snapshot
         if not self._snapshot.exists:
@@ -142,7 +142,7 @@ class TableLog:
 
     def forget(self) -> None:
         """Read everything anew next time."""
-        self._snapshot = Snapshot()
+        self._snapshot = TableSnapshot()
 
     def commit_file(self, version: int) -> Path:
         """Of a table in a folder."""
@@ -181,7 +181,7 @@ class TableLog:
             if version != expected:
                 raise BrokenLog(f"commit {expected} of {self.path} is missing")
 
-    def _follow(self, snapshot: Snapshot) -> bool:
+    def _follow(self, snapshot: TableSnapshot) -> bool:
         """Replay the commits since. Returns whether there were any."""
         before = snapshot.version
         while self.has(snapshot.version + 1):
@@ -192,8 +192,8 @@ class TableLog:
         """What tells the newest commit that was read from another of the same version."""
         return self.identity(self._snapshot.version)
 
-    def _load(self) -> Snapshot:
-        snapshot, names = Snapshot(), self._files.names()
+    def _load(self) -> TableSnapshot:
+        snapshot, names = TableSnapshot(), self._files.names()
         checkpoint = _newest_checkpoint(names)
         if checkpoint is not None:
             version, parts = checkpoint
@@ -208,11 +208,11 @@ class TableLog:
         ):
             replay(snapshot, self._json_actions(name, content), version)
         if snapshot.exists and not snapshot.metadata:
-            raise BrokenLog(f"no commit in {self._folder} says what columns the table has")
+            raise BrokenLog(f"no commit in {self._folder} contains the columns of the table")
         self._look_back(snapshot, _versions(names))
         return snapshot
 
-    def _look_back(self, snapshot: Snapshot, versions: list[int]) -> None:
+    def _look_back(self, snapshot: TableSnapshot, versions: list[int]) -> None:
         """Read commits before the checkpoint too, back to the last batch of any mirror: what was
         done to the table since then matters, and a checkpoint does not tell it."""
         known = snapshot.commits
@@ -244,7 +244,7 @@ class TableLog:
             raise BrokenLog(f"{self._folder}/{name} is damaged: it is not JSON") from None
         if not all(isinstance(action, dict) for action in actions):
             raise BrokenLog(
-                f"{self._folder}/{name} is damaged: it holds something that is no action"
+                f"{self._folder}/{name} is damaged: it contains a line that is not an action"
             )
         if not actions:  # as a power failure may leave it, where who wrote it did not flush it
             raise BrokenLog(f"{self._folder}/{name} is damaged: it is empty")
@@ -256,7 +256,7 @@ class TableLog:
                 return _parquet_actions(file)
         except pa.ArrowException as error:
             raise BrokenLog(
-                f"{self._folder}/{name} is damaged: it is no complete Parquet file"
+                f"{self._folder}/{name} is damaged: it is not a complete Parquet file"
             ) from error
 
 
@@ -286,7 +286,7 @@ def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]] | None:
 
 
 def replay(
-    snapshot: Snapshot,
+    snapshot: TableSnapshot,
     actions: Iterable[Action],
     version: int,
     *,
@@ -314,7 +314,7 @@ def replay(
         del snapshot.commits[old]
 
 
-def _last_batch(snapshot: Snapshot) -> int:
+def _last_batch(snapshot: TableSnapshot) -> int:
     """The version that holds the last batch of a mirror, as far as is known; -1 for none. What
     others record in a table says nothing of that."""
     found = (v for app, v in snapshot.recorded_in.items() if app.startswith(APPLICATION))
@@ -333,7 +333,7 @@ def vector_id(vector: Mapping[str, Any]) -> str:
     return f"{vector['storageType']}{vector['pathOrInlineDv']}{suffix}"
 
 
-def _note(snapshot: Snapshot, action: Action, version: int) -> None:
+def _note(snapshot: TableSnapshot, action: Action, version: int) -> None:
     """Remember what a commit says of itself."""
     if info := action.get("commitInfo"):
         if not isinstance(info, dict):

@@ -100,7 +100,7 @@ def find_rows(
     )
 
 
-def _in_partition(whole: _Search, part: partitions.Part) -> list[_Found]:
+def _in_partition(whole: _Search, part: partitions.KeysInPartition) -> list[_Found]:
     """What is found in some of the files; all of them, where their partition is all of the key."""
     own = [whole.files[index] for index in part.indexes]
     gone = whole.gone
@@ -269,7 +269,7 @@ class _Search:
             return None
         return _Found(rows.take(pa.array(row)), code, file, row)
 
-    def _layout(self, path: Path, rows: np.ndarray) -> tuple[pages.Layout | None, float]:
+    def _layout(self, path: Path, rows: np.ndarray) -> tuple[pages.PageLayout | None, float]:
         """Where the pages of a file are, if it says so and has these rows (ascending), and the part
         of them that have some of these: 1 for a file that is to be read whole."""
         key = self.schema.physical_of(self.keys.column_names[0])

@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlake.delta.lookup.bounded_cache import BoundedCache
-from mirrorlake.delta.lookup.thrift import I32, Raw, Reader, encode
+from mirrorlake.delta.lookup.thrift import I32, Raw, ThriftReader, encode
 
 _MAGIC = b"PAR1"
 _LIST_OF_LOCATIONS, _STRUCTURE = 0x19, 12
@@ -59,7 +59,7 @@ class _Chunk:
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class PageLayout:
     """Where the rows of a file are. starts: the first row of each row group, and the end."""
 
     starts: np.ndarray
@@ -98,14 +98,14 @@ class Layout:
         return wanted / max(total, 1)
 
 
-def layout(path: Path) -> Layout:
+def layout(path: Path) -> PageLayout:
     """The page table of a file. Raises NoPageIndex, OSError."""
     facts = path.stat()
     known = str(path), facts.st_size, facts.st_mtime_ns
     return _layouts.get(known) or _layouts.put(known, _layout(*known))
 
 
-def read(path: Path, where: Layout, rows: np.ndarray, columns: Sequence[str]) -> pa.Table:
+def read(path: Path, where: PageLayout, rows: np.ndarray, columns: Sequence[str]) -> pa.Table:
     """These rows (ascending, distinct) of these columns.
 
     Raises OSError, and ArrowException when a page is not what it should be.
@@ -183,7 +183,7 @@ def _bytes(handle: int, start: int, end: int) -> bytes:
     return os.pread(handle, end - start, start)
 
 
-def _layout(path: str, size: int, _modified: int) -> Layout:
+def _layout(path: str, size: int, _modified: int) -> PageLayout:
     with Path(path).open("rb") as file:
         handle = file.fileno()
         try:
@@ -191,16 +191,18 @@ def _layout(path: str, size: int, _modified: int) -> Layout:
             length = struct.unpack("<I", tail[:4])[0]
             if tail[4:] != _MAGIC or length > size - 12:
                 raise NoPageIndex(path)
-            footer = Reader(_bytes(handle, size - 8 - length, size - 8)).structure(frozenset({2}))
+            footer = ThriftReader(_bytes(handle, size - 8 - length, size - 8)).structure(
+                frozenset({2})
+            )
             return _parsed(handle, footer)
         except _DAMAGE as error:
             raise NoPageIndex(path) from error
 
 
-def _parsed(handle: int, footer: dict[int, Any]) -> Layout:
+def _parsed(handle: int, footer: dict[int, Any]) -> PageLayout:
     elements = {}
     for raw in footer[2][1:]:
-        facts = Reader(raw.encoded).structure()
+        facts = ThriftReader(raw.encoded).structure()
         if 5 in facts or facts.get(3, 0) == 2:
             raise NoPageIndex("a column is nested or repeated")
         elements[facts[4].decode()] = raw
@@ -209,7 +211,7 @@ def _parsed(handle: int, footer: dict[int, Any]) -> Layout:
         chunks = [_chunk(handle, column, group[3]) for column in group[1]]
         groups.append(dict(zip(elements, chunks, strict=True)))
     counts = [group[3] for group in footer.get(4, [])]
-    return Layout(np.concatenate(([0], np.cumsum(counts, dtype=np.int64))), elements, groups)
+    return PageLayout(np.concatenate(([0], np.cumsum(counts, dtype=np.int64))), elements, groups)
 
 
 def _chunk(handle: int, column: dict[int, Any], rows: int) -> _Chunk:
@@ -227,7 +229,7 @@ def locations(index: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """
     if len(index) < 3 or index[0] != _LIST_OF_LOCATIONS or index[1] & 15 != _STRUCTURE:
         raise NoPageIndex("a list of locations of another form")
-    head = Reader(index)
+    head = ThriftReader(index)
     head.position = 1
     count = head.count()
     data = np.frombuffer(index, np.uint8, offset=head.position)
@@ -247,6 +249,6 @@ def locations(index: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     return at, size, first
 
 
-_layouts: BoundedCache[tuple[str, int, int], Layout] = BoundedCache(
+_layouts: BoundedCache[tuple[str, int, int], PageLayout] = BoundedCache(
     REMEMBERED, lambda known: known.nbytes
 )

@@ -27,7 +27,7 @@ class Raw:
     encoded: bytes
 
 
-class Reader:
+class ThriftReader:
     """Reads from bytes, from `position` on."""
 
     def __init__(self, data: bytes) -> None:

@@ -22,7 +22,13 @@ import pyarrow.parquet as pq
 from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta import statistics as bounds
 from mirrorlake.delta.log.table_log import file_id
-from mirrorlake.delta.lookup.key_lookup import Matches, candidates, find_rows, live_rows, path_of
+from mirrorlake.delta.lookup.key_lookup import (
+    Matches,
+    candidates,
+    find_rows,
+    live_rows,
+    path_of,
+)
 from mirrorlake.delta.partitions import split
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.write import data_files

@@ -42,7 +42,7 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class Taken:
+class TakenOut:
     """What became of the rows that some files had of some keys.
 
     rows: how many; once, several: int64, the keys that had one row there, and those that had more.
@@ -73,7 +73,7 @@ def taken(
     keys: pa.Table,
     alive: np.ndarray,
     threads: int = 1,
-) -> Taken:
+) -> TakenOut:
     """Take the rows with these keys out of these files; nobody else works on the files."""
     found = find_rows(table, files, schema, keys, threads)
     before = np.bincount(found.code, minlength=keys.num_rows)
@@ -83,7 +83,9 @@ def taken(
         kinds = rewrite.kinds(replaced, "update_preimage", "delete")
         actions += rewrite.told(table, found.rows, kinds, schema)
         actions += rewrite.taken_out(table, files, found)
-    return Taken(actions, len(found.code), np.flatnonzero(before == 1), np.flatnonzero(before > 1))
+    return TakenOut(
+        actions, len(found.code), np.flatnonzero(before == 1), np.flatnonzero(before > 1)
+    )
 
 
 def told(

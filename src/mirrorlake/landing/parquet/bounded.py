@@ -35,7 +35,7 @@ PAGE_BYTES = 256 << 20
 _RATIOS = {"UNCOMPRESSED": 1, "SNAPPY": 22, "LZ4": 256, "GZIP": 1_040, "ZSTD": 1 << 15}
 """How much larger than its bytes a page can be; of other codecs nobody knows."""
 
-SPLIT = "Split it into several files, or raise mirror.file_bytes if the memory is there."
+SPLIT = "Split it into several files, or raise mirror.file_bytes if there is enough memory."
 
 
 class TooLarge(ValueError):
@@ -137,7 +137,7 @@ def read_blocks(
     if share == WHOLE:
         said = metadata.num_rows
     elif (total := _Wanted.of(metadata).rows()) != metadata.num_rows:
-        raise ValueError(f"{total} rows, and its footer says {metadata.num_rows}")
+        raise ValueError(f"it has {total} rows, but its footer says {metadata.num_rows}")
     check_columns(metadata, handle, groups)
     check_pages(wanted, handle)
     taken = rows = 0
@@ -153,7 +153,7 @@ def read_blocks(
         rows += block.num_rows
         yield block
     if rows != said:
-        raise ValueError(f"{rows} rows, and its footer says {said}")
+        raise ValueError(f"it has {rows} rows, but its footer says {said}")
 
 
 def stream(parquet: pq.ParquetFile, handle: BinaryIO) -> Iterator[pa.RecordBatch]:
@@ -175,7 +175,7 @@ def check_columns(
     """
     groups = range(metadata.num_row_groups)
     if any(metadata.row_group(group).num_columns != metadata.num_columns for group in groups):
-        raise ValueError("a row group has not the columns of the file")
+        raise ValueError("the columns of a row group are not those of the file")
     if not metadata.num_columns:
         return  # of which Arrow's reader makes batches in another way
     asked = pq.ParquetFile(handle, metadata=metadata, buffer_size=1, pre_buffer=False)
@@ -198,9 +198,9 @@ def check_pages(wanted: _Wanted, handle: BinaryIO) -> None:
         largest = _largest_page(handle, _begin(chunk), packed)
         if largest > PAGE_BYTES:
             raise TooLarge(
-                f"column {chunk.path_in_schema} has values that take {largest:,} bytes in one "
-                f"page, and a page may take {PAGE_BYTES:,}",
-                hint="Keep values below that, and write long ones in smaller pages.",
+                f"the values of column {chunk.path_in_schema} take {largest:,} bytes in one "
+                f"page; the limit is {PAGE_BYTES:,}",
+                hint="Write smaller values, or write long values in smaller pages.",
             )
 
 

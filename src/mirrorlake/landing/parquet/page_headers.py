@@ -27,7 +27,7 @@ class NoPage(ValueError):
 
 
 @dataclass(frozen=True, slots=True)
-class Page:
+class PageHeader:
     """A page. unpacked, packed: its bytes without the head, in memory and in the file."""
 
     kind: int
@@ -36,7 +36,7 @@ class Page:
     head: int
 
 
-def page_at(handle: BinaryIO, offset: int) -> Page:
+def page_at(handle: BinaryIO, offset: int) -> PageHeader:
     """The page whose head begins at a byte of the file. Raises NoPage."""
     size = _HEAD
     while True:
@@ -44,21 +44,21 @@ def page_at(handle: BinaryIO, offset: int) -> Page:
         text = handle.read(size)
         try:
             fields, head = _struct(text, 0)
-            return Page(fields[1], fields[2], fields[3], head)
+            return PageHeader(fields[1], fields[2], fields[3], head)
         except IndexError:
             if len(text) < size or size >= _LARGEST_HEAD:
-                raise NoPage(f"the head of the page at byte {offset} is cut off") from None
+                raise NoPage(f"the page header at byte {offset} is truncated") from None
             size *= 32
         except (KeyError, RecursionError) as error:
-            raise NoPage(f"there is no head of a page at byte {offset}") from error
+            raise NoPage(f"there is no page header at byte {offset}") from error
 
 
-def pages(handle: BinaryIO, begin: int, end: int) -> Iterator[Page]:
+def pages(handle: BinaryIO, begin: int, end: int) -> Iterator[PageHeader]:
     """The pages between two bytes of the file. Raises NoPage."""
     while begin < end:
         page = page_at(handle, begin)
         if page.packed < 0 or page.unpacked < 0:
-            raise NoPage(f"the page at byte {begin} has less than no bytes")
+            raise NoPage(f"the page at byte {begin} has a negative size")
         yield page
         begin += page.head + page.packed
 

@@ -92,11 +92,11 @@ def inspect(handle: BinaryIO, size: int, *, table: str, file: str) -> Inspected:
     if misplaced:
         column, physical = misplaced[0]
         raise UnsupportedColumn(
-            f"its logical type does not stand on {physical} (LZ-150)",
+            f"its logical type is not allowed on {physical} (LZ-150)",
             table=table,
             file=file,
             column=column,
-            hint="Write the file with a library that keeps to the Parquet format.",
+            hint="Write the file with a library that follows the Parquet specification.",
         )
     columns = [
         Column(field.name, column_type(field, table=table, file=file), field.nullable)
@@ -152,7 +152,7 @@ def read(
     most: bytes that the rows may take in memory, whatever the footer promised.
     Raises BadFile, BadValue, UnknownMarker.
     """
-    with _understood("cannot be read", table, file):
+    with _understood("the file cannot be read", table, file):
         near = _near(handle, size)
         rows = bounded.read(_opened(near, size), near, most)
     return converted(rows, target, default, table=table, file=file)
@@ -176,7 +176,7 @@ def read_blocks(
     beginning of its piece.
     only: those of the table's columns that are wanted, None for all; `names` lists these too.
     """
-    with _understood("cannot be read", table, file):
+    with _understood("the file cannot be read", table, file):
         near = _near(handle, size)
         parquet = _opened(near, size)
         columns = None
@@ -253,7 +253,7 @@ def column_type(field: pa.Field, *, table: str, file: str) -> types.DataType:
         table=table,
         file=file,
         column=field.name,
-        hint=f"Write it as {'a JSON string (LZ-148)' if nested else 'text, or as binary'}.",
+        hint=f"Write it as {'a JSON string (LZ-148)' if nested else 'text or as binary'}.",
     )
 
 
@@ -312,7 +312,7 @@ def markers(column: pa.Array, *, table: str, file: str, before: int = 0) -> pa.A
         numbers = pc.if_else(fits, column, None).cast(pa.int8())
     else:
         raise UnknownMarker(
-            f"{MARKER_COLUMN} has type {column.type}, expected an integer or text",
+            f"{MARKER_COLUMN} has type {column.type}; expected an integer or text",
             table=table,
             file=file,
             column=MARKER_COLUMN,
@@ -322,7 +322,7 @@ def markers(column: pa.Array, *, table: str, file: str, before: int = 0) -> pa.A
         row = pc.index(numbers.is_null(), True).as_py()
         value = _marker(column[row])
         raise UnknownMarker(
-            f"marker {'NULL' if value is None else repr(value)} is none of 0, 1, 2 and 4",
+            f"marker {'NULL' if value is None else repr(value)} is not 0, 1, 2 or 4",
             table=table,
             file=file,
             row=before + row + 1,
@@ -349,7 +349,7 @@ def _column(rows: pa.Table, found: str | None, column: Column, table: str, file:
         values = _plain(contiguous(rows[found]), table, file)
     except pa.ArrowInvalid as error:  # offsets have 32 bits
         raise FileTooLarge(
-            f"one column of it holds more than 2 GiB: {error}",
+            f"one of its columns has more than 2 GiB: {error}",
             table=table,
             file=file,
             column=column.name,
@@ -376,7 +376,7 @@ def _plain(values: pa.Array, table: str, file: str) -> pa.Array:
     if isinstance(values.type, pa.BaseExtensionType):
         values = values.storage
     if pa.types.is_dictionary(values.type):
-        with _understood("cannot be read", table, file):
+        with _understood("the file cannot be read", table, file):
             values = decoded(values)
     if pa.types.is_string_view(values.type):
         values = values.cast(pa.string())
@@ -413,7 +413,7 @@ def _understood(what: str, table: str, file: str) -> Iterator[None]:
         ) from None
     except UnicodeDecodeError as error:
         raise BadFile(
-            f"{what}: a name in it is not UTF-8", table=table, file=file, hint=_RESEND
+            f"{what}: a name in the file is not UTF-8", table=table, file=file, hint=_RESEND
         ) from error
     except StorageFailed:
         raise
@@ -444,7 +444,7 @@ def check_names(names: list[str], table: str, file: str) -> None:
     for name in names:
         if name != MARKER_COLUMN and name.casefold() == MARKER_COLUMN.casefold():
             raise MisspeltMarker(
-                f"column {name} is written {MARKER_COLUMN}",
+                f"column {name} must be named {MARKER_COLUMN}",
                 table=table,
                 file=file,
                 column=name,
@@ -452,7 +452,7 @@ def check_names(names: list[str], table: str, file: str) -> None:
             )
         if (alike := folded.get(name.casefold())) is not None:
             raise UnsupportedColumn(
-                f"columns {alike} and {name} differ only in case, or not at all (LZ-156)",
+                f"columns {alike} and {name} have the same name, apart from case (LZ-156)",
                 table=table,
                 file=file,
                 column=name,

@@ -24,7 +24,7 @@ _TEXT = "String"
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class ColumnSource:
     """Where the values of a table's column come from.
 
     place: of the column in the file, None where the file lacks it; declared: what its texts are;
@@ -68,7 +68,7 @@ class Source:
         wrong = missing if self.is_key else pc.and_(missing, changes)
         row = pc.index(wrong, True).as_py()
         if row >= 0:
-            what = "the file lacks the column" if self.index is None else "it is NULL"
+            what = "the file does not have the column" if self.index is None else "it is NULL"
             raise self._bad_value(f"{what}, which may not be NULL (LZ-205)", block, row, None)
 
     def _bad_value(self, what: str, block: Block, row: int, value: str | None) -> BadValue:
@@ -101,7 +101,7 @@ def markers_of(block: Block, index: int | None, default: Marker, origin: Origin)
 
 def sources_of(
     header: list[str], schema: Schema, text: TextFormat, key: Sequence[str], origin: Origin
-) -> list[Source]:
+) -> list[ColumnSource]:
     columns = columns_of(header, text, origin.table, origin.file)
     declared = {column.name: column for column in columns}
     of_table = match_columns(schema.names, list(declared))
@@ -116,7 +116,7 @@ def sources_of(
             or (found.nullable is None and text.columns is not None and (is_key or text.strict))
         )
         sources.append(
-            Source(
+            ColumnSource(
                 column=column,
                 index=None if name is None else header.index(name),
                 declared=found or DeclaredColumn(column.name, _TEXT),
@@ -137,22 +137,22 @@ def columns_of(header: list[str], text: TextFormat, table: str, file: str) -> li
     _check_header(header, table, file)
     if not data_names(header):
         raise UnsupportedColumn(
-            "the header names no column but the marker",
+            "the header names no column except the marker",
             table=table,
             file=file,
             row=0,
-            hint="Write the columns of the key at least (LZ-103).",
+            hint="Write at least the key columns (LZ-103).",
         )
     if text.columns is not None:
         columns = [c for c in text.columns if c.name.casefold() not in RESERVED]
         if not match_columns([column.name for column in columns], data_names(header)):
             raise BadFile(
-                "its first row names none of the declared columns, so that the header seems to be "
+                "its first row names none of the declared columns, so the header seems to be "
                 "missing (LZ-159)",
                 table=table,
                 file=file,
                 row=0,
-                hint="Write the names of the columns in the first row, as they are declared.",
+                hint="Write the declared column names in the first row.",
             )
         return columns
     for index, name in enumerate(header):

@@ -26,7 +26,7 @@ _CODECS = {
     b"\xff\x06\x00\x00sNaPpY": "snappy",
 }
 _OTHERS = {
-    b"PK\x03\x04": "a ZIP archive, as Excel files are",
+    b"PK\x03\x04": "a ZIP archive, such as an Excel file",
     b"\xd0\xcf\x11\xe0": "an old Excel file",
     b"PAR1": "a Parquet file",
     b"BZh": "compressed with bzip2",
@@ -39,13 +39,13 @@ _SNAPPY_BLOCK = 65_536
 _CONTROL = set(range(0x20)) - set(b"\t\n\r")
 
 
-class Reader(Protocol):
+class ByteReader(Protocol):
     """Bytes in order; fewer than `size` only at the end."""
 
     def read(self, size: int) -> bytes: ...
 
 
-def opened(handle: BinaryIO, size: int, origin: Origin) -> Reader:
+def opened(handle: BinaryIO, size: int, origin: Origin) -> ByteReader:
     """The text of a file, unpacked. Raises BadFile for what nobody can unpack.
 
     size: of the file in bytes, compressed as it is.
@@ -70,14 +70,16 @@ def codec_of(handle: BinaryIO, size: int, origin: Origin) -> str:
     for magic, kind in _OTHERS.items():
         # A column may well be called PAR1: what follows has to be binary too.
         if head.startswith(magic) and _CONTROL & set(head):
-            raise origin.bad_file(f"it is {kind}, and no delimited text (LZ-209)", hint=_HINT)
+            raise origin.bad_file(f"it is {kind}, not delimited text (LZ-209)", hint=_HINT)
     if kind := _unframed(handle, size, head):
-        raise origin.bad_file(f"it is compressed as {kind}, not in its framing format", hint=_HINT)
+        raise origin.bad_file(
+            f"it is compressed as {kind}, not in the Snappy framing format", hint=_HINT
+        )
     return ""
 
 
-def _arrow(handle: BinaryIO, codec: str) -> Reader:
-    stream: Reader = pa.CompressedInputStream(pa.PythonFile(handle, mode="r"), codec)
+def _arrow(handle: BinaryIO, codec: str) -> ByteReader:
+    stream: ByteReader = pa.CompressedInputStream(pa.PythonFile(handle, mode="r"), codec)
     return stream
 
 
@@ -98,7 +100,7 @@ class _Whole:
 class _Bounded:
     """An unpacked text that may not grow without bound."""
 
-    def __init__(self, inner: Reader, size: int, origin: Origin) -> None:
+    def __init__(self, inner: ByteReader, size: int, origin: Origin) -> None:
         self._inner, self._origin = inner, origin
         self._limit = max(MODEST, RATIO * size)
         self._given = 0
@@ -117,7 +119,7 @@ class _Bounded:
         self._given += len(text)
         if self._given > self._limit:
             raise self._origin.bad_file(
-                f"it unpacks to more than {self._limit:,} bytes, over {RATIO} times its size",
+                f"it decompresses to more than {self._limit:,} bytes, over {RATIO} times its size",
                 hint="Write it as several smaller files, or without compression.",
             )
         return text
@@ -148,13 +150,13 @@ def _framed(handle: BinaryIO, origin: Origin) -> Iterator[bytes]:
         kind, length = header[0], int.from_bytes(header[1:], "little")
         body = handle.read(length)
         if len(header) < 4 or len(body) < length:
-            raise origin.bad_file("its last Snappy block is cut off")
+            raise origin.bad_file("its last Snappy block is truncated")
         if kind == 0x00:
             yield _snappy(body[4:], origin)
         elif kind == 0x01:
             yield body[4:]
         elif kind < 0x80:
-            raise origin.bad_file(f"it has a Snappy block of the unknown kind {kind}")
+            raise origin.bad_file(f"it has a Snappy block of unknown type {kind}")
 
 
 def _snappy(body: bytes, origin: Origin) -> bytes:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 from functools import cache
 
-from mirrorlake.landing.text.compression import Reader
+from mirrorlake.landing.text.compression import ByteReader
 
 UTF8_MARK = b"\xef\xbb\xbf"
 PLAIN = frozenset({"utf-8", "utf-8-sig", "ascii"})
@@ -54,7 +54,7 @@ class Utf8:
     begin: how many bytes of the text stand before those of the reader.
     """
 
-    def __init__(self, reader: Reader, encoding: str, begin: int = 0) -> None:
+    def __init__(self, reader: ByteReader, encoding: str, begin: int = 0) -> None:
         self._reader = reader
         self._given = begin  # bytes read before the pending ones
         self._pending = b""

@@ -90,7 +90,7 @@ class Members:
     def text(self, name: str) -> str | None:
         value = self.get(name)
         if value is not None and not isinstance(value, str):
-            raise self.wrong(name, "a text")
+            raise self.wrong(name, "a string")
         return value
 
     def boolean(self, name: str) -> bool | None:
@@ -233,11 +233,11 @@ def _columns(top: Members) -> tuple[DeclaredColumn, ...] | None:
     for index, column in enumerate(columns):
         if alike := seen.get(column.name.casefold()):
             raise WrongMember(
-                (*path, index, "Name"), column.name, f"another name than {alike} (LZ-156)"
+                (*path, index, "Name"), column.name, f"a name other than {alike} (LZ-156)"
             )
         seen[column.name.casefold()] = column.name
     if columns and RESERVED.issuperset(seen):
-        raise definition.wrong("Columns", "one that is no marker among them (LZ-197)")
+        raise definition.wrong("Columns", "at least one column that is not a marker (LZ-197)")
     return columns or None
 
 

@@ -17,7 +17,7 @@ from mirrorlake.landing.parquet.bounded import NO_LIMIT, SPLIT
 from mirrorlake.landing.parquet.reader import Inspected, Rows, match_columns
 from mirrorlake.landing.text import splits as parts
 from mirrorlake.landing.text.columns import (
-    Source,
+    ColumnSource,
     columns_of,
     data_names,
     markers_of,
@@ -25,8 +25,8 @@ from mirrorlake.landing.text.columns import (
 )
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.landing.text.origin import Origin
-from mirrorlake.landing.text.records import Block, Records
-from mirrorlake.landing.text.splits import Part
+from mirrorlake.landing.text.records import Block, TextRecords
+from mirrorlake.landing.text.splits import TextPart
 from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.table import Column, Schema
@@ -47,7 +47,7 @@ def inspect(handle: BinaryIO, size: int, text: TextFormat, *, table: str, file: 
     size: of the file in bytes, compressed as it is. The schema is the declared one, or a nullable
     text for each column (LZ-192). Raises BadFile, UnsupportedColumn, MisspeltMarker.
     """
-    records = Records(handle, size, text, Origin(table, file), COUNTED)
+    records = TextRecords(handle, size, text, Origin(table, file), COUNTED)
     columns = columns_of(records.header, text, table, file)
     rows = used = 0
     for block in records.blocks():
@@ -108,7 +108,7 @@ def read_blocks(
     table: str,
     file: str,
     key: Sequence[str] = (),
-    part: Part | None = None,
+    part: TextPart | None = None,
     about: int = BLOCK_BYTES,
 ) -> Iterator[Rows]:
     """The rows of a file, or of a part of it, in pieces of about so many bytes; see `read`.
@@ -130,7 +130,7 @@ def read_blocks(
 
 def has_marker(handle: BinaryIO, size: int, text: TextFormat, *, table: str, file: str) -> bool:
     """Whether rows of a file say what they do. Raises BadFile."""
-    return MARKER_COLUMN in Records(handle, size, text, Origin(table, file)).header
+    return MARKER_COLUMN in TextRecords(handle, size, text, Origin(table, file)).header
 
 
 Converted = tuple[pa.RecordBatch, pa.Array]
@@ -166,9 +166,9 @@ class _Reading:
             names=self._names,
         )
 
-    def converted(self, part: Part | None = None, threads: int = 1) -> Iterator[Converted]:
+    def converted(self, part: TextPart | None = None, threads: int = 1) -> Iterator[Converted]:
         """The rows of a part, or of the file, a block at a time."""
-        records = Records(
+        records = TextRecords(
             self._handle, self._size, self._text, self._origin, part=part, lock=self._lock
         )
         self._names = tuple(data_names(records.header))
@@ -213,7 +213,7 @@ class _Reading:
 class _Change:
     """From the texts of a block to values. place: of the marker in the file."""
 
-    sources: Sequence[Source]
+    sources: Sequence[ColumnSource]
     index: int | None
     default: Marker
     origin: Origin
@@ -277,8 +277,8 @@ def _submitted(
 
 def _of_parts(
     pool: ThreadPoolExecutor,
-    some: Sequence[Part],
-    converted: Callable[[Part], Iterator[Converted]],
+    some: Sequence[TextPart],
+    converted: Callable[[TextPart], Iterator[Converted]],
     threads: int,
 ) -> Iterator[Converted]:
     """The values of all parts in their order, a thread each, and of several faults the first."""

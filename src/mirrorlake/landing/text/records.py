@@ -18,7 +18,7 @@ from mirrorlake.landing.text.compression import opened
 from mirrorlake.landing.text.encodings import Undecodable, Utf8
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.landing.text.origin import Origin
-from mirrorlake.landing.text.splits import Part
+from mirrorlake.landing.text.splits import TextPart
 from mirrorlake.landing.text.survey import Window
 from mirrorlake.landing.text.tokens import CARRIAGE_RETURN, Dialect, Flags, Tokens, tokenize
 
@@ -95,7 +95,7 @@ class Block:
         )
 
 
-class Records:
+class TextRecords:
     """The header of a text and its rows. Raises BadFile for what is no text of this form.
 
     part: which of its rows, None for all; lock: of a handle that others read at the same time;
@@ -110,7 +110,7 @@ class Records:
         origin: Origin,
         block: int = BLOCK,
         *,
-        part: Part | None = None,
+        part: TextPart | None = None,
         lock: threading.Lock | None = None,
     ) -> None:
         self._origin, self._block = origin, block
@@ -149,7 +149,7 @@ class Records:
             self._line += lines(text, head.used, self._dialect)
             return names, self._good(text[head.used :], rest)
         raise self._origin.bad_file(
-            "No data rows available: it has no header, and not a byte of text (LZ-159)"
+            "No data rows available: the file has no header and no text (LZ-159)"
         )
 
     def _good(self, text: bytes, tokens: Tokens) -> Iterator[Block]:
@@ -186,7 +186,7 @@ class Records:
             if fault:
                 raise self._undecodable(fault)
             if tokens.unclosed and is_end:
-                raise self._fault("it ends within quotes that nobody closes", self._rows + 1)
+                raise self._fault("it ends inside a quoted field", self._rows + 1)
             if is_end:
                 return
 
@@ -197,12 +197,12 @@ class Records:
             found.append((long, _too_long()))
         if tokens.stray >= 0:
             row = int(np.count_nonzero(tokens.ends_row[: tokens.stray]))
-            found.append((row, "it has text behind a closing quote (LZ-201)"))
+            found.append((row, "it has text after a closing quote (LZ-201)"))
         if (wrong := _wrong_width(tokens, width)) is not None:
             row, fields = wrong
-            found.append((row, f"it has {fields} fields, and the header has {width} (LZ-199)"))
+            found.append((row, f"it has {fields} fields, but the header has {width} (LZ-199)"))
         if self._strict and (row := _loose_end(text, tokens, self._dialect)) >= 0:
-            found.append((row, "it does not end as RowSeparator says (LZ-200)"))
+            found.append((row, "it does not end with RowSeparator (LZ-200)"))
         # Of several faults of one row the first of these is told.
         return min(found, key=lambda one: one[0], default=None)
 
@@ -211,7 +211,7 @@ class Records:
         return self._origin.bad_file(f"{what}, on line {self._line}", row=row)
 
     def _undecodable(self, fault: Undecodable) -> BadFile:
-        hint = f"Write the file in {self._encoding}, or name its encoding in _metadata.json."
+        hint = f"Write the file in {self._encoding}, or set Encoding in _metadata.json."
         return self._origin.bad_file(
             f"byte {fault.byte} of its text is not {self._encoding} ({fault.reason}), in the row "
             f"of line {self._line}",

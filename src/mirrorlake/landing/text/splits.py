@@ -17,12 +17,12 @@ from mirrorlake.landing.text.compression import codec_of
 from mirrorlake.landing.text.encodings import is_bytewise, mark_of
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.landing.text.origin import Origin
-from mirrorlake.landing.text.survey import STRETCH, Survey, Way, survey
+from mirrorlake.landing.text.survey import STRETCH, QuoteState, Survey, survey
 from mirrorlake.landing.text.tokens import Dialect
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class TextPart:
     """Whole rows of a file that stand together; the first part begins with the header.
 
     begin, end: bytes of the file; row: data rows before it; line: on which it begins, from 1.
@@ -39,7 +39,7 @@ def can_be_cut(text: TextFormat) -> bool:
     return is_bytewise(text.encoding)
 
 
-def offsets(size: int, part: int) -> list[tuple[int, int]]:
+def survey_ranges(size: int, part: int) -> list[tuple[int, int]]:
     """About where the parts of a file begin and end, when each is to have so many bytes."""
     begins = range(0, size, part)
     return [(begin, min(begin + part, size)) for begin in begins]
@@ -49,18 +49,18 @@ def look(
     handle: BinaryIO,
     size: int,
     text: TextFormat,
-    offset: tuple[int, int],
+    window: tuple[int, int],
     *,
     stretch: int = STRETCH,
     lock: threading.Lock | None = None,
 ) -> Survey | None:
-    """The survey of one place; None where the file has to be read from its beginning."""
+    """The survey of one range; None where the file has to be read from its beginning."""
     lock = lock or threading.Lock()
     with lock:
         start = _start(handle, size, mark_of(text.encoding))
     if start is None:
         return None
-    begin, end = offset
+    begin, end = window
     return survey(
         handle, size, Dialect.of(text), begin, end, start=start, stretch=stretch, lock=lock
     )
@@ -77,24 +77,24 @@ def _start(handle: BinaryIO, size: int, mark: bytes) -> int | None:
     return len(mark) if handle.read(len(mark)) == mark else 0
 
 
-def joined(surveys: Iterable[Survey | None], size: int) -> list[Part]:
+def joined(surveys: Iterable[Survey | None], size: int) -> list[TextPart]:
     """The parts of a file by the surveys of all its places, in their order.
 
     One part, where a survey is missing; and none begins behind a row that will be refused.
     """
-    parts: list[Part] = []
-    begin = Part(0, size)
-    way, rows, lines = Way.OUTSIDE, 0, 0
+    parts: list[TextPart] = []
+    begin = TextPart(0, size)
+    way, rows, lines = QuoteState.OUTSIDE, 0, 0
     for survey_ in surveys:
         if survey_ is None:
-            return [Part(0, size)]
+            return [TextPart(0, size)]
         passage = survey_.passage(way)
-        if passage.out is Way.LOST:
+        if passage.out is QuoteState.LOST:
             break
         if rows and begin.begin < passage.first < size:
-            parts.append(Part(begin.begin, passage.first, begin.row, begin.line))
+            parts.append(TextPart(begin.begin, passage.first, begin.row, begin.line))
             # Of the rows so far one is the header, and the one that ends here is not counted yet.
-            begin = Part(passage.first, size, rows, lines + passage.lines + 1)
+            begin = TextPart(passage.first, size, rows, lines + passage.lines + 1)
         way, rows, lines = passage.out, rows + passage.rows, lines + survey_.lines
     return [*parts, begin]
 
@@ -106,12 +106,12 @@ def cut(
     part: int,
     pool: Executor,
     lock: threading.Lock,
-) -> list[Part]:
+) -> list[TextPart]:
     """The parts of an opened file, of about `part` bytes; the threads of the pool look at it."""
     if size < 2 * part or not can_be_cut(text):
-        return [Part(0, size)]
+        return [TextPart(0, size)]
 
-    def looked(offset: tuple[int, int]) -> Survey | None:
-        return look(handle, size, text, offset, lock=lock)
+    def looked(window: tuple[int, int]) -> Survey | None:
+        return look(handle, size, text, window, lock=lock)
 
-    return joined(pool.map(looked, offsets(size, part)), size)
+    return joined(pool.map(looked, survey_ranges(size, part)), size)

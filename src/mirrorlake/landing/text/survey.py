@@ -34,7 +34,7 @@ EDGE = 64 << 10
 """Bytes behind a place in which a stretch has to begin; else nothing is said of the text."""
 
 
-class Way(IntEnum):
+class QuoteState(IntEnum):
     """How a reader comes into a stretch, or leaves it."""
 
     OUTSIDE = 0
@@ -53,7 +53,7 @@ class Passage:
     rows: int
     first: int
     lines: int
-    out: Way
+    out: QuoteState
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,8 +64,8 @@ class Survey:
     quoted: Passage
     lines: int
 
-    def passage(self, way: Way) -> Passage:
-        return self.quoted if way is Way.QUOTED else self.outside
+    def passage(self, way: QuoteState) -> Passage:
+        return self.quoted if way is QuoteState.QUOTED else self.outside
 
 
 class Window:
@@ -118,22 +118,22 @@ def survey(
                 return None
             edge = resolved
         edges.append(edge)
-    ways = {way: _Way(way) for way in (Way.OUTSIDE, Way.QUOTED)}
+    ways = {way: _Way(way) for way in (QuoteState.OUTSIDE, QuoteState.QUOTED)}
     if dialect.quote is None:
-        ways[Way.QUOTED].out = Way.LOST
+        ways[QuoteState.QUOTED].out = QuoteState.LOST
     lines = 0
     for one, other in _stretches(edges):
         # Byte 0 is the one before the stretch; the text as a whole begins as a row does.
         text = bytearray() if one > start else bytearray([dialect.row_end])
         text += Window(handle, max(one - 1, start), other, lock).read(other - one + 1)
-        found: dict[Way, Passage] = {}
+        found: dict[QuoteState, Passage] = {}
         for way in ways.values():
-            if way.out is not Way.LOST:
+            if way.out is not QuoteState.LOST:
                 if way.out not in found:
                     found[way.out] = _passage(text, dialect, way.out)
                 way.follow(found[way.out], one - 1, lines)
         lines += text.count(dialect.row_end, 1)
-    return Survey(ways[Way.OUTSIDE].passage(), ways[Way.QUOTED].passage(), lines)
+    return Survey(ways[QuoteState.OUTSIDE].passage(), ways[QuoteState.QUOTED].passage(), lines)
 
 
 def _stretches(edges: list[int]) -> Iterator[tuple[int, int]]:
@@ -144,7 +144,7 @@ def _stretches(edges: list[int]) -> Iterator[tuple[int, int]]:
 class _Way:
     """One way through all stretches so far."""
 
-    out: Way
+    out: QuoteState
     rows: int = 0
     first: int = -1
     lines: int = 0
@@ -177,10 +177,10 @@ def _resolved(window: Window, offset: int, size: int, dialect: Dialect) -> int |
     return size if offset + len(head) > size else None
 
 
-def _passage(text: bytearray, dialect: Dialect, way: Way) -> Passage:
+def _passage(text: bytearray, dialect: Dialect, way: QuoteState) -> Passage:
     """A way through a stretch; byte 0 stands before it. `first` counts from byte 0."""
     before = text[0]
-    if way is Way.QUOTED:
+    if way is QuoteState.QUOTED:
         assert dialect.quote is not None
         text[0] = dialect.quote  # as if a field had begun just here
     data = np.frombuffer(text, np.uint8)
@@ -190,7 +190,7 @@ def _passage(text: bytearray, dialect: Dialect, way: Way) -> Passage:
         if found is None:
             first = text.find(dialect.row_end, 1) + 1
             return Passage(
-                text.count(dialect.row_end, 1), first or -1, 1 if first else 0, Way.OUTSIDE
+                text.count(dialect.row_end, 1), first or -1, 1 if first else 0, QuoteState.OUTSIDE
             )
         return _through(data, dialect, found)
     finally:
@@ -205,11 +205,11 @@ def _through(data: Bytes, dialect: Dialect, found: Quoted) -> Passage:
     one, other = np.append(0, until), np.append(before, len(ends))
     free = other - one
     first = int(one[np.argmax(free > 0)]) if free.any() else -1
-    out = Way.OUTSIDE
+    out = QuoteState.OUTSIDE
     if _is_lost(data, dialect, found):
-        out = Way.LOST
+        out = QuoteState.LOST
     elif found.closes[-1] == len(data):
-        out = Way.QUOTED
+        out = QuoteState.QUOTED
     return Passage(int(free.sum()), int(ends[first]) + 1 if first >= 0 else -1, first + 1, out)
 
 

@@ -18,23 +18,23 @@ ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 NO_KEY_COLUMN = Rule(
     "LZ-046",
     "key-column-missing",
-    "keyColumns names a column that a file does not have",
+    "A file does not have a column that keyColumns names",
     ERROR,
     "every key column in every file",
-    "Rows are matched by the key. A name that matches no column of the file, exactly or but for "
-    "case, stops the table.",
+    "Rows are matched by the key. A name that matches no column of the file, not even without "
+    "regard to case, stops the table.",
     "Write the column, or correct `keyColumns`.",
     '{"keyColumns": ["id"]} and a file with the columns no, name',
 )
 LIKE_MARKER = Rule(
     "LZ-069",
     "like-marker",
-    "A column looks like the marker and is not",
+    "A column looks like the marker but is not",
     WARNING,
     MARKER_COLUMN,
-    "The marker column is named `__rowMarker__`. Under any other name it is a column like others, "
+    "The marker column is named `__rowMarker__`. Under any other name it is an ordinary column, "
     "and updates and deletes become inserts.",
-    "Name the column `__rowMarker__`, if it is the marker.",
+    "If the column is the marker, name it `__rowMarker__`.",
     "id, name, rowMarker",
 )
 RESERVED = Rule(
@@ -43,9 +43,9 @@ RESERVED = Rule(
     "A column begins with two underscores",
     ERROR,
     "names that do not begin with two underscores",
-    "Such names are kept for the marker and its like, so that a mistyped marker cannot turn "
-    "changes into inserts. Our engine refuses the column.",
-    "Give the column another name; if it is the marker, `__rowMarker__`.",
+    "Such names are reserved for the marker, so that a mistyped marker cannot turn changes into "
+    "inserts. Our engine rejects the column.",
+    "Rename the column; if it is the marker, name it `__rowMarker__`.",
     "id, name, __marker",
 )
 UNNAMED = Rule(
@@ -54,7 +54,7 @@ UNNAMED = Rule(
     "A column has no name",
     ERROR,
     "a name for every column",
-    "Columns are matched by their names, and this one has none.",
+    "Columns are matched by name, and this one has none.",
     "Give the column a name.",
     'id, ""',
 )
@@ -64,7 +64,7 @@ FIRST_V1 = Rule(
     "The marker is not the first column",
     WARNING,
     f"{MARKER_COLUMN} as the first column",
-    "The v1 page shows the marker as the first column. Our engine finds it at any place.",
+    "The v1 page shows the marker as the first column. Our engine accepts it in any position.",
     "Write the marker first, or lint with `--version v2`.",
     "id, name, __rowMarker__",
     only=Version.V1,
@@ -75,7 +75,7 @@ LAST_V2 = Rule(
     "The marker is not the last column",
     WARNING,
     f"{MARKER_COLUMN} as the last column",
-    "The v2 page requires the marker to be the last column. Our engine finds it at any place.",
+    "The v2 page requires the marker to be the last column. Our engine accepts it in any position.",
     "Write the marker last, or lint with `--version v1`.",
     "__rowMarker__, id, name",
     only=Version.V2,
@@ -95,11 +95,11 @@ MARKER_TYPE = Rule(
 MISSPELT = Rule(
     "LZ-086",
     "marker-misspelt",
-    "The marker is not spelt in these letters",
+    "The name of the marker differs in case",
     ERROR,
     MARKER_COLUMN,
-    "A column that equals `__rowMarker__` only when case is ignored is refused, so that a misspelt "
-    "marker cannot turn changes into inserts.",
+    "A column whose name equals `__rowMarker__` only without regard to case is rejected, so that "
+    "a misspelt marker cannot turn changes into inserts.",
     "Name the column `__rowMarker__`.",
     "id, name, __rowmarker__",
     also=("LZ-069",),
@@ -110,8 +110,8 @@ SAME_NAME = Rule(
     "Two columns of a file differ only in case",
     ERROR,
     "column names that differ in more than case",
-    "Columns are matched by their exact name, else without regard to case; and Delta does not know "
-    "two columns that differ only in case.",
+    "Columns are matched by their exact name, then without regard to case; and Delta does not "
+    "allow two columns whose names differ only in case.",
     "Rename one of them.",
     "id, Name, name",
 )
@@ -120,9 +120,10 @@ KEY_CASE = Rule(
     "key-case",
     "keyColumns spells a column in another case",
     NOTE,
-    "the name as the file spells it",
-    "The name is matched without regard to case. Nobody promises that the original does the same.",
-    "Spell it as the file does.",
+    "the name as it is written in the file",
+    "The name is matched without regard to case. It is not documented that the original does the "
+    "same.",
+    "Write the name as the file does.",
     '{"keyColumns": ["ID"]} and a file with the column id',
     strict=WARNING,
 )
@@ -132,20 +133,20 @@ FLOATING_KEY = Rule(
     "A key column is floating point",
     WARNING,
     "a key of integers, decimals, text, dates or timestamps",
-    "Floating-point keys are compared by their bits: a value that was computed in another way is "
-    "another key, and -0.0 is not 0.0.",
-    "Write the column as a decimal or as text, in a table that is loaded anew.",
+    "Floating-point keys are compared by their bits: a value that was computed differently is a "
+    "different key, and -0.0 is not 0.0.",
+    "Write the column as a decimal or as text, and load the table again.",
     "id: double",
 )
 FEED = Rule(
     "LZ-264",
     "feed-column",
-    "A column has the name of a column of the change feed",
+    "A column has the name of a change feed column",
     ERROR,
     "a name other than _change_type, _commit_version and _commit_timestamp",
-    "The change feed of every mirrored table has these three columns, so that no table can have "
-    "them itself.",
-    "Give the column another name.",
+    "The change feed of every mirrored table has these three columns, so the table itself cannot "
+    "have them.",
+    "Rename the column.",
     "id, _change_type",
 )
 

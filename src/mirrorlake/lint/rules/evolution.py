@@ -13,7 +13,7 @@ from mirrorlake.lint.finding import (
     listed,
     shown,
 )
-from mirrorlake.lint.rules.rows import Counts
+from mirrorlake.lint.rules.rows import RowCounts
 from mirrorlake.lint.table_view import Seen
 from mirrorlake.model.table import Column, Schema
 
@@ -25,8 +25,8 @@ FIRST_UNMARKED = Rule(
     "The initial file has no marker",
     WARNING,
     "marker 0 in every row of the initial load",
-    "On the v1 page every row of the initial load must have the marker INSERT. Our engine takes a "
-    "file without a marker as inserts.",
+    "On the v1 page every row of the initial load must have the marker INSERT. Our engine treats "
+    "the rows of a file without a marker as inserts.",
     "Write `__rowMarker__` with 0, or lint with `--version v2`.",
     "orders/00000000000000000001.parquet with the columns id, name",
     only=Version.V1,
@@ -34,11 +34,11 @@ FIRST_UNMARKED = Rule(
 FIRST_MARKED = Rule(
     "LZ-092",
     "initial-with-marker",
-    "The initial Parquet file has a marker and inserts only",
+    "The initial Parquet file has a marker, and all of its rows are inserts",
     NOTE,
     "an initial Parquet file without a marker",
-    "On the v2 page the marker in an initial data file is optional and not recommended: without it "
-    "the file may be taken over as a whole.",
+    "On the v2 page the marker in an initial data file is optional and not recommended: without "
+    "it, the file can be copied as a whole.",
     "Leave the column out of initial Parquet files.",
     "orders/00000000000000000001.parquet with __rowMarker__ 0 in every row",
     only=Version.V2,
@@ -50,8 +50,8 @@ NARROW_UPDATE = Rule(
     "A file with updates lacks columns that earlier files have",
     WARNING,
     "full rows in updates and upserts",
-    "A row that updates must contain the full row data with all columns. A column that the file "
-    "lacks becomes NULL in every row that it updates.",
+    "A row that updates must contain the full row data with all columns. A column that is "
+    "missing from the file becomes NULL in every row that the file updates.",
     "Write all columns of the table.",
     "1: id, name, city\n2: id, name, __rowMarker__ = 1",
     also=("LZ-101",),
@@ -62,8 +62,8 @@ UNMARKED_AFTER = Rule(
     "A file without a marker follows files with one",
     WARNING,
     "the marker in every file of a stream of changes",
-    "All rows of such a file get the default operation, by default an insert. A publisher does not "
-    "drop the marker from a stream that can update or delete.",
+    "All rows of such a file get the default operation, which is insert unless configured "
+    "otherwise. In a stream that can update or delete, every file needs the marker.",
     "Write the marker in every file after the initial load.",
     "2: id, name, __rowMarker__\n3: id, name",
     also=("LZ-095", "LZ-104"),
@@ -74,8 +74,8 @@ UNMARKED_TEXT = Rule(
     "A text file has no marker",
     NOTE,
     "the marker in every text file",
-    "Text without the marker is inserted as a whole. A missing marker alone does not prove that "
-    "rows are only ever inserted.",
+    "All rows of a text file without a marker are inserted. A missing marker alone does not "
+    "prove that rows are only ever inserted.",
     "Write `__rowMarker__` in every text file, 0 in initial ones.",
     "orders/00000000000000000001.csv with the columns id, name",
     only=Version.V2,
@@ -84,12 +84,12 @@ UNMARKED_TEXT = Rule(
 NO_ORDER = Rule(
     "LZ-128",
     "changes-without-order",
-    "Rows are updated or deleted in a table that is read by time",
+    "Rows are updated or deleted in a table whose files are ordered by time",
     NOTE,
     "numbered files where the order of changes matters",
-    "With detection by time a late file may be applied after newer ones, and the time is that of "
-    "the storage. An update or delete that comes in the wrong order leaves the wrong row.",
-    "Number the files, unless each row changes in one file only.",
+    "With detection by time, a late file may be applied after newer ones, and the time is that "
+    "of the storage. Updates and deletes that are applied in the wrong order leave wrong rows.",
+    "Number the files, unless each row is changed in one file only.",
     "fileDetectionStrategy LastUpdateTimeFileDetection, and rows with marker 1 or 2",
     also=("LZ-124", "LZ-126"),
 )
@@ -99,9 +99,9 @@ DROPPED = Rule(
     "A file lacks columns that earlier files have",
     NOTE,
     "the columns of earlier files",
-    "New rows have NULL in such a column, and old rows keep their data: a column never disappears "
-    "by itself.",
-    "Write the column, or drop and recreate the table folder to be rid of it.",
+    "New rows have NULL in such a column, and existing rows keep their values: a column is never "
+    "dropped implicitly.",
+    "Write the column, or drop and recreate the table folder to remove it.",
     "1: id, name, city\n2: id, name",
     also=("LZ-216",),
 )
@@ -111,8 +111,8 @@ REQUIRED = Rule(
     "A file lacks a column that the first file declared non-null",
     ERROR,
     "every column that is not nullable in the first file",
-    "A column missing from a file must be nullable, otherwise the schema merge fails: the table "
-    "stops. A file in which every row is a DELETE may lack it.",
+    "A column that is missing from a file must be nullable, otherwise the schema merge fails and "
+    "the table stops. A file in which every row is a DELETE may omit it.",
     "Write the column in every file, or declare it nullable (`OPTIONAL`) from the first file on.",
     "1: id, total (required)\n2: id",
     also=("LZ-218", "LZ-219"),
@@ -125,7 +125,7 @@ RETYPED = Rule(
     "the type of the first file that has the column",
     "A new type for an existing column is an error, and replication of the table stops.",
     "Write the column in its first type, or drop and recreate the table folder with all data in "
-    "the new one.",
+    "the new type.",
     "1: amount: integer\n2: amount: string",
     also=("LZ-220", "LZ-224"),
 )
@@ -135,21 +135,21 @@ WIDENED = Rule(
     "A column is wider than in earlier files",
     ERROR,
     "the type of the first file that has the column",
-    "Widening, such as from 32 to 64 bits, is an error like any other change of a type. Writers "
-    "that infer types do this on their own.",
+    "Widening, for example from 32 to 64 bits, is an error like any other change of type. "
+    "Writers that infer types do this implicitly.",
     "Declare the types when writing, or drop and recreate the table folder with all data in the "
-    "wider one.",
+    "wider type.",
     "1: amount: integer\n2: amount: long",
     also=("LZ-220",),
 )
 RENAMED = Rule(
     "LZ-226",
     "column-renamed",
-    "A file drops a column and brings another of the same type",
+    "A file drops a column and adds another of the same type",
     WARNING,
     "the columns of earlier files",
-    "A renamed column is treated as one dropped and one added: new rows have NULL in the old one, "
-    "old rows in the new one.",
+    "A renamed column is treated as one column dropped and one added: new rows have NULL in the "
+    "old column, existing rows in the new one.",
     "To rename a column, delete the table folder and recreate it with all the data under the new "
     "name.",
     "1: id, town\n2: id, city",
@@ -185,7 +185,7 @@ class History:
         self._is_unordered = False
         self._required: frozenset[str] = frozenset()
 
-    def next(self, seen: Seen, counts: Counts | None, location: FindingLocation) -> None:
+    def next(self, seen: Seen, counts: RowCounts | None, location: FindingLocation) -> None:
         """The next file. counts: of its rows, None when they were not read."""
         self._marker(seen, counts, location)
         self._order(seen, counts, location)
@@ -201,7 +201,7 @@ class History:
             self._required = frozenset(c.name for c in seen.schema if not c.nullable)
         self._is_first = False
 
-    def _marker(self, seen: Seen, counts: Counts | None, location: FindingLocation) -> None:
+    def _marker(self, seen: Seen, counts: RowCounts | None, location: FindingLocation) -> None:
         is_initial = self._is_first and seen.file.number in {1, None}
         if seen.has_marker:
             plain = counts is not None and counts.is_complete and counts.is_only_inserts
@@ -216,7 +216,7 @@ class History:
                 self._report.add(UNMARKED_TEXT, location, "no __rowMarker__")
         self._has_markers |= seen.has_marker
 
-    def _order(self, seen: Seen, counts: Counts | None, location: FindingLocation) -> None:
+    def _order(self, seen: Seen, counts: RowCounts | None, location: FindingLocation) -> None:
         changes = counts.updates + counts.deletes if counts else 0
         if seen.file.number is None and changes and not self._is_unordered:
             self._is_unordered = True
@@ -234,7 +234,7 @@ class History:
         self,
         dropped: list[Column],
         added: list[Column],
-        counts: Counts | None,
+        counts: RowCounts | None,
         location: FindingLocation,
     ) -> None:
         # The lack of a key column is told by itself (LZ-046).

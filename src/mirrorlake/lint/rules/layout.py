@@ -17,8 +17,7 @@ from mirrorlake.lint.finding import (
 from mirrorlake.lint.rules import sequence as sequence_rules
 from mirrorlake.lint.target import Target
 from mirrorlake.model.landed import FileName
-from mirrorlake.storage.local import Absence
-from mirrorlake.storage.store import Listing
+from mirrorlake.storage.store import Absence, Listing
 
 ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 
@@ -28,9 +27,9 @@ NAME = Rule(
     "The name of a folder cannot be the name of a table",
     ERROR,
     "a name in UTF-8 without a backslash",
-    "The name of a table folder is the name of its table. A name that is not text, or that holds a "
-    "backslash, cannot be part of a path on every storage: the folder is not read.",
-    "Encode what a folder name cannot carry, and keep the true name elsewhere.",
+    "The name of a table folder is the name of its table. A name that is not valid text, or that "
+    "contains a backslash, cannot be part of a path on every storage: the folder is not read.",
+    "Encode the characters that a folder name cannot contain, and store the true name elsewhere.",
     "Files/LandingZone/sales\\orders/",
 )
 ALIKE = Rule(
@@ -40,29 +39,29 @@ ALIKE = Rule(
     WARNING,
     "table names that differ in more than case",
     "The name of a table folder is the name of its table. Catalogs and several storages compare "
-    "names without regard to case: there the two tables are one.",
+    "names without regard to case, so they treat the two tables as one.",
     "Rename one of the folders; the table is then loaded again under its new name.",
     "Files/LandingZone/Orders/\nFiles/LandingZone/orders/",
 )
 CONTROL = Rule(
     "LZ-006",
     "control-character",
-    "The name of a folder holds a control character",
+    "The name of a folder contains a control character",
     WARNING,
-    "a name that can be printed",
-    "The name of a table folder is the name of its table, and a line end or a tab in it can hardly "
-    "be written in a query.",
+    "a name of printable characters",
+    "The name of a table folder is the name of its table, and a name with a line break or a tab "
+    "is hard to write in a query.",
     "Rename the folder; the table is then loaded again under its new name.",
     "Files/LandingZone/or<tab>ders/",
 )
 LINK = Rule(
     "LZ-007",
     "link",
-    "A link stands where a file or folder is expected",
+    "There is a link in the place of a file or folder",
     ERROR,
-    "a folder or file in its own right",
+    "a file or folder, not a link",
     "A table is a folder in the landing zone. Links are never followed, so that nothing outside "
-    "the root can be read through one: what the link points to is not mirrored.",
+    "the root can be read through them: the target of the link is not mirrored.",
     "Put the file or folder itself into the landing zone.",
     "Files/LandingZone/orders -> /data/orders",
 )
@@ -72,8 +71,8 @@ V1_PATH = Rule(
     "The landing zone has the path of the v1 page",
     WARNING,
     f"the landing zone at {root.LANDING}",
-    "The v1 page prints `LandingZone` directly below the root, the v2 page `Files/LandingZone`. "
-    "Our engine reads both; the original service has only the second.",
+    "The v1 page shows `LandingZone` directly below the root, the v2 page `Files/LandingZone`. "
+    "Our engine reads both; the original service reads only the second.",
     "Write to `Files/LandingZone`, or lint with `--version v1`.",
     "shop/LandingZone/orders/",
     only=Version.V2,
@@ -84,8 +83,8 @@ TWO_ZONES = Rule(
     "The root has two landing zones",
     WARNING,
     "one landing zone",
-    "`Files/LandingZone` and `LandingZone` both exist. The first is read, the second never.",
-    "Move what is in `LandingZone` to `Files/LandingZone`, and remove it.",
+    "`Files/LandingZone` and `LandingZone` both exist. The first is read, the second is ignored.",
+    "Move the content of `LandingZone` to `Files/LandingZone`, and delete it.",
     "shop/Files/LandingZone/\nshop/LandingZone/",
 )
 NO_SCHEMA_NAME = Rule(
@@ -94,32 +93,32 @@ NO_SCHEMA_NAME = Rule(
     "A schema folder has no schema name",
     ERROR,
     "a folder <schema>.schema",
-    "A schema folder is named `<schema>.schema`. One that is called `.schema` alone names no "
-    "schema: its tables are not read.",
+    "A schema folder is named `<schema>.schema`. A folder named only `.schema` has no schema "
+    "name: its tables are not read.",
     "Rename the folder.",
     "Files/LandingZone/.schema/orders/",
 )
 SCHEMA_CASE = Rule(
     "LZ-013",
     "schema-suffix-case",
-    "The ending of a schema folder is not in lower case",
+    "The suffix of a schema folder is not in lower case",
     ERROR,
     "a folder <schema>.schema",
-    "A schema folder is named `<schema>.schema`, in these letters. With another spelling the "
-    "folder counts as a table, and the tables in it are not read.",
+    "A schema folder is named `<schema>.schema`, in lower case. With another spelling the folder "
+    "is treated as a table, and the tables in it are not read.",
     "Rename the folder so that it ends in `.schema`.",
     "Files/LandingZone/Sales.SCHEMA/orders/",
 )
 SCHEMA_AS_TABLE = Rule(
     "LZ-016",
     "schema-folder-with-files",
-    "A schema folder holds files of a table",
+    "A schema folder contains files of a table",
     ERROR,
     "table folders in the schema folder, and files in those",
-    "A folder whose name ends in `.schema` holds tables and is never a table itself: its files are "
-    "not read.",
-    "Move the files into a table folder of the schema; give a table another name whose name ends "
-    "in `.schema`.",
+    "A folder whose name ends in `.schema` contains tables and is never a table itself: its "
+    "files are not read.",
+    "Move the files into a table folder of the schema. If the folder is a table whose name ends "
+    "in `.schema`, rename the table.",
     "Files/LandingZone/Sales.schema/_metadata.json",
 )
 SCHEMA_IN_SCHEMA = Rule(
@@ -136,23 +135,23 @@ SCHEMA_IN_SCHEMA = Rule(
 NESTED = Rule(
     "LZ-019",
     "table-beside-schema",
-    "A table outside any schema has the name of a schema",
+    "A table outside any schema has the same name as a schema",
     ERROR,
-    "a table name that no schema has",
-    "Without a default schema the table `X` is written to `Tables/X` and the table `T` of the "
-    "schema `X` to `Tables/X/T`, one inside the other: cleaning up the first would remove the "
-    "second, so neither is applied.",
-    "Rename one of them, move the table into a schema folder, or configure `default_schema`.",
+    "a table name that is not also the name of a schema",
+    "Without a default schema, table `X` is written to `Tables/X` and table `T` of schema `X` to "
+    "`Tables/X/T`, one inside the other: a vacuum of the first would delete the second, so "
+    "neither is applied.",
+    "Rename one of them, move the table into a schema folder, or set `default_schema`.",
     "Files/LandingZone/sales/\nFiles/LandingZone/sales.schema/orders/",
 )
 UNDERSCORE = Rule(
     "LZ-021",
     "table-with-underscore",
-    "A folder that looks like a table begins with an underscore",
+    "The name of a folder that looks like a table begins with an underscore",
     WARNING,
     "a table name without a leading underscore",
-    "Whatever begins with an underscore is ignored, as data and as a table. This folder holds a "
-    "`_metadata.json` or data files, and they are not read.",
+    "Files and folders whose names begin with an underscore are ignored. This folder contains a "
+    "`_metadata.json` or data files, which are not read.",
     "Rename the folder, unless it is a staging area.",
     "Files/LandingZone/_orders/_metadata.json",
 )
@@ -162,7 +161,7 @@ METADATA_LEVEL = Rule(
     "_metadata.json lies outside a table folder",
     WARNING,
     "_metadata.json in the folder of its table",
-    "`_metadata.json` describes one table and is read in table folders alone; elsewhere it is "
+    "`_metadata.json` describes one table and is read only in table folders; elsewhere it is "
     "ignored.",
     "Move it into the table folder that it describes.",
     "Files/LandingZone/_metadata.json",
@@ -173,18 +172,18 @@ STRAY = Rule(
     "A file lies outside any table folder",
     WARNING,
     "data files in the folder of their table",
-    "In the landing zone itself only `_partnerEvents.json` is read, in a schema folder nothing; "
-    "every other file there is ignored.",
+    "Directly in the landing zone only `_partnerEvents.json` is read, and directly in a schema "
+    "folder nothing; every other file there is ignored.",
     "Move the file into the folder of its table.",
     "Files/LandingZone/00000000000000000001.parquet",
 )
 TABLES = Rule(
     "LZ-278",
     "many-tables",
-    "The zone has more tables than the original takes",
+    "The landing zone has more tables than the original supports",
     None,
     "at most 1,000 tables",
-    "The original is limited to 1,000 tables per mirrored database and leaves the others out. Our "
+    "The original is limited to 1,000 tables per mirrored database and ignores the others. Our "
     "engine has no limit unless `mirror.max_tables` sets one.",
     "Spread the tables over several mirrored databases.",
     "Files/LandingZone/table_0001/ … table_1001/",
@@ -220,7 +219,7 @@ def check_zone(target: Target, folders: tuple[TableFolder, ...], report: Report)
 
 def check_folder(target: Target, folder: TableFolder, report: Report) -> None:
     """What a table folder holds that no listing shows."""
-    for item in target.unlisted(folder.path):
+    for item in target.store.unlisted(folder.path):
         if item.name.startswith("_"):
             continue
         location = FindingLocation(f"{folder.path}/{item.name}", folder.table)
@@ -257,12 +256,12 @@ def _files_of_zone(zone: str, listing: Listing, report: Report) -> None:
         report.add(
             METADATA_LEVEL,
             FindingLocation(f"{zone}/{layout.METADATA}"),
-            "it lies in the zone itself",
+            "it lies directly in the landing zone",
         )
 
 
 def _unlisted(target: Target, folder: str, report: Report) -> None:
-    for item in target.unlisted(folder):
+    for item in target.store.unlisted(folder):
         if item.name.startswith("_"):
             continue
         location = FindingLocation(f"{folder}/{item.name}")

@@ -30,7 +30,7 @@ ABSENT = Rule(
     ERROR,
     f"{layout.METADATA} in the table folder",
     "Every table folder must contain the file. The original ignores a folder without it, and so "
-    "does our engine unless `metadata_required` is false; then the table is insert-only.",
+    "does our engine unless `metadata_required` is false; the table is then insert-only.",
     'Write it, with the key of the table: `{"keyColumns": ["id"]}`.',
     "orders/00000000000000000001.parquet",
     also=(
@@ -41,10 +41,10 @@ ABSENT = Rule(
 NO_OBJECT = Rule(
     "LZ-030",
     "metadata-no-object",
-    "_metadata.json is not one JSON object",
+    "_metadata.json is not a single JSON object",
     ERROR,
     "one JSON object",
-    "The file holds one record. Anything else stops the table.",
+    "The file contains one JSON object. Anything else stops the table.",
     'Write one object, such as `{"keyColumns": ["id"]}`.',
     '["id"]',
 )
@@ -54,7 +54,7 @@ KEY_SHAPE = Rule(
     "keyColumns is not an array of column names",
     ERROR,
     "an array of column names",
-    "`keyColumns` lists the columns that together are the unique key, also when it is one.",
+    "`keyColumns` is a list of the columns that form the unique key, even if it is only one.",
     'Write `"keyColumns": ["id"]`.',
     '{"keyColumns": "id"}',
 )
@@ -64,20 +64,20 @@ KEY_TWICE = Rule(
     "keyColumns names a column twice",
     WARNING,
     "each column once",
-    "Several names make a composite key. A name that is repeated adds nothing; a mistyped second "
-    "column may be behind it, and then different rows are taken for one.",
-    "Name each column of the key once.",
+    "Several names form a composite key. A repeated name adds nothing, but may be a mistyped "
+    "second column; different rows are then treated as one.",
+    "Name each key column once.",
     '{"keyColumns": ["id", "id"]}',
 )
 V2_MEMBER = Rule(
     "LZ-033",
     "member-of-v2",
-    "_metadata.json has a member that the v1 page does not know",
+    "_metadata.json has a member that the v1 page does not define",
     WARNING,
-    "keyColumns alone",
-    "On the v1 page the record has key columns only. A reader of that version ignores the member: "
-    "files are then read in the order of their numbers, and rows without a marker are inserts.",
-    "Leave the member out, or lint with `--version v2`.",
+    "only keyColumns",
+    "On the v1 page the object has key columns only. A reader of that version ignores the "
+    "member: it reads files in the order of their numbers, and inserts rows without a marker.",
+    "Remove the member, or lint with `--version v2`.",
     '{"keyColumns": ["id"], "isUpsertDefaultRowMarker": true}',
     only=Version.V1,
 )
@@ -88,7 +88,8 @@ NO_KEY = Rule(
     NOTE,
     "keyColumns, unless rows are only ever inserted",
     "Without `keyColumns` the table is insert-only: updates and deletes are not possible.",
-    "Name the key if rows are ever updated or deleted; that can be done at any time, once.",
+    "If rows are ever updated or deleted, name the key columns. They can be added at any time, "
+    "once.",
     "{}",
 )
 DETECTION = Rule(
@@ -97,9 +98,9 @@ DETECTION = Rule(
     "fileDetectionStrategy has an unknown value",
     ERROR,
     f"{SEQUENTIAL} or {BY_TIME}",
-    "It decides whether files are read by their numbers or by their times; nothing can be assumed "
-    "in its place.",
-    "Write one of the two, or leave the member out for the first.",
+    "The member defines whether files are ordered by number or by time. There is no safe default "
+    "for an unknown value.",
+    "Write one of the two, or omit the member for the first.",
     '{"fileDetectionStrategy": "Timestamp"}',
 )
 UPSERT_SHAPE = Rule(
@@ -108,19 +109,19 @@ UPSERT_SHAPE = Rule(
     "isUpsertDefaultRowMarker is neither true nor false",
     ERROR,
     "true or false",
-    'It decides whether a row without a marker is an upsert or an insert. A text such as `"true"` '
-    "is neither.",
+    "The member defines whether a row without a marker is an upsert or an insert. A string such "
+    'as `"true"` is not accepted.',
     "Write `true` or `false` without quotes.",
     '{"isUpsertDefaultRowMarker": "true"}',
 )
 MEMBER_TWICE = Rule(
     "LZ-050",
     "member-twice",
-    "A member stands twice in _metadata.json",
+    "A member occurs twice in _metadata.json",
     WARNING,
     "each member once",
-    "Names of members are compared without regard to case. Of two alike the last counts here, and "
-    "nobody says which one counts elsewhere.",
+    "Names of members are compared without regard to case. Of two equal names our engine uses "
+    "the last; the behavior of other readers is not defined.",
     "Keep one of them.",
     '{"keyColumns": ["id"], "KeyColumns": ["no"]}',
     also=("LZ-329",),
@@ -131,19 +132,19 @@ UNKNOWN_MEMBER = Rule(
     "_metadata.json has an unknown member",
     NOTE,
     "members of the specification",
-    "Unknown members are ignored. A mistyped one is ignored as well.",
-    "Correct the name, or leave the member out.",
+    "Unknown members are ignored, and so is a mistyped one.",
+    "Correct the name, or remove the member.",
     '{"keyColums": ["id"]}',
 )
 SPELLING = Rule(
     "LZ-053",
     "member-spelling",
-    "A member of _metadata.json is spelt in another case",
+    "A member of _metadata.json is written in another case",
     NOTE,
-    "keyColumns, fileDetectionStrategy and isUpsertDefaultRowMarker in these letters",
-    "The v2 page itself prints two spellings, and our engine reads any. The lower camel case is "
-    "the one that both pages have.",
-    "Spell the member as the specification does.",
+    "keyColumns, fileDetectionStrategy and isUpsertDefaultRowMarker in exactly this case",
+    "The v2 page itself shows two spellings, and our engine accepts any. Both pages have the "
+    "lower camel case.",
+    "Write the member as the specification does.",
     '{"KeyColumns": ["id"]}',
 )
 LENIENT = Rule(
@@ -152,8 +153,8 @@ LENIENT = Rule(
     "_metadata.json is not strict JSON",
     WARNING,
     "strict JSON in UTF-8 without a byte order mark",
-    "Official samples have trailing commas, an unquoted word, a lone backslash and a byte order "
-    "mark, so our engine tolerates these four. Nobody promises that the original does.",
+    "Official samples contain trailing commas, an unquoted word, a single backslash and a byte "
+    "order mark, so our engine accepts these four. It is not documented that the original does.",
     "Write the file with a JSON library.",
     '{ "keyColumns": ["C1", "C2"], }',
     strict=ERROR,
@@ -165,8 +166,8 @@ UNREADABLE = Rule(
     "_metadata.json cannot be read",
     ERROR,
     "JSON in UTF-8",
-    "What cannot be read even leniently stops the table. The file is read again when it changes.",
-    "Mend the file at the place that is named.",
+    "A file that cannot be read even leniently stops the table. It is read again when it changes.",
+    "Correct the file at the position that the finding names.",
     '{"keyColumns": ["id"',
 )
 MANY_KEYS = Rule(
@@ -175,8 +176,9 @@ MANY_KEYS = Rule(
     "The key has five or more columns",
     WARNING,
     "fewer than five key columns",
-    "This is advice on speed, not a limit: every change has to be found by all columns of the key.",
-    "Use a shorter key that is unique, if there is one.",
+    "This is a recommendation for performance, not a limit: every change is looked up by all "
+    "columns of the key.",
+    "Use a shorter unique key, if there is one.",
     '{"keyColumns": ["a", "b", "c", "d", "e"]}',
 )
 CONDITIONAL = Rule(
@@ -184,10 +186,10 @@ CONDITIONAL = Rule(
     "conditional-update",
     "_metadata.json has ConditionalUpdateColumn",
     WARNING,
-    "changes in the order in which they apply",
+    "changes in the order in which they must be applied",
     "One version of the page showed the member without a description. It is ignored: an older "
-    "change that comes later is applied like any other.",
-    "Leave it out, and write the changes of a row in their order.",
+    "change that arrives later is applied like any other.",
+    "Remove the member, and write the changes of a row in order.",
     '{"keyColumns": ["id"], "ConditionalUpdateColumn": "seqNum"}',
 )
 PARTITIONS = Rule(
@@ -196,9 +198,9 @@ PARTITIONS = Rule(
     "The table asks for partition folders",
     WARNING,
     "data files in the table folder itself",
-    "`isPartitionEnabled` is not documented and off by default: files in subfolders are not read.",
-    "Write all files into the table folder, in one sequence; or switch on `landing.partitions` in "
-    "the project, and check the zone with `--partitions`.",
+    "`isPartitionEnabled` is undocumented and off by default: files in subfolders are not read.",
+    "Write all files into the table folder, in one sequence; or enable `landing.partitions` in "
+    "the project, and check the landing zone with `--partitions`.",
     '{"keyColumns": ["id"], "isPartitionEnabled": true}',
 )
 

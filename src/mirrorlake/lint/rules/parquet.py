@@ -13,7 +13,7 @@ from mirrorlake.landing.parquet import bounded
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.lint.finding import FindingLocation, Report, Rule, Severity, shown
 from mirrorlake.lint.rules import columns as column_rules
-from mirrorlake.lint.table_view import DataFile, Seen
+from mirrorlake.lint.table_view import LintedFile, Seen
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN
 from mirrorlake.storage.store import StorageFailed
 
@@ -22,11 +22,11 @@ ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 CODEC = Rule(
     "LZ-145",
     "codec",
-    "A Parquet file is compressed in a way that the pages do not list",
+    "A Parquet file uses a compression that the pages do not list",
     WARNING,
     "no compression, Snappy, GZIP or ZSTD",
-    "Both pages list uncompressed, Snappy, GZIP and ZSTD. Our engine reads other codecs of Parquet "
-    "as well; the original promises nothing.",
+    "Both pages list uncompressed, Snappy, GZIP and ZSTD. Our engine also reads the other "
+    "Parquet codecs; it is not documented that the original does.",
     "Write the file with Snappy or ZSTD.",
     "compression = BROTLI",
     strict=ERROR,
@@ -34,7 +34,7 @@ CODEC = Rule(
 UNSUPPORTED = Rule(
     "LZ-147",
     "type-unsupported",
-    "A column has a type that no table can store",
+    "A column has a type that tables cannot store",
     ERROR,
     "a simple type",
     "Simple Parquet types are supported: booleans, integers, floating point, decimals of up to 38 "
@@ -45,11 +45,11 @@ UNSUPPORTED = Rule(
 UNTYPED = Rule(
     "LZ-147",
     "type-absent",
-    "A column has no type, because it holds no value",
+    "A column has no type, because all of its values are NULL",
     NOTE,
-    "the column in its type, also when all values are NULL",
-    "A writer that infers types gives a column of NULL values none. The column is left out until a "
-    "file brings it with a type.",
+    "the column with its type, even if all values are NULL",
+    "A writer that infers types gives a column with only NULL values no type. The column is "
+    "ignored until a file contains it with a type.",
     "Declare the types when writing.",
     "note: null",
 )
@@ -58,8 +58,8 @@ COMPLEX = Rule(
     "complex-type",
     "A column has a complex type",
     ERROR,
-    "a text that holds JSON",
-    "Structs, lists and maps are not stored. The table stops.",
+    "text that contains JSON",
+    "Structs, lists and maps are not supported. The table stops.",
     "Write the column as a JSON string.",
     "tags: list<string>",
     also=("LZ-155",),
@@ -67,23 +67,23 @@ COMPLEX = Rule(
 PHYSICAL = Rule(
     "LZ-150",
     "physical-type",
-    "A logical type stands on a physical type that is not its own",
+    "A logical type is used with a physical type that does not belong to it",
     ERROR,
-    "the physical type of the Parquet format, such as INT32 for DATE",
-    "Logical types must stand on their proper physical type; other pairs were refused by the "
-    "original, and are by this engine: the table stops. Read all the same, they would be bare "
-    "numbers, such as days for dates.",
-    "Write the file with a library that keeps to the Parquet format.",
+    "the physical type that the Parquet format defines, such as INT32 for DATE",
+    "Each logical type requires a certain physical type. The original rejected other "
+    "combinations, and this engine rejects them too: the table stops. Otherwise the values would "
+    "be read as plain numbers, such as days for dates.",
+    "Write the file with a library that follows the Parquet format.",
     "DATE on INT64",
 )
 LOCAL_TIME = Rule(
     "LZ-152",
     "timestamp-without-zone",
-    "A timestamp column has no zone",
+    "A timestamp column has no time zone",
     NOTE,
     "timestamps with isAdjustedToUTC",
     "A timestamp with `isAdjustedToUTC=false` and an INT96 value are read as UTC and stored as "
-    "`timestamp`. When they were meant in local time, they are off by hours.",
+    "`timestamp`. If they are local times, they are wrong by the offset from UTC.",
     "Write timestamps in UTC, with `isAdjustedToUTC=true`.",
     "at: timestamp[us]",
 )
@@ -93,8 +93,8 @@ TIME = Rule(
     "A TIME column is stored as text",
     NOTE,
     "text, or a timestamp",
-    "Delta has no type for a time of day; it becomes a `string` in ISO form.",
-    "Write text yourself if another form is wanted.",
+    "Delta has no type for a time of day, so it is stored as a `string` in ISO format.",
+    "If another format is required, write text.",
     "opens: time64[us]",
 )
 UNSIGNED = Rule(
@@ -103,9 +103,9 @@ UNSIGNED = Rule(
     "An unsigned integer is stored in a wider type",
     NOTE,
     "a signed integer",
-    "Delta has signed integers only: each unsigned one becomes the next wider type, unsigned "
-    "64-bit `decimal(20,0)`.",
-    "Write a signed type if the values fit.",
+    "Delta has only signed integers: each unsigned type is stored in the next wider type, "
+    "unsigned 64-bit as `decimal(20,0)`.",
+    "Write a signed type, if the values fit.",
     "count: uint32",
 )
 NO_PARQUET = Rule(
@@ -114,18 +114,18 @@ NO_PARQUET = Rule(
     "A .parquet file is not Parquet",
     ERROR,
     "a file that begins with PAR1",
-    "The extension `.parquet` means Parquet, whatever the metadata say.",
-    "Name text files by the `FileExtension` of the table, or write Parquet.",
+    "The extension `.parquet` means Parquet, whatever `_metadata.json` says.",
+    "Give text files the `FileExtension` of the table, or write Parquet.",
     "orders/00000000000000000001.parquet that holds comma-separated text",
 )
 INCOMPLETE = Rule(
     "LZ-276",
     "incomplete",
-    "A data file is not complete",
+    "A data file is incomplete",
     ERROR,
     "a complete file under its final name",
-    "The file cannot be read to its end. Nothing of it is applied, and later files of the table "
-    "wait; it is tried again when it changes.",
+    "The file cannot be read to its end. None of it is applied, and later files of the table "
+    "wait. It is retried when it changes.",
     "Delete the file and upload a valid one under exactly the same name. Upload under a name with "
     "a leading underscore, and rename when complete.",
     "orders/00000000000000000001.parquet, cut in the middle",
@@ -134,11 +134,11 @@ INCOMPLETE = Rule(
 EMPTY = Rule(
     "LZ-276",
     "zero-bytes",
-    "A data file has no bytes",
+    "A data file is empty",
     ERROR,
     "a complete file under its final name",
-    "A file of zero bytes is an upload that failed. Nothing is applied, and later files of the "
-    "table wait. A file with zero rows is another thing, and valid.",
+    "A file of zero bytes is a failed upload. It is not applied, and later files of the table "
+    "wait. A file with zero rows is different, and valid.",
     "Delete the file and upload a valid one under exactly the same name.",
     "orders/00000000000000000001.parquet (0 bytes)",
     also=("LZ-133", "LZ-346"),
@@ -146,11 +146,11 @@ EMPTY = Rule(
 REFUSED = Rule(
     "LZ-267",
     "refused",
-    "The engine refuses a data file",
+    "The engine rejects a data file",
     ERROR,
-    "a file that the engine reads",
-    "An invalid file stops its own table, and later files of it wait.",
-    "Do as the message says.",
+    "a file that the engine can read",
+    "An invalid file stops its table, and later files of the table wait.",
+    "Follow the message.",
     "orders/00000000000000000001.parquet with a footer of a later release",
 )
 
@@ -171,7 +171,7 @@ NOT_OURS = (FileNotFoundError, PermissionError, StorageFailed)
 Opener = Callable[[], BinaryIO]
 
 
-def look(open_: Opener, file: DataFile, location: FindingLocation, report: Report) -> Seen | None:
+def look(open_: Opener, file: LintedFile, location: FindingLocation, report: Report) -> Seen | None:
     """What the footer tells; None when the engine would not read the file."""
     if not check_size(file, location, report):
         return None
@@ -201,7 +201,7 @@ def look(open_: Opener, file: DataFile, location: FindingLocation, report: Repor
     return None if report.errors > errors else _accepted(open_, file, location, report)
 
 
-def check_size(file: DataFile, location: FindingLocation, report: Report) -> bool:
+def check_size(file: LintedFile, location: FindingLocation, report: Report) -> bool:
     """Whether there is anything to open; a file of any format can lack that."""
     if file.size == 0:
         report.add(EMPTY, location, "0 bytes")
@@ -209,7 +209,7 @@ def check_size(file: DataFile, location: FindingLocation, report: Report) -> boo
 
 
 def _accepted(
-    open_: Opener, file: DataFile, location: FindingLocation, report: Report
+    open_: Opener, file: LintedFile, location: FindingLocation, report: Report
 ) -> Seen | None:
     """As the engine sees the file: it has the last word."""
     try:

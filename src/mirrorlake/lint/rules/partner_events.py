@@ -19,11 +19,11 @@ _EXAMPLE = (
 ABSENT = Rule(
     "LZ-060",
     "partner-events-absent",
-    "_partnerEvents.json is not there",
+    "There is no _partnerEvents.json",
     Severity.NOTE,
     f"{layout.PARTNER} in the landing zone",
-    "The file says who publishes and from what kind of source. It is not required but strongly "
-    "recommended, and changes nothing in replication.",
+    "The file names the publisher and the kind of source. It is not required but strongly "
+    "recommended, and does not affect replication.",
     f"Write it once: `{_EXAMPLE}`.",
     "Files/LandingZone/orders/",
     only=Version.V2,
@@ -33,21 +33,20 @@ LEVEL = Rule(
     "partner-events-at-wrong-level",
     "_partnerEvents.json lies in a table or schema folder",
     Severity.WARNING,
-    f"{layout.PARTNER} in the landing zone itself",
-    "The file speaks of the whole mirrored database. It is read in the landing zone itself and "
-    "nowhere else.",
+    f"{layout.PARTNER} directly in the landing zone",
+    "The file describes the whole mirrored database. It is read only directly in the landing zone.",
     "Move it one level up.",
     "Files/LandingZone/orders/_partnerEvents.json",
 )
 SHAPE = Rule(
     "LZ-063",
     "partner-events-members",
-    "_partnerEvents.json lacks a member, or has one of another type",
+    "A member of _partnerEvents.json is missing or has the wrong type",
     Severity.WARNING,
     "partnerName, and sourceInfo with sourceType, sourceVersion and additionalInformation",
-    "The record has `partnerName`, and `sourceInfo` with `sourceType` and `sourceVersion` as text "
-    "and the free object `additionalInformation`.",
-    "Write the members of the example.",
+    "The object has `partnerName`, and `sourceInfo` with `sourceType` and `sourceVersion` as "
+    "strings and `additionalInformation` as any object.",
+    "Write the members as in the example.",
     '{"partnerName": 7}',
 )
 INVALID = Rule(
@@ -56,7 +55,7 @@ INVALID = Rule(
     "_partnerEvents.json cannot be read",
     Severity.WARNING,
     "one JSON object",
-    "Replication does not depend on the file; what it says about the source is lost.",
+    "Replication does not depend on the file, but its information about the source is lost.",
     f"Write one JSON object in UTF-8: `{_EXAMPLE}`.",
     '{"partnerName": ',
 )
@@ -85,7 +84,7 @@ def check_level(listing: Listing, folder: FindingLocation, report: Report) -> No
     """The file does not belong into this folder."""
     if any(file.name == layout.PARTNER for file in listing.files):
         path = f"{folder.path}/{layout.PARTNER}"
-        report.add(LEVEL, FindingLocation(path, folder.table), "it lies in a folder below")
+        report.add(LEVEL, FindingLocation(path, folder.table), "it lies in a subfolder")
 
 
 def _content(content: bytes, location: FindingLocation, report: Report) -> None:

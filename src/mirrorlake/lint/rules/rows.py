@@ -20,10 +20,10 @@ NEEDS_KEY = Rule(
     "change-without-key",
     "A row is updated or deleted in a table without key columns",
     ERROR,
-    "keyColumns in _metadata.json, or inserts alone",
-    "Markers 1, 2 and 4 act on the row with the same key, and the table has no key. Nothing of the "
-    "file is applied.",
-    "Name the key in `keyColumns`.",
+    "keyColumns in _metadata.json, or only inserts",
+    "Markers 1, 2 and 4 apply to the row with the same key, but the table has no key. None of "
+    "the file is applied.",
+    "Name the key columns in `keyColumns`.",
     "{} and a row with the marker 2",
     also=("LZ-034",),
 )
@@ -33,30 +33,31 @@ UPSERT_NEEDS_KEY = Rule(
     "Rows without a marker are upserts in a table without key columns",
     ERROR,
     "keyColumns in _metadata.json",
-    "`isUpsertDefaultRowMarker` makes every row without a marker an upsert, which acts on the row "
-    "with the same key; the table has no key.",
-    "Name the key in `keyColumns`, or leave `isUpsertDefaultRowMarker` out.",
+    "`isUpsertDefaultRowMarker` makes every row without a marker an upsert, which applies to the "
+    "row with the same key; but the table has no key.",
+    "Name the key columns in `keyColumns`, or remove `isUpsertDefaultRowMarker`.",
     '{"isUpsertDefaultRowMarker": true} and a file without a marker',
 )
 INSERTED_TWICE = Rule(
     "LZ-077",
     "inserted-twice",
-    "A file inserts several rows with one key",
+    "A file inserts several rows with the same key",
     WARNING,
     "one insert per key, or upserts",
-    "Marker 0 inserts without a check for duplicate keys: the table then holds several rows with "
-    "one key, which a later update replaces and a later delete removes together.",
-    "Write marker 4 where a row may exist already, and mend an export that repeats rows.",
+    "Marker 0 inserts without a check for duplicate keys: the table then has several rows with "
+    "the same key. A later update replaces all of them by one row, and a later delete deletes "
+    "all of them.",
+    "Write marker 4 for rows that may already exist, and correct an export that repeats rows.",
     "id,__rowMarker__\n1,0\n1,0",
 )
 UNKNOWN = Rule(
     "LZ-085",
     "marker-unknown",
-    "A marker is none of 0, 1, 2 and 4",
+    "A marker is not 0, 1, 2 or 4",
     ERROR,
     "0 insert, 1 update, 2 delete, 4 upsert",
-    "A marker that is NULL, 3, or anything else is an error, and nothing of the file is applied. "
-    "One open re-implementation numbers insert, update, delete as 1, 2, 3: such a file stops at "
+    "A marker that is NULL, 3, or anything else is an error, and none of the file is applied. "
+    "One open re-implementation uses 1, 2, 3 for insert, update, delete: such a file stops at "
     "its first 3.",
     "Write one of the four values in every row.",
     "id,__rowMarker__\n1,3",
@@ -65,11 +66,11 @@ UNKNOWN = Rule(
 HOLLOW = Rule(
     "LZ-100",
     "update-of-nothing",
-    "An update brings NULL in every column but the key",
+    "An update has NULL in every column except the key",
     WARNING,
     "full rows in updates and upserts",
-    "A row that updates must contain the full row data with all columns: what it leaves out "
-    "becomes NULL. Only a DELETE row needs no more than the key.",
+    "A row that updates must contain the full row data with all columns: missing values become "
+    "NULL. Only a DELETE row may contain just the key.",
     "Write all columns of the row, or marker 2 if it was deleted.",
     "id,name,city,__rowMarker__\n1,,,1",
     also=("LZ-101", "LZ-103"),
@@ -77,12 +78,12 @@ HOLLOW = Rule(
 VALUE = Rule(
     "LZ-151",
     "value-does-not-fit",
-    "A value does not fit the type that its column has in the table",
+    "A value does not fit the type of its column",
     ERROR,
     "values that the type can hold",
-    "Columns keep their type in Delta, where timestamps have microseconds and years up to 9999. A "
-    "value that does not fit is refused rather than changed.",
-    "Mend the value and upload the file under the same name.",
+    "Columns keep their type in Delta, where timestamps have microseconds and years up to 9999. "
+    "A value that does not fit is rejected, not changed.",
+    "Correct the value and upload the file under the same name.",
     "at: timestamp[s] with the year 300000",
 )
 NULL_KEY = Rule(
@@ -91,9 +92,9 @@ NULL_KEY = Rule(
     "A key column is NULL in a row",
     WARNING,
     "a value in every key column",
-    "NULL equals NULL in key matching, so that all rows with it are one row. A strict reader "
-    "refuses them.",
-    "Write a value in every key column, or choose columns that always have one.",
+    "NULL equals NULL when keys are matched, so all rows with a NULL key are one row. A strict "
+    "reader rejects them.",
+    "Write a value in every key column, or choose key columns that always have one.",
     "id,name\n,Anna",
     strict=ERROR,
 )
@@ -108,7 +109,7 @@ _FULL = (Marker.UPDATE, Marker.UPSERT)
 
 
 @dataclass(frozen=True, slots=True)
-class Counts:
+class RowCounts:
     """Rows of a file by marker, and whether all of its rows were looked at."""
 
     inserts: int
@@ -171,11 +172,11 @@ class RowCheck:
             self._remember(rows)
         self.looked += len(rows.marker)
 
-    def end(self, *, is_complete: bool) -> Counts:
+    def end(self, *, is_complete: bool) -> RowCounts:
         """All that only the whole file tells."""
         self._repeated()
         counts = self._counts
-        return Counts(
+        return RowCounts(
             inserts=counts[Marker.INSERT],
             updates=counts[Marker.UPDATE],
             deletes=counts[Marker.DELETE],
@@ -206,7 +207,7 @@ class RowCheck:
             if not pc.any(hollow).as_py():
                 return
             hollow = pc.and_(hollow, rows.data[name].is_null())
-        self._first(HOLLOW, hollow, "{rows} with NULL everywhere")
+        self._first(HOLLOW, hollow, "{rows} with only NULL")
 
     def _first(self, rule: Rule, wrong: pa.Array, found: str, column: str | None = None) -> None:
         """Report the first row of a file that breaks a rule; the piece tells how many more do."""

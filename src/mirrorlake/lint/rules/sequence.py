@@ -17,21 +17,21 @@ ERROR, WARNING, NOTE = Severity.ERROR, Severity.WARNING, Severity.NOTE
 OTHER = Rule(
     "LZ-023",
     "other-file",
-    "A file in the table folder is no data file",
+    "A file in the table folder is not a data file",
     NOTE,
     "data files, and names that begin with an underscore",
     "The name is not that of a data file, so the file is ignored.",
-    "Remove it, or give it a leading underscore.",
+    "Delete it, or rename it with a leading underscore.",
     "orders/readme.txt",
 )
 UNNUMBERED = Rule(
     "LZ-023",
     "data-without-number",
-    "A data file has no number beside files that have one",
+    "A data file without a number lies next to numbered files",
     WARNING,
     "20 digits and an extension",
-    "In sequential mode a file whose name is no number is ignored without an error: its rows are "
-    "not applied.",
+    "In sequential mode a file whose name is not a number is ignored without an error: its rows "
+    "are not applied.",
     "Give it the next number, or set `fileDetectionStrategy` to `LastUpdateTimeFileDetection` for "
     "the whole table.",
     "orders/00000000000000000001.parquet\norders/part-0.parquet",
@@ -43,8 +43,8 @@ SUBFOLDER = Rule(
     "A table folder has a subfolder",
     WARNING,
     "data files in the table folder itself",
-    "Subfolders of a table folder are ignored, whatever they hold.",
-    "Move the files into the table folder, or give the subfolder a leading underscore.",
+    "Subfolders of a table folder are ignored, whatever they contain.",
+    "Move the files into the table folder, or rename the subfolder with a leading underscore.",
     "orders/2026/00000000000000000001.parquet",
 )
 PARTITION = Rule(
@@ -53,7 +53,7 @@ PARTITION = Rule(
     "A table folder has partition folders",
     WARNING,
     "data files in the table folder itself",
-    "Folders such as `Day=20260128` were seen with the undocumented `isPartitionEnabled`, which is "
+    "Folders such as `Day=20260128` occur with the undocumented `isPartitionEnabled`, which is "
     "off by default: their files are not read.",
     "Write all files into the table folder, in one sequence; or see [partition folders]"
     "(../partitions.md).",
@@ -62,11 +62,11 @@ PARTITION = Rule(
 DIGITS = Rule(
     "LZ-112",
     "number-of-digits",
-    "The number in a file name has not 20 digits",
+    "The number in a file name does not have 20 digits",
     ERROR,
     "20 digits and an extension",
-    "Only a name of exactly 20 digits and an extension is that of a data file. Any other is "
-    "ignored, so the rows of the file are not applied and later numbers wait.",
+    "The name of a data file is exactly 20 digits and an extension. Any other file is ignored, "
+    "so its rows are not applied and later numbers wait.",
     "Rename the file, with leading zeros.",
     "orders/1.parquet",
 )
@@ -76,9 +76,8 @@ ZERO = Rule(
     "A file has number 0",
     ERROR,
     "numbers from 00000000000000000001",
-    "The sequence starts with 1. A file with number 0 stands before the first and is never "
-    "applied.",
-    "Give it the next free number.",
+    "The sequence starts with 1. A file with number 0 is never applied.",
+    "Rename it to the next free number.",
     "orders/00000000000000000000.parquet",
 )
 GAP = Rule(
@@ -87,8 +86,8 @@ GAP = Rule(
     "A number of the sequence is missing",
     ERROR,
     "numbers without a gap",
-    "Files are applied in the order of their numbers, and no number is skipped, here or on the "
-    "original: all later files wait until the missing one appears.",
+    "Files are applied in the order of their numbers, and neither our engine nor the original "
+    "skips a number: all later files wait until the missing one appears.",
     "Publish the missing file. If there never was one, publish a file without rows under its "
     "number.",
     "orders/00000000000000000001.parquet\norders/00000000000000000003.parquet",
@@ -103,10 +102,10 @@ FIRST = Rule(
     "The sequence does not begin with 1",
     ERROR,
     "a first file 00000000000000000001",
-    "A new table waits for number 1. Where files were processed before, their cleanup folder "
-    "tells; here there is none.",
-    "Publish the file with number 1. Nothing is wrong if an engine has already applied it and its "
-    "cleanup folder was removed.",
+    "A new table waits for number 1. If earlier files had been processed, they would be in the "
+    "cleanup folder; but there is none.",
+    "Publish the file with number 1. If an engine has already applied it and its cleanup folder "
+    "was deleted, nothing is wrong.",
     "orders/00000000000000000002.parquet",
     also=("LZ-114",),
 )
@@ -116,8 +115,9 @@ EQUAL = Rule(
     "Two files have the same number",
     ERROR,
     "one file per number",
-    "Two data files with one number and different extensions have no order. The table stops.",
-    "Remove the one that is not meant.",
+    "The order of two data files with the same number and different extensions is not defined. "
+    "The table stops.",
+    "Delete the one that does not belong there.",
     "orders/00000000000000000001.parquet\norders/00000000000000000001.csv",
 )
 REUSED = Rule(
@@ -126,20 +126,20 @@ REUSED = Rule(
     "A number was used again after its file was processed",
     ERROR,
     "a number above those of processed files",
-    "The number is at or below one whose file has been processed and moved aside: the new file "
-    "counts as applied, and its rows are never read.",
-    "Publish the rows under the next free number. Take it from your own record and the cleanup "
-    "folders as well, never from the listing alone.",
+    "The number is not greater than that of a file which was processed and moved to the cleanup "
+    "folder: the new file is considered applied, and its rows are never read.",
+    "Publish the rows under the next free number. Determine it from your own record and from the "
+    "cleanup folder, not from a listing of the table folder alone.",
     "orders/00000000000000000001.parquet\norders/_FilesReadyToDelete/00000000000000000001.parquet",
 )
 NO_NUMBERS = Rule(
     "LZ-122",
     "names-without-numbers",
-    "No file has a number, and the metadata do not ask for another order",
+    "No file has a number, and _metadata.json does not select another order",
     ERROR,
     "numbered files, or fileDetectionStrategy LastUpdateTimeFileDetection",
-    "Names that are not contiguous numbers are supported when `fileDetectionStrategy` is "
-    "`LastUpdateTimeFileDetection`. Without it every one of these files is ignored.",
+    "Names other than consecutive numbers are supported only if `fileDetectionStrategy` is "
+    "`LastUpdateTimeFileDetection`. Without it, all of these files are ignored.",
     "Set the strategy in `_metadata.json`, or number the files.",
     "orders/part-0.parquet",
 )
@@ -149,19 +149,19 @@ SAME_PATH = Rule(
     "A name was used again after its file was processed",
     ERROR,
     "a name that was never used before",
-    "With detection by time a name is used once. A processed path that is written again is not "
-    "read again.",
-    "Publish the rows under a new name, such as one with a random part.",
+    "With detection by time, a name can be used only once. A processed path that is written "
+    "again is not read again.",
+    "Publish the rows under a new name, for example one with a random part.",
     "orders/a.parquet\norders/_FilesReadyToDelete/a.parquet",
 )
 SAME_TIME = Rule(
     "LZ-125",
     "times-equal",
-    "Files have the same time of modification",
+    "Several files have the same modification time",
     NOTE,
     "files whose order does not matter, or times that differ",
-    "The original defines no order for equal times; our engine then goes by the path.",
-    "Number the files when their order matters.",
+    "The original defines no order for equal times; our engine orders such files by path.",
+    "If their order matters, number the files.",
     "orders/a.parquet 12:00:00\norders/b.parquet 12:00:00",
 )
 TEMPORARY = Rule(
@@ -170,21 +170,22 @@ TEMPORARY = Rule(
     "A temporary file has no leading underscore",
     WARNING,
     "temporary names that begin with an underscore",
-    "A file is uploaded under a name that begins with an underscore and renamed when complete. "
-    "Other temporary names are ignored by their ending only, and not with detection by time.",
-    "Begin temporary names with an underscore, and remove this file if nobody is writing it.",
+    "A file is uploaded under a name that begins with an underscore, and renamed when it is "
+    "complete. Other temporary names are ignored only because of their extension, and not at all "
+    "with detection by time.",
+    "Begin temporary names with an underscore. If nobody is writing this file, delete it.",
     "orders/00000000000000000002.parquet.temp",
     also=("LZ-339",),
 )
 LEFT = Rule(
     "LZ-131",
     "upload-left",
-    "An upload was not finished",
+    "An upload was not completed",
     NOTE,
     "no data file under a temporary name, unless it is being written",
-    "A data file under a name with a leading underscore is not read. It is either being written or "
-    "left from a run that ended.",
-    "Remove it when no publisher is writing it.",
+    "A data file whose name begins with an underscore is not read. It is either being written or "
+    "was left by an interrupted run.",
+    "If no publisher is writing it, delete it.",
     "orders/_00000000000000000002.parquet",
 )
 EXTENSION = Rule(
@@ -193,8 +194,9 @@ EXTENSION = Rule(
     "A numbered file has an extension that the table does not declare",
     ERROR,
     "parquet, or the FileExtension of the table",
-    "`.parquet` means Parquet; every other data file has the `FileExtension` of `_metadata.json`, "
-    "or `csv` without one. A file with another extension is ignored, and later numbers wait.",
+    "`.parquet` means Parquet; every other data file has the `FileExtension` of "
+    "`_metadata.json`, by default `csv`. A file with another extension is ignored, and later "
+    "numbers wait.",
     "Declare the extension in `FileExtension`, or rename the file.",
     "orders/00000000000000000001.tsv",
 )
@@ -211,12 +213,12 @@ FOREIGN = Rule(
 NO_FILES = Rule(
     "LZ-275",
     "no-data-file",
-    "The table has metadata and no data file",
+    "The table has metadata but no data file",
     NOTE,
     "a first data file",
-    "The table waits for its first file. The original was seen to fail it as stuck after about two "
-    "weeks; our engine waits as long as it takes.",
-    "Publish a first file; one without rows creates the table.",
+    "The table waits for its first file. The original was observed to fail such a table as stuck "
+    "after about two weeks; our engine waits indefinitely.",
+    "Publish a first file; a file without rows creates the table.",
     "orders/_metadata.json",
     strict=WARNING,
 )
@@ -226,9 +228,9 @@ CLEANUP_INFO = Rule(
     "The record of the cleanup folder cannot be read",
     NOTE,
     '{"files": [{"name": …, "movedTimeUtc": …}]}',
-    "`_FilesReadyToDeleteInfo.json` says when each file was moved aside. Without it the time of "
-    "modification counts, and a file may be removed earlier or later.",
-    "Leave the file to the engine; publishers may empty the folder.",
+    "`_FilesReadyToDeleteInfo.json` records when each file was moved to the cleanup folder. "
+    "Without it the modification time is used, and a file may be deleted earlier or later.",
+    "Only the engine should write this file; publishers may empty the folder.",
     "orders/_FilesReadyToDelete/_FilesReadyToDeleteInfo.json: {}",
 )
 
@@ -271,7 +273,7 @@ def _fault_of_record(content: bytes) -> str | None:
     except (ValueError, RecursionError) as error:
         return shown(error)
     except (KeyError, TypeError):
-        return "not of this form"
+        return "not in this form"
     return None
 
 
@@ -302,7 +304,7 @@ def _timed(view: TableView, report: Report) -> None:
         report.add(NO_FILES, view.location, "no data file")
     for file in files:
         if file.name in moved:
-            report.add(SAME_PATH, view.at(file.name), "it stands in the cleanup folder as well")
+            report.add(SAME_PATH, view.at(file.name), "it is in the cleanup folder as well")
     for _, alike in groupby(files, key=lambda file: file.modified):
         names = [file.name for file in alike]
         if len(names) > 1:
@@ -337,7 +339,7 @@ def _gaps(view: TableView, taken: list[int], report: Report) -> None:
     newest = max(moved, default=0)
     for number in taken:
         if number <= newest:
-            found = f"number {number}, while {newest} has been processed"
+            found = f"number {number}, but {newest} has been processed"
             report.add(REUSED, view.at(_name_of(view, number)), found)
     rest = [number for number in taken if number > newest]
     if not rest:

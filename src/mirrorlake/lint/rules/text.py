@@ -12,7 +12,7 @@ UNDESCRIBED = Rule(
     "A table folder has text files and no _metadata.json",
     ERROR,
     "_metadata.json with the members for delimited text",
-    "How text is written cannot be guessed: the folder is not read before the file exists, "
+    "The format of text cannot be guessed: the folder is not read before the file exists, "
     "whatever `metadata_required` says.",
     "Write it, with `keyColumns`, `FileExtension` and `FileFormatTypeProperties`.",
     "orders/00000000000000000001.csv",
@@ -21,10 +21,10 @@ UNDESCRIBED = Rule(
 NOT_IN_V1 = Rule(
     "LZ-143",
     "text-in-v1",
-    "A text file stands where the v1 page allows Parquet only",
+    "There is a text file, but the v1 page allows only Parquet",
     ERROR,
     "Parquet",
-    "The v1 page supports Parquet as the only format. Delimited text came with the v2 page.",
+    "On the v1 page Parquet is the only format. Delimited text was added by the v2 page.",
     "Write Parquet, or lint with `--version v2`.",
     "orders/00000000000000000001.csv",
     only=Version.V1,
@@ -36,8 +36,8 @@ NO_EXTENSION = Rule(
     "A table with text files does not declare FileExtension",
     WARNING,
     "FileExtension in _metadata.json",
-    "The v2 page requires the member for delimited text. Our engine takes `csv` without it, as "
-    "widely used publishers leave it out.",
+    "The v2 page requires the member for delimited text. Our engine uses `csv` without it, "
+    "because widely used publishers omit it.",
     'Write `"FileExtension": "csv"`.',
     '{"keyColumns": ["id"], "FileFormat": "csv"}',
     strict=ERROR,
@@ -51,7 +51,7 @@ UNDECLARED = Rule(
     NOTE,
     "SchemaDefinition with a name and a type for each column",
     "Without `SchemaDefinition` every column is a nullable `String`.",
-    "Declare the columns, unless text is what readers want.",
+    "Declare the columns, unless readers want text.",
     '{"keyColumns": ["id"], "FileExtension": "csv"}',
     only=Version.V2,
     also=("LZ-174", "LZ-334"),
@@ -59,12 +59,12 @@ UNDECLARED = Rule(
 COMPRESSED_NAME = Rule(
     "LZ-209",
     "compressed-extension",
-    "A text file has the extension of its compression",
+    "A text file has a compression extension",
     None,
-    "the declared extension alone",
-    "Compression is told by the first bytes of a file. Our engine accepts `.csv.gz` and `.csv.zst` "
-    "as well; the pages know only the declared extension.",
-    "Name the file by the declared extension.",
+    "only the declared extension",
+    "Compression is detected by the first bytes of a file. Our engine also accepts `.csv.gz` and "
+    "`.csv.zst`; the pages define only the declared extension.",
+    "Use only the declared extension.",
     "orders/00000000000000000001.csv.gz",
     strict=WARNING,
 )
@@ -74,12 +74,12 @@ NO_HEADER = Rule(
     "header-absent",
     "A text file has no header",
     ERROR,
-    "the names of the columns in the first row",
-    "Columns are matched to the header by name. A file without any text has no header, nor has one "
-    "whose first row names none of the declared columns; a file with only a header is valid, and "
-    "creates the table.",
-    "Write the header in the first row of every file, also when no rows follow.",
-    "orders/00000000000000000001.csv that holds a line end",
+    "the column names in the first row",
+    "Columns are matched to the header by name. A file without text has no header, and neither "
+    "has a file whose first row contains none of the declared columns. A file with only a header "
+    "is valid, and creates the table.",
+    "Write the header in the first row of every file, even if no rows follow.",
+    "orders/00000000000000000001.csv that contains only a line break",
     also=("LZ-198",),
 )
 ENCODED = Rule(
@@ -88,9 +88,9 @@ ENCODED = Rule(
     "A text file is not in the declared encoding",
     ERROR,
     "text in the Encoding of _metadata.json, UTF-8 without one",
-    "Bytes that are no text of the encoding would become other characters; nothing of the file is "
+    "Bytes that are not valid in the encoding would become other characters; none of the file is "
     "applied.",
-    "Write the file in the declared encoding, or declare the one it has.",
+    "Write the file in the declared encoding, or declare its actual encoding.",
     "the byte 0xE4 (ä in windows-1252) in a file that is declared as UTF-8",
 )
 UNDECLARED_COLUMN = Rule(
@@ -99,62 +99,62 @@ UNDECLARED_COLUMN = Rule(
     "A text file has a column that SchemaDefinition does not declare",
     WARNING,
     "the declared columns, and the marker",
-    "With a declared schema such a column is ignored: its values are not stored.",
-    "Declare the column in `SchemaDefinition`, or leave it out of the file.",
+    "With a declared schema, such a column is ignored: its values are not stored.",
+    "Declare the column in `SchemaDefinition`, or remove it from the file.",
     "id,name,seqNum",
     also=("LZ-168", "LZ-344"),
 )
 DECLARED_ABSENT = Rule(
     "LZ-195",
     "declared-column-absent",
-    "A text file lacks a column that SchemaDefinition declares",
+    "A text file does not have a column that SchemaDefinition declares",
     NOTE,
     "every declared column in every file",
-    "A declared column that the file lacks is NULL in all of its rows.",
-    "Write the column, with empty fields where there is no value.",
+    "A declared column that is missing from the file is NULL in all of its rows.",
+    "Write the column, with empty fields for missing values.",
     "id",
 )
 REQUIRED_ABSENT = Rule(
     "LZ-195",
     "required-column-absent",
-    "A text file lacks a column that may not be NULL",
+    "A text file does not have a column that may not be NULL",
     ERROR,
     "every column that is declared as not nullable",
-    "A declared column that the file lacks is NULL, and this one may not be. Only rows that delete "
-    "need no more than the key.",
+    "A declared column that is missing from the file is NULL, and this one may not be. Only rows "
+    "that delete may contain just the key.",
     "Write the column, or declare it nullable.",
     'id, while name is declared with "IsNullable": false',
 )
 FIELDS = Rule(
     "LZ-199",
     "field-count",
-    "A row has not as many fields as the header",
+    "A row does not have as many fields as the header",
     ERROR,
-    "as many fields in every row as in the header",
-    "It cannot be told which field belongs to which column. A delimiter in a value that is not "
-    "quoted is the usual cause.",
-    "Quote values that hold the separator, a quote or a line end.",
+    "the same number of fields in every row as in the header",
+    "The fields cannot be assigned to columns. The usual cause is a separator in a value that is "
+    "not quoted.",
+    "Quote values that contain the separator, a quote or a line break.",
     "id,name\n1,Smith, Anna",
 )
 HEADER_TWICE = Rule(
     "LZ-199",
     "header-name-twice",
-    "A name stands twice in the header",
+    "A name occurs twice in the header",
     ERROR,
-    "a name of its own for every column",
-    "Columns are matched to the header by name, and two have this one.",
+    "a different name for every column",
+    "Columns are matched to the header by name, and two have this name.",
     "Rename one of them.",
     "id,name,name",
 )
 LINE_END = Rule(
     "LZ-200",
     "line-end",
-    "Rows end with another line end than the one declared",
+    "Rows end with another line ending than the declared one",
     NOTE,
     "rows that end with \\r\\n",
-    "Where `\\r\\n` is declared, or nothing is, our engine accepts a bare `\\n` as well: published "
-    "files have it. A strict reader refuses it.",
-    "Declare `RowSeparator` as the files have it.",
+    "If `\\r\\n` is declared, or no separator is, our engine also accepts a bare `\\n`, "
+    "because published files contain it. A strict reader rejects it.",
+    "Declare the `RowSeparator` that the files use.",
     "RowSeparator \\r\\n, and rows that end with \\n",
     strict=ERROR,
     also=("LZ-162", "LZ-336"),
@@ -162,10 +162,10 @@ LINE_END = Rule(
 LAST_LINE = Rule(
     "LZ-200",
     "last-line-end",
-    "The last row has no line end",
+    "The last row has no line ending",
     None,
-    "a line end after the last row",
-    "Our engine does not need it; a strict reader takes the file for cut off.",
+    "a line ending after the last row",
+    "Our engine does not need it; a strict reader treats the file as truncated.",
     "End every row with the row separator.",
     "id,name\n1,Anna",
     strict=ERROR,
@@ -174,12 +174,12 @@ LAST_LINE = Rule(
 QUOTES = Rule(
     "LZ-201",
     "quotes",
-    "Quotes do not close where a field ends",
+    "A closing quote is missing or not at the end of its field",
     ERROR,
-    "quotes around whole values, and those inside doubled or escaped",
-    "Inside quotes the escape character makes a following quote or escape character literal, and a "
-    "doubled quote is one literal quote. Anything else behind a closing quote, or no closing quote "
-    "at all, leaves open where the field ends.",
+    "quotes around whole values, with quotes inside them doubled or escaped",
+    "Inside quotes the escape character makes a following quote or escape character literal, and "
+    "a doubled quote is one literal quote. If anything else follows a closing quote, or there is "
+    "none, the end of the field is not defined.",
     "Double or escape every quote inside a quoted value, and escape the escape character.",
     'id,name\n1,"Anna "the" second"',
     also=("LZ-164", "LZ-165"),
@@ -190,9 +190,10 @@ REQUIRED_NULL = Rule(
     "A value is NULL in a column that may not be",
     ERROR,
     "a value in every column that is declared as not nullable, and in the key",
-    "A column with `IsNullable` false holds no NULL, and neither does a key column unless it is "
+    "A column with `IsNullable` false cannot be NULL, and neither can a key column unless it is "
     "declared nullable. Only non-key columns of rows that delete may be empty.",
-    "Write a value, or declare the column nullable. Mind `NullValue`: a field equal to it is NULL.",
+    "Write a value, or declare the column nullable. Note that a field equal to `NullValue` is "
+    "NULL.",
     'id,name\n1,\nwith name declared as "IsNullable": false',
     also=("LZ-168",),
 )
@@ -202,8 +203,8 @@ COMPRESSION = Rule(
     "A text file is compressed in a way that cannot be read",
     ERROR,
     "no compression, Snappy with its framing, GZIP or ZSTD",
-    "Compression is told by the leading bytes of a file. This one is damaged, unpacks to far more "
-    "than a file may, or is of a kind that has no leading bytes.",
+    "Compression is detected by the first bytes of a file. This one is damaged, decompresses to "
+    "far more than the allowed size, or uses a format without such bytes.",
     "Write the file without compression, or with GZIP or ZSTD.",
     "orders/00000000000000000001.csv that is cut in the middle of its GZIP data",
     also=("LZ-173",),
@@ -214,19 +215,18 @@ def _value(clause: str, kind: str, form: str, example: str, *also: str) -> Rule:
     return Rule(
         clause,
         f"value-not-{kind}",
-        f"A text is no value of the type {kind}",
+        f"A text is not a value of type {kind}",
         ERROR,
         form,
-        f"The column is declared as `{kind}`: {form}. Nothing of the file is applied.",
-        "Write the value in this form, or declare the column as `String` in a table that is loaded "
-        "anew.",
+        f"The column is declared as `{kind}`: {form}. None of the file is applied.",
+        "Write the value in this form, or declare the column as `String` and load the table again.",
         example,
         also=also,
     )
 
 
-_NUMBER = "a number with . as decimal sign and without group signs"
-_WHOLE = "a whole number from {} to {}, without group signs"
+_NUMBER = "a number with . as decimal separator and without group separators"
+_WHOLE = "a whole number from {} to {}, without group separators"
 VALUES = {
     rule.id: rule
     for rule in (

@@ -38,8 +38,8 @@ def _choice(clause: str, member: str, known: Sequence[str], what: str) -> Rule:
         f"{member} has a value that is not supported",
         ERROR,
         told,
-        f"`{member}` {what}. These are its values: {told}; without it the first holds.",
-        f"Write the files with one of them, and say so in `{member}`.",
+        f"`{member}` {what}. Its values are {told}; without the member, the first is used.",
+        f"Write the files with one of them, and set `{member}` to it.",
         f'{{"FileFormatTypeProperties": {{"{member}": "~"}}}}',
     )
 
@@ -50,8 +50,9 @@ HEADER = Rule(
     "FirstRowAsHeader is not true",
     ERROR,
     "true",
-    "It must be true for delimited text: columns are matched by the names in the first row.",
-    "Write the header in the first row of every file, and `true`.",
+    "The member must be true for delimited text: columns are matched by the names in the first "
+    "row.",
+    "Write the header in the first row of every file, and set the member to `true`.",
     '{"FileFormatTypeProperties": {"FirstRowAsHeader": false}}',
     also=("LZ-159", "LZ-198"),
 )
@@ -72,11 +73,11 @@ _KNOWN_CHOICES = {
 NULL_TEXT = Rule(
     "LZ-166",
     "null-value-no-text",
-    "NullValue is not a text",
+    "NullValue is not a string",
     ERROR,
-    'a text, such as "" or "N/A"',
+    'a string, such as "" or "N/A"',
     "`NullValue` is the text that stands for NULL in the files.",
-    "Write it in quotes.",
+    "Write the value in quotes.",
     '{"FileFormatTypeProperties": {"NullValue": 0}}',
 )
 ENCODING = Rule(
@@ -85,8 +86,8 @@ ENCODING = Rule(
     "Encoding is not the name of an encoding",
     ERROR,
     "UTF-8, utf-16, windows-1252, ascii or another one that is known",
-    "The bytes of the files cannot be read as text without it.",
-    "Name the encoding in which the files are written; without the member it is UTF-8.",
+    "Without it the bytes of the files cannot be read as text.",
+    "Set the encoding of the files; without the member it is UTF-8.",
     '{"FileFormatTypeProperties": {"Encoding": "unicode"}}',
 )
 FORMAT = Rule(
@@ -95,18 +96,18 @@ FORMAT = Rule(
     "FileFormat is not a known format",
     ERROR,
     f"{CSV} or {DELIMITED}",
-    f"`FileFormat` is `{CSV}`, which is the default, or `{DELIMITED}`.",
+    f"`FileFormat` is `{CSV}` (the default) or `{DELIMITED}`.",
     f"Write `{CSV}` for .csv files and `{DELIMITED}` for others.",
     '{"FileFormat": "text"}',
 )
 FORMAT_OF_EXTENSION = Rule(
     "LZ-169",
     "format-of-extension",
-    "FileFormat is CSV for files of another extension",
+    "FileFormat is CSV, but the files have another extension",
     WARNING,
-    f"{DELIMITED} where FileExtension is not csv",
-    f"It must be `{DELIMITED}` for formats other than CSV. Our engine goes by the settings and not "
-    "by this name.",
+    f"{DELIMITED}, if FileExtension is not csv",
+    f"It must be `{DELIMITED}` for formats other than CSV. Our engine uses the settings, not "
+    "this name.",
     f'Write `"FileFormat": "{DELIMITED}"`.',
     '{"FileFormat": "CSV", "FileExtension": "tsv"}',
     strict=ERROR,
@@ -114,11 +115,11 @@ FORMAT_OF_EXTENSION = Rule(
 NO_EXTENSION = Rule(
     "LZ-170",
     "extension-absent",
-    "FileExtension is absent, or no extension",
+    "FileExtension is missing or not an extension",
     ERROR,
     "an extension such as csv, tsv or psv",
-    f"`FileExtension` gives the extension of the text files; it is required with `{DELIMITED}`.",
-    "Add it.",
+    f"`FileExtension` is the extension of the text files; it is required with `{DELIMITED}`.",
+    "Add the member.",
     '{"FileFormat": "DelimitedText"}',
     also=("LZ-160",),
 )
@@ -128,7 +129,7 @@ NO_OBJECT = Rule(
     f"{PROPERTIES} is not an object",
     ERROR,
     f"an object with {', '.join(PROPERTY_MEMBERS)}",
-    f"`{PROPERTIES}` holds the settings of delimited text.",
+    f"`{PROPERTIES}` contains the settings of delimited text.",
     "Write an object.",
     '{"FileFormatTypeProperties": ","}',
 )
@@ -138,8 +139,8 @@ UNKNOWN_PROPERTY = Rule(
     f"{PROPERTIES} has an unknown member",
     NOTE,
     ", ".join(PROPERTY_MEMBERS),
-    "Unknown members are ignored. A mistyped one is ignored as well, and its default holds.",
-    "Correct the name, or leave the member out.",
+    "Unknown members are ignored. A mistyped one is ignored as well, so its default is used.",
+    "Correct the name, or remove the member.",
     '{"FileFormatTypeProperties": {"Separator": ";"}}',
 )
 SCHEMA_SHAPE = Rule(
@@ -148,8 +149,8 @@ SCHEMA_SHAPE = Rule(
     "SchemaDefinition does not list columns",
     ERROR,
     '{"Columns": [{"Name": …, "DataType": …, "IsNullable": …}]}',
-    "`SchemaDefinition.Columns` is an array of objects with `Name`, `DataType` and perhaps "
-    "`IsNullable`, with another name each.",
+    "`SchemaDefinition.Columns` is an array of objects with `Name`, `DataType` and optionally "
+    "`IsNullable`, each with a different name.",
     "Write it in this form.",
     '{"SchemaDefinition": {"Columns": [{"Name": "id"}]}}',
     also=("LZ-168",),
@@ -159,9 +160,9 @@ ITIME = Rule(
     "time-as-text",
     "An ITime column is stored as text",
     NOTE,
-    "DateTime or String, where the form matters",
-    "Official pages disagree on `ITime`: one describes a full date and time, one a time of day. "
-    "Both are read; Delta has no type for it, so it becomes a `string` in ISO form.",
+    "DateTime or String, if the format matters",
+    "Official pages disagree on `ITime`: one describes a full date and time, another a time of "
+    "day. Both are read; Delta has no type for it, so it is stored as a `string` in ISO format.",
     "Declare `DateTime` for instants and `String` for times of day.",
     '{"Name": "opens", "DataType": "ITime"}',
     also=("LZ-182",),
@@ -172,9 +173,9 @@ DECIMAL_TYPE = Rule(
     "A column is declared as Decimal",
     WARNING,
     "a DataType of the v2 page",
-    "`Decimal` is not listed. Our engine reads it, with `Precision` and `Scale`; the original "
-    "promises nothing.",
-    "Declare `Double`, or `String` where digits must stay exact.",
+    "`Decimal` is not listed. Our engine reads it, with `Precision` and `Scale`; it is not "
+    "documented that the original does.",
+    "Declare `Double`, or `String` if digits must be exact.",
     '{"Name": "amount", "DataType": "Decimal", "Precision": 10, "Scale": 2}',
     strict=ERROR,
 )
@@ -192,22 +193,22 @@ UNKNOWN_TYPE = Rule(
 SEPARATOR = Rule(
     "LZ-190",
     "separator-of-extension",
-    "The separator is not the one that the extension suggests",
+    "The separator does not match the extension",
     NOTE,
     "tab for tsv, | for psv",
-    "The separator comes from the settings and not from the extension; without `ColumnSeparator` "
-    "it is a comma, also for `.tsv`.",
-    "Declare `ColumnSeparator` as the files have it.",
+    "The separator is defined by the settings, not by the extension; without `ColumnSeparator` "
+    "it is a comma, even for `.tsv`.",
+    "Declare the `ColumnSeparator` that the files use.",
     '{"FileFormat": "DelimitedText", "FileExtension": "tsv"}',
 )
 TOP_LEVEL = Rule(
     "LZ-191",
     "property-at-top",
-    f"A member of {PROPERTIES} stands at the top level",
+    f"A member of {PROPERTIES} is at the top level",
     WARNING,
     f"the member inside {PROPERTIES}",
-    "It is read as if it stood inside; a value inside wins. The original may ignore it, and then "
-    "its default holds.",
+    "It is read as if it were inside; a value inside takes precedence. The original may ignore "
+    "it and use its default.",
     f"Move it into `{PROPERTIES}`.",
     '{"FirstRowAsHeader": true}',
     also=("LZ-171", "LZ-335"),
@@ -215,11 +216,11 @@ TOP_LEVEL = Rule(
 NULLABILITY = Rule(
     "LZ-206",
     "nullability-absent",
-    "A declared column leaves IsNullable out",
+    "A declared column has no IsNullable",
     None,
     "IsNullable for every column",
-    "The original was seen to treat a missing `IsNullable` as not nullable, also for text: an "
-    "empty value then stops the table.",
+    "The original was observed to treat a missing `IsNullable` as not nullable, also for text: "
+    "an empty value then stops the table.",
     'Write `"IsNullable": true` or `false` for every column.',
     '{"Name": "name", "DataType": "String"}',
     strict=WARNING,

@@ -108,7 +108,7 @@ def check_file(
     if text is None:
         found = parquet.inspect(handle, size, table=table, file=file)
         if found.rows != rows:
-            raise _incomplete(f"{found.rows} rows of {rows} are in it", table, file)
+            raise _incomplete(f"it contains {found.rows} rows instead of {rows}", table, file)
         return found.schema
     expected = header_of(names, text)
     if codec in {Codec.GZIP, Codec.ZSTD}:
@@ -123,5 +123,8 @@ def check_file(
 
 def _incomplete(what: str, table: str, file: str) -> BadFile:
     return BadFile(
-        what, table=table, file=file, hint="Nothing was published. Look at the storage; try again."
+        what,
+        table=table,
+        file=file,
+        hint="Nothing was published. Check the storage, and try again.",
     )

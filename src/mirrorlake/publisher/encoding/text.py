@@ -63,7 +63,7 @@ class TextEncoder:
         character = error.object[error.start]
         row = pc.index(pc.match_substring(lines, character), True).as_py()
         return BadValue(
-            f"a character is not in {self._form.encoding}",
+            f"a character cannot be encoded in {self._form.encoding}",
             table=self._table,
             row=self._rows + row + 1,
             value=character,
@@ -94,7 +94,7 @@ class TextEncoder:
         if not form.quote:
             for part in {form.column_separator, "\r", "\n"}:
                 held = pc.match_substring(values, part)
-                self._refuse(held, name, "holds a separator, and quoting is switched off")
+                self._refuse(held, name, "contains a separator, but quoting is switched off")
             if form.null is None:
                 self._refuse(pc.equal(values, ""), name, "is empty, which means NULL here")
             return values
@@ -112,7 +112,7 @@ class TextEncoder:
                 table=self._table,
                 row=self._rows + index + 1,
                 column=name,
-                hint="Choose another form of text for this table, or publish Parquet.",
+                hint="Choose another text format for this table, or publish Parquet.",
             )
 
 
@@ -133,12 +133,14 @@ def check_form(form: TextFormat, *, table: str) -> None:
     )
     for name, value, values in allowed:
         if value not in values:
-            raise _wrong(table, f"{name} is {value!r}", f"It is one of {values!r}.")
+            raise _wrong(table, f"{name} is {value!r}", f"Use one of {values!r}.")
     extension = form.extension
     if not (extension.isascii() and extension.isalnum()) or extension.lower() == "parquet":
-        raise _wrong(table, f"extension is {extension!r}", "Letters and digits, such as csv.")
+        raise _wrong(table, f"extension is {extension!r}", "Use letters and digits, such as csv.")
     if form.null and set(form.null) & {form.column_separator, form.quote, "\r", "\n"}:
-        raise _wrong(table, "the text for NULL holds a separator or quote", "Choose another.")
+        raise _wrong(
+            table, "the text for NULL contains a separator or a quote", "Choose another text."
+        )
     try:
         codecs.getincrementalencoder(form.encoding)
         io.TextIOWrapper(io.BytesIO(), encoding=form.encoding)

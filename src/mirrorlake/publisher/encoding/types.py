@@ -45,17 +45,17 @@ def landable(values: pa.Array | pa.ChunkedArray, *, table: str, column: str) -> 
         return _landed(plain)
     except pa.ArrowNotImplementedError as error:
         raise UnsupportedColumn(
-            f"its type {plain.type} cannot be landed",
+            f"its type {plain.type} is not supported",
             table=table,
             column=column,
             hint="Convert it to text or to a number first.",
         ) from error
     except pa.ArrowException as error:
         raise BadValue(
-            f"a value cannot be landed: {error}",
+            f"a value is not supported: {error}",
             table=table,
             column=column,
-            hint="Convert the column to a type that holds it.",
+            hint="Convert the column to a type that can hold it.",
         ) from error
 
 
@@ -90,7 +90,7 @@ def conformed(
             f"incoming type {found}, existing type {known}",
             table=table,
             column=column,
-            hint="Convert it, or drop the table and load it anew with the new type (LZ-220).",
+            hint="Convert it, or drop the table and load it again with the new type (LZ-220).",
         )
     try:
         return _exactly(values, target)
@@ -102,7 +102,7 @@ def conformed(
             row=row + bad + 1,
             column=column,
             value=str(values[bad].as_py()),
-            hint="Mend the value, or drop the table and load it anew with a wider type.",
+            hint="Correct the value, or drop the table and load it again with a wider type.",
         ) from None
 
 
@@ -214,7 +214,7 @@ def _exactly(values: pa.Array, target: pa.DataType) -> pa.Array:
         back = converted.cast(values.type)
         same = pc.or_kleene(pc.equal(back, values), _is_nan(values))
         if not pc.all(same, min_count=0).as_py():
-            raise pa.ArrowInvalid("a number loses digits")
+            raise pa.ArrowInvalid("a number would lose digits")
     return converted
 
 

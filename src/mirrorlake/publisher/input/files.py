@@ -30,7 +30,7 @@ BLOCK = 16 << 20
 """Bytes of a text file that are looked at together; the first block tells the types."""
 
 
-class Form(StrEnum):
+class FileFormat(StrEnum):
     """What a file is."""
 
     CSV = "csv"
@@ -40,16 +40,16 @@ class Form(StrEnum):
 
 
 _FORMS = {
-    ".csv": Form.CSV,
-    ".tsv": Form.CSV,
-    ".psv": Form.CSV,
-    ".txt": Form.CSV,
-    ".json": Form.JSON,
-    ".jsonl": Form.JSON,
-    ".ndjson": Form.JSON,
-    ".parquet": Form.PARQUET,
-    ".xlsx": Form.EXCEL,
-    ".xlsm": Form.EXCEL,
+    ".csv": FileFormat.CSV,
+    ".tsv": FileFormat.CSV,
+    ".psv": FileFormat.CSV,
+    ".txt": FileFormat.CSV,
+    ".json": FileFormat.JSON,
+    ".jsonl": FileFormat.JSON,
+    ".ndjson": FileFormat.JSON,
+    ".parquet": FileFormat.PARQUET,
+    ".xlsx": FileFormat.EXCEL,
+    ".xlsm": FileFormat.EXCEL,
 }
 _SEPARATORS = {".tsv": "\t", ".psv": "|"}
 _LOSSY = {"int64": r"^\s*[+-]?0[0-9]", "double": r"^\s*[+-]?[0-9]{16,}\s*$|^\s*[+-]?0[0-9]"}
@@ -58,7 +58,7 @@ _PACKED = {".gz", ".zst", ".bz2"}
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class InputOptions:
     """How a file is to be read.
 
     types: of columns, by name; separator: None for the one that the extension means; null: what
@@ -72,7 +72,7 @@ class Reading:
     sheet: str | None = None
 
 
-def rows_of(path: Path, reading: Reading) -> Any:
+def rows_of(path: Path, reading: InputOptions) -> Any:
     """The rows of a file, as `Publisher` takes them; they are read while they are published.
 
     Raises UsageError for a file that is not there or of no known kind; while it is read, BadFile.
@@ -80,23 +80,23 @@ def rows_of(path: Path, reading: Reading) -> Any:
     form = form_of(path)
     if not path.is_file():
         raise UsageError("there is no such file", where=str(path), hint="Name files to publish.")
-    read: dict[Form, Callable[[Path, Reading], Iterator[Any]]] = {
-        Form.CSV: _csv,
-        Form.JSON: _json,
-        Form.PARQUET: _parquet,
-        Form.EXCEL: _excel,
+    read: dict[FileFormat, Callable[[Path, InputOptions], Iterator[Any]]] = {
+        FileFormat.CSV: _csv,
+        FileFormat.JSON: _json,
+        FileFormat.PARQUET: _parquet,
+        FileFormat.EXCEL: _excel,
     }
     return _told(path, read[form](path, reading))
 
 
-def form_of(path: Path) -> Form:
+def form_of(path: Path) -> FileFormat:
     """What a file is, by its extension. Raises UsageError."""
     suffix = _suffix(path)
     if suffix not in _FORMS:
         raise UsageError(
-            "the extension tells no kind of file",
+            "the type of the file cannot be told from its extension",
             where=str(path),
-            hint=f"Known are {', '.join(_FORMS)}; text may be packed (.gz, .zst).",
+            hint=f"Known extensions are {', '.join(_FORMS)}; text may be compressed (.gz, .zst).",
         )
     return _FORMS[suffix]
 
@@ -112,15 +112,15 @@ def _told(path: Path, rows: Iterator[Any]) -> Iterator[Any]:
         yield from rows
     except (pa.ArrowException, UnicodeDecodeError, EOFError, KeyError) as error:
         raise BadFile(
-            f"cannot be read: {error}",
+            f"the file cannot be read: {error}",
             table=str(path.parent),
             file=path.name,
-            hint="Mend the file, or say how it is to be read: a type for the column, the "
+            hint="Correct the file, or specify how to read it: the type of a column, the "
             "separator, the encoding.",
         ) from error
 
 
-def _csv(path: Path, reading: Reading) -> Iterator[pa.Table]:
+def _csv(path: Path, reading: InputOptions) -> Iterator[pa.Table]:
     """An empty field is NULL, an empty quoted one is the empty text.
 
     Digits that a number would not keep are text: zip codes, and numbers of accounts.
@@ -149,7 +149,7 @@ def _csv(path: Path, reading: Reading) -> Iterator[pa.Table]:
 
 
 def _open_csv(
-    path: Path, reading: Reading, types: Mapping[str, pa.DataType]
+    path: Path, reading: InputOptions, types: Mapping[str, pa.DataType]
 ) -> pc.CSVStreamingReader:
     separator = reading.separator or _SEPARATORS.get(_suffix(path), ",")
     return pc.open_csv(
@@ -177,8 +177,8 @@ def _numbered(table: pa.Table, numbers: Mapping[str, pa.DataType]) -> pa.Table:
         column = table[name]
         if _loses(column, kind):
             raise pa.ArrowInvalid(
-                f"column {name} began with plain numbers, and has one that begins with 0, or has "
-                "more digits than a number keeps"
+                f"column {name} began with plain numbers, but has one with a leading 0 or with "
+                "more digits than a number can hold"
             )
         index = table.column_names.index(name)
         trimmed = compute.utf8_trim_whitespace(column)
@@ -186,7 +186,7 @@ def _numbered(table: pa.Table, numbers: Mapping[str, pa.DataType]) -> pa.Table:
     return table
 
 
-def _json(path: Path, reading: Reading) -> Iterator[pa.Table]:
+def _json(path: Path, reading: InputOptions) -> Iterator[pa.Table]:
     """One object a line; a member that a line lacks is NULL. Lines are read in blocks."""
     known = pa.schema(list(_hints(reading.types).items()))
     with pa.input_stream(path, compression="detect") as stream:
@@ -223,14 +223,14 @@ def _hints(types: Mapping[str, DataType]) -> dict[str, pa.DataType]:
     return {name: arrow_type(kind) for name, kind in types.items() if kind != TIMESTAMP}
 
 
-def _parquet(path: Path, _reading: Reading) -> Iterator[pa.Table]:
+def _parquet(path: Path, _reading: InputOptions) -> Iterator[pa.Table]:
     with path.open("rb") as handle, pq.ParquetFile(handle) as file:
         yield file.schema_arrow.empty_table()
         for batch in bounded.stream(file, handle):
             yield pa.Table.from_batches([batch])
 
 
-def _excel(path: Path, reading: Reading) -> Iterator[dict[str, Any]]:
+def _excel(path: Path, reading: InputOptions) -> Iterator[dict[str, Any]]:
     """The rows of a sheet below its header; Excel has a row for each of them, and so have we."""
     import openpyxl
     from openpyxl.utils.exceptions import InvalidFileException
@@ -241,16 +241,18 @@ def _excel(path: Path, reading: Reading) -> Iterator[dict[str, Any]]:
         raise pa.ArrowInvalid(f"not an Excel file: {error}") from error
     try:
         if reading.sheet is not None and reading.sheet not in book.sheetnames:
-            raise pa.ArrowInvalid(f"there is no sheet {reading.sheet!r} in {book.sheetnames}")
+            raise pa.ArrowInvalid(
+                f"there is no sheet {reading.sheet!r}; the sheets are {book.sheetnames}"
+            )
         sheet = book[reading.sheet or book.sheetnames[0]]
         lines = sheet.iter_rows(values_only=True)
         header = [str(name) for name in next(lines, ()) if name is not None]
         if len(set(header)) < len(header) or not header:
-            raise pa.ArrowInvalid(f"the first row names no columns, or one twice: {header}")
+            raise pa.ArrowInvalid(f"the first row has an empty or repeated column name: {header}")
         for line in lines:
             values = line[: len(header)]
             if any(value is not None for value in line[len(header) :]):
-                raise pa.ArrowInvalid("a row has more cells than the first one has names")
+                raise pa.ArrowInvalid("a row has more cells than the first row")
             if any(value is not None for value in values):
                 row = dict.fromkeys(header) | dict(zip(header, values, strict=False))
                 yield _typed(row, reading.types)

@@ -62,7 +62,7 @@ def _batches(rows: Any, table: str) -> Iterator[tuple[pa.Table, Lacking]]:
         arrow = _arrow(rows)
     except pa.ArrowInvalid as error:
         raise UsageError(
-            f"a {type(rows).__name__} has a type that Arrow does not know here: {error}",
+            f"a {type(rows).__name__} has a type that Arrow does not support here: {error}",
             where=f"table {table}",
             hint="Convert that column to text or to a number first.",
         ) from error
@@ -72,10 +72,10 @@ def _batches(rows: Any, table: str) -> Iterator[tuple[pa.Table, Lacking]]:
         yield from _from_iterable(rows, table)
     else:
         raise UsageError(
-            f"a {type(rows).__name__} has no rows to publish",
+            f"a {type(rows).__name__} is not a table of rows",
             where=f"table {table}",
-            hint="Give a frame of pandas, Polars or Spark (of a lazy one what `collect()` gives), "
-            "an Arrow table or reader, or dicts.",
+            hint="Pass a DataFrame of pandas, Polars or Spark (for a lazy one, the result of "
+            "`collect()`), an Arrow table or reader, or dicts.",
         )
 
 
@@ -138,9 +138,9 @@ def _from_iterable(rows: Iterable[Any], table: str) -> Iterator[tuple[pa.Table, 
             inner = _arrow(pa.Table.from_batches([item]) if _is_batch(item) else item)
             if inner is None:
                 raise UsageError(
-                    f"a {type(item).__name__} is no row",
+                    f"a {type(item).__name__} is not a row",
                     where=f"table {table}",
-                    hint="Give dicts: column name to value.",
+                    hint="Pass dicts that map column names to values.",
                 )
             yield from ((part, {}) for part in _sliced(inner))
 
@@ -152,10 +152,10 @@ def _from_dicts(group: list[Mapping[str, Any]], names: list[str], table: str) ->
             columns.append(pa.array([row.get(name) for row in group]))
         except (pa.ArrowException, OverflowError) as error:
             raise UnsupportedColumn(
-                f"its values have no type in common: {error}",
+                f"its values do not have a common type: {error}",
                 table=table,
                 column=str(name),
-                hint="Give values of one type, and None for none.",
+                hint="Pass values of one type, and None for missing values.",
             ) from error
     return pa.table(columns, names=[str(name) for name in names])
 

@@ -17,8 +17,8 @@ from random import Random
 from typing import Any
 
 from mirrorlake.errors import SourceGap
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.position import LogPoint
-from mirrorlake.model.seams import Clock
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.sources.memory.points import Numbers, Points
 from mirrorlake.sources.table import SourceTable
@@ -27,7 +27,7 @@ Row = Mapping[str, Any]
 Key = tuple[Any, ...]
 
 
-class Kind(StrEnum):
+class WriteKind(StrEnum):
     """What a write does."""
 
     INSERT = "insert"
@@ -45,9 +45,9 @@ class Write:
     and whose values the log does not have.
     """
 
-    kind: Kind
+    kind: WriteKind
     table: SourceTable
-    place: int
+    number: int
     row: Row | None = None
     old: Row | None = None
     unsent: frozenset[str] = frozenset()
@@ -188,32 +188,32 @@ class MemoryDatabase:
 
     def _applied(self, step: Step) -> Iterator[Write]:
         table = self.tables[TableId.parse(step.table)]
-        place = next(self._numbers)
+        number = next(self._numbers)
         match step.kind:
-            case Kind.INSERT:
+            case WriteKind.INSERT:
                 row = {name: step.values.get(name) for name in table.described.schema.names}
-                key = table.key_of(row) or (place,)
+                key = table.key_of(row) or (number,)
                 assert key not in table.rows
                 table.rows[key] = row
-                yield Write(step.kind, table.described, place, row)
-            case Kind.UPDATE:
+                yield Write(step.kind, table.described, number, row)
+            case WriteKind.UPDATE:
                 for key, old in _found(table, step.where):
                     row = {**old, **step.values}
                     del table.rows[key]
                     moved = table.key_of(row) or key
                     assert moved not in table.rows
                     table.rows[moved] = row
-                    yield Write(step.kind, table.described, place, row, old, step.unsent)
-            case Kind.DELETE:
+                    yield Write(step.kind, table.described, number, row, old, step.unsent)
+            case WriteKind.DELETE:
                 for key, old in _found(table, step.where):
                     del table.rows[key]
-                    yield Write(step.kind, table.described, place, None, old)
-            case Kind.TRUNCATE:
+                    yield Write(step.kind, table.described, number, None, old)
+            case WriteKind.TRUNCATE:
                 table.rows.clear()
-                yield Write(step.kind, table.described, place)
-            case Kind.ALTER:
+                yield Write(step.kind, table.described, number)
+            case WriteKind.ALTER:
                 self._alter(table, step)
-                yield Write(step.kind, table.described, place)
+                yield Write(step.kind, table.described, number)
 
     def _alter(self, table: MemoryTable, step: Step) -> None:
         """Give the table the columns of the step, each with the values of the one it was."""
@@ -232,7 +232,7 @@ class Step:
     columns: of an altered table, each with the name that it had, None for a new one.
     """
 
-    kind: Kind
+    kind: WriteKind
     table: str
     values: Row = field(default_factory=dict)
     where: Row = field(default_factory=dict)
@@ -247,23 +247,23 @@ class MemoryTransaction:
         self.steps: list[Step] = []
 
     def insert(self, table: str, **row: Any) -> None:
-        self.steps.append(Step(Kind.INSERT, table, row))
+        self.steps.append(Step(WriteKind.INSERT, table, row))
 
     def update(self, table: str, where: Row, unsent: Sequence[str] = (), **values: Any) -> None:
         """Change rows that have these values; `unsent` columns are left as they are, and the log
         does not have them."""
-        self.steps.append(Step(Kind.UPDATE, table, values, where, frozenset(unsent)))
+        self.steps.append(Step(WriteKind.UPDATE, table, values, where, frozenset(unsent)))
 
     def delete(self, table: str, **where: Any) -> None:
         """Remove the rows that have these values."""
-        self.steps.append(Step(Kind.DELETE, table, where=where))
+        self.steps.append(Step(WriteKind.DELETE, table, where=where))
 
     def truncate(self, table: str) -> None:
-        self.steps.append(Step(Kind.TRUNCATE, table))
+        self.steps.append(Step(WriteKind.TRUNCATE, table))
 
     def alter(self, table: str, columns: Sequence[tuple[Column, str | None]]) -> None:
         """Give a table these columns, each with the values of the one that it was before."""
-        self.steps.append(Step(Kind.ALTER, table, columns=columns))
+        self.steps.append(Step(WriteKind.ALTER, table, columns=columns))
 
 
 def gap(what: str) -> SourceGap:
@@ -289,7 +289,7 @@ def _are_independent(one: Logged, other: Logged) -> bool:
         one.server != other.server
         and _keys(one, tables).isdisjoint(_keys(other, tables))
         and not any(
-            write.kind in {Kind.TRUNCATE, Kind.ALTER} and write.table.table in tables
+            write.kind in {WriteKind.TRUNCATE, WriteKind.ALTER} and write.table.table in tables
             for write in (*one.writes, *other.writes)
         )
     )

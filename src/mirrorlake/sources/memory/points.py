@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Callable
 from typing import Protocol
 
-from mirrorlake.model.gtid import GtidSet
 from mirrorlake.model.position import LogNumber, LogPoint
+from mirrorlake.sources.gtid import GtidSet
 
 
 class Points(Protocol):

@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from mirrorlake.errors import PrerequisiteMissing, SourceGap
 from mirrorlake.model.position import LogPoint
-from mirrorlake.sources.base import Established, Finding, Severity, Snapshot
+from mirrorlake.sources.base import CheckResult, CheckSeverity, Established, Snapshot
 from mirrorlake.sources.memory.database import MemoryDatabase, Slot, gap
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.snapshot import MemorySnapshot, batch_of
@@ -25,11 +25,11 @@ class MemoryObjects:
     ) -> None:
         self._database, self._slot, self._snapshot = database, slot, snapshot
 
-    def occupied(self) -> Finding | None:
+    def occupied(self) -> CheckResult | None:
         if self._slot not in self._database.slots:
             return None
-        return Finding(
-            "slot", Severity.ERROR, f"{self._words} exists already", "Choose another name."
+        return CheckResult(
+            "slot", CheckSeverity.ERROR, f"{self._words} exists already", "Choose another name."
         )
 
     def intended(self) -> Sequence[str]:
@@ -64,8 +64,12 @@ class MemorySource:
         slot = settings.slot
         self.objects = None if slot is None else MemoryObjects(self._database, slot, self.snapshot)
 
-    def check(self) -> list[Finding]:
-        return [Finding("reachable", Severity.OK, f"{len(self._database.tables)} tables in memory")]
+    def check(self) -> list[CheckResult]:
+        return [
+            CheckResult(
+                "reachable", CheckSeverity.OK, f"{len(self._database.tables)} tables in memory"
+            )
+        ]
 
     def discover(self) -> list[SourceTable]:
         with self._database.lock:
@@ -120,14 +124,16 @@ class MemorySource:
             found = [rows[key] for key in wanted if key in rows]
         return pa.Table.from_batches([batch_of(table.schema, found)])
 
-    def watch(self, tables: Sequence[SourceTable]) -> list[Finding]:
+    def watch(self, tables: Sequence[SourceTable]) -> list[CheckResult]:
         try:
             self._slot()
         except SourceGap as error:
-            return [Finding("slot", Severity.ERROR, error.what, error.hint)]
+            return [CheckResult("slot", CheckSeverity.ERROR, error.what, error.hint)]
         now = {name: table.described for name, table in self._database.tables.items()}
         return [
-            Finding("table", Severity.ERROR, "the table was dropped", "Reset it.", table.table)
+            CheckResult(
+                "table", CheckSeverity.ERROR, "the table was dropped", "Reset it.", table.table
+            )
             for table in tables
             if table.table not in now or now[table.table].identity != table.identity
         ]

@@ -22,7 +22,7 @@ from mirrorlake.sources.chunk import (
     Transactions,
     Truncation,
 )
-from mirrorlake.sources.memory.database import Kind, Logged, MemoryDatabase, Row, Write
+from mirrorlake.sources.memory.database import Logged, MemoryDatabase, Row, Write, WriteKind
 from mirrorlake.sources.memory.snapshot import Delivery, batch_of
 from mirrorlake.sources.table import SourceTable
 
@@ -112,11 +112,11 @@ class MemoryStream:
             return
         if known.schema != write.table.schema:
             known = self._tables[name] = replace(known, schema=write.table.schema)
-            before = ordinal if write.kind is Kind.ALTER else ordinal - 1
+            before = ordinal if write.kind is WriteKind.ALTER else ordinal - 1
             building.add(name, SchemaChange(known, building.last, before))
-        if write.kind is Kind.TRUNCATE:
+        if write.kind is WriteKind.TRUNCATE:
             building.add(name, Truncation(known, building.last, ordinal))
-        elif write.kind is Kind.INSERT or (write.old and not known.append_only):
+        elif write.kind is WriteKind.INSERT or (write.old and not known.append_only):
             building.write(known, ordinal, write)
 
 
@@ -129,7 +129,7 @@ class _Run:
 
     def changes(self, *, metadata: bool) -> Changes:
         rows: list[Row] = []
-        markers, transactions, ordinals, places, unsent = [], [], [], [], []
+        markers, transactions, ordinals, numbers, unsent = [], [], [], [], []
         for transaction, ordinal, write in self.writes:
             for marker, row in _rows_of(write):
                 left_out = frozenset() if marker is Marker.DELETE else write.unsent
@@ -138,8 +138,8 @@ class _Run:
                 markers.append(marker)
                 transactions.append(transaction)
                 ordinals.append(ordinal)
-                places.append(write.place)
-        told = pa.RecordBatch.from_pydict({"place": pa.array(places, pa.int64())})
+                numbers.append(write.number)
+        told = pa.RecordBatch.from_pydict({"number": pa.array(numbers, pa.int64())})
         return Changes(
             table=self.table,
             rows=batch_of(self.table.schema, rows),

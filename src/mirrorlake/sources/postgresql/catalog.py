@@ -212,7 +212,7 @@ def _key(table: CatalogTable) -> tuple[tuple[str, ...], str]:  # noqa: PLR0911  
         case "d" | "f" if table.primary:
             return table.primary, ""
         case "d" | "f" if table.deferrable:
-            return (), "its primary key is deferrable, so two rows may have one key for a while"
+            return (), "its primary key is deferrable, so rows may temporarily share a key"
         case "d":
             return (), "it has no primary key"
         case "f":
@@ -220,7 +220,7 @@ def _key(table: CatalogTable) -> tuple[tuple[str, ...], str]:  # noqa: PLR0911  
         case "i" if table.index:
             return table.index, ""
         case "i":
-            return (), "the index of its replica identity is gone"
+            return (), "the index of its replica identity no longer exists"
         case _:
             return (), "its replica identity is NOTHING"
 
@@ -244,13 +244,13 @@ def refusal(table: TableId, schema: Schema) -> UnsupportedColumn | None:
         if name.startswith("__") or name.casefold() in FEED_COLUMNS:
             reason = "has a reserved name"
         elif alike != name:
-            reason = f"is called like column {alike} but for case"
+            reason = f"differs from column {alike} only in case"
         else:
             continue
         return UnsupportedColumn(
             f"column {name} {reason}",
             table=str(table),
             column=name,
-            hint=f'Leave it out: source.columns: {{{table}: ["*", "!{name}"]}}.',
+            hint=f'Exclude it: source.columns: {{{table}: ["*", "!{name}"]}}.',
         )
     return None

@@ -86,6 +86,13 @@ def translated() -> Iterator[None]:
     try:
         yield
     except psycopg.OperationalError as error:
+        if _lacks_replication(error):
+            user = (error.pgconn.user if error.pgconn else b"").decode()
+            raise SourceUnavailable(
+                f"user {user} may not replicate",
+                where="PostgreSQL",
+                hint=f'Run `alter role "{user}" with replication` as a superuser.',
+            ) from error
         what, hint = _told(error)
         raise SourceUnavailable(
             f"PostgreSQL {what}: {_reason(error)}", hint=error.diag.message_hint or hint
@@ -99,24 +106,31 @@ def _told(error: psycopg.OperationalError) -> tuple[str, str]:
         text = str(error)
         for words, hint in _REFUSALS.items():
             if words in text:
-                return "refuses the login", hint
+                return "rejected the login", hint
         if "FATAL:" in text:
-            return "refuses the connection", "Check what it says, and the log of the server."
+            return "rejected the connection", "See the message and the log of the server."
     if error.sqlstate is None or error.sqlstate[:2] in _NO_CONNECTION:
-        return "does not answer", "Check that it runs, and host and port of the URL."
-    return "refuses", "Check what it says, and the log of the server."
+        return "does not answer", "Check that it is running, and the host and port in the URL."
+    return "returned an error", "See the message and the log of the server."
 
 
 _REFUSALS = {
-    "authentication failed": "Check user and password in the URL; the special characters of the "
-    "password are percent-encoded: %40 for @, %2F for /, %3A for :.",
-    "no password supplied": "Put the password into the URL, or into PGPASSWORD.",
-    "pg_hba.conf": "Allow the user, the database and our address in pg_hba.conf, and reload the "
-    "server. A replication connection goes by the name of the database too.",
+    "authentication failed": "Check the user and password in the URL. Special characters in the "
+    "password must be percent-encoded: %40 for @, %2F for /, %3A for :.",
+    "no password supplied": "Add the password to the URL, or set PGPASSWORD.",
+    "pg_hba.conf": "Allow the user, the database and this host in pg_hba.conf, and reload the "
+    "server. Logical replication connections match the name of the database.",
     'FATAL:  role "': "Check the user in the URL.",
     'FATAL:  database "': "Check the database in the URL.",
 }
 """Words of the server to the remedy."""
+
+
+def _lacks_replication(error: psycopg.OperationalError) -> bool:
+    """Whether a walsender was refused to a role without REPLICATION; before PostgreSQL 16 and
+    since in other words."""
+    text = str(error)
+    return "start WAL sender" in text or "to start walsender" in text
 
 
 _NO_CONNECTION = {"08", "57"}  # classes of SQLSTATE: broken, or ended by an operator
@@ -128,7 +142,7 @@ def _reason(error: psycopg.Error) -> str:
         return error.diag.message_primary
     lines = [line.strip() for line in str(error).splitlines()]
     said = [line for line in lines if line and not line.startswith("Is the server running")]
-    return said[-1] if said else "no reason given"
+    return said[-1].rstrip(".") if said else "no reason given"
 
 
 def _facts(url: str, forms: dict[str, str], **more: str) -> str:
@@ -137,10 +151,10 @@ def _facts(url: str, forms: dict[str, str], **more: str) -> str:
     given = _parsed(url)
     if given is None:
         raise UsageError(
-            "the URL of the source cannot be read",
+            "the URL of the source is not valid",
             where="source.url",
-            hint="Write it as postgresql://user:password@host:port/database, with the special "
-            "characters of the password percent-encoded: %40 for @, %2F for /, %3A for :.",
+            hint="Write it as postgresql://user:password@host:port/database, with special "
+            "characters in the password percent-encoded: %40 for @, %2F for /, %3A for :.",
         )
     ours = " ".join(f"-c {name}={value}" for name, value in forms.items())
     options = f"{given['options']} {ours}" if given.get("options") else ours

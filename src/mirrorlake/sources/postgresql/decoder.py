@@ -61,7 +61,7 @@ class _Known:
     relation: Relation
     table: SourceTable | None  # None: not selected
     offsets: tuple[int, ...] = ()
-    keys: tuple[int, ...] = ()  # places of the key columns
+    keys: tuple[int, ...] = ()  # lsns of the key columns
     decoders: tuple[ColumnDecoder, ...] = ()
 
 
@@ -85,16 +85,14 @@ class Decoder:
     def in_transaction(self) -> bool:
         return self._open is not None
 
-    def decode(
-        self, raw: Sequence[bytes | memoryview], places: Sequence[int] | None = None
-    ) -> Chunk:
+    def decode(self, raw: Sequence[bytes | memoryview], lsns: Sequence[int] | None = None) -> Chunk:
         """The changes in a batch of messages, in the order in which they came.
 
-        places: where in the log each message stands; the changes then have the metadata `lsn`.
+        lsns: where in the log each message stands; the changes then have the metadata `lsn`.
         """
         if not raw:
             return Chunk(Transactions((), (), (), ()), (), opens=False, idle=None, size=0)
-        messages = Messages(raw, places)
+        messages = Messages(raw, lsns)
         carried = self._open
         transactions, transaction, ordinal = self._transactions(messages)
         parts: list[Part] = []
@@ -197,7 +195,7 @@ class Decoder:
             raise TableRecreated(
                 "the table was dropped and created again in the source",
                 table=str(selected.table),
-                hint=f"Load it anew with `mirrorlake reset {selected.table}`.",
+                hint=f"Run `mirrorlake reset {selected.table}` to reload it.",
             )
         chosen = selected.selection.get("columns")
         offsets = [
@@ -208,10 +206,10 @@ class Decoder:
         names = [c.name for c in columns]
         if missing := [key for key in selected.key if key not in names]:
             raise TableRecreated(
-                f"key column {missing[0]} is gone in the source",
+                f"key column {missing[0]} no longer exists in the source",
                 table=str(selected.table),
                 column=missing[0],
-                hint=f"Load the table anew with `mirrorlake reset {selected.table}`.",
+                hint=f"Run `mirrorlake reset {selected.table}` to reload the table.",
             )
         schema = Schema.of([Column(c.name, t.type) for c, t in zip(columns, types, strict=True)])
         if refused := refusal(selected.table, schema):
@@ -348,7 +346,7 @@ class Decoder:
                     f"a value does not fit {decoder.type.type}: {error}",
                     table=str(table.table),
                     column=decoder.column,
-                    hint="Report this with the type of the column.",
+                    hint="This is a bug. Report it with the type of the column.",
                 ) from error
         return pa.RecordBatch.from_arrays(columns, names=table.schema.names)
 
@@ -372,10 +370,10 @@ def _moment(microseconds: int) -> datetime:
 
 def _renamed(former: TableId, name: TableId) -> TableRecreated:
     return TableRecreated(
-        f"the table is called {name} in the source now",
+        f"the table was renamed to {name} in the source",
         table=str(former),
-        hint=f"Give it its name back, then load it anew with `mirrorlake reset {former}`; or let "
-        f"source.tables select {name}.",
+        hint=f"Rename it back and run `mirrorlake reset {former}` to reload it, or add {name} to "
+        "source.tables.",
     )
 
 
@@ -384,11 +382,11 @@ def _check_keys(old: Tuples, known: _Known, table: SourceTable) -> None:
     for key, offset in zip(table.key, known.keys, strict=True):
         if (old.kind[:, offset] != protocol.TEXT).any():
             raise TableError(
-                f"the source does not tell column {key} of the key of a changed row",
+                f"the source did not send column {key} of the key of a changed row",
                 table=str(table.table),
                 column=key,
-                hint="Give it, and all its partitions, a replica identity that contains the key; "
-                f"then load it anew with `mirrorlake reset {table.table}`.",
+                hint="Set a replica identity that contains the key on the table and all its "
+                f"partitions, then run `mirrorlake reset {table.table}` to reload it.",
             )
 
 

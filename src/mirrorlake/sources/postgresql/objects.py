@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from mirrorlake.errors import PrerequisiteMissing
-from mirrorlake.sources.base import Established, Finding, Severity
+from mirrorlake.sources.base import CheckResult, CheckSeverity, Established
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql import slot as slots
 from mirrorlake.sources.postgresql.connect import Connection, translated
@@ -29,18 +29,18 @@ class PostgresObjects:
     ) -> None:
         self._settings, self._sql, self._at_slot = settings, sql, at_slot
 
-    def occupied(self) -> Finding | None:
+    def occupied(self) -> CheckResult | None:
         slot = self._settings.slot
         with translated():
             if not slots.slot_state(self._sql(), slot):
                 return None
-        return Finding(
+        return CheckResult(
             "slot",
-            Severity.ERROR,
-            f"{_slot_words(slot)} exists already",
-            "Choose another name in source.slot. If nobody uses it any more, remove it: with "
-            "`mirrorlake detach` where it was made, or with "
-            f"`select pg_drop_replication_slot('{slot}')`.",
+            CheckSeverity.ERROR,
+            f"{_slot_words(slot)} already exists",
+            "Choose another name in source.slot. If the slot is not used any more, drop it: with "
+            "`mirrorlake detach` where it was created, or with `select "
+            f"pg_drop_replication_slot('{slot}')`.",
         )
 
     def intended(self) -> Sequence[str]:

@@ -123,14 +123,14 @@ def include(
                 continue
             missing = [t for t in members if not state.all_tables and t.table not in state.tables]
             if missing:
-                if in_use:
-                    _refuse_late_additions(connection, name, missing)
+                if in_use and (refused := late_addition(connection, name, missing)):
+                    raise refused
                 _run(
                     connection,
                     sql.SQL("alter publication {} add table {}").format(
                         sql.Identifier(name), _members(missing)
                     ),
-                    f"publication {name} does not carry {_named(missing)} and cannot be changed",
+                    f"publication {name} does not contain {_named(missing)} and cannot be changed",
                 )
         _check_conditions(connection, settings.publication)
 
@@ -169,19 +169,21 @@ def loses_additions(version: int) -> bool:
     return minor < CORRECTED.get(major, 0)
 
 
-def _refuse_late_additions(
+def late_addition(
     connection: Connection, name: str, tables: Sequence[SourceTable]
-) -> None:
+) -> PrerequisiteMissing | None:
+    """Why tables cannot be added to a publication that a slot reads; None when they can."""
     version = connection.info.server_version
-    if loses_additions(version):
-        major, minor = divmod(version, 10_000)
-        raise PrerequisiteMissing(
-            f"PostgreSQL {major}.{minor} can lose changes of a table that is added to a "
-            f"publication in use: {_named(tables)}",
-            where=f"publication {name}",
-            hint=f"Upgrade to {major}.{CORRECTED[major]} or later, or load everything anew with "
-            "`mirrorlake reset --all`.",
-        )
+    if not loses_additions(version):
+        return None
+    major, minor = divmod(version, 10_000)
+    return PrerequisiteMissing(
+        f"PostgreSQL {major}.{minor} can lose changes of a table that is added to a "
+        f"publication in use: {_named(tables)}",
+        where=f"publication {name}",
+        hint=f"Upgrade to {major}.{CORRECTED[major]} or later, or run `mirrorlake reset "
+        "--all` to load all tables again.",
+    )
 
 
 def tried_condition(
@@ -223,10 +225,10 @@ def _check_conditions(connection: Connection, publication: str) -> None:
     if row is not None:
         schema, name, column = row
         raise PrerequisiteMissing(
-            f"the row condition reads {column}, which is not in the replica identity",
+            f"the row condition uses {column}, which is not in the replica identity",
             where=f"table {TableId(schema, name)}",
             hint=f"Run `alter table {sql.Identifier(schema, name).as_string()} replica identity "
-            "full`, or let the condition read the key only.",
+            "full`, or use only key columns in the condition.",
         )
 
 
@@ -266,7 +268,7 @@ def _create(
     statement += sql.SQL(" with (publish = {}, publish_via_partition_root = true)").format(
         sql.Literal(operations)
     )
-    _run(connection, statement, f"publication {name} cannot be made")
+    _run(connection, statement, f"publication {name} cannot be created")
     connection.execute(
         sql.SQL("comment on publication {} is {}").format(
             sql.Identifier(name), sql.Literal(_mark(settings))

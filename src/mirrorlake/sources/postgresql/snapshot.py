@@ -90,15 +90,15 @@ class PostgresSnapshot:
         except psycopg.errors.InsufficientPrivilege as error:
             connection.close()
             raise TableError(
-                f"it may not be read: {_first_line(error)}",
+                f"the table cannot be read: {_first_line(error)}",
                 table=str(part.table.table),
-                hint="`mirrorlake check` names the right that is missing.",
+                hint="`mirrorlake check` names the missing privilege.",
             ) from error
         except psycopg.Error as error:
             connection.close()
             raise SourceUnavailable(
                 f"reading {part.table.table} failed: {_first_line(error)}",
-                hint="The load is started again.",
+                hint="The load is restarted.",
             ) from error
         except BaseException:
             connection.close()  # in the middle of a COPY it is of no further use
@@ -201,7 +201,7 @@ def _read(block: bytes, table: SourceTable, decoders: Sequence[ColumnDecoder]) -
         raise BadValue(
             f"a value does not fit its column: {error}",
             table=str(table.table),
-            hint="Report this with the types of the columns.",
+            hint="This is a bug. Report it with the types of the columns.",
         ) from error
 
 

@@ -12,7 +12,7 @@ import structlog
 from mirrorlake.errors import PrerequisiteMissing, SourceGap, SourceUnavailable, UsageError
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Finding, Severity
+from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql import slot as slots
 from mirrorlake.sources.postgresql.catalog import (
@@ -54,16 +54,18 @@ class PostgresSource:
 
     # -- before ---------------------------------------------------------------------------------
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[CheckResult]:
         try:
             connection = self._sql()
         except SourceUnavailable as error:
-            return [Finding("reachable", Severity.ERROR, error.what, error.hint)]
+            return [CheckResult("reachable", CheckSeverity.ERROR, error.what, error.hint)]
         except UsageError as error:
-            return [Finding("reachable", Severity.ERROR, error.what, error.hint)]
+            return [CheckResult("reachable", CheckSeverity.ERROR, error.what, error.hint)]
         with translated():
             findings = [
-                Finding("reachable", Severity.OK, f"connected to {connection.info.dbname}"),
+                CheckResult(
+                    "reachable", CheckSeverity.OK, f"connected to {connection.info.dbname}"
+                ),
                 *server_checks.server(connection, self._settings),
             ]
             catalog = self._catalog()
@@ -81,8 +83,8 @@ class PostgresSource:
             raise PrerequisiteMissing(
                 "no table of the database is selected",
                 where="source.tables",
-                hint="Widen the patterns, case counts; `mirrorlake check` names those that match "
-                "nothing.",
+                hint="Correct source.tables (names are case-sensitive); `mirrorlake check` lists "
+                "the patterns that match nothing.",
             )
         if idle := table_checks.idle(self._settings, catalog):
             raise PrerequisiteMissing(idle[0], where="source", hint=table_checks.IDLE_HINT)
@@ -121,12 +123,12 @@ class PostgresSource:
             raise _gap(f"replication slot {slot} was invalidated")
         if state.confirmed is not None and not since.covers(state.confirmed):
             raise _gap(
-                f"replication slot {slot} has been read up to {state.confirmed}, the zone holds "
-                f"changes up to {since}"
+                f"replication slot {slot} was read up to {state.confirmed}, but the landing zone "
+                f"holds changes only up to {since}"
             )
         findings = server_checks.watch(self._sql(), self._settings, [])
         for finding in findings:
-            if finding.severity is Severity.ERROR:
+            if finding.severity is CheckSeverity.ERROR:
                 raise _gap(finding.message)
 
     def snapshot(self) -> PostgresSnapshot:
@@ -158,7 +160,7 @@ class PostgresSource:
                 replication.close()
                 raise
 
-    def watch(self, tables: Sequence[SourceTable]) -> list[Finding]:
+    def watch(self, tables: Sequence[SourceTable]) -> list[CheckResult]:
         with translated():
             findings = list(server_checks.watch(self._sql(), self._settings, tables))
             catalog = self._catalog()
@@ -228,5 +230,5 @@ def _gap(what: str) -> SourceGap:
     return SourceGap(
         what,
         where="PostgreSQL",
-        hint="Changes in between are lost. Load the tables anew with `mirrorlake reset --all`.",
+        hint="Changes in between are lost. Run `mirrorlake reset --all` to load all tables again.",
     )

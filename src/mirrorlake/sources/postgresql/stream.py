@@ -46,7 +46,7 @@ class PostgresStream:
     ) -> None:
         self._connection, self._decoder, self._limit = replication, decoder, chunk_bytes
         self._pgconn = replication.pgconn
-        self._places: list[int] | None = [] if metadata else None  # of the messages gathered
+        self._lsns: list[int] | None = [] if metadata else None  # of the messages gathered
         self._acknowledged = Lsn(0)
         self._answered = time.monotonic()
         self._sent = Lsn(0)  # how far the server has sent, by its own word
@@ -66,7 +66,7 @@ class PostgresStream:
             messages, caught_up = self._gathered(time.monotonic() + wait)
             self._answer_when_due()
         # What the server had sent when it last told us has been read: it all comes in order.
-        chunk = self._decoder.decode(messages, self._places)
+        chunk = self._decoder.decode(messages, self._lsns)
         if caught_up and not self._decoder.in_transaction and self._sent > self._idle:
             self._idle = self._sent
             chunk = replace(chunk, idle=self._sent)
@@ -79,8 +79,8 @@ class PostgresStream:
         """
         messages: list[bytes] = []
         size, caught_up = 0, False
-        if self._places is not None:
-            self._places = []
+        if self._lsns is not None:
+            self._lsns = []
         while size < self._limit:
             count, data = self._pgconn.get_copy_data(1)
             if count > 0:
@@ -91,8 +91,8 @@ class PostgresStream:
                     deadline = min(deadline, time.monotonic() + GATHER_SECONDS)
                 # A copy: the collector follows every view, and there are hundred thousands.
                 messages.append(bytes(data[_HEADER:]))
-                if self._places is not None:
-                    self._places.append(int.from_bytes(data[1:9], "big"))
+                if self._lsns is not None:
+                    self._lsns.append(int.from_bytes(data[1:9], "big"))
                 size += count - _HEADER
             elif count == 0:
                 left = deadline - time.monotonic()
@@ -145,6 +145,6 @@ class PostgresStream:
         result = self._pgconn.get_result()
         reason = result.error_message.decode(errors="replace") if result else ""
         raise SourceUnavailable(
-            f"PostgreSQL ended the stream: {reason.strip() or 'no reason given'}",
-            hint="The stream is taken up again.",
+            f"PostgreSQL ended the replication stream: {reason.strip() or 'no reason given'}",
+            hint="Capture reconnects.",
         )

@@ -83,7 +83,7 @@ def _failed(location: str, why: str) -> TableFault:
     return TableFault(
         f"no checkpoint was written: {why}",
         table=Path(location).name,
-        hint="Spark's log may say more. It is tried again after some more commits.",
+        hint="Spark's log may have details. It is retried after some more commits.",
     )
 
 

@@ -1,4 +1,4 @@
-"""Files of a table rearranged by Delta's own commands: for tables that only Delta may write.
+"""Files of a table compacted by Delta's own commands: for tables that only Delta may write.
 
 They leave the rows as they are, say so to the feed (`dataChange` false), and are one commit each.
 When another writer was faster, Delta commits what it has made beside that, or, where the same files
@@ -13,16 +13,19 @@ from pathlib import Path
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
+from mirrorlake.apply.runner import TasksDied
+from mirrorlake.apply.task.errors import worker_lost
 from mirrorlake.delta.log.durability import flush_files
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.schema import TableSchema
+from mirrorlake.mirror.compaction.optimize import Join, Partition, Purge
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed, Outcome
-from mirrorlake.mirror.optimize import Join, Partition, Purge
-from mirrorlake.spark.jobs import Jobs
-from mirrorlake.spark.merge.merge_strategy import LAST_VERSION, SETTINGS
+from mirrorlake.spark.errors import RAISED, fault, raised
 from mirrorlake.spark.merge.statements import MovedOn
-from mirrorlake.spark.refusals import RAISED, fault, raised
+from mirrorlake.spark.merge.strategy import LAST_VERSION, SETTINGS
+from mirrorlake.spark.runner import SparkRunner
 from mirrorlake.spark.session.thread_sessions import Sessions
+from mirrorlake.spark.sql_text import quoted
 from mirrorlake.storage.urls import is_url
 
 BOUNDS = "spark.databricks.delta.optimize"
@@ -31,29 +34,27 @@ BOUNDS = "spark.databricks.delta.optimize"
 _SETTINGS = {**SETTINGS, "spark.sql.parser.escapedStringLiterals": "false"}
 
 
-class Optimizer:
-    """Runs OPTIMIZE and REORG in sessions of its own."""
+class SparkOptimizer:
+    """An `Optimizer`: runs OPTIMIZE and REORG in sessions of its own."""
 
-    def __init__(self, spark: SparkSession, jobs: Jobs) -> None:
-        self._sessions, self._jobs = Sessions(spark, _SETTINGS), jobs
+    def __init__(self, spark: SparkSession, runner: SparkRunner) -> None:
+        self._sessions, self._runner = Sessions(spark, _SETTINGS), runner
 
     def run(
         self, table: str, location: str, schema: TableSchema, command: Join | Purge
     ) -> Outcome | None:
-        """Run a command; None when Delta found nothing to do.
-
-        Whatever goes wrong, rows and feed are what they were.
-        """
         with self._sessions.active() as session:
             session.conf.unset(LAST_VERSION)
             try:
-                with self._jobs.tagged():
+                with self._runner.tagged():
                     _run(session, location, schema, command)
             except RAISED as error:
                 found = raised(error, table, MovedOn.__name__)
                 if isinstance(found, Conflicted):
                     return found
-                return Failed(fault(error, table, "rearranging"))
+                return Failed(fault(error, table, "compacting"))
+            except TasksDied as died:
+                return Failed(worker_lost(table, str(died)))
             newest = session.conf.get(LAST_VERSION, None)
         if newest is None:
             return None
@@ -74,7 +75,7 @@ def _run(session: SparkSession, location: str, schema: TableSchema, command: Joi
             (builder.where(within) if within else builder).executeCompaction().collect()
         case Purge():
             where = f"where {within}" if within else ""
-            session.sql(f"reorg table delta.{_quoted(location)} {where} apply (purge)").collect()
+            session.sql(f"reorg table delta.{quoted(location)} {where} apply (purge)").collect()
 
 
 def condition(schema: TableSchema, partitions: Sequence[Partition]) -> str:
@@ -89,12 +90,8 @@ def _within(schema: TableSchema, partition: Partition) -> str:
     for physical, value in partition:
         column = schema.schema.columns[schema.physical.index(physical)]
         if value in {None, ""}:  # the log has both for NULL
-            said.append(f"{_quoted(column.name)} is null")
+            said.append(f"{quoted(column.name)} is null")
         else:
             text = str(value).replace("\\", "\\\\").replace("'", "\\'")
-            said.append(f"{_quoted(column.name)} = cast('{text}' as {column.type})")
+            said.append(f"{quoted(column.name)} = cast('{text}' as {column.type})")
     return " and ".join(said)
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

@@ -15,7 +15,8 @@ from pyspark.sql import SparkSession
 from mirrorlake.delta.lookup import key_index
 from mirrorlake.delta.workspace import inner_tables
 from mirrorlake.errors import ForeignTable
-from mirrorlake.storage.urls import ObjectOptions, is_url
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import is_url
 
 CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 """Delta refuses less than 7 days while this is on. Who asks for less has said so at the door."""
@@ -39,7 +40,7 @@ def vacuum(
     """
     if inner := _table_inside(location, options):
         raise ForeignTable(
-            f"another table lies inside it, at {inner}, and VACUUM would delete its files",
+            f"another table lies inside this one, at {inner}, and VACUUM would delete its files",
             table=Path(location).name,
             hint="Move the inner table away.",
         )

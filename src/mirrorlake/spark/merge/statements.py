@@ -5,7 +5,6 @@ All of it by public interfaces. Names of a user's stand in quotes, and values ne
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -14,11 +13,12 @@ from delta.tables import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession, functions
 
 from mirrorlake.apply.merge_actions import MergeAction
+from mirrorlake.apply.strategy import OpenBatch
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.model.table import Schema
-from mirrorlake.spark.commit import USER_METADATA
-from mirrorlake.spark.merge.task import ACTION, CODE, MergeResult, column
-from mirrorlake.spark.strategy import Begun
+from mirrorlake.spark.committer import USER_METADATA
+from mirrorlake.spark.merge.frames import ACTION, CODE, column
+from mirrorlake.spark.sql_text import quoted
 
 APPLICATION_ID = "spark.databricks.delta.write.txnAppId"
 APPLICATION_VERSION = "spark.databricks.delta.write.txnVersion"
@@ -29,29 +29,25 @@ class MovedOn(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
-    """The acts of a batch. files: Parquet files of them; does: the kinds that they are."""
+class MergeSource:
+    """The merge actions of a batch, in the columns of a frame. kinds: which of them there are."""
 
-    files: tuple[str, ...]
-    does: frozenset[MergeAction]
+    actions: DataFrame
+    kinds: frozenset[MergeAction]
 
-    def rows(self, session: SparkSession, batch: Begun) -> DataFrame:
-        """The acts with the fence beside them, which falls when the table has another version than
-        that which the batch was begun on."""
-        schema = batch.schema.schema
-        columns = [f"{column(index)} {one.type}" for index, one in enumerate(schema)]
-        kinds = ", ".join([*columns, f"{ACTION} byte"])
+    def rows(self, session: SparkSession, batch: OpenBatch) -> DataFrame:
+        """The actions with the fence beside them, which fails when the table has another version
+        than that which the batch was opened on."""
         fence = session.range(1, numPartitions=1).mapInArrow(_fence(batch), f"{ACTION} byte")
         nothing = [
-            functions.lit(None).cast(str(one.type)).alias(column(n)) for n, one in enumerate(schema)
+            functions.lit(None).cast(str(one.type)).alias(column(n))
+            for n, one in enumerate(batch.schema.schema)
         ]
         fence = fence.select(*nothing, ACTION)
-        if not self.files:
-            return fence
-        return session.read.schema(kinds).parquet(*map(_literally, self.files)).union(fence)
+        return self.actions.select(*fence.columns).union(fence)
 
 
-def _fence(batch: Begun) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
+def _fence(batch: OpenBatch) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
     """One row that does nothing, if there is no commit after the one that the batch was begun on.
 
     Spark computes it when Delta reads the source, which is inside the transaction: the version that
@@ -70,25 +66,22 @@ def _fence(batch: Begun) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.Rec
     return fence
 
 
-def look_up(session: SparkSession, batch: Begun, wanted: MergeResult, target: str) -> None:
-    """Write the number of its key of each row that the table has of these keys, and the rows
-    themselves where they are needed."""
+def look_up(session: SparkSession, batch: OpenBatch, keys: DataFrame, *, whole: bool) -> DataFrame:
+    """The number of its key of each row that the table has of these keys, and with `whole` the rows
+    themselves. keys: with the numbers, in the columns of a frame."""
     schema, key = batch.schema.schema, batch.step.key
-    kinds = [f"{column(index)} {schema[name].type}" for index, name in enumerate(key)]
-    reader = session.read.schema(", ".join([*kinds, f"{CODE} long"]))
-    keys = reader.parquet(_literally(wanted.keys)).alias("s")
     table = session.read.format("delta").load(batch.location).alias("t")
-    same = [_same(name, index, schema) for index, name in enumerate(key)]
-    found = table.join(keys, _all(same))
+    same = [_same(name, schema.names.index(name), schema) for name in key]
+    found = table.join(keys.alias("s"), _all(same))
     columns = [_of_table(one.name).alias(column(n)) for n, one in enumerate(schema)]
-    chosen = found.select(*(columns if wanted.whole else []), functions.col(f"s.{CODE}"))
-    chosen.write.parquet(target)
+    return found.select(*(columns if whole else []), functions.col(f"s.{CODE}"))
 
 
-def merge(session: SparkSession, batch: Begun, source: Source, rows: DataFrame, said: str) -> None:
+def merge(session: SparkSession, batch: OpenBatch, source: MergeSource, said: str) -> None:
+    """Carry the actions out in one commit, which says `said` of itself."""
     schema, step = batch.schema.schema, batch.step
     own = {
-        _quoted(one.name): functions.col(f"s.{column(n)}")
+        quoted(one.name): functions.col(f"s.{column(n)}")
         for n, one in enumerate(schema)
         if one.name not in batch.progress.computed
     }
@@ -97,13 +90,14 @@ def merge(session: SparkSession, batch: Begun, source: Source, rows: DataFrame, 
     # has no way to join but each row with each.
     same = [_same(name, schema.names.index(name), schema) for name in step.key or schema.names[:1]]
     action = functions.col(f"s.{ACTION}")
-    merge = DeltaTable.forPath(session, batch.location).alias("t")
-    builder = merge.merge(rows.alias("s"), action.isin(matching) & _all(same))
-    if MergeAction.DELETE in source.does:
+    table = DeltaTable.forPath(session, batch.location).alias("t")
+    rows = source.rows(session, batch).alias("s")
+    builder = table.merge(rows, action.isin(matching) & _all(same))
+    if MergeAction.DELETE in source.kinds:
         builder = builder.whenMatchedDelete(action == int(MergeAction.DELETE))
-    if MergeAction.UPDATE in source.does or not source.does:
+    if MergeAction.UPDATE in source.kinds or not source.kinds:
         builder = builder.whenMatchedUpdate(action == int(MergeAction.UPDATE), set=own)
-    if MergeAction.INSERT in source.does:
+    if MergeAction.INSERT in source.kinds:
         builder = builder.whenNotMatchedInsert(action == int(MergeAction.INSERT), values=own)
     if step.truncated:
         builder = builder.whenNotMatchedBySourceDelete()
@@ -121,9 +115,8 @@ def merge(session: SparkSession, batch: Begun, source: Source, rows: DataFrame, 
             session.conf.unset(name)
 
 
-def append(
-    _session: SparkSession, batch: Begun, _source: Source, rows: DataFrame, said: str
-) -> None:
+def append(session: SparkSession, batch: OpenBatch, source: MergeSource, said: str) -> None:
+    """Insert the rows in one commit, which says `said` of itself."""
     columns = [
         functions.col(column(n)).alias(one.name)
         for n, one in enumerate(batch.schema.schema)
@@ -134,13 +127,9 @@ def append(
         "txnVersion": str(batch.step.last),
         "userMetadata": said,
     }
+    rows = source.rows(session, batch)
     inserts = rows.where(functions.col(ACTION) == int(MergeAction.INSERT)).select(*columns)
     inserts.write.format("delta").mode("append").options(**told).save(batch.location)
-
-
-def _literally(path: str) -> str:
-    """A path to read, which Spark would take for a pattern if a folder is named like one."""
-    return re.sub(r"([\\\[\]{}*?])", r"\\\1", path)
 
 
 def _same(name: str, index: int, schema: Schema) -> Column:
@@ -163,8 +152,4 @@ def _all(conditions: Sequence[Column]) -> Column:
 
 
 def _of_table(name: str) -> Column:
-    return functions.col(f"t.{_quoted(name)}")
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"
+    return functions.col(f"t.{quoted(name)}")

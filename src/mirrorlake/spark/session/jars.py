@@ -99,15 +99,19 @@ def check_java() -> int:
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if not program:
-        raise SparkUnavailable("there is no Java", hint=hint)
+        raise SparkUnavailable("Java was not found", hint=hint)
     try:
         answer = subprocess.run([program, "-version"], capture_output=True, text=True, check=False)
     except OSError as error:
-        raise SparkUnavailable(f"{program} does not start: {error.strerror}", hint=hint) from error
+        raise SparkUnavailable(
+            f"{program} cannot be started: {error.strerror}", hint=hint
+        ) from error
     match = re.search(r'version "(?:1\.)?(\d+)', answer.stderr)
     version = int(match[1]) if match else 0
     if version not in JAVA:
-        raise SparkUnavailable(f"Java {version or 'of unknown version'} does not do", hint=hint)
+        raise SparkUnavailable(
+            f"Java {version or 'of unknown version'} is not supported", hint=hint
+        )
     return version
 
 
@@ -138,9 +142,9 @@ def _in_folder(folder: Path, wanted: str, tables: StorageLocation | None) -> str
     for name in (f"{artifact}-{version}", *_NEEDED, *(["hadoop-aws"] if tables else [])):
         if not any(name in jar.name for jar in found):
             raise SparkUnavailable(
-                f"no jar of {name} is in {folder}",
-                hint=f"Put the jars of {wanted} and its dependencies there, or leave spark.jars "
-                "out and let Spark fetch them.",
+                f"the folder {folder} does not contain the jar of {name}",
+                hint=f"Put the jars of {wanted} and its dependencies there, or omit spark.jars "
+                "so that Spark downloads them.",
             )
     return ",".join(str(jar.absolute()) for jar in found)
 

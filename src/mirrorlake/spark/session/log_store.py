@@ -124,7 +124,7 @@ def _compile(system: Any, delta: str, source: Path, jar: Path) -> None:
             timeout=PATIENCE,
         )
     except subprocess.TimeoutExpired:
-        raise _NotMade("the compiler does not end") from None
+        raise _NotMade("the compiler did not finish") from None
     if done.returncode or not jar.exists():
         lines = [line for line in done.stdout.splitlines() + done.stderr.splitlines() if line]
-        raise _NotMade((lines or ["the compiler says nothing"])[0])
+        raise _NotMade((lines or ["the compiler reported no reason"])[0])

@@ -56,10 +56,9 @@ def coordinates() -> list[str]:
     version = hadoop()
     if not version:
         raise UsageError(
-            "the Spark that is installed does not tell the version of its Hadoop",
+            "the version of Hadoop in the installed Spark cannot be determined",
             where="tables.url",
-            hint="Put the jars of hadoop-aws with those of Delta into a folder, and name it in "
-            "spark.jars.",
+            hint="Put the jars of hadoop-aws and of Delta into a folder, and set spark.jars to it.",
         )
     found = [f"org.apache.hadoop:hadoop-aws:{version}"]
     if sdk := SDK.get(version):
@@ -109,16 +108,16 @@ def _refusal(tables: StorageLocation, error: Exception) -> UsageError | StorageU
     names = _causes(error)
     if any(name in _ABSENT for name in names):
         return UsageError(
-            f"the session has no way to {tables.url.partition('://')[0]}://",
+            f"the session cannot access {tables.url.partition('://')[0]}:// URLs",
             where="tables.url",
-            hint="Build it with the jars of hadoop-aws, of the version of its Hadoop, and with "
+            hint="Create it with the jars of hadoop-aws in the version of its Hadoop, and with "
             f"spark.hadoop.fs.s3.impl={_S3A}S3AFileSystem.",
         )
     return StorageUnavailable(
-        f"Spark does not reach the place of the tables: {names[0]}",
+        f"Spark cannot access the location of the tables: {names[0]}",
         where=tables.url,
-        hint="Look at bucket, endpoint, region, and who we are by the environment; of a session "
-        "that is given, at its spark.hadoop.fs.s3a settings.",
+        hint="Check the bucket, the endpoint, the region and the credentials in the environment; "
+        "for a session that was passed in, also its spark.hadoop.fs.s3a settings.",
     )
 
 

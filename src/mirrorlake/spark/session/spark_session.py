@@ -53,8 +53,8 @@ class Spark:
         catalog = conf.get("spark.sql.catalog.spark_catalog") or ""
         if EXTENSION not in extensions or catalog != CATALOG:
             raise SparkUnavailable(
-                "the session was made without Delta",
-                hint=f"Build it with spark.sql.extensions={EXTENSION} and "
+                "the session was created without Delta",
+                hint=f"Create it with spark.sql.extensions={EXTENSION} and "
                 f"spark.sql.catalog.spark_catalog={CATALOG}.",
             )
         workers.check(session)
@@ -77,16 +77,16 @@ class Spark:
             active = SparkSession.getActiveSession()
             if active is None:
                 raise SparkUnavailable(
-                    "spark.master is left out, and there is no session",
+                    "spark.master is not set, and there is no session",
                     hint="Set spark.master, for example local[*], or run inside a Spark job.",
                 )
             return cls.given(active, tables)
         if settings.master.startswith("sc://"):
-            raise _not_classic("spark.master leads to Spark Connect")
+            raise _not_classic("spark.master is a Spark Connect URL")
         jars.check_java()
         found = jars.configuration(settings, tables)
         if settings.jars is None and (missing := jars.to_fetch(tables)):
-            say(f"Fetching the jars of {missing}, for the first use ...")
+            say(f"Downloading the jars of {missing} for the first use ...")
         # Workers must be this Python, or they lack what we need; where it has another place on
         # other machines, the project says so, in the one setting that only spark-submit reads.
         worker = settings.conf.get("spark.pyspark.python")
@@ -104,9 +104,9 @@ class Spark:
                 raise _start_failure(error, log, settings) from error
         if not isinstance(session._jvm.org.apache.spark.sql.delta.DeltaLog, JavaClass):  # noqa: SLF001
             raise SparkUnavailable(
-                "Spark runs without Delta's jars",
+                "Spark is running without Delta's jars",
                 where=str(log),
-                hint="Another session was started in this process before; start mirrorlake first.",
+                hint="Another session was started in this process before. Start mirrorlake first.",
             )
         if settings.master.startswith("local"):
             log_store.use(session)
@@ -186,9 +186,9 @@ def _ours(settings: SparkSettings) -> dict[str, str]:
 
 def _not_classic(what: str) -> SparkUnavailable:
     return SparkUnavailable(
-        what or "this is no Spark session",
-        hint="Spark Connect has no way to the transaction of a Delta table; what is needed is a "
-        "classic session, of `SparkSession.builder` with a master such as local[*].",
+        what or "this is not a classic Spark session",
+        hint="Spark Connect does not give access to the transaction of a Delta table. Use a "
+        "classic session, created by `SparkSession.builder` with a master such as local[*].",
     )
 
 
@@ -196,16 +196,16 @@ def _start_failure(error: Exception, log: Path, settings: SparkSettings) -> Spar
     text = log.read_text(errors="replace") if log.exists() else ""
     if "unresolved dependency" in text or "UNRESOLVED DEPENDENCIES" in text:
         return SparkUnavailable(
-            f"the jars of {jars.coordinates()} could not be fetched",
+            f"the jars of {jars.coordinates()} could not be downloaded",
             where=str(log),
-            hint="Check the way to the Maven registry, or put the jars into a folder and name it "
-            "in spark.jars.",
+            hint="Check the connection to the Maven repository, or put the jars into a folder "
+            "and set spark.jars to it.",
         )
     reason = (str(error).strip().splitlines() or [type(error).__name__])[0]
     return SparkUnavailable(
         f"Spark did not start on {settings.master}: {reason}",
         where=str(log),
-        hint="The log says more.",
+        hint="See the log for the cause.",
     )
 
 

@@ -128,7 +128,7 @@ class Standalone:
                 break
             time.sleep(0.1)
         raise SparkUnavailable(
-            "the cluster did not start", where=str(log), hint="The log says why."
+            "the cluster did not start", where=str(log), hint="See the log for the cause."
         )
 
     def _stop(self) -> None:

@@ -20,8 +20,8 @@ _frozen = False
 """Whether what this process keeps anyway is set apart already."""
 
 HINT = (
-    "Install there what is installed here, and name that Python in spark.conf, "
-    "spark.pyspark.python; docs/how-to/cluster.md says how."
+    "Install the same versions there, and set spark.pyspark.python in spark.conf to that Python; "
+    "see docs/how-to/cluster.md."
 )
 
 

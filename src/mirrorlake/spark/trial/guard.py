@@ -39,11 +39,11 @@ def _other_jars(session: SparkSession) -> str:
     try:
         runs = str(session._jvm.io.delta.__getattr__("package$").__getattr__("MODULE$").VERSION())  # type: ignore[union-attr]  # noqa: SLF001
     except (Py4JError, TypeError):
-        return "the session does not tell the version of its Delta"
+        return "the version of Delta in the session cannot be determined"
     if (session.version, runs) != (spark, delta):
         return (
-            f"the session runs Spark {session.version} with Delta {runs}, and pyspark {spark} with "
-            f"delta-spark {delta} is installed"
+            f"the session runs Spark {session.version} with Delta {runs}, but pyspark {spark} "
+            f"with delta-spark {delta} is installed"
         )
     return ""
 
@@ -73,5 +73,5 @@ def _apart(session: SparkSession) -> str:
             timeout=PATIENCE,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
-        return f"the trial of it did not end ({type(error).__name__})"
-    return "" if done.returncode == 0 else (done.stdout.strip() or "the trial of it failed")
+        return f"the self-test of direct did not finish ({type(error).__name__})"
+    return "" if done.returncode == 0 else (done.stdout.strip() or "the self-test of direct failed")

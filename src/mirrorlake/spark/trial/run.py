@@ -27,7 +27,7 @@ from mirrorlake.model import types
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import Column, Schema, TableId
-from mirrorlake.spark.engine import SparkEngine
+from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.local import LocalStore
@@ -62,23 +62,23 @@ def fails(spark: Spark) -> str:
         try:
             return _run(spark, LocalStore(Path(folder)))
         except MirrorlakeError as error:
-            return f"a trial of it failed: {error.what}"
+            return f"the self-test of direct failed: {error.what}"
         except Exception as error:  # noqa: BLE001  (whatever it is: the insides are not as known)
-            return f"a trial of it failed: {type(error).__name__}"
+            return f"the self-test of direct failed: {type(error).__name__}"
 
 
 def _run(spark: Spark, store: LocalStore) -> str:
-    engine = SparkEngine(spark, store, wanted=Wanted.DIRECT)
+    engine = spark_engine(spark, store, wanted=Wanted.DIRECT)
     engine.create(CreateTable(TableId("", "trial"), PATH, "trial", SCHEMA, ("id",), "trial"))
     version = 0
     for number, changes in ((1, FIRST), (2, SECOND)):
         (outcome,) = engine.apply([_step(store, number, changes)], lambda: None)
         if not isinstance(outcome, Applied):
-            return f"a trial of it ended as {type(outcome).__name__}"
+            return f"the self-test of direct ended as {type(outcome).__name__}"
         version = outcome.version
-    (again,) = SparkEngine(spark, store).apply([_step(store, 2, SECOND)], lambda: None)
+    (again,) = spark_engine(spark, store).apply([_step(store, 2, SECOND)], lambda: None)
     if not isinstance(again, AlreadyApplied):
-        return "a trial of it was applied twice"
+        return "the self-test of direct applied a batch twice"
     return _differs(spark, store.location(PATH), version)
 
 
@@ -86,14 +86,14 @@ def _differs(spark: Spark, location: str, version: int) -> str:
     reader = spark.session.newSession().read.format("delta")
     rows = reader.load(location).select("id", "name").collect()
     if Counter(tuple(row) for row in rows) != EXPECTED:
-        return "rows of a trial of it are not those that were written"
+        return "the self-test of direct read other rows than it wrote"
     if _taken_out(location) != [GONE]:
         # Spark has just read the table without them, so where there is a vector it knows it.
-        return "rows of a trial of it did not go by a deletion vector"
+        return "the self-test of direct wrote no deletion vector"
     feed = reader.option("readChangeFeed", "true").option("startingVersion", version).load(location)
     told = feed.select("_change_type", "id", "name").collect()
     if Counter(tuple(row) for row in told) != FEED:
-        return "the change feed of a trial of it is not what was written"
+        return "the self-test of direct read another change feed than it wrote"
     return ""
 
 

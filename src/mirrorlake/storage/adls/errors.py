@@ -39,11 +39,11 @@ def translated(path: str) -> Iterator[None]:
 
 
 def absent(path: str) -> FileNotFoundError:
-    return FileNotFoundError(errno.ENOENT, "there is no such file", path)
+    return FileNotFoundError(errno.ENOENT, "the file does not exist", path)
 
 
 def present(path: str) -> FileExistsError:
-    return FileExistsError(errno.EEXIST, "there is such a file already", path)
+    return FileExistsError(errno.EEXIST, "the file already exists", path)
 
 
 def of(error: AzureError, path: str, target: str | None = None) -> OSError | UnsafePath:
@@ -54,11 +54,11 @@ def of(error: AzureError, path: str, target: str | None = None) -> OSError | Uns
     if code in _PRESENT:
         return present(target or path)
     if code in _UNNAMEABLE:
-        return UnsafePath(f"no name of a file here: {path!r} ({_said(error)})")
+        return UnsafePath(f"not a valid file name: {path!r} ({_said(error)})")
     if status in DENIED or isinstance(error, ClientAuthenticationError):
         return PermissionError(errno.EACCES, _said(error), path)
     if status == FAILED_CONDITION:
-        return StorageFailed(errno.ESTALE, "it was replaced meanwhile", path)
+        return StorageFailed(errno.ESTALE, "another process replaced it", path)
     return StorageFailed(errno.EREMOTEIO, _said(error), path)
 
 
@@ -85,6 +85,6 @@ def _headers(error: AzureError) -> Mapping[str, str]:
 def _said(error: AzureError) -> str:
     if status_of(error) is not None:
         asked = _headers(error).get("x-ms-request-id", "none")
-        return f"the service says {status_of(error)} {code_of(error)} (request {asked})"
+        return f"the service answered {status_of(error)} {code_of(error)} (request {asked})"
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {_QUERY.sub('', first)[:300]}"

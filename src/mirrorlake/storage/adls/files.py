@@ -155,7 +155,7 @@ def _beginning(file: DataLakeFileClient, path: str) -> tuple[bytes, str, int]:
     """The first bytes of a file, its etag and its size, by one request."""
     found = file.download_file()
     if _is_folder(found.properties.metadata):
-        raise FileNotFoundError(errno.ENOENT, "there is a folder", path)
+        raise FileNotFoundError(errno.ENOENT, "a folder of this name exists", path)
     return found.read(AHEAD), str(found.properties.etag), found.size
 
 

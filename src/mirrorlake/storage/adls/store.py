@@ -43,7 +43,7 @@ from mirrorlake.storage.adls.errors import (
 )
 from mirrorlake.storage.adls.files import BLOCK, Look, Upload, digest_of, look, opened, plain
 from mirrorlake.storage.adls.url import client_of, credential_of, location_of, split
-from mirrorlake.storage.store import Entry, Listing, UnsafePath, checked
+from mirrorlake.storage.store import Entry, FolderStore, Listing, UnsafePath, checked
 
 if TYPE_CHECKING:
     from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, PathProperties
@@ -56,7 +56,7 @@ _ANY: _Condition = {}
 _ROUNDS = 5  # others may be faster: each time one of us gets on
 
 
-class AdlsStore:
+class AdlsStore(FolderStore):
     """A `Store` below a folder of a container, or of an item of OneLake.
 
     What may pass, such as a lost connection or a busy service, is tried again by the client. Every

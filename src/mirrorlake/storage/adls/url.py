@@ -78,9 +78,9 @@ def location_of(url: str, *, whole: bool = False) -> AzureLocation:
     match = _HOST.fullmatch(parts.hostname or "")
     if match is None:
         raise UsageError(
-            "no host of Azure Data Lake Storage or OneLake",
+            "the host is not one of Azure Data Lake Storage or OneLake",
             where=shown,
-            hint="It is <account>.dfs.core.windows.net or onelake.dfs.fabric.microsoft.com.",
+            hint="Use <account>.dfs.core.windows.net or onelake.dfs.fabric.microsoft.com.",
         )
     if parts.scheme == "https":
         container, _, root = unquote(parts.path).strip("/").partition("/")
@@ -90,20 +90,20 @@ def location_of(url: str, *, whole: bool = False) -> AzureLocation:
         raise UsageError(
             "the address names no container or workspace",
             where=shown,
-            hint="Such as abfss://<container>@<account>.dfs.core.windows.net/<folder>.",
+            hint="Use, for example, abfss://<container>@<account>.dfs.core.windows.net/<folder>.",
         )
     location = AzureLocation(match["account"], match[0], container, root)
     if location.is_onelake and not root and not whole:
         raise UsageError(
-            "the address names a workspace and no item in it",
+            "the address names a workspace but no item in it",
             where=shown,
-            hint="Add the item, such as /<database>.MountedRelationalDatabase or its id.",
+            hint="Add the item, for example /<database>.MountedRelationalDatabase or its id.",
         )
     if root:
         try:
             checked(root)
         except UnsafePath as error:
-            raise UsageError(str(error), where=shown, hint="Give the plain path.") from None
+            raise UsageError(str(error), where=shown, hint="Use the path without them.") from None
     return location
 
 
@@ -182,25 +182,25 @@ def _split(url: str) -> SplitResult:
         port = parts.port
     except ValueError:
         raise UsageError(
-            "the address cannot be read", where="location", hint="See its scheme and host."
+            "the address is not valid", where="location", hint="Check its scheme and host."
         ) from None
     if parts.query or "?" in url or parts.fragment or parts.password is not None:
         raise UsageError(
-            "the address has more than a place in it",
+            "the address contains more than a location",
             where=f"{parts.scheme}://{parts.hostname or ''}",
-            hint="Take away what follows `?` or `#`. A signature belongs into the environment, as "
-            "AZURE_STORAGE_SAS_TOKEN.",
+            hint="Remove `?` or `#` and everything after it. Set a signature in the environment, "
+            "as AZURE_STORAGE_SAS_TOKEN.",
         )
     if parts.scheme not in {"https", "abfss"}:
         raise UsageError(
-            "only https and abfss lead to a data lake",
+            "the scheme of a data lake must be https or abfss",
             where=f"{parts.scheme}://{parts.hostname or ''}",
             hint="Use the address with abfss, which is encrypted.",
         )
     if port not in {None, 443} or (parts.scheme == "https" and parts.username is not None):
         raise UsageError(
-            "the address has a port or a user in it",
+            "the address contains a port or a user",
             where=f"{parts.scheme}://{parts.hostname or ''}",
-            hint="Leave it out.",
+            hint="Remove it.",
         )
     return parts

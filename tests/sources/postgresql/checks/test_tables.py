@@ -6,18 +6,18 @@ import psycopg
 import pytest
 
 from mirrorlake.errors import PrerequisiteMissing
-from mirrorlake.sources.base import Finding, Severity
+from mirrorlake.sources.base import CheckResult, CheckSeverity
 from tests.conformance.scene import faults
 from tests.sources.postgresql.captured import Captured
 from tests.sources.postgresql.checks.test_server import cure, findings, the_finding
 
 pytestmark = pytest.mark.postgres
 
-OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
+OK, WARNING, ERROR = CheckSeverity.OK, CheckSeverity.WARNING, CheckSeverity.ERROR
 APPLES = "create table apples (id int primary key, size int)"
 
 
-def watched(captured: Captured, check: str) -> list[Finding]:
+def watched(captured: Captured, check: str) -> list[CheckResult]:
     found = captured.source().watch(captured.tables)
     return [f for f in found if f.check == check and f.severity is not OK]
 
@@ -76,7 +76,7 @@ def test_generated_columns_are_a_warning(captured: Captured) -> None:
         ("__rowmarker__", "has a reserved name"),
         ("_change_type", "has a reserved name"),
         ("_Commit_Version", "has a reserved name"),
-        ("ID", "is called like column id but for case"),
+        ("ID", "differs from column id only in case"),
     ],
 )
 class TestRefusedColumns:
@@ -136,7 +136,7 @@ def test_a_table_without_a_key_is_a_warning(
                 "alter table apples replica identity using index by_size",
                 "drop index by_size",
             ],
-            "index of its replica identity is gone",
+            "index of its replica identity no longer exists",
         ),
         (
             [
@@ -161,7 +161,7 @@ def test_a_key_that_the_log_does_not_tell_is_a_warning_with_a_cure(
 
 @pytest.mark.parametrize(
     ("condition", "reason"),
-    [("size > 5", "reads size"), ("no_such_column > 5", "does not exist"), ("(", "syntax error")],
+    [("size > 5", "uses size"), ("no_such_column > 5", "does not exist"), ("(", "syntax error")],
 )
 def test_a_row_condition_that_cannot_be_published_is_an_error(
     captured: Captured, condition: str, reason: str
@@ -223,7 +223,7 @@ def test_a_publication_that_leaves_operations_out_is_an_error(
     name = captured.settings.publication
     captured.run(f"alter publication {name} set (publish = '{operations}')")
     (finding,) = watched(captured, "publication")
-    assert "leaves operations out" in finding.message
+    assert "does not publish all operations" in finding.message
     cure(captured, finding)
     assert watched(captured, "publication") == []
 
@@ -248,7 +248,7 @@ def test_a_publication_that_names_partitions_is_an_error(captured: Captured, whi
     )
     captured.begin()
     finding = watched(captured, "publication")[0]
-    assert "names partitions" in finding.message
+    assert "publishes partitions" in finding.message
     cure(captured, finding)
     assert watched(captured, "publication") == []
 
@@ -271,7 +271,7 @@ def test_a_key_that_goes_while_running_is_an_error(captured: Captured) -> None:
     captured.begin(APPLES)
     captured.run("alter table apples replica identity nothing")
     (finding,) = watched(captured, "replica identity")
-    assert "its key was id and is gone" in finding.message
+    assert "its key was id and no longer exists" in finding.message
 
 
 def test_a_table_that_is_recreated_while_running_is_an_error(captured: Captured) -> None:
@@ -289,7 +289,7 @@ def test_columns_that_change_while_running_are_nothing_to_watch_for(captured: Ca
     assert [f for f in found if f.severity is not OK] == []
 
 
-def cure_first_statement(captured: Captured, finding: Finding) -> None:
+def cure_first_statement(captured: Captured, finding: CheckResult) -> None:
     captured.run(finding.remedy.split("`")[1])
 
 
@@ -306,6 +306,6 @@ def test_a_table_whose_updates_its_publication_blocks_is_an_error(captured: Capt
     captured.run(f"create publication {captured.settings.publication} for all tables")
     captured.run("insert into log values ('a')")
     finding = the_finding(captured, "replica identity", ERROR)
-    assert "refuses every update" in finding.message
+    assert "rejects every update" in finding.message
     with pytest.raises(psycopg.Error, match="does not have a replica identity"):
         captured.run("update log set line = 'b'")

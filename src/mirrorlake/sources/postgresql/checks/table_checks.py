@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Finding, Severity
+from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql.catalog import CatalogTable
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.table import SourceTable
 
-_OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
+_OK, _WARNING, _ERROR = CheckSeverity.OK, CheckSeverity.WARNING, CheckSeverity.ERROR
 
 
-IDLE_HINT = "Mend the spelling, case counts; or take it out of the project file."
+IDLE_HINT = "Correct the spelling (names are case-sensitive), or remove it from the project file."
 
 _NAMES = """
 select n.nspname::text, c.relname::text
@@ -29,16 +29,19 @@ def tables(
     settings: PostgresSettings,
     catalog: Sequence[CatalogTable],
     selected: Sequence[SourceTable],
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """The selected tables, one by one."""
     if not selected:
-        yield Finding(
-            "tables", _ERROR, "no table is selected", "Widen source.tables in the project file."
+        yield CheckResult(
+            "tables",
+            _ERROR,
+            "no table is selected",
+            "Add a pattern to source.tables in the project file.",
         )
     yield from _idle_tables(connection, settings)
     certain = idle(settings, catalog)
     for what in idle(settings, catalog, precautions=True):
-        yield Finding("selection", _ERROR if what in certain else _WARNING, what, IDLE_HINT)
+        yield CheckResult("selection", _ERROR if what in certain else _WARNING, what, IDLE_HINT)
     by_name = {table.table: table for table in catalog}
     published = {
         table
@@ -72,15 +75,15 @@ def idle(
     return [*told, *selection.idle_rows(columns)]
 
 
-def _idle_tables(connection: Connection, settings: PostgresSettings) -> Iterator[Finding]:
+def _idle_tables(connection: Connection, settings: PostgresSettings) -> Iterator[CheckResult]:
     names = [TableId(schema, name) for schema, name in connection.execute(_NAMES)]
     for pattern in settings.selection.idle_tables(names):
-        yield Finding(
+        yield CheckResult(
             "selection",
             _WARNING,
             f"{pattern} in source.tables matches no table of the database",
-            "Mend the spelling, case counts; or take the pattern out. Partitions go by the name of "
-            "their table.",
+            "Correct the spelling (names are case-sensitive), or remove the pattern. Partitions "
+            "are selected by the name of their root table.",
         )
 
 
@@ -88,7 +91,7 @@ def changed(
     tables: Sequence[SourceTable],
     now: Mapping[TableId, SourceTable],
     catalog: Sequence[CatalogTable],
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Tables that are other tables now, tell their rows apart in another way, or have values that
     the log does not tell."""
     defaults = {table.table: table.defaults for table in catalog}
@@ -96,12 +99,14 @@ def changed(
         current = now.get(table.table)
         if current is None:  # it is missing in its publication too
             continue
-        remedy = f"Load it anew with `mirrorlake reset {table.table}`."
+        remedy = f"Run `mirrorlake reset {table.table}` to reload it."
         if current.identity != table.identity:
-            yield Finding("table", _ERROR, "it was dropped and created again", remedy, table.table)
+            yield CheckResult(
+                "table", _ERROR, "it was dropped and created again", remedy, table.table
+            )
         elif not table.append_only and current.key != table.key:
-            told = f"is {', '.join(current.key)} now" if current.key else "is gone"
-            yield Finding(
+            told = f"is {', '.join(current.key)} now" if current.key else "no longer exists"
+            yield CheckResult(
                 "replica identity",
                 _ERROR,
                 f"its key was {', '.join(table.key)} and {told}: changes may have been lost",
@@ -110,103 +115,105 @@ def changed(
             )
         for name in current.schema.names:
             if name not in table.schema and name in defaults[table.table]:
-                yield Finding(
+                yield CheckResult(
                     "default",
                     _WARNING,
-                    f"column {name} was added with a default: PostgreSQL logs nothing for the rows "
-                    "that stood before, they have NULL in the mirror until they change",
+                    f"column {name} was added with a default: PostgreSQL does not log the "
+                    "default for existing rows, which have NULL in the mirror until they are "
+                    "updated",
                     remedy,
                     table.table,
                 )
 
 
-def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[Finding]:
+def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[CheckResult]:
     name = table.table
     if table.refused:
-        yield Finding("columns", _ERROR, table.refused.what, table.refused.hint, name)
+        yield CheckResult("columns", _ERROR, table.refused.what, table.refused.hint, name)
     if not catalog.logged:
-        yield Finding(
+        yield CheckResult(
             "logged",
             _ERROR,
-            "it is unlogged: its changes are not in the WAL",
-            f"Run `alter table {_sql(name)} set logged`, or take it out of source.tables.",
+            "the table is unlogged: its changes are not in the WAL",
+            f"Run `alter table {_sql(name)} set logged`, or remove it from source.tables.",
             name,
         )
     if catalog.generated:
-        yield Finding(
+        yield CheckResult(
             "columns",
             _WARNING,
-            f"generated columns are left out, the log lacks them: {', '.join(catalog.generated)}",
+            "generated columns are not mirrored, because the WAL does not contain them: "
+            f"{', '.join(catalog.generated)}",
             "Compute them in a view over the mirrored table.",
             name,
         )
     if table.append_only:
-        yield Finding(
+        yield CheckResult(
             "replica identity",
             _WARNING,
-            f"{table.append_only}: it is mirrored append-only, its updates and deletions are not "
+            f"{table.append_only}: it is mirrored append-only; its updates and deletes are not "
             "captured",
             _identity_remedy(name, catalog),
             name,
         )
     else:
-        yield Finding("replica identity", _OK, f"key {', '.join(table.key)}", table=name)
+        yield CheckResult("replica identity", _OK, f"key {', '.join(table.key)}", table=name)
 
 
-def _blocked(table: TableId, name: str) -> Finding:
-    return Finding(
+def _blocked(table: TableId, name: str) -> CheckResult:
+    return CheckResult(
         "replica identity",
         _ERROR,
-        f"publication {name} carries it with updates, and it has no replica identity: PostgreSQL "
-        "refuses every update of it to its own users",
-        f'Run `alter publication "{name}" drop table {_sql(table)}`, or give it a primary key.',
+        f"publication {name} publishes updates of the table, which has no replica identity: "
+        "PostgreSQL rejects every update of it",
+        f'Run `alter publication "{name}" drop table {_sql(table)}`, or add a primary key.',
         table,
     )
 
 
 def _access(
     connection: Connection, table: SourceTable, catalog: CatalogTable, *, is_published: bool
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """What our user may do with the table."""
     name, user = table.table, connection.info.user
     if unreadable := [c for c in table.schema.names if c in catalog.unreadable]:
-        yield Finding(
+        yield CheckResult(
             "select",
             _ERROR,
             f"user {user} may not read column {unreadable[0]}",
-            f'Run `grant select on {_sql(name)} to "{user}"`, or leave the column out in '
+            f'Run `grant select on {_sql(name)} to "{user}"`, or exclude the column in '
             "source.columns.",
             name,
         )
     if catalog.filtered:
-        yield Finding(
+        yield CheckResult(
             "row security",
             _ERROR,
-            f"a policy hides rows from user {user}",
+            f"a row security policy hides rows from user {user}",
             f'Run `alter role "{user}" bypassrls` as a superuser.',
             name,
         )
     if not (catalog.owned or is_published):
-        yield Finding(
+        yield CheckResult(
             "owner",
             _ERROR,
-            f"user {user} does not own the table and may not publish it",
-            f'Run `grant "{catalog.owner}" to "{user}"`, or let {catalog.owner} add it to the '
-            "publication.",
+            f"user {user} does not own the table, so it cannot add it to a publication",
+            f'Run `grant "{catalog.owner}" to "{user}"`, or let {catalog.owner} add it to '
+            "the publication.",
             name,
         )
 
 
 def _conditions(
     connection: Connection, settings: PostgresSettings, selected: Sequence[SourceTable]
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Try the row conditions on a publication that is rolled back."""
     for table in selected:
         if "rows" not in table.selection or table.append_only:
             continue
         refused = publication.tried_condition(connection, settings, table)
         if refused:
-            yield Finding("rows", _ERROR, refused.what, refused.hint, table.table)
+            yield CheckResult("rows", _ERROR, refused.what, refused.hint, table.table)
 
 
 def _identity_remedy(name: TableId, catalog: CatalogTable) -> str:
@@ -216,7 +223,7 @@ def _identity_remedy(name: TableId, catalog: CatalogTable) -> str:
         return f"Run `alter table {_sql(name)} replica identity default`."
     return (
         f"Run `alter table {_sql(name)} add primary key (...)`, or `alter table {_sql(name)} "
-        "replica identity using index ...` with a unique index of columns that are not null."
+        "replica identity using index ...` with a unique index on NOT NULL columns."
     )
 
 

@@ -96,7 +96,7 @@ class ColumnDecoder:
         if self.extremes.dates == "error":
             value = texts.filter(odd)[0].as_py()
             raise self._refused(
-                f"{value!r} lies outside the years 1 to 9999",
+                f"{value!r} is outside the years 1 to 9999",
                 "Set source.extremes.dates to clamp or null.",
             )
         early = pc.or_(pc.ends_with(texts, " BC"), pc.starts_with(texts, "-"))
@@ -112,9 +112,9 @@ class ColumnDecoder:
         if self.extremes.numbers == "error":
             value = texts.filter(odd)[0].as_py()
             raise self._refused(
-                f"{value} is no value of {self.type.type}",
+                f"{value} is not a value of {self.type.type}",
                 "Set source.extremes.numbers to null, or declare the column as numeric without "
-                "precision, which is carried as text.",
+                "precision, which is mirrored as text.",
             )
         self.noted(self.column, pc.sum(odd).as_py())
         return pc.if_else(odd, None, texts).cast(target)

@@ -1,0 +1,309 @@
+"""The engine: what a batch may rest on, by which strategy it goes, and what became of it.
+
+Progress is read from the log of the table. Tasks are run by a `Runner`, commits made by a
+`Committer`, tables made by `TableDefinitions`: on Spark or in this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+
+import structlog
+
+from mirrorlake.apply.committer import Committer
+from mirrorlake.apply.compaction import Compactor, Optimizer
+from mirrorlake.apply.direct import Direct
+from mirrorlake.apply.logs.table_logs import TableLogs
+from mirrorlake.apply.runner import Runner
+from mirrorlake.apply.stages.spread import SpreadSettings
+from mirrorlake.apply.strategy import OpenBatch, Strategy
+from mirrorlake.apply.table_definitions import TableDefinitions
+from mirrorlake.delta import schema as schemas
+from mirrorlake.delta.log.durability import flush_commit, flush_commits_since, flush_files
+from mirrorlake.delta.log.table_log import TableLog, TableSnapshot
+from mirrorlake.delta.tables import delta_tables
+from mirrorlake.errors import ForeignTable, TableError
+from mirrorlake.mirror.engine import (
+    AlreadyApplied,
+    Applied,
+    Conflicted,
+    Failed,
+    Outcome,
+    Unknown,
+)
+from mirrorlake.mirror.faults import TableFault
+from mirrorlake.mirror.steps import (
+    AddColumns,
+    ApplyFiles,
+    Compact,
+    CreateTable,
+    DropTable,
+    SetKey,
+)
+from mirrorlake.mirror.strategy import Choice, Facts, Wanted, Way, way_of
+from mirrorlake.mirror.table.progress import Progress
+from mirrorlake.mirror.table.refusals import closed
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
+from mirrorlake.model.landed import NamedBatch
+from mirrorlake.model.table import TableId
+from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import is_url
+
+log = structlog.get_logger()
+
+STRATEGY = "strategy_chosen"
+PATIENCE = 30.0
+"""Seconds for which what a table on objects says of itself is taken for granted: nobody else may
+write it, and a batch begins with a look."""
+
+
+class Engine:
+    """A `MirrorEngine`. store: locates landed files and tables.
+
+    merge: the strategy by Delta's own MERGE, and optimizer its commands for compaction, where there
+    is a Delta; wanted: the strategy that the project asks for; platform: why `direct` is not open
+    here, in words; compaction: batches join small files on their way.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        runner: Runner,
+        committer: Committer,
+        tables: TableDefinitions,
+        *,
+        merge: Strategy | None = None,
+        optimizer: Optimizer | None = None,
+        reached: CrashHook = no_crash,
+        wanted: Wanted = Wanted.AUTO,
+        platform: str = "",
+        compaction: bool = True,
+        spread: SpreadSettings | None = None,
+    ) -> None:
+        self._store, self._runner, self._committer = store, runner, committer
+        self._tables, self._reached = tables, reached
+        self._strategies: dict[Way, Strategy] = {
+            Way.DIRECT: Direct(runner, committer, store, reached, spread, joins=compaction)
+        }
+        if merge is not None:
+            self._strategies[Way.MERGE] = merge
+        self._wanted, self._platform = wanted, platform
+        self._told: set[tuple[str, str]] = set()
+        self._applied: dict[str, int] = {}  # the version of the last batch that was flushed
+        self._logs = TableLogs(
+            lambda path: TableLog.below(store, path),
+            lambda path: PATIENCE if is_url(store.location(path)) else 0.0,
+        )
+        self._compactor = Compactor(
+            runner, committer, store, self._logs, self._choose, reached, optimizer
+        )
+
+    @property
+    def slots(self) -> int:
+        """How many tasks run at once."""
+        return self._runner.slots
+
+    def cancel(self) -> None:
+        """End the tasks that are under way."""
+        self._runner.cancel()
+
+    # -- tables -----------------------------------------------------------------------------------
+
+    def progress(self, path: str) -> Progress:
+        return self._logs.progress(path)
+
+    def named_batches(self, path: str, after: int) -> Sequence[NamedBatch]:
+        return self._logs.named_batches(path, after)
+
+    def paths(self, known: Collection[str] = ()) -> Sequence[str]:
+        return list(delta_tables(self._store, known))
+
+    def create(self, step: CreateTable) -> None:
+        if step.replace:
+            self._logs.forget(step.path)
+        self._tables.create(step)
+        self._flush_commits_since(step.path, -1)
+        self._reached(CrashPoint.TABLE_CREATED)
+
+    def add_columns(self, step: AddColumns) -> None:
+        known = self.progress(step.path)
+        self._tables.add_columns(step, known)
+        self._flush_commits_since(step.path, known.version)
+        self._reached(CrashPoint.COLUMNS_ADDED)
+
+    def set_key(self, step: SetKey) -> None:
+        known = self.progress(step.path)
+        self._tables.set_key(step)
+        self._flush_commits_since(step.path, known.version)
+
+    def drop(self, step: DropTable) -> None:
+        if self.progress(step.path).generation != step.generation:
+            return
+        self._logs.forget(step.path)
+        self._tables.put_aside(step.path)
+        self._reached(CrashPoint.TABLE_DROPPED)
+
+    def vacuum(self, path: str, retention: timedelta, before_commit: Callable[[], None]) -> None:
+        known = self.progress(path)
+        self._tables.vacuum(path, retention, before_commit)
+        self._flush_commits_since(path, known.version)
+
+    def checkpoint(self, path: str) -> None:
+        progress = self.progress(path)
+        self._tables.checkpoint(path, progress, self._choose(progress).way)
+        self._committer.forget(self._store.location(path))
+
+    # -- batches ----------------------------------------------------------------------------------
+
+    def apply(
+        self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
+    ) -> Sequence[Outcome]:
+        found = [self._open(step) for step in steps]
+        for way in self._strategies:
+            self._apply(way, found, before_commit)
+        for step, outcome in zip(steps, found, strict=True):
+            self._logs.changed(step.path)
+            if isinstance(outcome, Applied):
+                self._applied[step.path] = outcome.version
+        return [
+            self._read_back(step, outcome) if isinstance(outcome, Unknown) else _outcome(outcome)
+            for step, outcome in zip(steps, found, strict=True)
+        ]
+
+    def make_durable(self, path: str, version: int) -> None:
+        if self._applied.get(path) == version:  # what it names was flushed before
+            self._flush_commit(path, version)
+        else:  # nobody knows how far its writer came after it
+            self._flush(path, version)
+            self._applied[path] = version
+        self._reached(CrashPoint.COMMIT_DURABLE)
+
+    # -- compaction -------------------------------------------------------------------------------
+
+    def compaction(self, path: str) -> Compact | None:
+        return self._compactor.step(path)
+
+    def compact(
+        self, steps: Sequence[Compact], before_commit: Callable[[], None]
+    ) -> Sequence[Outcome | None]:
+        found = self._compactor.compact(steps, before_commit)
+        for step, outcome in zip(steps, found, strict=True):
+            if isinstance(outcome, Applied):
+                self._flush_commit(step.path, outcome.version)
+        return found
+
+    # -- how a batch goes -------------------------------------------------------------------------
+
+    def _apply(
+        self, way: Way, found: list[OpenBatch | Outcome], before_commit: Callable[[], None]
+    ) -> None:
+        """Replace the batches that go by this strategy by their outcomes."""
+        chosen = [
+            (index, one)
+            for index, one in enumerate(found)
+            if isinstance(one, OpenBatch) and one.choice.way is way
+        ]
+        if not chosen:
+            return
+        batches = [batch for _index, batch in chosen]
+        outcomes = self._strategies[way].apply(batches, before_commit)
+        for (index, batch), outcome in zip(chosen, outcomes, strict=True):
+            found[index] = self._fall_back(batch, outcome)
+
+    def _fall_back(self, batch: OpenBatch, outcome: Outcome) -> OpenBatch | Outcome:
+        """A batch that met what the direct strategy did not expect goes by `merge`."""
+        doubtful = isinstance(outcome, Failed) and isinstance(outcome.error, TableFault)
+        able = batch.choice.way is Way.DIRECT and Way.MERGE in self._strategies
+        if not (doubtful and able and self._wanted is Wanted.AUTO):
+            return outcome
+        assert isinstance(outcome, Failed)
+        choice = replace(batch.choice, way=Way.MERGE, reason=outcome.error.what)
+        self._tell(batch.step.table, choice)
+        return replace(batch, choice=choice)
+
+    def _open(self, step: ApplyFiles) -> OpenBatch | Outcome:
+        """The batch on the newest version of its table; an outcome when it does not fit it.
+
+        All is decided on one snapshot: what it has recorded is what the commit rests on.
+        """
+        try:
+            with self._logs.snapshot(step.path, str(step.table)) as (snapshot, progress):
+                return self._fitting(step, snapshot, progress)
+        except ForeignTable as error:
+            return Failed(error)
+
+    def _fitting(
+        self, step: ApplyFiles, snapshot: TableSnapshot, progress: Progress
+    ) -> OpenBatch | Outcome:
+        if progress.recorded >= step.last:
+            return AlreadyApplied(progress.recorded)
+        if progress.recorded != step.first - 1:
+            return Conflicted(f"the table has recorded {progress.recorded}, not {step.first - 1}")
+        if not progress.exists or progress.restored is not None or progress.unsupported:
+            return Conflicted("the table changed after the step was planned")
+        choice = self._choose(progress, appends=step.appends)
+        # Told once for its table, unless it is for the reason that was told for all tables.
+        if choice.way is not Way.DIRECT and choice.reason != self._platform:
+            self._tell(step.table, choice)
+        if shut := closed(str(step.table), choice):
+            return Failed(shut)
+        return OpenBatch(
+            choice,
+            step,
+            self._store.location(step.path),
+            snapshot.version,
+            progress,
+            schemas.parse(snapshot.metadata),
+            tuple(snapshot.files.values()),
+            self._store.options(step.path),
+        )
+
+    def _choose(self, progress: Progress, *, appends: bool = False) -> Choice:
+        return way_of(Facts(self._wanted, self._platform, progress.delegated, appends))
+
+    def _tell(self, table: TableId, choice: Choice) -> None:
+        if (str(table), choice.reason) not in self._told:
+            self._told.add((str(table), choice.reason))
+            log.info(STRATEGY, table=str(table), strategy=str(choice.way), reason=choice.reason)
+
+    def _read_back(self, step: ApplyFiles, outcome: Unknown) -> Outcome:
+        """A commit whose answer was lost: the table knows whether it happened."""
+        self._logs.forget(step.path)
+        try:
+            progress = self.progress(step.path)
+        except TableError as error:
+            return Failed(error)
+        if progress.recorded >= step.last:
+            if progress.batch is not None:  # what follows rests on it, as on one that was answered
+                self.make_durable(step.path, progress.batch.version)
+            return AlreadyApplied(progress.recorded)
+        log.warning("commit_unanswered", table=str(step.table), reason=outcome.reason)
+        return outcome
+
+    # -- durability: objects are durable as soon as they are there --------------------------------
+
+    def _flush_commit(self, path: str, version: int) -> None:
+        location = self._store.location(path)
+        if not is_url(location):
+            flush_commit(Path(location), version)
+
+    def _flush_commits_since(self, path: str, version: int) -> None:
+        """Make durable what Delta has committed for us beyond a version, and look at it."""
+        self._logs.changed(path)
+        location = self._store.location(path)
+        if not is_url(location):
+            flush_commits_since(Path(location), version)
+
+    def _flush(self, path: str, version: int) -> None:
+        location = self._store.location(path)
+        if not is_url(location):
+            flush_files(Path(location), TableLog(location).actions(version))
+            flush_commit(Path(location), version)
+
+
+def _outcome(found: OpenBatch | Outcome) -> Outcome:
+    assert not isinstance(found, OpenBatch), "a batch was executed by no strategy"
+    return found

@@ -1,0 +1,178 @@
+"""Table definitions written as commits of our own."""
+
+from __future__ import annotations
+
+import json
+import os
+import time
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+from mirrorlake.apply.in_process.log import write_commit
+from mirrorlake.apply.table_definitions import properties_of
+from mirrorlake.delta import deletion_vectors, tables
+from mirrorlake.delta.log import checkpoint
+from mirrorlake.delta.log.files import FOLDER
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.lookup import key_index
+from mirrorlake.delta.lookup.key_lookup import path_of
+from mirrorlake.mirror.schema_evolution import needs_mapping
+from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
+from mirrorlake.mirror.strategy import Way
+from mirrorlake.mirror.table.progress import KEY_COLUMNS, Progress
+from mirrorlake.model.table import Column, Schema
+from mirrorlake.root import DROPPED
+from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import is_url
+
+PROTOCOL = {
+    "minReaderVersion": 3,
+    "minWriterVersion": 7,
+    "readerFeatures": ["deletionVectors", "columnMapping"],
+    "writerFeatures": ["deletionVectors", "columnMapping", "changeDataFeed", "appendOnly"],
+}
+PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
+MODE, LAST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
+ID, PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+
+
+class LogTables:
+    """A `TableDefinitions` that writes the log itself. partitions: by which columns it partitions a
+    table that it makes."""
+
+    def __init__(
+        self, store: Store, partitions: Callable[[Schema], Sequence[str]] = lambda _schema: ()
+    ) -> None:
+        self._store, self._partitions = store, partitions
+
+    def create(self, step: CreateTable) -> None:
+        if step.replace:
+            tables.remove(self._store, step.path)
+        location = self._store.location(step.path)
+        if TableLog(location).snapshot().exists:
+            return
+        described = metadata(
+            step.schema,
+            mapped=needs_mapping(step.schema),
+            partitions=self._partitions(step.schema),
+            properties=properties_of(step),
+        )
+        write_commit(
+            location, 0, [{"protocol": PROTOCOL}, {"metaData": described}], operation="CREATE TABLE"
+        )
+
+    def add_columns(self, step: AddColumns, known: Progress) -> None:
+        new = [column for column in step.columns if column.name not in known.schema]
+        if new:
+            described = TableLog(self._store.location(step.path)).snapshot().metadata
+            self._describe(step.path, widened(described, known.schema, new), "ADD COLUMNS")
+
+    def set_key(self, step: SetKey) -> None:
+        described = TableLog(self._store.location(step.path)).snapshot().metadata
+        key = {KEY_COLUMNS: json.dumps(list(step.key))}
+        changed = {**described, "configuration": described["configuration"] | key}
+        self._describe(step.path, changed, "SET TBLPROPERTIES")
+
+    def put_aside(self, path: str) -> None:
+        tables.put_aside(self._store, path, f"{DROPPED}/{path}")
+
+    def vacuum(self, path: str, retention: timedelta, before: Callable[[], None]) -> None:
+        """Of a table in a local folder; one on objects is left as it is."""
+        before()
+        location = self._store.location(path)
+        if is_url(location):
+            return
+        table, oldest = Path(location), time.time() - retention.total_seconds()
+        needed = set(_needed(table, oldest))
+        for file in list(_files(table)):
+            if file not in needed and file.stat().st_mtime < oldest:
+                file.unlink()
+        key_index.sweep(table)
+
+    def checkpoint(self, path: str, known: Progress, way: Way) -> None:  # noqa: ARG002
+        location = self._store.location(path)
+        if not is_url(location):
+            checkpoint.write(Path(location))
+
+    def _describe(self, path: str, described: Mapping[str, Any], operation: str) -> None:
+        location = self._store.location(path)
+        version = TableLog(location).snapshot().version + 1
+        write_commit(location, version, [{"metaData": described}], operation=operation)
+
+
+def metadata(
+    schema: Schema,
+    *,
+    mapped: bool = False,
+    partitions: Sequence[str] = (),
+    properties: Mapping[str, str] | None = None,
+) -> dict[str, Any]:
+    """The metaData action of a table with this schema. mapped: files have other column names."""
+    fields = [_field(column, number if mapped else None) for number, column in enumerate(schema, 1)]
+    mapping = {MODE: "name", LAST_ID: str(len(fields))} if mapped else {}
+    return {
+        "id": str(uuid.uuid4()),
+        "format": {"provider": "parquet", "options": {}},
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "partitionColumns": list(partitions),
+        "configuration": {**PROPERTIES, **(properties or {}), **mapping},
+        "createdTime": 0,
+    }
+
+
+def widened(described: Mapping[str, Any], known: Schema, new: Sequence[Column]) -> dict[str, Any]:
+    """A metaData action with further columns; files keep the names that they know."""
+    fields = json.loads(described["schemaString"])["fields"]
+    both = Schema.of([*known, *new])
+    is_mapped = MODE in described["configuration"] or needs_mapping(both)
+    if is_mapped:
+        for number, field in enumerate(fields, 1):
+            field["metadata"] = {ID: number, PHYSICAL: field["name"], **field["metadata"]}
+    first = len(fields) + 1
+    fields += [_field(c, n if is_mapped else None, uuid.uuid4()) for n, c in enumerate(new, first)]
+    mapping = {MODE: "name", LAST_ID: str(len(fields))} if is_mapped else {}
+    return {
+        **described,
+        "schemaString": json.dumps({"type": "struct", "fields": fields}),
+        "configuration": {**described["configuration"], **mapping},
+    }
+
+
+def _field(column: Column, number: int | None, name: object | None = None) -> dict[str, Any]:
+    physical = {} if number is None else {ID: number, PHYSICAL: f"col-{name or number}"}
+    return {
+        "name": column.name,
+        "type": str(column.type),
+        "nullable": column.nullable,
+        "metadata": physical,
+    }
+
+
+def _needed(table: Path, oldest: float) -> Iterator[Path]:
+    """The files that the newest version has, or that a commit since `oldest` (seconds) names."""
+    log = TableLog(table)
+    yield from _named(table, log.snapshot().files.values())
+    for version in log.versions():
+        if log.commit_file(version).stat().st_mtime >= oldest:
+            for action in log.actions(version):
+                named = (action.get(kind) for kind in ("add", "remove", "cdc"))
+                yield from _named(table, filter(None, named))
+
+
+def _named(table: Path, actions: Iterable[Mapping[str, Any]]) -> Iterator[Path]:
+    for action in actions:
+        yield path_of(table, action)
+        vector = action.get("deletionVector")
+        if vector and vector["storageType"] != "i":
+            yield deletion_vectors.path_of(table, vector)
+
+
+def _files(table: Path) -> Iterator[Path]:
+    """All files of a table but its log and what begins with an underscore."""
+    for folder, folders, names in os.walk(table):
+        folders[:] = [name for name in folders if name == "_change_data" or name[0] != "_"]
+        if Path(folder).name != FOLDER:
+            yield from (Path(folder, name) for name in names)

@@ -1,0 +1,1 @@
+"""What the logs of tables say of their progress."""

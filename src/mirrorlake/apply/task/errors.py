@@ -1,0 +1,145 @@
+"""What goes wrong in a task, as an error of its table and of no other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlake import version
+from mirrorlake.delta import deletion_vectors
+from mirrorlake.delta.lookup.key_lookup import path_of
+from mirrorlake.delta.partitions import NullText
+from mirrorlake.delta.workspace import LostFile, Unreachable, at_hand
+from mirrorlake.errors import (
+    BadValue,
+    ForeignTable,
+    MirrorlakeError,
+    MissingBaseRow,
+    WorkerLost,
+)
+from mirrorlake.mirror.faults import TableFault, UnreachableTable
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import is_url
+
+_OURS = Path(version.__file__).parent
+
+
+def fault(table: str, error: Exception) -> TableFault:
+    """Kind and place of what nobody foresaw. Its text may quote values of rows, and is not told."""
+    return TableFault(
+        f"{type(error).__name__} at {_origin(error)}",
+        table=table,
+        hint="It is retried. If it recurs, report it with the log.",
+    )
+
+
+def table_error(
+    table: str,
+    location: str,
+    options: ObjectOptions | None,
+    files: Sequence[Mapping[str, Any]],
+    error: Exception,
+) -> MirrorlakeError:
+    """The error of a table whose task raised this. files: the add actions that the task may have
+    read."""
+    if isinstance(error, MirrorlakeError):
+        return error
+    if isinstance(error, NullText):
+        return null_text(table, error)
+    if isinstance(error, LostFile):
+        return _lost(table, location, f"{Path(str(error)).name} is missing")
+    if isinstance(error, Unreachable):
+        return UnreachableTable(
+            f"its storage failed: {error}",
+            table=table,
+            hint="Check that the storage answers and that this process may write to it. It is "
+            "retried.",
+        )
+    with at_hand(location, options) as workspace:
+        damage = _damage(workspace.folder, files, on_objects=is_url(location))
+    return _lost(table, location, damage) if damage else fault(table, error)
+
+
+def null_text(table: str, found: NullText) -> BadValue:
+    """The error of a value that Delta does not keep."""
+    return BadValue(
+        "the table is partitioned by this text, which Delta would store as NULL",
+        table=table,
+        column=found.column,
+        value=found.value,
+        hint="Send another value or NULL, or rebuild the table without partitions.",
+    )
+
+
+def missing_base_row(table: str, file: str) -> MissingBaseRow:
+    """The error of an unchanged value whose row the table does not have, or has several times."""
+    return MissingBaseRow(
+        "the source did not send an unchanged value, and the table does not have exactly one row "
+        "to take it from",
+        table=table,
+        file=file,
+        hint=f"Run `mirrorlake reset {table}` to reload the table.",
+    )
+
+
+def worker_lost(table: str, reason: str) -> WorkerLost:
+    """The error of a table whose tasks died with their process. reason: in words."""
+    return WorkerLost(
+        f"the tasks of its batch died: {reason}",
+        table=table,
+        hint="The usual cause is too little memory where the tasks run. Give the machine or "
+        "container more memory (on a cluster, raise spark.executor.memoryOverhead), or land "
+        "smaller files; mirror.file_bytes limits the size of a file. The batch is retried.",
+    )
+
+
+def _damage(table: Path, files: Sequence[Mapping[str, Any]], *, on_objects: bool) -> str:
+    """What is wrong with the first file of the Delta table that is gone or no longer whole; empty
+    when all are well.
+
+    Looked for only after a fault: it opens every file, of a table on objects those that are here.
+    """
+    for add in files:
+        path, vector = path_of(table, add), add.get("deletionVector")
+        try:
+            if not on_objects or path.exists():
+                pq.read_metadata(path)
+            if vector and _has_vector(table, vector, on_objects=on_objects):
+                deletion_vectors.read(table, vector)
+        except FileNotFoundError as error:
+            return f"{Path(error.filename or path).name} is missing"
+        except (pa.ArrowException, OSError, ValueError) as error:
+            return f"{path.name} cannot be read ({type(error).__name__})"
+    return ""
+
+
+def _has_vector(table: Path, vector: Mapping[str, Any], *, on_objects: bool) -> bool:
+    inline = vector["storageType"] == "i"
+    return inline or not on_objects or deletion_vectors.path_of(table, vector).exists()
+
+
+def _lost(table: str, location: str, what: str) -> ForeignTable:
+    return ForeignTable(
+        f"of the Delta table at {location}, {what}",
+        table=table,
+        hint=f"Restore the file, or run `mirrorlake reset {table}` to rebuild the table. It is "
+        "retried.",
+    )
+
+
+def _origin(error: BaseException) -> str:
+    """The file, line and function of ours that raised; of a library if none is ours."""
+    frame = error.__traceback__
+    last = frame
+    while frame is not None:
+        if _OURS in Path(frame.tb_frame.f_code.co_filename).parents:
+            last = frame
+        frame = frame.tb_next
+    if last is None:
+        return ""
+    code = last.tb_frame.f_code
+    return f"{Path(code.co_filename).name}:{last.tb_lineno} in {code.co_name}"

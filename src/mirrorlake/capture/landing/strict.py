@@ -1,0 +1,127 @@
+"""Zones that any other engine can read: nothing in them that only we understand.
+
+Values that the source did not send are read again from the row as it is now. If the row has
+changed since, the change that did it follows in the stream and has the last word; if it is gone,
+its deletion follows. A truncation becomes a table folder that is made anew (LZ-216).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+import pyarrow as pa
+
+from mirrorlake.capture.landing import table_positions
+from mirrorlake.capture.landing.staged import StagedFile
+from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.segments import RowSegment
+from mirrorlake.landing import publish
+from mirrorlake.landing.parquet.unchanged import unpacked
+from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.model.landed import FileKind, Footer
+from mirrorlake.model.position import Position
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import Source
+from mirrorlake.sources.table import SourceTable
+
+STAGING = "staged"
+
+
+class Strict:
+    """Makes changes expressible for every engine."""
+
+    def __init__(
+        self,
+        source: Source,
+        records: Records,
+        stream: StreamRecord,
+        tables: Sequence[SourceTable],
+    ) -> None:
+        self._source, self._store, self._records = source, records.store, records
+        self._staging = f"{records.folder}/{STAGING}"
+        self._stream, self._identity = stream.stream, stream.source
+        self._tables = {table.table: table for table in tables}
+
+    def staging(self, folder: str) -> str:
+        """Where files of a table are staged: its own folder may be deleted at any time."""
+        return f"{self._staging}/{folder.removeprefix(f'{self._records.zone}/')}"
+
+    def remove_staged(self) -> None:
+        """Remove what an interrupted run left unpublished."""
+        self._store.delete_folder(self._staging)
+
+    def fill(self, rows: RowSegment) -> RowSegment:
+        """The rows with every value in them."""
+        if rows.unchanged is None:
+            return rows
+        missing = unpacked(rows.unchanged, rows.rows.num_columns)
+        partial = np.flatnonzero(missing.any(axis=1))
+        keys = list(rows.table.key)
+        wanted = pa.Table.from_batches([rows.rows]).select(keys).take(pa.array(partial))
+        found = self._source.reread(rows.table, wanted.group_by(keys).aggregate([]))
+        location = pa.array(np.arange(found.num_rows))
+        # Arrow's join keeps no order: the row of the batch travels along.
+        joined = wanted.append_column("_row", pa.array(partial)).join(
+            found.select(keys).append_column("_found", location), keys, join_type="left outer"
+        )
+        lookup = np.full(rows.rows.num_rows, -1)
+        lookup[joined["_row"].to_numpy()] = joined["_found"].fill_null(-1).to_numpy()
+        columns = [
+            _merged(rows.rows.column(i), missing[:, i], found.column(i), lookup)
+            for i in range(rows.rows.num_columns)
+        ]
+        filled = pa.RecordBatch.from_arrays(columns, names=rows.rows.schema.names)
+        return replace(rows, rows=filled, unchanged=None)
+
+    def recreate(self, table: TableId, folder: str, position: Position) -> int:
+        """Empty a table by making its folder anew, with a first file that has no rows.
+
+        The position is recorded first: from then on nothing before it is published again, and a
+        crash in between is made good by `complete`.
+        """
+        generation = table_positions.new_generation()
+        self._records.truncate(str(table), str(position), generation)
+        self._rebuild(self._tables[table], folder, generation, position)
+        return 1
+
+    def complete(self, table: SourceTable, folder: str) -> Position | None:
+        """Finish a truncation that a crash cut short. Returns the position of the last one."""
+        entry = self._records.truncated().get(str(table.table))
+        if entry is None:
+            return None
+        position = Position.parse(entry["position"], self._source.parse_point)
+        found = table_positions.generation_of(self._store, table.table, folder)
+        if found != entry["generation"] or publish.newest_file(self._store, folder) is None:
+            self._rebuild(table, folder, entry["generation"], position)
+        return position
+
+    def _rebuild(
+        self, table: SourceTable, folder: str, generation: str, position: Position
+    ) -> None:
+        self._store.delete_folder(folder)
+        table_positions.describe(self._records, table, folder, self._identity, generation)
+        staged = publish.staged_path(self.staging(folder), "empty")
+        file = StagedFile(self._store, staged, arrow_schema(table.schema))
+        file.finish(
+            Footer(
+                stream=self._stream,
+                kind=FileKind.CHANGES,
+                first=str(position),
+                last=str(position),
+                complete=True,
+                stream_id=self._records.stream_id,
+            )
+        )
+        publish.publish(self._store, folder, staged, 1, table=str(table.table))
+
+
+def _merged(column: pa.Array, missing: np.ndarray, found: pa.Array, lookup: np.ndarray) -> pa.Array:
+    if not missing.any():
+        return column
+    rows = len(column)
+    both = pa.concat_arrays([column, *getattr(found, "chunks", [found])])
+    absent = missing & (lookup < 0)
+    index = np.where(missing, rows + lookup, np.arange(rows))
+    return both.take(pa.array(np.where(absent, 0, index), mask=absent))

@@ -1,0 +1,1 @@
+"""Which files of a table to write anew, and when."""

@@ -1,0 +1,75 @@
+"""The points at which a process may die: around each durable step between source and table.
+
+Whatever makes a step durable announces it to a `CrashHook`, before and afterwards. With a hook that
+raises, the whole path runs under one seed; with one that kills the process, every step is a crash
+test.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+from enum import StrEnum
+
+
+class CrashPoint(StrEnum):
+    """The points at which a process may die: around each durable step between source and table."""
+
+    STREAM_RECORDED = "capture.stream.recorded"
+    SLOT_CREATED = "capture.slot.created"
+    ESTABLISHED = "capture.established"
+    LOAD_STAGED = "capture.load.staged"
+    LOAD_MANIFEST = "capture.load.manifest"
+    LOAD_PUBLISHED_ONE = "capture.load.published_one"
+    LOAD_PUBLISHED = "capture.load.published"
+    CHANGES_STAGED = "capture.changes.staged"
+    CHANGES_PUBLISHED_ONE = "capture.changes.published_one"
+    CHANGES_PUBLISHED = "capture.changes.published"
+    CUT_WRITTEN = "capture.cut.written"
+    ACKNOWLEDGED = "capture.acknowledged"
+    BATCH_ASSIGNED = "publish.assigned"
+    BATCH_STAGED_ONE = "publish.staged_one"
+    TABLE_DESCRIBED = "publish.described"
+    BATCH_SEALED = "publish.sealed"
+    BATCH_PUBLISHED_ONE = "publish.published_one"
+    BATCH_RECORDED = "publish.recorded"
+    FOLDER_DROPPED = "publish.dropped"
+    PROCESSED_DISCARDED = "apply.processed.discarded"
+    TABLE_CREATED = "apply.table.created"
+    TABLE_DROPPED = "apply.table.dropped"
+    COLUMNS_ADDED = "apply.columns.added"
+    STAGE_WRITTEN = "apply.batch.pieces"
+    BATCH_WRITTEN = "apply.batch.written"
+    COMMIT_BEGUN = "apply.commit.begun"
+    COMMITTED = "apply.committed"
+    COMMIT_DURABLE = "apply.commit.durable"
+    FILES_COMPACTED = "apply.compaction.written"
+    COMPACTION_COMMITTED = "apply.compaction.committed"
+    NAMES_RECORDED = "apply.names.recorded"
+    CLEANUP_MOVED_ONE = "apply.cleanup.moved_one"
+    CLEANUP_DONE = "apply.cleanup.done"
+
+
+CrashHook = Callable[[CrashPoint], None]
+
+
+def no_crash(_point: CrashPoint) -> None:
+    """The probe of every ordinary run."""
+
+
+def kill_at(target: str) -> CrashHook:
+    """A hook that kills the process at `target`, or at its n-th passage for `target#n`."""
+    name, _, count = target.partition("#")
+    point, left = CrashPoint(name), int(count or 1)
+    lock = threading.Lock()
+
+    def hook(passed: CrashPoint) -> None:
+        nonlocal left
+        with lock:
+            left -= passed is point
+            if left == 0 and passed is point:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return hook

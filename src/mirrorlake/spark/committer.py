@@ -1,0 +1,201 @@
+"""One Delta commit: actions that tasks have prepared, through Delta's own transaction.
+
+This is Scala API that Delta calls internal; it is used for the tested pairs only. What must hold:
+
+- The transaction is on the very version that the tasks have read, so that nothing another writer
+  did is overlooked; the recorded number is that version's.
+- The application id is registered as read, so that two commits under one id conflict.
+- The operation is MERGE with its metrics, or OPTIMIZE: a "manual update" switches the incremental
+  checksum off and makes every later commit slow.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from py4j.protocol import Py4JError, Py4JJavaError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from mirrorlake.apply.committer import BatchCommit, CompactionCommit
+from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Failed, Outcome, Unknown
+from mirrorlake.spark.errors import CONFLICTS, RAISED, fault
+from mirrorlake.spark.session.thread_sessions import Sessions
+
+USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
+
+
+class SparkCommitter:
+    """A `Committer` through Delta's transaction. Each thread commits in a session of its own,
+    because the metadata of a commit is a setting of the session."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self._sessions, self._jvm = Sessions(spark), spark._jvm  # noqa: SLF001
+        self._tips: dict[str, tuple[int, ...] | None] = {}
+
+    @cached_property
+    def _delta(self) -> _Delta:
+        """Looked up at the first commit: a Delta that has other insides still knows MERGE."""
+        return _Delta(self._jvm)
+
+    def forget(self, location: str) -> None:
+        self._tips.pop(location, None)
+
+    def commit(self, commit: BatchCommit) -> Outcome:
+        try:
+            with self._sessions.active() as session:
+                return self._committed(session, commit)
+        except RAISED as error:
+            return Failed(fault(error, commit.table, "committing"))
+
+    def compact(self, commit: CompactionCommit) -> Outcome:
+        try:
+            with self._sessions.active() as session:
+                return self._compacted(session, commit)
+        except RAISED as error:
+            return Failed(fault(error, commit.table, "compacting"))
+
+    def _committed(self, session: SparkSession, commit: BatchCommit) -> Outcome:
+        transaction = self._transaction(session, commit.location, commit.version)
+        found = transaction.snapshot().version()
+        if found != commit.version:
+            return Conflicted(
+                f"the table is at version {found}, but the batch read version {commit.version}"
+            )
+        transaction.readTxn().addOne(commit.application)
+        transaction.readWholeTable()
+        metrics = self._delta.metrics(session, commit.counts)
+        transaction.registerSQLMetrics(session._jsparkSession, metrics)  # noqa: SLF001
+        recorded = self._delta.recorded(commit.application, commit.number)
+        actions = self._delta.sequence([*self._delta.actions(commit.actions), recorded])
+        session.conf.set(USER_METADATA, json.dumps(commit.metadata))
+        outcome = _outcome(transaction, actions, self._delta.merge, commit.counts)
+        return self._noted(commit.location, outcome)
+
+    def _compacted(self, session: SparkSession, commit: CompactionCommit) -> Outcome:
+        transaction = self._transaction(session, commit.location, commit.version)
+        found = transaction.snapshot().version()
+        if found != commit.version:
+            return Conflicted(
+                f"the table is at version {found}, but version {commit.version} was read"
+            )
+        session.conf.unset(USER_METADATA)
+        actions = self._delta.sequence(self._delta.actions(commit.actions))
+        outcome = _outcome(transaction, actions, self._delta.optimize, Counts())
+        return self._noted(commit.location, outcome)
+
+    def _transaction(self, session: SparkSession, location: str, version: int) -> Any:
+        """On the newest version of the table. Delta lists the log for it, which takes a third of a
+        commit, unless the log still ends as our last commit has left it."""
+        tip = self._tips.pop(location, None)
+        if tip is not None and tip == _tip(location, version):
+            known = self._delta.transaction(session, location, known=True)
+            if known.snapshot().version() == version:
+                return known
+        return self._delta.transaction(session, location)
+
+    def _noted(self, location: str, outcome: Outcome) -> Outcome:
+        """Remember how the log ends now, if that is known."""
+        if isinstance(outcome, Applied):
+            self._tips[location] = _tip(location, outcome.version)
+        return outcome
+
+
+def _tip(location: str, version: int) -> tuple[int, ...] | None:
+    """The end of the log of a table in a local folder, if it is at a version: this and its file."""
+    log = Path(location, "_delta_log")
+    try:
+        facts = (log / f"{version:020d}.json").stat()
+        if (log / f"{version + 1:020d}.json").exists():
+            return None
+    except OSError:
+        return None
+    return version, facts.st_dev, facts.st_ino, facts.st_mtime_ns
+
+
+_METRICS = (
+    "operationNumSourceRows",
+    "numTargetRowsInserted",
+    "numTargetRowsUpdated",
+    "numTargetRowsDeleted",
+)
+
+
+class _Delta:
+    """What of Delta and Scala a commit is made of.
+
+    Each part of a name like `org.apache.spark` is a question to the JVM, and each question takes as
+    long as a commit's own: names are looked up once.
+    """
+
+    def __init__(self, jvm: Any) -> None:
+        delta = jvm.org.apache.spark.sql.delta
+        self._log = delta.DeltaLog
+        self._action = getattr(delta.actions, "Action$").__getattr__("MODULE$")
+        self._recorded = delta.actions.SetTransaction
+        self._python = jvm.org.apache.spark.api.python.PythonUtils
+        self._none, self._some = jvm.scala.Option.empty(), jvm.scala.Some
+        metric = jvm.org.apache.spark.sql.execution.metric
+        self._metric = getattr(metric, "SQLMetrics$").__getattr__("MODULE$")
+        self._map = jvm.java.util.HashMap
+        self._local = threading.local()
+        none, nothing = self._none, self.sequence([])
+        merge = getattr(delta, "DeltaOperations$Merge")
+        optimize = getattr(delta, "DeltaOperations$Optimize")
+        self.merge = merge(none, none, none, none, nothing, nothing, nothing)
+        self.optimize = optimize(nothing, nothing, False, none, False)
+
+    def transaction(self, session: SparkSession, location: str, *, known: bool = False) -> Any:
+        """On the newest version of a table; known: on the newest one that was looked at here."""
+        log = self._log.forTable(session._jsparkSession, location)  # noqa: SLF001
+        seen = self._some(log.unsafeVolatileSnapshot()) if known else self._none
+        return log.startTransaction(self._none, seen)
+
+    def actions(self, texts: Sequence[str]) -> list[Any]:
+        return [self._action.fromJson(text) for text in texts]
+
+    def recorded(self, application: str, number: int) -> Any:
+        return self._recorded(application, number, self._some(int(time.time() * 1000)))
+
+    def sequence(self, items: list[Any]) -> Any:
+        return self._python.toSeq(items)
+
+    def metrics(self, session: SparkSession, counts: Counts) -> Any:
+        """Of the commit that this thread makes now; the next one gets the same objects."""
+        if not hasattr(self._local, "metrics"):
+            context = session.sparkContext._jsc.sc()  # noqa: SLF001
+            metrics = {name: self._metric.createMetric(context, name) for name in _METRICS}
+            named = self._map()
+            for name, metric in metrics.items():
+                named.put(name, metric)
+            self._local.metrics = metrics, self._python.toScalaMap(named)
+        metrics, named = self._local.metrics
+        changed = counts.insert + counts.update + counts.delete
+        values = (changed, counts.insert, counts.update, counts.delete)
+        for name, value in zip(_METRICS, values, strict=True):
+            metrics[name].set(value)
+        return named
+
+
+def _name(error: PySparkException | Py4JJavaError) -> str:
+    """Delta's name of a condition, whether or not somebody translated it for Python."""
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.getClass().getSimpleName())
+    return type(error).__name__
+
+
+def _outcome(transaction: Any, actions: Any, operation: Any, counts: Counts) -> Outcome:
+    try:
+        version = transaction.commit(actions, operation)
+    except (PySparkException, Py4JJavaError) as error:
+        name = _name(error)
+        return Conflicted(name) if name in CONFLICTS else Unknown(name)
+    except (Py4JError, OSError) as error:
+        return Unknown(type(error).__name__)
+    return Applied(int(version), counts)

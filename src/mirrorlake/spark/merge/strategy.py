@@ -1,0 +1,199 @@
+"""The merge strategy: one `MERGE`, or one append, by Delta's public interface only.
+
+For tables that only Delta itself can write right, and for versions of Delta that were not tested.
+What becomes of a row is decided by us all the same: tasks fold the batch, Spark looks up the rows
+that the table has of its keys, and `apply/merge_actions.py` compares the two.
+
+Exactly once. Delta's record of an application refuses a number that is not larger, and no more: a
+batch of files 1 to 5 would follow one of 1 to 3. So the source of each commit holds a fence, a row
+that is computed inside Delta's transaction and fails when the table has a version beyond the one
+that the batch was opened on. What comes later, Delta finds: both commits bear one application id.
+See docs/exactly-once.md.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+from pyspark.sql import SparkSession
+
+from mirrorlake.apply.commit_metadata import commit_metadata
+from mirrorlake.apply.merge_actions import MergeAction
+from mirrorlake.apply.runner import TasksDied
+from mirrorlake.apply.strategy import OpenBatch
+from mirrorlake.apply.task.errors import worker_lost
+from mirrorlake.apply.task.landed_rows import landed_paths
+from mirrorlake.apply.task.merge import COUNT, KEYS, MergeTask
+from mirrorlake.delta.log.durability import flush_files
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.errors import MirrorlakeError, UnsupportedColumn, printable
+from mirrorlake.landing.file_identity import Identity, altered
+from mirrorlake.landing.scan import Landed
+from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Failed, Outcome
+from mirrorlake.model.crash_points import CrashHook, CrashPoint
+from mirrorlake.spark.errors import RAISED, fault, raised
+from mirrorlake.spark.merge.frames import MergeFrame, MergeFrames
+from mirrorlake.spark.merge.statements import MergeSource, MovedOn, append, look_up, merge
+from mirrorlake.spark.runner import SparkRunner
+from mirrorlake.spark.session.thread_sessions import UTC, Sessions
+from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import is_url
+
+MERGES = 2
+"""How many tables are merged at once. Each `MERGE` is several jobs, which fill the cores."""
+
+LAST_VERSION = "spark.databricks.delta.lastCommitVersionInSession"
+
+SETTINGS = {
+    **UTC,
+    # Values as they are, also before 1582 and after 2262.
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+}
+
+
+class Merge:
+    """A `Strategy`: of each batch one `MERGE`, or one append if all it does is insert."""
+
+    def __init__(
+        self, runner: SparkRunner, spark: SparkSession, store: Store, reached: CrashHook
+    ) -> None:
+        self._runner, self._sessions = runner, Sessions(spark, SETTINGS)
+        self._store, self._reached = store, reached
+
+    def apply(
+        self, batches: Sequence[OpenBatch], before_commit: Callable[[], None]
+    ) -> Sequence[Outcome]:
+        with ThreadPoolExecutor(MERGES, thread_name_prefix="merge") as pool:
+            return list(pool.map(lambda batch: self._apply(batch, before_commit), batches))
+
+    def _apply(self, batch: OpenBatch, before_commit: Callable[[], None]) -> Outcome:
+        table, schema = str(batch.step.table), batch.schema.schema
+        try:
+            with (
+                self._sessions.active() as session,
+                MergeFrames(session, schema, batch.step.key) as frames,
+            ):
+                return self._merged(session, frames, batch, before_commit)
+        except MirrorlakeError as error:
+            return Failed(error)
+        except TasksDied as died:
+            return Failed(worker_lost(table, str(died)))
+        except RAISED as error:
+            return Failed(fault(error, table, "merging"))
+
+    def _merged(
+        self,
+        session: SparkSession,
+        frames: MergeFrames,
+        batch: OpenBatch,
+        before_commit: Callable[[], None],
+    ) -> Outcome:
+        step = batch.step
+        looked = self._look(session, frames, batch)
+        for report in looked.reports:
+            if report.error is not None:
+                return Failed(report.error)
+        self._reached(CrashPoint.BATCH_WRITTEN)
+        if step.names and (file := altered(self._store, step.files)):
+            return Conflicted(f"{printable(file.name)} changed while it was read")
+        counts = Counts.total(report.counts for report in looked.reports)
+        read = [rows for report in looked.reports for rows in report.read]
+        kinds = frozenset(kind for report in looked.reports for kind in report.kinds)
+        before_commit()
+        self._reached(CrashPoint.COMMIT_BEGUN)
+        said = json.dumps(commit_metadata(step, batch.progress, counts, read, self._identity))
+        outcome = self._committed(session, batch, MergeSource(looked.rows, kinds), said, counts)
+        self._reached(CrashPoint.COMMITTED)
+        return outcome
+
+    # -- what is to be done -----------------------------------------------------------------------
+
+    def _look(self, session: SparkSession, frames: MergeFrames, batch: OpenBatch) -> MergeFrame:
+        """The merge actions of a batch."""
+        tasks = list(self._tasks(batch))
+        with self._runner.tagged():
+            looked = frames.first_look(tasks)
+            (first, *_others) = looked.reports
+            if first.needs == COUNT:
+                deleted = session.read.format("delta").load(batch.location).count()
+                return frames.first_look([replace(tasks[0], deleted=deleted)])
+            if first.needs == KEYS:
+                found = look_up(session, batch, looked.rows, whole=first.whole)
+                return frames.second_look(tasks[0], found)
+        return looked
+
+    def _tasks(self, batch: OpenBatch) -> Iterator[MergeTask]:
+        """The batch as one task, or one per file of a load, whose rows are all inserts."""
+        step, rows = batch.step, batch.rows()
+        landed = landed_paths(self._store, step.files)
+        if step.is_load and not step.truncated and len(landed) > 1:
+            yield from (MergeTask(rows, (file,)) for file in landed)
+        else:
+            yield MergeTask(rows, tuple(landed), step.truncated)
+
+    def _identity(self, file: Landed) -> Identity | None:
+        return Identity.of(self._store, file)
+
+    # -- the commit -------------------------------------------------------------------------------
+
+    def _committed(
+        self,
+        session: SparkSession,
+        batch: OpenBatch,
+        source: MergeSource,
+        said: str,
+        counts: Counts,
+    ) -> Outcome:
+        log = TableLog(batch.location, batch.options)
+        if log.has(batch.version + 1):
+            return Conflicted(f"another commit was made to the table after version {batch.version}")
+        session.conf.unset(LAST_VERSION)
+        is_append = source.kinds <= {MergeAction.INSERT} and not batch.step.truncated
+        if not is_append and (shut := _unmergeable(batch)):
+            return Failed(shut)
+        try:
+            with self._runner.tagged():
+                (append if is_append else merge)(session, batch, source, said)
+        except RAISED as error:
+            return raised(error, str(batch.step.table), MovedOn.__name__)
+        newest = session.conf.get(LAST_VERSION, None)
+        if newest is None:  # Delta has found our number, or a later one
+            return Conflicted("the batch has been recorded in the meantime")
+        version = _version(log, batch, int(newest))
+        if not is_url(batch.location):
+            flush_files(Path(batch.location), log.actions(version))
+        return Applied(version, counts)
+
+
+def _version(log: TableLog, batch: OpenBatch, newest: int) -> int:
+    """The version that a batch made: that of the commit, or of an earlier one if Delta compacted
+    files after it."""
+    for version in range(batch.version + 1, newest):
+        for action in log.actions(version):
+            txn = action.get("txn") or {}
+            if (txn.get("appId"), txn.get("version")) == (
+                batch.progress.application,
+                batch.step.last,
+            ):
+                return version
+    return newest
+
+
+def _unmergeable(batch: OpenBatch) -> UnsupportedColumn | None:
+    """A column under whose name Delta's `MERGE` finds no way to its change images."""
+    name = next((name for name in batch.schema.schema.names if "`" in name), None)
+    if name is None:
+        return None
+    return UnsupportedColumn(
+        "Delta's MERGE cannot write a table that has a backtick in a column name",
+        table=str(batch.step.table),
+        column=name,
+        hint="Set mirror.strategy to auto, or rename the column.",
+    )

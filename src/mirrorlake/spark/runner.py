@@ -1,0 +1,146 @@
+"""Tasks as Spark jobs, which are ended without touching other jobs of the session."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from itertools import chain
+from typing import Any, TypeVar
+
+from pyspark.sql import SparkSession
+
+from mirrorlake.apply.runner import TasksDied
+from mirrorlake.spark.errors import RAISED, death
+from mirrorlake.spark.session import workers
+
+T = TypeVar("T")
+R = TypeVar("R")
+S = TypeVar("S")
+
+POOL = "spark.scheduler.pool"
+
+
+class SparkRunner:
+    """A `Runner` on a session. Its jobs have a tag of their own; rows between tasks go by Spark's
+    shuffle and broadcast, so that tasks share nothing but storage."""
+
+    def __init__(self, session: SparkSession) -> None:
+        self._context = session.sparkContext
+        self._tag = f"mirrorlake-{uuid.uuid4().hex[:12]}"
+
+    @property
+    def slots(self) -> int:
+        context = self._context._jsc.sc()  # noqa: SLF001  (no public way)
+        profile = context.resourceProfileManager().defaultResourceProfile()
+        # None while executors are only on their way.
+        return context.maxNumConcurrentTasks(profile) or self._context.defaultParallelism
+
+    def threads(self, tasks: int) -> int:
+        """Executors give a task what is its own; in the driver's process all cores are ours."""
+        if str(self._context.master).startswith("local"):
+            return max(1, self.slots // max(1, tasks))
+        return int(self._context.getConf().get("spark.task.cpus") or 1)
+
+    @contextmanager
+    def tagged(self) -> Iterator[None]:
+        """Jobs of this thread are ours meanwhile. Raises TasksDied."""
+        self._context.addJobTag(self._tag)
+        # Each thread that runs jobs has a fair share of the tasks, where the scheduler is fair: a
+        # job with many tasks does not make one with few wait for all of them.
+        self._context.setLocalProperty(POOL, f"mirrorlake-{threading.current_thread().name}")
+        try:
+            yield
+        except RAISED as error:
+            if reason := death(error):
+                raise TasksDied(reason) from error
+            raise
+        finally:
+            self._context.removeJobTag(self._tag)
+            self._context.setLocalProperty(POOL, None)  # type: ignore[arg-type]
+
+    def run(
+        self,
+        work: Callable[[T], R],
+        items: Sequence[T],
+        packing: Sequence[Sequence[int]] | None = None,
+    ) -> list[R]:
+        if not items:
+            return []
+        indexes = packing or [[index] for index in range(len(items))]
+        tasks = [[items[index] for index in some] for some in indexes]
+        with self.tagged():
+            rdd = self._context.parallelize(tasks, len(tasks))
+            results: list[list[R]] = rdd.map(partial(workers.done, work)).collect()
+        found = dict(zip(chain(*indexes), chain(*results), strict=True))
+        return [found[index] for index in range(len(items))]
+
+    def broadcast(self, work: Callable[[T, S], R], items: Sequence[T], shared: S) -> list[R]:
+        sent = self._context.broadcast(shared)
+        try:
+            return self.run(partial(_with_broadcast, work, sent), items)
+        finally:
+            sent.destroy()
+
+    def shuffle(
+        self,
+        split: Callable[[T], tuple[S, Sequence[bytes]]],
+        items: Sequence[T],
+        merge: Callable[[int, Sequence[bytes]], R],
+        partitions: int,
+    ) -> tuple[list[S], list[R]]:
+        with self.tagged():
+            numbered = self._context.parallelize(list(enumerate(items)), len(items))
+            # One partition more, for what `split` says of the items.
+            blocks = numbered.flatMap(partial(_split, split, partitions)).partitionBy(
+                partitions + 1, _itself
+            )
+            merged = blocks.mapPartitionsWithIndex(partial(_merge, merge, partitions)).collect()
+        *results, said = [result for _partition, result in sorted(merged, key=_first)]
+        return said, results
+
+    def cancel(self) -> None:
+        """End our own jobs, and no others of the session."""
+        self._context.cancelJobsWithTag(self._tag)
+
+
+def _with_broadcast(work: Callable[[T, S], R], sent: Any, item: T) -> R:
+    return work(item, sent.value)
+
+
+Block = tuple[int, tuple[int, Any]]
+"""The partition that a block is for, and the number and content of it."""
+
+
+def _split(
+    split: Callable[[T], tuple[S, Sequence[bytes]]], partitions: int, numbered: tuple[int, T]
+) -> Iterator[Block]:
+    number, item = numbered
+    ((said, blocks),) = workers.done(split, [item])
+    yield partitions, (number, said)
+    for partition, block in enumerate(blocks):
+        yield partition, (number, block)
+
+
+def _merge(
+    merge: Callable[[int, Sequence[bytes]], R],
+    partitions: int,
+    partition: int,
+    blocks: Iterable[Block],
+) -> Iterator[tuple[int, Any]]:
+    contents = [content for _number, content in sorted((b for _to, b in blocks), key=_first)]
+    if partition == partitions:
+        yield partition, contents
+    else:
+        (merged,) = workers.done(partial(merge, partition), [contents])
+        yield partition, merged
+
+
+def _itself(partition: int) -> int:
+    return partition
+
+
+def _first(pair: tuple[int, Any]) -> int:
+    return pair[0]

@@ -1,0 +1,31 @@
+"""How storages are reached, beside their URLs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from mirrorlake.errors import UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class ObjectOptions:
+    """How an object store is reached, beside its URL; never who we are.
+
+    endpoint: of an S3 that is not Amazon's; plain `http://` is allowed where it is written. region:
+    of S3. account: the storage account of Azure. anonymous: requests are not signed, for what is
+    public.
+    """
+
+    endpoint: str | None = None
+    region: str | None = None
+    account: str | None = None
+    anonymous: bool = False
+
+    def __post_init__(self) -> None:
+        """Raises UsageError for an endpoint with credentials."""
+        if self.endpoint and ("@" in self.endpoint or "?" in self.endpoint):
+            raise UsageError(
+                "the endpoint contains more than an address",
+                where="endpoint",
+                hint="Write it as https://host:port, and set the credentials in the environment.",
+            )
