@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from random import Random
 
 import pytest
@@ -21,7 +22,7 @@ from mirrorlake.landing import layout, publish
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.chunk import Chunk
+from mirrorlake.sources.chunk import Changes, Chunk
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.source import MemorySource
 from mirrorlake.storage.lease import TERM
@@ -61,6 +62,10 @@ class Due:
     def close(self) -> None: ...
 
 
+def never_lost(table: TableId, error: TableError) -> None:
+    raise AssertionError((table, error))
+
+
 def loop_of(
     stream: Due,
     store: MemoryStore,
@@ -68,9 +73,6 @@ def loop_of(
     settings: CaptureSettings = SETTINGS,
     guard: Callable[[], None] = lambda: None,
 ) -> CaptureLoop:
-    def lost(table: TableId, error: TableError) -> None:
-        raise AssertionError((table, error))
-
     writer = LandingWriter(
         Records(store, root.LANDING),
         StreamRecord("stream", {}, "0/0"),
@@ -78,9 +80,9 @@ def loop_of(
         [TablePosition(NARROW, FOLDER)],
         Lsn(0),
         settings,
-        lost,
+        never_lost,
     )
-    return CaptureLoop(stream, [writer], lost, settings.heartbeat_seconds, clock, guard=guard)
+    return CaptureLoop(stream, [writer], never_lost, settings.heartbeat_seconds, clock, guard=guard)
 
 
 def published(moments: list[float], settings: CaptureSettings = SETTINGS) -> list[float]:
@@ -116,6 +118,61 @@ def test_no_change_waits_longer_than_it_was_told_even_alone() -> None:
 def test_a_file_that_is_full_waits_for_nothing() -> None:
     full = replace(SETTINGS, roll_bytes=1)
     assert published([0.0, 0.1, 7.0], full) == pytest.approx([0.0, 0.1, 7.0])
+
+
+class CountingWriter:
+    """A `SinkWriter` that makes what it was told durable, once in a number of seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self.durable: LogPoint = Lsn(0)
+        self._seconds, self.rows, self._taken = seconds, list[int](), 0
+        self._oldest: float | None = None
+
+    def take(self, chunk: Chunk, now: float) -> None:
+        self._taken += sum(len(part.marker) for part in chunk.parts if isinstance(part, Changes))
+        self._oldest = now if self._oldest is None else self._oldest
+
+    def due(self) -> float | None:
+        return None if self._oldest is None else self._oldest + self._seconds
+
+    def roll(self, now: float) -> None:
+        self.rows.append(self._taken)
+        self._taken, self._oldest = 0, None
+
+    def cut(self, point: LogPoint, time: datetime | None) -> None:
+        assert self._oldest is None
+        self.durable = self.durable.join(point)
+
+    def stop(self, table: TableId, error: TableError) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
+def test_what_the_slowest_sink_has_cut_is_acknowledged() -> None:
+    clock = SteppedClock()
+    stream = Due(clock, [0.0, 1.0, 2.0])
+    quick, slow = CountingWriter(0.1), CountingWriter(1.5)
+    loop = CaptureLoop(stream, [quick, slow], never_lost, 10.0, clock)
+    stream.acknowledged.clear()
+    while clock.monotonic() < 5:
+        loop.step(0.05)
+    assert quick.rows == [1, 1, 1]
+    assert slow.rows == [2, 1]
+    first, last = stream.acknowledged
+    assert (first, last) == (Lsn(25), Lsn(35))
+    assert loop.position == quick.durable == slow.durable == last
+
+
+def test_a_sink_in_which_nothing_waits_holds_nothing_up() -> None:
+    class Deaf(CountingWriter):
+        def take(self, chunk: Chunk, now: float) -> None: ...
+
+    clock = SteppedClock()
+    stream = Due(clock, [0.0])
+    loop = CaptureLoop(stream, [CountingWriter(0.1), Deaf(0.1)], never_lost, 10.0, clock)
+    while clock.monotonic() < 1:
+        loop.step(0.05)
+    assert stream.acknowledged[-1] == Lsn(15)
 
 
 def insert(database: SimulatedDatabase) -> None:

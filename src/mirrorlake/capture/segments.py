@@ -156,6 +156,14 @@ def after(
     )
 
 
+def upserts(changes: Changes, transactions: Transactions, upto: LogPoint) -> Changes:
+    """The changes, with each row as an upsert that may have been loaded with what is up to a
+    point."""
+    loaded = np.array([not after.covers(upto) for after in transactions.after])
+    replaced = loaded[changes.transaction] & (changes.marker != Marker.DELETE)
+    return replace(changes, marker=np.where(replaced, np.int8(Marker.UPSERT), changes.marker))
+
+
 def is_after(
     truncation: Truncation, transactions: Transactions, checkpoint: Position | None
 ) -> bool:

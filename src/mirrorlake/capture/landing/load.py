@@ -1,9 +1,10 @@
 """The initial load of tables: staged whole, then published whole.
 
 Order of effects for one table: its `_metadata.json`; staged files under underscore names; the
-manifest, which says that the load is complete; the files under their numbers; the manifest's
-removal. A crash before the manifest loads the table again, a crash after it only publishes.
-The last file of a load has no rows and says that it is the last.
+metadata again, where parts were read at points of their own; the manifest, which says that the load
+is complete; the files under their numbers; the manifest's removal. A crash before the manifest
+loads the table again, a crash after it only publishes. The last file of a load has no rows and says
+that it is the last.
 """
 
 from __future__ import annotations
@@ -12,16 +13,19 @@ import json
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field
+from functools import reduce
 
 import pyarrow as pa
 
+from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.landing.staged import StagedFile
+from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.sink import Loaded, LoadProgress
 from mirrorlake.errors import TableError
 from mirrorlake.landing import publish
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
-from mirrorlake.model.landed import DEFAULT_STREAM, FORMAT, FileKind, Footer
+from mirrorlake.model.landed import FORMAT, FileKind, Footer
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Snapshot
@@ -36,11 +40,12 @@ STAGED = "_load-"
 class LoadOf:
     """The load of one table under way. `staged` maps the order of a file to its name."""
 
-    stream: str
+    record: StreamRecord
     table: SourceTable
     folder: str
     rows: int = 0
     staged: dict[tuple[int, int], str] = field(default_factory=dict)
+    uptos: list[LogPoint] = field(default_factory=list)
     pending: list[Future[int]] = field(default_factory=list)
 
 
@@ -48,11 +53,14 @@ class LoadOf:
 class Loader:
     """Loads tables into the zone."""
 
-    store: Store
+    records: Records
     file_bytes: int
-    stream_id: str = DEFAULT_STREAM
     reached: CrashHook = no_crash
     progress: Callable[[LoadProgress], None] = lambda _progress: None
+
+    @property
+    def store(self) -> Store:
+        return self.records.store
 
     def unfinished(self, folder: str) -> bool:
         """Whether a complete load still waits to be published."""
@@ -60,7 +68,7 @@ class Loader:
 
     def run(
         self,
-        stream: str,
+        record: StreamRecord,
         snapshot: Snapshot,
         tables: Sequence[tuple[SourceTable, str]],
         pool: Executor,
@@ -69,7 +77,7 @@ class Loader:
 
         A table that cannot be loaded yields its error, and the others go on.
         """
-        loads = [self._begin(stream, table, folder) for table, folder in tables]
+        loads = [self._begin(record, table, folder) for table, folder in tables]
         for load in loads:
             for location, part in enumerate(snapshot.parts(load.table)):
                 load.pending.append(pool.submit(self._stage, snapshot, load, location, part))
@@ -96,24 +104,32 @@ class Loader:
         self.reached(CrashPoint.LOAD_PUBLISHED)
         return len(names)
 
-    def _begin(self, stream: str, table: SourceTable, folder: str) -> LoadOf:
+    def _begin(self, record: StreamRecord, table: SourceTable, folder: str) -> LoadOf:
+        table_positions.describe(self.records, table, folder, record.source)
         for file in self.store.list(folder).files:
             if file.name.startswith(STAGED):
                 self.store.delete(f"{folder}/{file.name}")
-        return LoadOf(stream, table, folder)
+        return LoadOf(record, table, folder)
 
     def _stage(self, snapshot: Snapshot, load: LoadOf, location: int, part: SnapshotPart) -> int:
         """Write the rows of a part to staged files. Returns their number."""
         total = 0
         for index, batches in enumerate(_groups(snapshot.read(part), self.file_bytes)):
             total += self._write(load, (location, index), batches, snapshot.point, complete=False)
+        load.uptos.append(snapshot.upto(part))
         self.reached(CrashPoint.LOAD_STAGED)
         return total
 
     def _complete(self, load: LoadOf, point: LogPoint) -> Loaded:
         self._write(load, (1 << 60, 0), iter(()), point, complete=True)
+        upto = reduce(lambda one, other: one.join(other), load.uptos, point)
+        if upto != point:
+            table_positions.describe(
+                self.records, load.table, load.folder, load.record.source, upto=str(upto)
+            )
         names = [load.staged[order] for order in sorted(load.staged)]
-        manifest = {"format": FORMAT, "stream": load.stream, "position": str(point), "files": names}
+        stream = load.record.stream
+        manifest = {"format": FORMAT, "stream": stream, "position": str(point), "files": names}
         self.store.replace(f"{load.folder}/{MANIFEST}", json.dumps(manifest).encode())
         self.reached(CrashPoint.LOAD_MANIFEST)
         files = self.finish(load.folder, load.table.table)
@@ -145,13 +161,13 @@ class Loader:
         position = str(Position(point, 0))
         file.finish(
             Footer(
-                stream=load.stream,
+                stream=load.record.stream,
                 kind=FileKind.LOAD,
                 first=position,
                 last=position,
                 complete=complete,
                 rows={"0": rows} if rows else {},
-                stream_id=self.stream_id,
+                stream_id=self.records.stream_id,
             )
         )
         load.staged[order] = name

@@ -49,7 +49,8 @@ class Outbox:
 
     checkpoint: the position up to which everything is landed already; None once the stream has
     passed it. unfinished: transactions of which only the first changes are landed, with the last
-    ordinal of those, until the rest has come. number: of the last published file.
+    ordinal of those, until the rest has come. upto: what the loaded rows may hold, until all of it
+    has come: whatever tells a row replaces it. number: of the last published file.
     """
 
     table: TableId
@@ -61,6 +62,7 @@ class Outbox:
     file_bytes: int
     staging: str  # where files are staged; the table's folder, unless that may be recreated
     unfinished: dict[LogPoint, int] = field(default_factory=dict)
+    upto: LogPoint | None = None
     stream_id: str = DEFAULT_STREAM
     fill: Fill | None = None
     recreate: Recreate | None = None
@@ -91,6 +93,10 @@ class Outbox:
                 return 0
             if self.unfinished:
                 self._finish_all(kept.transaction, transactions)
+            if self.upto is not None:
+                kept = segments.upserts(kept, transactions, self.upto)
+                if transactions.after[0].covers(self.upto):
+                    self.upto = None
             closed, still_open = segments.split(kept, transactions)
             rows = len(kept.marker)
         else:

@@ -40,9 +40,7 @@ class LandingSink:
         self._store = records.store
         self._reached = reached
         self._cuts = Cuts(records.store, records.zone, records.stream_id)
-        self._loader = Loader(
-            self._store, settings.load_bytes, records.stream_id, reached, progress
-        )
+        self._loader = Loader(records, settings.load_bytes, reached, progress)
 
     def recover(self) -> None:
         table_positions.flush_zone(self._records)
@@ -71,10 +69,7 @@ class LandingSink:
         tables: Sequence[SourceTable],
         pool: Executor,
     ) -> Iterator[Loaded | TableError]:
-        folders = self._folders(tables)
-        for table, folder in folders:
-            table_positions.describe(self._records, table, folder, record.source)
-        yield from self._loader.run(record.stream, snapshot, folders, pool)
+        return self._loader.run(record, snapshot, self._folders(tables), pool)
 
     def open(
         self,

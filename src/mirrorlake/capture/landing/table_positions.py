@@ -31,6 +31,7 @@ class TablePosition:
     """A table in the zone. `number` is 0 and `checkpoint` None before its first file.
 
     unfinished: transactions of which only the first changes are landed, with their last ordinal.
+    upto: until the stream has brought all of this, its changes may be in the loaded rows.
     """
 
     table: SourceTable
@@ -38,6 +39,7 @@ class TablePosition:
     number: int = 0
     checkpoint: Position | None = None
     unfinished: Mapping[LogPoint, int] = field(default_factory=dict)
+    upto: LogPoint | None = None
 
 
 def folders(records: Records, tables: Sequence[SourceTable]) -> dict[TableId, str]:
@@ -122,7 +124,8 @@ def find(
     newest = publish.newest_file(store, folder)
     if newest is None:
         return TablePosition(table, folder, checkpoint=truncated)
-    _check_unchanged(store, table, folder)
+    ours = _check_unchanged(store, table, folder)
+    upto = source.parse_point(ours.source["upto"]) if ours and ours.source.get("upto") else None
     with store.open(newest.path) as handle:
         found = parquet.inspect(handle, newest.size, table=str(table.table), file=str(newest.name))
     if found.footer is None or found.footer.stream_id != records.stream_id:
@@ -135,11 +138,11 @@ def find(
     last = Position.parse(found.footer.last, source.parse_point)
     if found.footer.kind is FileKind.LOAD:
         # The snapshot holds every transaction that ends at its point, and all of it.
-        return TablePosition(table, folder, newest.number, Position.after(last.point))
+        return TablePosition(table, folder, newest.number, Position.after(last.point), upto=upto)
     unfinished = dict(last.partly)
     if not found.footer.complete:
         unfinished[last.of or last.point] = last.ordinal
-    return TablePosition(table, folder, newest.number, last, unfinished)
+    return TablePosition(table, folder, newest.number, last, unfinished, upto)
 
 
 def describe(
@@ -148,8 +151,12 @@ def describe(
     folder: str,
     source: Mapping[str, str],
     generation: str | None = None,
+    upto: str = "",
 ) -> None:
-    """Write `_metadata.json` of a table that begins anew (LZ-029, LZ-056)."""
+    """Write `_metadata.json` of a table that begins anew (LZ-029, LZ-056).
+
+    upto: where the last of its parts was read, if not all were read at one point.
+    """
     content = Metadata(
         key_columns=table.key,
         ours=OurMetadata(
@@ -162,6 +169,7 @@ def describe(
                 "identity": table.identity,
                 "append_only": table.append_only,
                 "selection": dict(table.selection),
+                "upto": upto,
                 "types": {name: str(kind) for name, kind in table.source_types.items()},
             },
         ),
@@ -179,11 +187,11 @@ def generation_of(store: Store, table: TableId, folder: str) -> str:
     return described.ours.generation if described and described.ours else ""
 
 
-def _check_unchanged(store: Store, table: SourceTable, folder: str) -> None:
+def _check_unchanged(store: Store, table: SourceTable, folder: str) -> OurMetadata | None:
     """The table is selected and told apart as it was when it was loaded (LZ-036)."""
     described = _described(store, table.table, folder)
     if described is None or described.ours is None:
-        return
+        return None
     name = str(table.table)
     hint = f"Run `mirrorlake reset {name}` to reload it, or undo the change."
     if described.ours.source.get("identity", table.identity) != table.identity:
@@ -205,6 +213,7 @@ def _check_unchanged(store: Store, table: SourceTable, folder: str) -> None:
             table=name,
             hint=hint,
         )
+    return described.ours
 
 
 def _described(store: Store, table: TableId, folder: str) -> Metadata | None:

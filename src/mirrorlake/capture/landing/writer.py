@@ -72,6 +72,7 @@ class LandingWriter:
                 file_bytes=settings.roll_bytes,
                 staging=strict.staging(found.folder) if strict else found.folder,
                 unfinished=dict(found.unfinished),
+                upto=found.upto,
                 fill=strict.fill if strict else None,
                 recreate=strict.recreate if strict else None,
             )
