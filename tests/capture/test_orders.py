@@ -30,6 +30,7 @@ from mirrorlake.storage.lease import TERM
 from tests.capture.landing import landing_capture
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import Crash, MemoryStore, crash_at
+from tests.doubles.replica import fail_over
 
 TABLE = "shop.orders"
 FOLDER = "Files/LandingZone/shop.schema/orders"
@@ -87,7 +88,7 @@ def test_every_change_is_landed_exactly_once(seed: int, deaths: list[tuple[int, 
         for _ in range(run.random.randint(0, 3)):
             run.commit(run.random.choice([1, 2, 7]))
         run.process(death, steps)
-        run.database.fail_over(run.random)
+        fail_over(run.database, run.random)
     run.process(None, 0)
     assert run.landed() == Counter(range(1, run.inserted + 1))
 
@@ -101,6 +102,6 @@ def test_a_transaction_that_was_cut_short_is_finished_behind_another(seed: int) 
         run.commit(rows)
     for _ in range(6):
         run.process(run.random.randint(8, 30), 9)
-        run.database.fail_over(run.random)
+        fail_over(run.database, run.random)
     run.process(None, 0)
     assert run.landed() == Counter(range(1, run.inserted + 1))

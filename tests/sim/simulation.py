@@ -30,6 +30,7 @@ from tests.capture.landing import landing_capture
 from tests.doubles.clock import SteppedClock
 from tests.doubles.lanes import seeded
 from tests.doubles.memory_store import Crash, Effect, Files, MemoryStore
+from tests.doubles.replica import fail_over
 from tests.reference import plain
 from tests.sim.engine import Lake, ModelledEngine, replayed
 from tests.sim.source import Row, SimulatedDatabase, values
@@ -125,7 +126,7 @@ class Simulation:
 
     def _fail_over(self) -> None:
         if self.database.has_sets and self.random.random() < 0.3:
-            self.database.memory.fail_over(self.random)
+            fail_over(self.database.memory, self.random)
             self.trace.append("another server takes over")
 
     def _text(self) -> str | None:

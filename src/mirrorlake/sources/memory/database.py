@@ -7,13 +7,12 @@ that their table had then.
 from __future__ import annotations
 
 import threading
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
 from itertools import count
-from random import Random
 from typing import Any
 
 from mirrorlake.errors import SourceGap
@@ -62,10 +61,6 @@ class Logged:
     end: LogPoint
     time: datetime
     writes: tuple[Write, ...]
-
-    @property
-    def through(self) -> LogPoint:
-        return self.after.join(self.end)
 
 
 @dataclass
@@ -165,20 +160,6 @@ class MemoryDatabase:
             if not point.covers(self.forgotten):
                 raise gap(f"the log was forgotten up to {self.forgotten}, {point} is wanted")
             return [entry for entry in self.log if not point.covers(entry.end)]
-
-    def fail_over(self, random: Random) -> None:
-        """Let a replica take over; streams end. Transactions of different servers that touch no row
-        in common were committed there in an order of its own."""
-        with self.lock:
-            self.servers += 1
-            for _ in range(len(self.log)):
-                for i in range(len(self.log) - 1):
-                    if random.random() < 0.5 and _are_independent(*self.log[i : i + 2]):
-                        self.log[i : i + 2] = reversed(self.log[i : i + 2])
-            through = self.forgotten
-            for i, entry in enumerate(self.log):
-                self.log[i] = replace(entry, after=through)
-                through = through.join(entry.end)
 
     def _commit(self, steps: Sequence[Step], server: str) -> None:
         with self.lock:
@@ -280,27 +261,3 @@ def _found(table: MemoryTable, where: Row) -> list[tuple[Key, Row]]:
         for key, row in table.rows.items()
         if all(row[name] == value for name, value in where.items())
     ]
-
-
-def _are_independent(one: Logged, other: Logged) -> bool:
-    """Whether the two may be committed in either order."""
-    tables = {write.table.table for write in one.writes} & {w.table.table for w in other.writes}
-    return (
-        one.server != other.server
-        and _keys(one, tables).isdisjoint(_keys(other, tables))
-        and not any(
-            write.kind in {WriteKind.TRUNCATE, WriteKind.ALTER} and write.table.table in tables
-            for write in (*one.writes, *other.writes)
-        )
-    )
-
-
-def _keys(transaction: Logged, tables: Collection[TableId]) -> set[tuple[TableId, Key]]:
-    """The rows of these tables that a transaction touches."""
-    return {
-        (write.table.table, tuple(row[name] for name in write.table.key))
-        for write in transaction.writes
-        if write.table.table in tables
-        for row in (write.row, write.old)
-        if row is not None
-    }
