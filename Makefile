@@ -3,8 +3,9 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
+IN_TWO := -n 2 --dist loadgroup --randomly-seed 1
 
-.PHONY: setup demo test test-long test-pair fuzz lint check format bench soak clauses docs lock clean
+.PHONY: setup demo test test-full test-long test-pair fuzz lint check format bench soak clauses docs lock clean
 
 setup: $(READY)
 
@@ -15,14 +16,18 @@ $(READY): pyproject.toml constraints.txt scripts/setup
 demo: setup
 	@$(VENV)/bin/mirrorlake demo $(ARGS)
 
-# The whole suite: real PostgreSQL, Spark and Delta. Two processes, because two cores suffice. Order
-# and examples are the same in each run; test-long draws new ones.
+# Minutes: every clause once, on real PostgreSQL, Spark and Delta. Two processes, because two cores
+# suffice. Order and examples are the same in each run; test-long draws new ones.
 test: setup
-	@$(PYTHON) -m pytest -n 2 --dist loadgroup -m "not long" --randomly-seed 1 --clauses build/clauses.json $(ARGS)
+	@MIRRORLAKE_TESTS=quick $(PYTHON) -m pytest $(IN_TWO) -m "not long and not full" --clauses build/clauses.json $(ARGS)
+
+# Half an hour: everything else too, and more examples of each.
+test-full: setup
+	@$(PYTHON) -m pytest $(IN_TWO) -m "not long" --clauses build/clauses-full.json $(ARGS)
 
 # Hours: many more examples, more versions of PostgreSQL, long crash series.
 test-long: setup
-	@MIRRORLAKE_LONG=1 $(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
+	@MIRRORLAKE_TESTS=long $(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
 
 # Half an hour: the tests of Spark on the older of the tested pairs of Spark and Delta, which needs a
 # virtual environment of its own. ARGS=tests/spark/test_merge.py for less.
@@ -31,7 +36,7 @@ test-pair: setup
 
 # Minutes: damaged input of every kind, new each time. What is found is kept as an example.
 fuzz: setup
-	@MIRRORLAKE_FUZZ=1 $(PYTHON) -m pytest -n 2 -m fuzz --timeout 3600 $(ARGS)
+	@MIRRORLAKE_TESTS=fuzz $(PYTHON) -m pytest -n 2 -m fuzz --timeout 3600 $(ARGS)
 
 # Without running anything: format, lint, types, layers.
 lint: setup
@@ -42,7 +47,7 @@ lint: setup
 
 # Seconds: the same, and the tests that need no server and no JVM.
 check: lint
-	@$(PYTHON) -m pytest -q -m "not postgres and not spark and not crash and not long"
+	@MIRRORLAKE_TESTS=quick $(PYTHON) -m pytest -q -m "not postgres and not spark and not crash and not long and not full"
 
 format: setup
 	@$(VENV)/bin/ruff format src tests bench
@@ -57,8 +62,8 @@ bench: setup
 soak: setup
 	@$(PYTHON) -m bench.soak --seconds $(or $(SECONDS),3600) $(ARGS)
 
-clauses: setup
-	@$(PYTHON) -m pytest -q -n 2 --dist loadgroup -m "not long" --randomly-seed 1 --clauses build/clauses.json
+# Which clauses of docs/spec are proved, which only describe, which are open: the report of a run.
+clauses: test
 
 # The generated parts of the documentation, from the code.
 docs: setup

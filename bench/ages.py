@@ -50,7 +50,7 @@ class Ages:
         return self.last_third / self.first_third
 
 
-class AgesProbe:
+class AgeReader:
     """The process. Begins with the commits after those that are there when it starts."""
 
     def __init__(self, tables: Sequence[Path]) -> None:

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from structlog.typing import EventDict, WrappedLogger
 
 from bench import history
-from bench.herd import Herd, Table
+from bench.many_tables import ManyTables, Table
 from bench.result import Result
 from bench.rounds import say
 from bench.spark import session
@@ -129,15 +129,15 @@ def soak(
 
     tell: called after each of them.
     """
-    herd = Herd(root, 1 + OTHERS, ROWS)
+    many = ManyTables(root, 1 + OTHERS, ROWS)
     say("  preparing")
-    herd.prepare(spark)
+    many.prepare(spark)
     events = _Events()
     stop = threading.Event()
     mirror = Mirror(Project.of_root(root), spark=spark, stop=stop)
     applying = threading.Thread(target=mirror.apply_run, name="apply")
     applying.start()
-    work, found = _Work(herd, events), list[Tenth]()
+    work, found = _Work(many, events), list[Tenth]()
     try:
         work.go_on(WARMING)
         for number in range(1, stretches + 1):
@@ -148,19 +148,19 @@ def soak(
         stop.set()
         applying.join()
     mirror.apply_once()
-    return found, herd.is_equal([table for table in herd.tables if table.last > 1])
+    return found, many.is_equal([table for table in many.tables if table.last > 1])
 
 
 class _Work:
     """Lands files, second by second."""
 
-    def __init__(self, herd: Herd, events: _Events) -> None:
-        self._herd, self._events = herd, events
+    def __init__(self, many: ManyTables, events: _Events) -> None:
+        self._many, self._events = many, events
         self._random = np.random.default_rng(1)
-        self._log = TableLog(herd.path(herd.tables[0]))
+        self._log = TableLog(many.path(many.tables[0]))
 
     def go_on(self, seconds: int) -> Tenth:
-        table, others = self._herd.tables[0], self._herd.tables[1:]
+        table, others = self._many.tables[0], self._many.tables[1:]
         before, begun, began = usage(), table.last, time.monotonic()
         self._events.clear()
         for second in range(seconds):
@@ -171,15 +171,15 @@ class _Work:
 
     def _land(self, table: Table) -> None:
         ids = self._random.choice(ROWS, CHANGES, replace=False)
-        self._herd.change(table, ids, time.time_ns(), self._random)
+        self._many.change(table, ids, time.time_ns(), self._random)
 
     def _seen(self, before: Usage, begun: int, seconds: int) -> Tenth:
-        table, after = self._herd.tables[0], usage()
-        ages = self._herd.ages(table, after=begun)
+        table, after = self._many.tables[0], usage()
+        ages = self._many.ages(table, after=begun)
         snapshot = self._log.snapshot()
         actions = list(snapshot.files.values())
-        log = self._herd.path(table) / "_delta_log"
-        aside = self._herd.folder(table) / "_FilesReadyToDelete"
+        log = self._many.path(table) / "_delta_log"
+        aside = self._many.folder(table) / "_FilesReadyToDelete"
         return Tenth(
             ages=tuple(ages),
             cpu=(after.cpu - before.cpu) / (2 * seconds),

@@ -3,7 +3,8 @@
 Tests carry `@pytest.mark.clause("LZ-077", ...)`. With `--clauses FILE` the run writes a JSON object
 from clause to the tests that proved it, and prints per section of each specification how many
 clauses are proved, how many only describe the original, and which are neither. A mark with an
-unknown id fails the run, always, before any test has run.
+unknown id fails the run, always, before any test has run; so does, when the whole suite is asked
+for, a clause that `make test` would not prove because only tests marked `full` carry it.
 
 Beside the marks there are two lists in docs/spec: `not-testable.csv` names the clauses that demand
 nothing of us, with the reason; `proved-together.csv` those that ask for tests of other clauses, and
@@ -62,6 +63,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--clauses", metavar="FILE", help="write the proved clauses to FILE")
 
 
+@pytest.hookimpl(tryfirst=True)  # before any test is deselected
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     known = set(known_clauses())
     wrong = [
@@ -69,6 +71,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         for item in items
         for clause in sorted(_clauses(item) - known)
     ]
+    if _is_whole(config):
+        wrong += _only_in_full(items)
     if not wrong:
         return
     if not hasattr(config, "workerinput"):
@@ -76,6 +80,32 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     # An error would be told as a crash of this process: the one that gathers the reports raises it.
     config.workeroutput["wrong_clauses"] = wrong
     items.clear()
+
+
+def _is_whole(config: pytest.Config) -> bool:
+    """Whether the tests that were collected are all that there are."""
+    asked, every = (
+        {config.rootpath / arg for arg in args}
+        for args in (config.args, config.getini("testpaths"))
+    )
+    return asked == every and not config.getoption("ignore")
+
+
+def _only_in_full(items: list[pytest.Item]) -> list[str]:
+    """What to say of clauses that are proved by tests of `make test-full` alone."""
+    full: dict[str, str] = {}
+    quick: set[str] = set()
+    for item in items:
+        if item.get_closest_marker("long"):
+            continue
+        if item.get_closest_marker("full"):
+            full |= dict.fromkeys(_clauses(item), item.nodeid)
+        else:
+            quick |= _clauses(item)
+    return [
+        f"{clause} is proved in make test-full only, by {full[clause]}"
+        for clause in sorted(full.keys() - quick)
+    ]
 
 
 def pytest_configure(config: pytest.Config) -> None:

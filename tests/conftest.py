@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +15,7 @@ from hypothesis import HealthCheck, settings
 from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.storage.local import LocalStore
+from tests import profiles
 from tests.objects import S3Server, s3_server
 from tests.older_postgres import RELEASES, install_of
 
@@ -29,8 +29,8 @@ settings.register_profile(
     print_blob=True,
     max_examples=2_000,
 )
-# The ordinary run tries the same examples each time, so that it says something about a change;
-# the long run looks for new ones.
+# These try the same examples each time, so that they say something about a change; the long run
+# looks for new ones.
 settings.register_profile(
     "default",
     parent=settings.get_profile("long"),
@@ -38,14 +38,9 @@ settings.register_profile(
     derandomize=True,
     database=None,
 )
+settings.register_profile("quick", parent=settings.get_profile("default"), max_examples=25)
 settings.register_profile("fuzz", parent=settings.get_profile("long"), max_examples=20_000)
-settings.load_profile(
-    "fuzz"
-    if "MIRRORLAKE_FUZZ" in os.environ
-    else "long"
-    if "MIRRORLAKE_LONG" in os.environ
-    else "default"
-)
+settings.load_profile(profiles.ACTIVE)
 
 VERSIONS = [18, 16, *(pytest.param(version, marks=pytest.mark.long) for version in RELEASES)]
 """Of PostgreSQL: two in the ordinary run, the oldest and one more in the long."""

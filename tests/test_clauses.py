@@ -15,14 +15,16 @@ from tests.clauses import described, known_clauses, report, sections, together
 ROOT = Path(__file__).parent.parent
 
 
-def run(folder: Path, *clauses: str, options: Sequence[str]) -> subprocess.CompletedProcess[str]:
+def run(
+    folder: Path, *clauses: str, options: Sequence[str], marked: str = ""
+) -> subprocess.CompletedProcess[str]:
     """Run two tests, one of which is marked, with the plugin and nothing else of ours."""
     (folder / "test_marked.py").write_text(
         "import pytest\n"
-        f"@pytest.mark.clause(*{clauses!r})\ndef test_one(): pass\n"
+        f"@pytest.mark.clause(*{clauses!r})\n{marked}def test_one(): pass\n"
         "def test_two(): print('two has run')\n"
     )
-    (folder / "pytest.ini").write_text("[pytest]\nmarkers = clause\n")
+    (folder / "pytest.ini").write_text("[pytest]\nmarkers =\n clause\n full\ntestpaths = .\n")
     return subprocess.run(
         [sys.executable, "-m", "pytest", "-s", "-p", "tests.clauses", *options],
         cwd=folder,
@@ -49,6 +51,20 @@ def test_a_proved_clause_is_recorded(tmp_path: Path, processes: str) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     proved = json.loads((tmp_path / "proved.json").read_text())
     assert proved == {"LZ-077": ["test_marked.py::test_one"]}
+
+
+@pytest.mark.parametrize("processes", ["0", "2"])
+def test_a_clause_that_only_a_test_of_the_full_run_proves_fails_every_whole_run(
+    tmp_path: Path, processes: str
+) -> None:
+    options = ["-n", processes, "-m", "not full"]
+    done = run(tmp_path, "LZ-077", options=options, marked="@pytest.mark.full\n")
+    said = done.stdout + done.stderr
+    assert done.returncode == pytest.ExitCode.USAGE_ERROR, said
+    assert "LZ-077 is proved in make test-full only, by test_marked.py::test_one" in said
+    assert "two has run" not in said
+    part = run(tmp_path, "LZ-077", options=["test_marked.py"], marked="@pytest.mark.full\n")
+    assert part.returncode == 0, part.stdout + part.stderr
 
 
 def test_a_clause_that_asks_for_others_is_proved_with_the_last_of_them(tmp_path: Path) -> None:

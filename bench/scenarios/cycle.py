@@ -15,7 +15,7 @@ import numpy as np
 from pyspark.sql import SparkSession
 
 from bench import equality
-from bench.herd import COLUMNS, Herd, Table, write
+from bench.many_tables import COLUMNS, ManyTables, Table, write
 from bench.peers import delta_merge
 from bench.result import Result
 from bench.rounds import Plan, medians, say, timed
@@ -43,7 +43,7 @@ def run(plan: Plan) -> list[Result]:
             seconds[PEER],
             target=TARGET,
             equal=found["ours"] == found[PEER],
-            more={"tables": len(race.herd.tables), "changes_per_table": CHANGES},
+            more={"tables": len(race.many.tables), "changes_per_table": CHANGES},
         )
     ]
 
@@ -53,14 +53,14 @@ class _Race:
 
     def __init__(self, plan: Plan, spark: SparkSession) -> None:
         self._plan, self._spark = plan, spark
-        self.herd = Herd(plan.folder / "prepared", plan.sized(TABLES), ROWS)
+        self.many = ManyTables(plan.folder / "prepared", plan.sized(TABLES), ROWS)
         say("  preparing the tables")
-        self.herd.prepare(spark)
+        self.many.prepare(spark)
         random = np.random.default_rng(1)
         folder = plan.folder / "changes"
         folder.mkdir()
         self._files = [
-            {t.name: _changes(folder / f"{t.name}-{n}", random, n) for t in self.herd.tables}
+            {t.name: _changes(folder / f"{t.name}-{n}", random, n) for t in self.many.tables}
             for n in (1, 2)
         ]
         self.fingerprints: dict[str, list[equality.Fingerprint]] = {}
@@ -69,8 +69,8 @@ class _Race:
         root, seconds = self._copy("ours", number), 0.0
         with Mirror(Project.of_root(root), spark=self._spark) as mirror:
             for landed, files in enumerate(self._files, start=2):
-                for table in self.herd.tables:
-                    name = root / self.herd.folder(table).relative_to(self.herd.root)
+                for table in self.many.tables:
+                    name = root / self.many.folder(table).relative_to(self.many.root)
                     (name / str(FileName(landed))).hardlink_to(files[table.name])
                 with timed() as watch:
                     report = mirror.apply_once()
@@ -83,7 +83,7 @@ class _Race:
     def merge(self, number: int) -> float:
         root, seconds = self._copy("merge", number), 0.0
         for files in self._files:
-            work = [(self._path(root, table), files[table.name]) for table in self.herd.tables]
+            work = [(self._path(root, table), files[table.name]) for table in self.many.tables]
             seconds = delta_merge.merge_many(self._spark, work, COLUMNS)
         self._look(PEER, number, root)
         return seconds
@@ -91,17 +91,17 @@ class _Race:
     def _copy(self, side: str, number: int) -> Path:
         """A copy to work on, in a place that nobody has cached. Data files are never rewritten."""
         target = self._plan.folder / f"{side}-{number}"
-        shutil.copytree(self.herd.root, target, copy_function=_linked)
+        shutil.copytree(self.many.root, target, copy_function=_linked)
         return target
 
     def _path(self, root: Path, table: Table) -> Path:
-        return root / self.herd.path(table).relative_to(self.herd.root)
+        return root / self.many.path(table).relative_to(self.many.root)
 
     def _look(self, side: str, number: int, root: Path) -> None:
         if number == self._plan.rounds:
             self.fingerprints[side] = [
                 equality.fingerprint(equality.delta(self._path(root, table)), COLUMNS)
-                for table in self.herd.tables
+                for table in self.many.tables
             ]
         shutil.rmtree(root)
 

@@ -22,7 +22,7 @@ from typing import Any
 
 from bench import ages, history, ledger
 from bench import server as servers
-from bench.ages import Ages, AgesProbe
+from bench.ages import AgeReader, Ages
 from bench.processes import Cost, Watch
 from bench.result import Result
 from bench.rounds import Plan, say
@@ -47,7 +47,7 @@ AIMED_AT = ("capture", "driver and jvm")
 
 
 @dataclass(frozen=True, slots=True)
-class Pace:
+class Workload:
     """A load, and how old its changes may be. None: no limit."""
 
     name: str
@@ -63,20 +63,20 @@ class Pace:
         return ", ".join([*said, f"growth {GROWTH:g}", f"{OF_FIRST:g} of the first CPU and memory"])
 
 
-PACES = (
-    Pace("freshness", 1_000, p50=1.0, p99=2.0, max=4.0),
-    Pace("fresh-10k", 10_000, p50=None, p99=3.0, max=None),
+WORKLOADS = (
+    Workload("freshness", 1_000, p50=1.0, p99=2.0, max=4.0),
+    Workload("fresh-10k", 10_000, p50=None, p99=3.0, max=None),
 )
 
 
 def run(plan: Plan) -> list[Result]:
-    return [_run(plan, pace) for pace in PACES]
+    return [_run(plan, workload) for workload in WORKLOADS]
 
 
-def _run(plan: Plan, pace: Pace) -> Result:
+def _run(plan: Plan, workload: Workload) -> Result:
     seconds = max(SECONDS * plan.scale, 10.0)
     rows = plan.sized(ROWS, ledger.LEAST_ROWS)
-    folder = plan.folder / pace.name
+    folder = plan.folder / workload.name
     folder.mkdir()
     with servers.started() as (server, sql):
         ledger.fill(sql, rows)
@@ -87,33 +87,33 @@ def _run(plan: Plan, pace: Pace) -> Result:
         ledger.touch(sql)
         with _running(project) as process:
             _ready(process, tables, before)
-            seen, cost, changed, rate = _worked(process, server, tables, pace, rows, seconds)
+            seen, cost, changed, rate = _worked(process, server, tables, workload, rows, seconds)
         _once(project)
         scratch = folder / "scratch"
         scratch.mkdir()
         verdicts = verify(server.url, tables, scratch, lambda _name: None)
-    costs = _costs(pace, round(cost.cpu_seconds / changed * 1e6), cost.peak)
+    costs = _costs(workload, round(cost.cpu_seconds / changed * 1e6), cost.peak)
     return Result(
-        pace.name,
+        workload.name,
         round(seen.p50, 3),
         equal=all(verdict.verified for verdict in verdicts),
-        over="; ".join([*_too_old(pace, seen, rate), *_too_much(costs)]),
+        over="; ".join([*_too_old(workload, seen, rate), *_too_much(costs)]),
         more={
             "p50_seconds": round(seen.p50, 3),
             "p99_seconds": round(seen.p99, 3),
             "max_seconds": round(seen.max, 3),
             "growth": round(seen.growth, 2),
             "changes_per_second": round(rate),
-            "limits": pace.limits,
+            "limits": workload.limits,
             **costs,
         },
     )
 
 
-def _costs(pace: Pace, seconds: int, peak: dict[str, int]) -> dict[str, object]:
+def _costs(workload: Workload, seconds: int, peak: dict[str, int]) -> dict[str, object]:
     """CPU and memory, and what part of the first measurement that is."""
     costs: dict[str, object] = {CPU: seconds, MEMORY: peak}
-    if before := history.first(pace.name):
+    if before := history.first(workload.name):
         first = before[MEMORY]
         parts = {role: peak[role] / size for role, size in first.items() if role in peak}
         # Of PySpark the driver is a Python and a JVM.
@@ -128,22 +128,22 @@ def _worked(
     process: subprocess.Popen[bytes],
     server: Server,
     tables: dict[str, Path],
-    pace: Pace,
+    workload: Workload,
     rows: int,
     seconds: float,
 ) -> tuple[Ages, Cost, int, float]:
     """The tables at work: ages, cost, rows changed meanwhile, and those in a second."""
-    work = ledger.Work(server.url, rows, pace.rate, WARMING_SECONDS + seconds)
+    work = ledger.Work(server.url, rows, workload.rate, WARMING_SECONDS + seconds)
     work.start()
     time.sleep(WARMING_SECONDS)
-    watch, find_rows = Watch(process.pid), AgesProbe(list(tables.values()))
+    watch, find_rows = Watch(process.pid), AgeReader(list(tables.values()))
     before = watch.cpu_seconds()
     changed, took = work.result()
     _settled(process, tables)
     seen = find_rows.result()
     cost = watch.result()
     cost.cpu[-1] = -before
-    say(f"  {pace.rate:,} changes a second: p50 {seen.p50:.2f} s, p99 {seen.p99:.2f} s")
+    say(f"  {workload.rate:,} changes a second: p50 {seen.p50:.2f} s, p99 {seen.p99:.2f} s")
     return seen, cost, round(changed * seconds / took), changed / took
 
 
@@ -159,9 +159,13 @@ def _too_much(costs: Mapping[str, Any]) -> list[str]:
     ]
 
 
-def _too_old(pace: Pace, seen: Ages, rate: float) -> list[str]:
+def _too_old(workload: Workload, seen: Ages, rate: float) -> list[str]:
     """What limits of age were broken, in words."""
-    found = [("p50", seen.p50, pace.p50), ("p99", seen.p99, pace.p99), ("max", seen.max, pace.max)]
+    found = [
+        ("p50", seen.p50, workload.p50),
+        ("p99", seen.p99, workload.p99),
+        ("max", seen.max, workload.max),
+    ]
     over = [
         f"{name} {is_:.2f} s, not below {most} s"
         for name, is_, most in found
@@ -169,7 +173,7 @@ def _too_old(pace: Pace, seen: Ages, rate: float) -> list[str]:
     ]
     if seen.growth > GROWTH:
         over.append(f"grew by {seen.growth:.2f}")
-    if rate < pace.rate * 0.9:
+    if rate < workload.rate * 0.9:
         over.append(f"the database made {rate:,.0f} changes a second only")
     return over
 

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from bench.herd import Herd, Table
+from bench.many_tables import ManyTables, Table
 from bench.result import Result
 from bench.rounds import Plan, say
 from bench.spark import session
@@ -39,28 +39,28 @@ MEMORY = 768
 def run(plan: Plan) -> list[Result]:
     seconds = plan.sized(SECONDS, 10)
     with session() as spark:
-        herd = Herd(plan.folder / "many", plan.sized(TABLES, ACTIVE), ROWS)
-        say(f"  making {len(herd.tables)} tables")
-        herd.prepare(spark)
+        many = ManyTables(plan.folder / "many", plan.sized(TABLES, ACTIVE), ROWS)
+        say(f"  making {len(many.tables)} tables")
+        many.prepare(spark)
         busy = Table("busy", np.zeros(BUSY_ROWS, np.int64))
-        herd.land(busy, np.arange(BUSY_ROWS), 0)
+        many.land(busy, np.arange(BUSY_ROWS), 0)
         stop = threading.Event()
-        mirror = Mirror(Project.of_root(herd.root), spark=spark, stop=stop)
+        mirror = Mirror(Project.of_root(many.root), spark=spark, stop=stop)
         mirror.apply_once()
         applying = threading.Thread(target=mirror.apply_run, name="apply")
         applying.start()
         random = np.random.default_rng(1)
         try:
-            _land(herd, random, WARMING, [])
-            quiet = _measured(herd, random, seconds, [])
-            beside = _measured(herd, random, seconds, [busy])
+            _land(many, random, WARMING, [])
+            quiet = _measured(many, random, seconds, [])
+            beside = _measured(many, random, seconds, [busy])
         finally:
             time.sleep(10)
             stop.set()
             applying.join()
         mirror.apply_once()
-        equal = herd.is_equal([t for t in [*herd.tables, busy] if t.last > 1])
-    return [_result("many", quiet, equal, herd), _result("many+busy", beside, equal, herd)]
+        equal = many.is_equal([t for t in [*many.tables, busy] if t.last > 1])
+    return [_result("many", quiet, equal, many), _result("many+busy", beside, equal, many)]
 
 
 class _Window:
@@ -75,23 +75,25 @@ class _Window:
         self.seconds, self.after = time.time() - self.began, usage()
 
 
-def _measured(herd: Herd, random: np.random.Generator, seconds: int, busy: list[Table]) -> _Window:
+def _measured(
+    many: ManyTables, random: np.random.Generator, seconds: int, busy: list[Table]
+) -> _Window:
     window = _Window()
-    _land(herd, random, seconds, busy)
+    _land(many, random, seconds, busy)
     window.end()
     return window
 
 
-def _land(herd: Herd, random: np.random.Generator, seconds: int, busy: list[Table]) -> None:
+def _land(many: ManyTables, random: np.random.Generator, seconds: int, busy: list[Table]) -> None:
     for second in _seconds(seconds):
-        chosen = random.choice(len(herd.tables), ACTIVE, replace=False)
+        chosen = random.choice(len(many.tables), ACTIVE, replace=False)
         for index in chosen:
             ids = random.choice(ROWS, CHANGES, replace=False)
-            herd.land(herd.tables[index], ids, int(time.time_ns()))
+            many.land(many.tables[index], ids, int(time.time_ns()))
         for table in busy:
             if second % 2 == 0:
                 ids = random.choice(BUSY_ROWS, BUSY_CHANGES, replace=False)
-                herd.land(table, ids, int(time.time_ns()))
+                many.land(table, ids, int(time.time_ns()))
 
 
 def _seconds(count: int) -> Iterator[int]:
@@ -101,12 +103,12 @@ def _seconds(count: int) -> Iterator[int]:
         time.sleep(max(began + second + 1 - time.monotonic(), 0.0))
 
 
-def _result(name: str, window: _Window, equal: bool, herd: Herd) -> Result:
+def _result(name: str, window: _Window, equal: bool, many: ManyTables) -> Result:
     end = window.began + window.seconds
     ages = [
         age
-        for table in herd.tables
-        for age, landed in zip(herd.ages(table), list(table.landed.values())[1:], strict=True)
+        for table in many.tables
+        for age, landed in zip(many.ages(table), list(table.landed.values())[1:], strict=True)
         if window.began <= landed < end
     ]
     p50, p99 = np.percentile(ages, [50, 99])

@@ -1,24 +1,24 @@
-"""The error tree. The branch tells whose turn it is.
+"""The error tree. The branch determines who has to act.
 
     MirrorlakeError
-    ├── UsageError            the caller's: wrong use or configuration (exit code 2)
+    ├── UsageError            the caller: wrong usage or configuration (exit code 2)
     │   └── ConfigError       a field of the project file, with its line
-    ├── Unavailable           nobody's: a system is not there; try again later (exit code 3)
-    │   ├── SparkUnavailable  Java, jars, or a pair of versions that was not tested
+    ├── Unavailable           nobody: a system is not available; retry later (exit code 3)
+    │   ├── SparkUnavailable  Java, jars, or an unsupported pair of versions
     │   ├── SourceUnavailable the database does not answer
-    │   └── StorageUnavailable  the disk is full, or not ours to write
-    ├── OperatorError         a person's: nothing is retried until somebody acts (exit code 1)
-    │   ├── SourceGap         changes between the source and the zone are lost
-    │   ├── UnsafeStorage     it does not keep what we rely on, such as a conditional write
-    │   ├── LeaseHeld         another process holds the one right to write
-    │   ├── LeaseLost         another process took it over
-    │   └── TableError        one table stops, the others go on
+    │   └── StorageUnavailable  the disk is full, or permissions are missing
+    ├── OperatorError         a person: nothing is retried before (exit code 1)
+    │   ├── SourceGap         changes between the source and the landing zone are lost
+    │   ├── UnsafeStorage     the storage lacks a guarantee, such as conditional writes
+    │   ├── LeaseHeld         another process holds the lease
+    │   ├── LeaseLost         another process took over the lease
+    │   └── TableError        one table stops, the others continue
     │       └── ...           one class per condition, see below
-    ├── Conflict              ours: another writer was faster; start the step again
-    └── InternalError         ours: a bug; nothing was written
+    ├── Conflict              mirrorlake: another writer committed first; the step is repeated
+    └── InternalError         mirrorlake: a bug; nothing was written
 
-Every error says what happened, where, and what a person can do. `code` is stable: programs may
-compare it. Values of rows appear only where the specification asks for them (LZ-270) and never
+Every error contains what happened, where, and what a person can do. `code` is stable, so programs
+can compare it. Values of rows appear only where the specification requires them (LZ-270) and never
 in logs.
 """
 
@@ -44,11 +44,11 @@ class MirrorlakeError(Exception):
         return f"{self.what}{location}.{advice}"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Errors cross processes by pickle, which by itself hands over positional arguments only.
+        # Errors are pickled between processes; pickle alone keeps only positional arguments.
         return _rebuild, (type(self), self.args, self.__dict__.copy())
 
     def facts(self) -> dict[str, Any]:
-        """The error as plain data, as `status --json` prints it and as stored beside a table."""
+        """The error as plain data, as printed by `status --json` and stored for a table."""
         return {"code": self.code, "message": str(self), "hint": self.hint}
 
 
@@ -62,27 +62,27 @@ def _rebuild(
 
 
 class UsageError(MirrorlakeError):
-    """Wrong use: a command, an argument or a setting that cannot mean anything."""
+    """Wrong usage: an invalid command, argument or setting."""
 
     code = "usage"
     exit_code = 2
 
 
 class ConfigError(UsageError):
-    """The project file is wrong at one place."""
+    """A setting of the project file is wrong."""
 
     code = "config"
 
 
 class Unavailable(MirrorlakeError):
-    """A system that is needed does not answer; trying again may help."""
+    """A required system does not answer; a retry may help."""
 
     code = "unavailable"
     exit_code = 3
 
 
 class SparkUnavailable(Unavailable):
-    """No usable Spark: Java, the jars, or the pair of versions."""
+    """No usable Spark: Java, the jars or the versions are missing or not supported."""
 
     code = "spark_unavailable"
 
@@ -94,13 +94,13 @@ class SourceUnavailable(Unavailable):
 
 
 class StorageUnavailable(Unavailable):
-    """The disk is full, or does not let us write or read."""
+    """The disk is full, or it cannot be written or read."""
 
     code = "storage_unavailable"
 
     @classmethod
     def of(cls, error: OSError) -> Self | None:
-        """What the system said, as one of ours; None when it is not about storage."""
+        """The error for an OSError of the storage; None if it is another OSError."""
         hint = _STORAGE.get(error.errno or 0)
         if hint is None:
             return None
@@ -143,45 +143,45 @@ class PrerequisiteMissing(OperatorError):
 
 
 class SourceGap(OperatorError):
-    """What the source still has does not join what the zone already has."""
+    """Changes between the landing zone and what the source can still send are lost."""
 
     code = "source_gap"
 
 
 class UnsafeStorage(OperatorError):
-    """A storage does not do what nothing would be lost without."""
+    """The storage lacks a guarantee needed to prevent data loss (for example atomic create)."""
 
     code = "unsafe_storage"
 
 
 class LeaseHeld(OperatorError):
-    """Another process holds the right to write."""
+    """Another process holds the lease."""
 
     code = "lease_held"
 
 
 class LeaseLost(OperatorError):
-    """Another process took over the right to write."""
+    """Another process took over the lease."""
 
     code = "lease_lost"
 
 
 class Conflict(MirrorlakeError):
-    """Another writer was faster; nothing was written, the step starts again."""
+    """Another writer committed first; nothing was written, and the step is repeated."""
 
     code = "conflict"
 
 
 class InternalError(MirrorlakeError):
-    """A bug of ours, found before anything was written."""
+    """A bug of mirrorlake, detected before anything was written."""
 
     code = "internal"
 
 
 class TableError(OperatorError):
-    """One table stops; all others go on (LZ-267).
+    """One table stops; all others continue (LZ-267).
 
-    `table`, `file`, `row` (counted from 1), `column` and `value` are given where they are known
+    `table`, `file`, `row` (counted from 1), `column` and `value` are set where they are known
     (LZ-270).
     """
 
@@ -213,31 +213,31 @@ class TableError(OperatorError):
 
 
 def printable(fact: object) -> str:
-    """A name from outside without what would steer a terminal or break a line."""
+    """A name from outside, quoted if it contains control characters or line breaks."""
     text = str(fact)
     return text if text.isprintable() else repr(text)
 
 
 class MissingFile(TableError):
-    """A file number is absent and later ones exist (LZ-117, LZ-119)."""
+    """A file number is missing and later ones exist (LZ-117, LZ-119)."""
 
     code = "missing_file"
 
 
 class DuplicateNumber(TableError):
-    """Two data files bear one number (LZ-120)."""
+    """Two data files have the same number (LZ-120)."""
 
     code = "duplicate_number"
 
 
 class BadFile(TableError):
-    """A data file is empty, incomplete or not what its name says (LZ-276)."""
+    """A data file is empty, incomplete or not in the format of its name (LZ-276)."""
 
     code = "bad_file"
 
 
 class FileTooLarge(BadFile):
-    """A data file holds more than one task may read."""
+    """A data file is larger than a task may read."""
 
     code = "file_too_large"
 
@@ -267,19 +267,19 @@ class KeyColumnMissing(TableError):
 
 
 class UnknownMarker(TableError):
-    """A row marker is none of 0, 1, 2 and 4 (LZ-085)."""
+    """A row marker is not 0, 1, 2 or 4 (LZ-085)."""
 
     code = "unknown_marker"
 
 
 class NullKey(TableError):
-    """A key is NULL, and the project asks for keys without (LZ-257)."""
+    """A key is NULL, and the project does not allow it (LZ-257)."""
 
     code = "null_key"
 
 
 class MisspeltMarker(TableError):
-    """A column equals `__rowMarker__` only when case is ignored (LZ-086)."""
+    """The name of a column equals `__rowMarker__` only without regard to case (LZ-086)."""
 
     code = "misspelt_marker"
 
@@ -291,67 +291,67 @@ class KeyedChangeWithoutKey(TableError):
 
 
 class IncompleteRow(TableError):
-    """A row that updates lacks a column of the table (LZ-100)."""
+    """An update does not contain all columns of the table (LZ-100)."""
 
     code = "incomplete_row"
 
 
 class BatchPending(TableError):
-    """An earlier batch of the table was begun, and is not published yet (LZ-121)."""
+    """An earlier batch of the table was started but is not published yet (LZ-121)."""
 
     code = "batch_pending"
 
 
 class SchemaMergeFailure(TableError):
-    """A file brings another type for an existing column (LZ-221, LZ-224)."""
+    """A file has another type for an existing column (LZ-221, LZ-224)."""
 
     code = "SchemaMergeFailure"
 
 
 class UnsupportedColumn(TableError):
-    """A column whose name or type the tables cannot carry (LZ-155, LZ-156, CF-092)."""
+    """The name or type of a column is not supported in tables (LZ-155, LZ-156, CF-092)."""
 
     code = "unsupported_column"
 
 
 class UnsupportedTable(TableError):
-    """The table asks for something this release does not do."""
+    """The table needs a feature that this release does not support."""
 
     code = "unsupported_table"
 
 
 class MissingBaseRow(TableError):
-    """A value that the source did not send has no row to be taken from."""
+    """A value that the source did not send cannot be taken from an existing row."""
 
     code = "missing_base_row"
 
 
 class BadValue(TableError):
-    """A value that its column cannot hold."""
+    """A value does not fit its column."""
 
     code = "bad_value"
 
 
 class ConstraintViolated(TableError):
-    """A row breaks what somebody demanded of the Delta table: NOT NULL, CHECK or a length."""
+    """A row violates a constraint of the Delta table: NOT NULL, CHECK or a length."""
 
     code = "constraint_violated"
 
 
 class WorkerLost(TableError):
-    """The process that worked on a batch of the table was killed, or crashed, each time."""
+    """The process of a batch of the table was killed, or crashed, at every attempt."""
 
     code = "worker_lost"
 
 
 class TableRestored(TableError):
-    """The Delta table was restored to an older version behind our back."""
+    """The Delta table was restored to an older version by another program."""
 
     code = "table_restored"
 
 
 class ProgressLost(TableError):
-    """Which files a table in timestamp mode has applied can no longer be told (LZ-127)."""
+    """It is unknown which files a table in timestamp mode has applied (LZ-127)."""
 
     code = "progress_lost"
 
@@ -369,30 +369,30 @@ class NestedTables(TableError):
 
 
 class TooManyTables(TableError):
-    """A table beyond the number that the project allows (LZ-278)."""
+    """The project has more tables than it allows (LZ-278)."""
 
     code = "too_many_tables"
 
 
 class NameTaken(TableError):
-    """A published name holds other content (LZ-137)."""
+    """A published name has other content (LZ-137)."""
 
     code = "name_taken"
 
 
 class SelectionChanged(TableError):
-    """The columns or rows selected for a table are not those it was loaded with."""
+    """The columns or rows selected for a table differ from those it was loaded with."""
 
     code = "selection_changed"
 
 
 class NotSelected(TableError):
-    """A table that was landed is not selected, or not in the source, any more."""
+    """A landed table is no longer selected, or no longer in the source."""
 
     code = "not_selected"
 
 
 class TableRecreated(TableError):
-    """The source dropped the table and created another one of the same name."""
+    """The table was dropped in the source, and created again under the same name."""
 
     code = "table_recreated"

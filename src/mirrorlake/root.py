@@ -17,8 +17,6 @@ STATE = "Files/Mirrorlake"
 LEASES = f"{STATE}/leases"
 DROPPED = f"{STATE}/dropped"
 """Tables that were taken out of the mirror, below their paths."""
-MERGING = f"{STATE}/merging"
-"""What batches hand to Spark's own MERGE, below the paths of their tables; gone after each."""
 MONITORING = "Files/Monitoring"
 LANDED = (LANDING, LANDING_V1, f"{LEASES}/capture", f"{LEASES}/publisher")
 """What lies together wherever the landing zone lies: itself, and the leases to write into it."""

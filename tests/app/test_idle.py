@@ -100,7 +100,7 @@ class TickingClock(SteppedClock):
         return super().monotonic()
 
 
-class TestTidying:
+class TestCleanup:
     def test_takes_a_bounded_part_of_a_cycle_and_gets_around(self, tmp_path: Path) -> None:
         mirror = Operated(tmp_path / "root", cleanup_seconds=0)
         mirror.clock = TickingClock()

@@ -33,6 +33,7 @@ from tests.app.test_by_time import Zone as TimedZone
 from tests.app.zones import Zone as FileZone
 from tests.doubles.memory_store import Crash
 from tests.landing.files import encoded
+from tests.profiles import tries
 from tests.sim.engine import ModelledEngine
 
 MON, TUE, NORTH = "Day=1", "Day=2", "Day=1/Region=north"
@@ -301,7 +302,7 @@ class Killed:
 
 @pytest.mark.crash
 @pytest.mark.clause("LZ-258", "LZ-326")
-@settings(max_examples=30)
+@settings(max_examples=tries(30))
 @given(
     landed=st.lists(st.sampled_from([MON, TUE, NORTH, ""]), min_size=1, max_size=6),
     kills=st.lists(st.integers(1, 25), max_size=4),

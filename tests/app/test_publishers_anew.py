@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from mirrorlake.model.crash_points import CrashPoint
 from tests.app.operated import Operated
 from tests.doubles.memory_store import Crash
+from tests.profiles import tries
 
 POINTS = [
     CrashPoint.PROCESSED_DISCARDED,
@@ -132,7 +133,7 @@ def _killed_at(point: CrashPoint) -> Callable[[CrashPoint], None]:
 
 
 @pytest.mark.clause("LZ-231", "LZ-232", "LZ-238", "LZ-326")
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(st.lists(acts, min_size=1, max_size=14))
 @example([("land", "a"), ("die", "apply.table.created"), ("delete", "")])
 @example([("recreate", "aa"), ("cycle", ""), ("recreate", "ab"), ("cycle", "")])

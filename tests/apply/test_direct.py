@@ -21,6 +21,7 @@ from mirrorlake.storage.local import LocalStore
 from tests.apply.stages.batches import ORDERS
 from tests.conformance.mirrored import Mirrored
 from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
+from tests.profiles import tries
 
 INSERT = Marker.INSERT
 
@@ -41,7 +42,7 @@ class Deadly(InProcessRunner):
 
 
 @pytest.mark.clause("LZ-267")
-@settings(max_examples=20, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(20), suppress_health_check=list(HealthCheck))
 @given(
     names=st.lists(st.sampled_from("abcde"), min_size=1, max_size=5, unique=True),
     deadly=st.sets(st.sampled_from("abcde")),

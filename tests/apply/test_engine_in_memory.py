@@ -32,6 +32,7 @@ from tests.delta.lookup_ways import Way, forced
 from tests.doubles.handmade_engine import HandmadeReader, by_plain_columns, in_process_engine
 from tests.evolving import Life, live, live_many
 from tests.histories import Landing, Shape, histories
+from tests.profiles import tries
 from tests.reference import Change
 
 _numbers = itertools.count(1)
@@ -115,7 +116,7 @@ def life_of(store: LocalStore, reader: HandmadeReader, shape: Shape, kind: str =
     return Life(table, shape.table(), new_engine)
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(30), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
 def test_every_step_of_a_life_is_that_of_the_model(
     store: LocalStore, reader: HandmadeReader, data: st.DataObject
@@ -123,7 +124,7 @@ def test_every_step_of_a_life_is_that_of_the_model(
     live(data, lambda shape: life_of(store, reader, shape), batches=6)
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(60), suppress_health_check=list(HealthCheck))
 @given(data=st.data(), kind=st.sampled_from(["alone", "partitioned", "merge"]))
 def test_batches_that_join_small_files_are_those_of_the_model(
     store: LocalStore,
@@ -162,7 +163,7 @@ def test_twenty_thousand_random_batches_are_those_of_the_model(
     )
 
 
-@settings(max_examples=30, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(30), suppress_health_check=list(HealthCheck))
 @given(data=st.data(), way=st.sampled_from(Way))
 def test_batches_that_find_their_rows_in_one_way_are_those_of_the_model(
     store: LocalStore, reader: HandmadeReader, compacting: None, data: st.DataObject, way: Way

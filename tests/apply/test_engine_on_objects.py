@@ -29,6 +29,7 @@ from tests.conformance.mirrored import Mirrored
 from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 from tests.histories import histories
 from tests.objects import S3Server
+from tests.profiles import tries
 
 _numbers = itertools.count(1)
 
@@ -58,12 +59,12 @@ class TestAllOfTheContract(ApplyContract):
     pass
 
 
-class TestWhatDependsOnThePlace(CommitContract, TableContract, CompactionContract):
+class TestWhatDependsOnTheStorage(CommitContract, TableContract, CompactionContract):
     engine = ApplyContract.engine
     make = ApplyContract.make
     orders = ApplyContract.orders
 
-    @settings(max_examples=6, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=tries(6), suppress_health_check=list(HealthCheck))
     @given(drawn=st.lists(histories(), min_size=1, max_size=3))
     def test_rows_and_feed_of_random_histories_are_those_of_the_model(
         self, make: Callable[..., Mirrored], drawn
@@ -72,7 +73,7 @@ class TestWhatDependsOnThePlace(CommitContract, TableContract, CompactionContrac
         play(tables, [landings for _shape, landings in drawn], compacting=True)
 
 
-@settings(max_examples=4, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(4), suppress_health_check=list(HealthCheck))
 @given(drawn=st.lists(histories(), min_size=1, max_size=1))
 def test_batches_that_are_spread_are_those_of_the_model(
     store: MountedStore, reader: HandmadeReader, drawn

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +19,7 @@ from tests.delta.handmade import HandmadeTable
 from tests.delta.readers import feed_of
 from tests.delta.write.test_rewrite import apply, net_of, played
 from tests.histories import SHAPES, Landing, Shape, histories
+from tests.profiles import tries
 from tests.reference import Change
 from tests.spark import reading
 
@@ -33,7 +33,7 @@ def table(tmp_path: Path) -> HandmadeTable:
     return HandmadeTable(tmp_path / "table", SHAPE.schema)
 
 
-@settings(max_examples=40 if "MIRRORLAKE_LONG" in os.environ else 25)
+@settings(max_examples=tries(25, long=40))
 @given(history=histories(SHAPES.values(), batches=4))
 @pytest.mark.parametrize("mapped", [False, True])
 def test_it_is_that_of_the_changes(history, mapped: bool) -> None:
@@ -43,7 +43,7 @@ def test_it_is_that_of_the_changes(history, mapped: bool) -> None:
         assert feed_of(table.path) == {version: one for version, one in told.items() if one}
 
 
-@settings(max_examples=20)
+@settings(max_examples=tries(20))
 @given(history=histories([DAYS], batches=4))
 def test_so_is_that_of_a_table_with_partitions(history) -> None:
     for table in played(history, mapped=True, partitions=["day"]):

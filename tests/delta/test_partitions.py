@@ -26,6 +26,7 @@ from tests.delta.lookup_ways import Way, forced
 from tests.delta.readers import feed_by_delta_rs, rows_by_delta_rs, rows_by_duckdb
 from tests.delta.write.test_rewrite import net_of, played
 from tests.histories import Landing, Shape, counted, histories
+from tests.profiles import tries
 from tests.reference import Change, Row
 
 INSERT, UPDATE, DELETE, UPSERT = Marker.INSERT, Marker.UPDATE, Marker.DELETE, Marker.UPSERT
@@ -51,7 +52,7 @@ def partitioned(draw: st.DrawFn) -> tuple[tuple[Shape, list[Landing]], list[str]
     return (shape, landings), chosen
 
 
-@settings(max_examples=100)
+@settings(max_examples=tries(100))
 @given(drawn=partitioned(), way=st.sampled_from(Way), mapped=st.booleans())
 def test_rows_and_feed_of_a_history_are_those_of_its_changes(drawn, way, mapped) -> None:
     history, columns = drawn
@@ -60,7 +61,7 @@ def test_rows_and_feed_of_a_history_are_those_of_its_changes(drawn, way, mapped)
             pass
 
 
-@settings(max_examples=20)
+@settings(max_examples=tries(20))
 @given(drawn=partitioned())
 def test_other_readers_see_the_same(drawn) -> None:
     history, columns = drawn

@@ -20,6 +20,7 @@ from tests.delta.lookup.test_key_lookup import filled
 from tests.delta.readers import feed_by_delta_rs, rows_by_delta_rs, rows_by_duckdb
 from tests.delta.write.test_rewrite import net_of
 from tests.histories import VALUES, Shape, counted, histories
+from tests.profiles import tries
 from tests.reference import Row
 
 ORDERED = Shape.of(
@@ -48,7 +49,7 @@ MOMENT = {
 }
 
 
-@settings(max_examples=40)
+@settings(max_examples=tries(40))
 @given(histories())
 def test_delta_rs_and_duckdb_see_the_rows_of_a_history(history) -> None:
     shape, landings = history
@@ -60,7 +61,7 @@ def test_delta_rs_and_duckdb_see_the_rows_of_a_history(history) -> None:
         assert counted(rows_by_duckdb(table.path)) == counted(table.rows())
 
 
-@settings(max_examples=40)
+@settings(max_examples=tries(40))
 @given(histories())
 def test_delta_rs_sees_the_feed_of_a_history(history) -> None:
     shape, landings = history
@@ -73,7 +74,7 @@ def test_delta_rs_sees_the_feed_of_a_history(history) -> None:
         assert feed_by_delta_rs(table.path) == ours
 
 
-@settings(max_examples=20)
+@settings(max_examples=tries(20))
 @given(histories())
 def test_duckdb_sees_the_rows_of_a_table_with_column_mapping(history) -> None:
     shape, landings = history
@@ -109,7 +110,7 @@ def literal(value: Any, moment: str) -> str:
 
 
 @pytest.mark.parametrize("read", [rows_by_delta_rs, rows_by_duckdb])
-@settings(max_examples=30)
+@settings(max_examples=tries(30))
 @given(
     files=st.lists(st.lists(ROW, min_size=1, max_size=3), min_size=2, max_size=5),
     wanted=st.lists(filters(), min_size=1, max_size=5),

@@ -72,7 +72,7 @@ def test_links_lead_somewhere(path: Path) -> None:
 
 @pytest.mark.clause("LZ-274")
 def test_what_a_reset_is_and_a_stop_is_not_stands_in_the_first_places() -> None:
-    said = "Only `mirrorlake reset`\nbegins a table anew"
+    said = "Only `mirrorlake reset`\nrebuilds a table"
     assert said in (ROOT / "README.md").read_text()
     assert "(docs/exactly-once.md#stop-start-reset)" in (ROOT / "README.md").read_text()
     sections = re.findall(r"^## (.+)$", (DOCS / "exactly-once.md").read_text(), re.MULTILINE)

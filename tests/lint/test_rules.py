@@ -3,17 +3,25 @@
 from __future__ import annotations
 
 import csv
+import json
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
 
+from mirrorlake.landing.text.format import (
+    COLUMN_SEPARATORS,
+    ESCAPES,
+    QUOTES,
+    ROW_SEPARATORS,
+    TYPE_NAMES,
+)
+from mirrorlake.landing.text.members import PROPERTY_MEMBERS
 from mirrorlake.lint import Severity
-from mirrorlake.lint.catalog import RULES
+from mirrorlake.lint.catalog import BY_KEY
 from tests.clauses import SPEC
 from tests.lint.broken import CASES, Case
 from tests.lint.zones import STRICT, V1, V2, clean, clean_v1, keys
-
-BY_KEY = {rule.key: rule for rule in RULES}
 
 
 def _of_publishers() -> set[str]:
@@ -63,8 +71,19 @@ def test_a_rule_is_complete_and_its_clauses_exist(key: str) -> None:
     assert rule.severity or rule.strict
 
 
-def test_rules_have_names_of_their_own() -> None:
-    assert len(BY_KEY) == len(RULES)
+@pytest.mark.parametrize(
+    ("key", "values"),
+    [
+        ("LZ-162/RowSeparator-unknown", map(json.dumps, ROW_SEPARATORS)),
+        ("LZ-163/ColumnSeparator-unknown", map(json.dumps, COLUMN_SEPARATORS)),
+        ("LZ-164/QuoteCharacter-unknown", map(json.dumps, QUOTES)),
+        ("LZ-165/EscapeCharacter-unknown", map(json.dumps, ESCAPES)),
+        ("LZ-171/unknown-property", PROPERTY_MEMBERS),
+        ("LZ-188/type-unknown", TYPE_NAMES.values()),
+    ],
+)
+def test_a_rule_names_the_values_that_the_engine_takes(key: str, values: Iterable[str]) -> None:
+    assert BY_KEY[key].expected == ", ".join(values)
 
 
 @pytest.mark.parametrize("profile", [V2, STRICT], ids=["usual", "strict"])

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -13,6 +12,7 @@ from mirrorlake.publisher import Outcome, Publisher
 from mirrorlake.storage.adls.store import AdlsStore
 from tests.doubles.dfs import DataLake, Fault, Seen
 from tests.doubles.memory_store import Crash
+from tests.profiles import LONG
 from tests.publisher.mirrored_zone import ZONE, Zone
 from tests.publisher.scripted import growing
 from tests.storage.azure_accounts import ROOT, Hook, Lake
@@ -20,8 +20,6 @@ from tests.storage.azure_accounts import ROOT, Hook, Lake
 A, B = ([{"id": n, "v": name}] for n, name in ((1, "a"), (2, "b")))
 EXPECTED = [{"id": 10, "v": "x", "w": None}, {"id": 11, "v": "y", "w": 1.5}, {**B[0], "w": None}]
 FIRST = "00000000000000000001.parquet"
-LONG = "MIRRORLAKE_LONG" in os.environ
-"""Whether a process ends at every point, and not at some."""
 
 
 class LakeZone(Zone):
@@ -162,6 +160,7 @@ class TestAnAnswerThatIsLost:
         whole.brief()
         expected = whole.files()
         renames = [s for s in whole.data_lake.writes() if s.is_rename]
+        # In the long run at every point.
         for number in range(1, len(renames) + 1, 1 if LONG else 4):
             zone = LakeZone(data_lake)
             cut = from_the(number, lambda seen: seen.is_rename)

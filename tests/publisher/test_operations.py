@@ -308,7 +308,7 @@ class Held(MemoryStore):
         super().delete_folder(folder)
 
 
-class TestDroppingATable:
+class TestRemovalOfATable:
     @pytest.mark.clause("LZ-235", "LZ-236")
     def test_a_folder_that_is_in_use_is_waited_for(self, zone: Zone) -> None:
         zone.store = held = Held(zone.clock)

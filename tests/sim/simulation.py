@@ -28,7 +28,7 @@ from mirrorlake.sources.memory.database import MemoryTransaction
 from mirrorlake.storage.lease import TERM
 from tests.capture.landing import landing_capture
 from tests.doubles.clock import SteppedClock
-from tests.doubles.lanes import seeded
+from tests.doubles.executors import seeded
 from tests.doubles.memory_store import Crash, Effect, Files, MemoryStore
 from tests.doubles.replica import fail_over
 from tests.reference import plain

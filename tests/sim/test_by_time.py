@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
 from mirrorlake.errors import ProgressLost
+from tests.profiles import tries
 from tests.sim.by_time import SimulationByTime
 
-SEEDS = 2_000 if "MIRRORLAKE_LONG" in os.environ else 120
+SEEDS = tries(120, long=2_000)
 GROUPS = 4
 
 

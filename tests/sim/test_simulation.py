@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-
 import pytest
 
+from tests.profiles import tries
 from tests.sim.simulation import Simulation
 
 GROUPS = 20
-SEEDS = 100_000 if os.environ.get("MIRRORLAKE_LONG") else 600
+SEEDS = tries(600, long=100_000)
 
 
 @pytest.mark.parametrize("group", range(GROUPS))

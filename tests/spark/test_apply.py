@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
@@ -26,6 +25,7 @@ from tests.conformance.apply import ApplyContract, play
 from tests.conformance.mirrored import Mirrored
 from tests.delta.readers import feed_by_delta_rs, feed_of, rows_by_delta_rs, rows_by_duckdb
 from tests.histories import Shape, counted, histories
+from tests.profiles import tries
 from tests.reference import Row
 from tests.spark import reading
 
@@ -119,7 +119,7 @@ def test_the_active_session_of_the_thread_is_the_one_it_was(
 
 
 WITHOUT_SHRINKING = settings(
-    max_examples=5 if "MIRRORLAKE_LONG" in os.environ else 3,
+    max_examples=tries(3, long=5),
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
     database=None,

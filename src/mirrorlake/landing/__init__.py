@@ -10,7 +10,7 @@ __all__ = ["Partner", "Published", "Publisher", "TextFormat"]
 
 
 def __getattr__(name: str) -> Any:
-    # Imported when first used: a part of the room is wanted without Arrow.
+    # Imported on first use: a part of this package is needed without Arrow.
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module("mirrorlake.publisher"), name)

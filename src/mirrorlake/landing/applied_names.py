@@ -1,11 +1,12 @@
 """The side record of a table in timestamp mode: the names of all files it has applied (LZ-127).
 
-The commits say it first, and the log of a table forgets its commits after a while; the record does
-not. It is append-only: segments named by the batches `first-last` that they hold, each written
-whole. Now and then the youngest segments are joined to one, so that there are never many.
+The commits contain these names first, but the log of a table loses its commits after some time; the
+record does not. It is append-only, and consists of segments, each written atomically and named by
+its batches `first-last`. The newest segments are merged from time to time, so that there are never
+many.
 
-What a batch holds is decided by its commit. So whoever writes a segment, however late, writes
-what is true, and segments that overlap say the same.
+The content of a batch is defined by its commit. So a segment is correct whoever writes it, however
+late, and overlapping segments agree.
 """
 
 from __future__ import annotations
@@ -26,9 +27,9 @@ log = structlog.get_logger()
 
 DAMAGED = "processed_record_damaged"
 FAN = 16
-"""So many segments of a size are joined to one."""
+"""Number of segments of similar size that are merged."""
 FULL = 50_000
-"""Names in a segment that is never joined again, which bounds what one joining costs."""
+"""Number of names from which a segment is not merged again, which limits the cost of a merge."""
 
 _ATTEMPTS = 5
 _NAME = re.compile(r"([0-9]{20})-([0-9]{20})\.json")
@@ -36,7 +37,7 @@ _NAME = re.compile(r"([0-9]{20})-([0-9]{20})\.json")
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """The names that the batches first..last applied, in that order; version: of the last one."""
+    """The names that the batches first..last applied, in order. version: that of the last batch."""
 
     first: int
     last: int
@@ -49,7 +50,7 @@ class Segment:
 
     @classmethod
     def of(cls, batches: Sequence[NamedBatch]) -> Self:
-        """Of batches that follow each other; at least one."""
+        """The segment of consecutive batches; at least one."""
         names = tuple(name for batch in batches for name in batch.names)
         return cls(batches[0].number, batches[-1].number, batches[-1].version, names)
 
@@ -80,24 +81,24 @@ class Segment:
 
 
 class SideRecord:
-    """The segments of one table in `folder`. Any number may read; the mirror writes."""
+    """The segments of one table in `folder`. Many processes may read; only the mirror writes."""
 
     def __init__(self, store: Store, folder: str) -> None:
         self._store, self._folder = store, folder
         self._segments: list[tuple[int, int, int]] = []  # first, last, names; ascending
 
     def read(self) -> list[Segment]:
-        """The segments from batch 1 on, ascending, up to the first gap.
+        """The segments from batch 1, ascending, up to the first gap.
 
         A damaged segment counts as missing. Raises LaterFormat.
         """
         for _ in range(_ATTEMPTS):
-            with suppress(FileNotFoundError):  # joined with others since they were listed
+            with suppress(FileNotFoundError):  # merged with others since they were listed
                 return self._read()
         return self._read()
 
     def append(self, batches: Sequence[NamedBatch]) -> None:
-        """Write the batches that follow what is recorded; durable when it returns."""
+        """Write the batches that follow the recorded ones; durable on return."""
         segment = Segment.of(batches)
         self._write(segment)
         while (start := _tail(self._segments)) is not None:
@@ -108,16 +109,16 @@ class SideRecord:
         self._segments.append((segment.first, segment.last, len(segment.names)))
 
     def _join(self, start: int) -> None:
-        """Write the segments from `start` on as one, and then remove them."""
+        """Write the segments from `start` as one segment, then delete them."""
         spans = self._segments[start:]
         del self._segments[start:]
         try:
             parts = [self._segment(first, last) for first, last, _names in spans]
         except FileNotFoundError:
-            return  # another process took over, and has joined them
+            return  # another process took over and has merged them
         whole = [part for part in parts if part]
         if len(whole) < len(parts):
-            return  # damaged since they were written: the next start finds it
+            return  # damaged since they were written: the next start detects it
         first, last = whole[0].first, whole[-1].last
         names = tuple(dict.fromkeys(name for part in whole for name in part.names))
         self._write(Segment(first, last, whole[-1].version, names))
@@ -156,9 +157,10 @@ class SideRecord:
 
 
 def _tail(segments: Sequence[tuple[int, int, int]]) -> int | None:
-    """Where the youngest segments begin that are to be joined; None when there is no need.
+    """The index of the first of the newest segments to merge; None if there is no need.
 
-    Of each power of `FAN` fewer than `FAN` segments are left that are no wider, but for full ones.
+    For each power of `FAN`, fewer than `FAN` segments of at most that width remain, not counting
+    full ones.
     """
     limit = 1
     while True:

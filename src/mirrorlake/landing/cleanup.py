@@ -1,4 +1,5 @@
-"""Processed files: moved aside, and removed after a while (section 12 of the specification)."""
+"""Processed files: moved to the cleanup folder, and deleted after a while (section 12 of the
+specification)."""
 
 from __future__ import annotations
 
@@ -27,20 +28,20 @@ UNTIDY = (
     PermissionError,
     StorageFailed,
 )
-"""What others may have put in the place of a folder of ours, and a storage that is not there for a
-while. It costs space, and no row."""
+"""Errors by something that others put in the place of the cleanup folder, and by a storage that
+is temporarily unavailable. They cost space, but no rows."""
 
 
 def processed(files: Sequence[Landed], applied: int) -> list[Landed]:
-    """The files to move: those applied, but never the last of them (LZ-243, LZ-250, LZ-251)."""
+    """The files to move: the applied ones except the last (LZ-243, LZ-250, LZ-251)."""
     return [file for file in files if file.number < applied]
 
 
 def move(store: Store, folder: str, files: Sequence[Landed], now: datetime) -> Iterator[Landed]:
-    """Move files to the cleanup folder, yielding each one that was moved (LZ-248).
+    """Move files to the cleanup folder, and yield each moved file (LZ-248).
 
-    The record of the time is written first: a file that is not recorded would never be removed.
-    A file that is gone, moved by an earlier run, is passed over.
+    The record of the time is written first: an unrecorded file would never be deleted. A file that
+    no longer exists, because an earlier run moved it, is skipped.
     """
     if not files:
         return
@@ -57,7 +58,8 @@ def move(store: Store, folder: str, files: Sequence[Landed], now: datetime) -> I
 
 
 def _warn_of_those_aside(store: Store, folder: str, files: Sequence[Landed]) -> None:
-    """A name that was applied and put aside is here again: its new rows are not read (LZ-127)."""
+    """Warn if a name that was applied and moved exists again: its new rows are not read
+    (LZ-127)."""
     if files:
         aside = {entry.name for entry in store.list(f"{folder}/{layout.CLEANUP}").files}
         for file in files:
@@ -66,15 +68,15 @@ def _warn_of_those_aside(store: Store, folder: str, files: Sequence[Landed]) -> 
 
 
 def discard(store: Store, files: Sequence[Landed]) -> None:
-    """Remove files of cleanup folders before their time; they may be gone already (LZ-249)."""
+    """Delete files of cleanup folders before they are due; they may not exist (LZ-249)."""
     for file in files:
         store.delete(file.path)
 
 
 def is_remnant(store: Store, folder: str) -> bool:
-    """Whether nothing is left of a table folder but an empty cleanup folder, or such folders of its
-    partitions: the publisher deleted it while files were moved aside (LZ-235). Files may have any
-    names, but for an underscore."""
+    """Whether only an empty cleanup folder, or such folders of its partitions, is left of a
+    table folder: the publisher deleted it while files were being moved (LZ-235). Names of files
+    must not begin with an underscore."""
     listing = store.list(folder)
     if listing.files or not listing.folders:
         return False
@@ -88,22 +90,23 @@ def _is_remnant(store: Store, folder: str, name: str) -> bool:
 
 
 def expire(store: Store, folder: str, now: datetime, retention: timedelta = RETENTION) -> int:
-    """Remove what was moved longer ago than `retention` (LZ-245, LZ-252). Returns how many.
+    """Delete what was moved longer ago than `retention` (LZ-245, LZ-252). Returns the number of
+    files.
 
-    A file whose time nobody recorded counts from its modification. Publishers may empty the folder
-    earlier (LZ-249).
+    A file without a recorded time counts from its modification time. Publishers may empty the
+    folder earlier (LZ-249).
     """
     return sweep(store, folder, now, retention)[0]
 
 
 def sweep(store: Store, folder: str, now: datetime, retention: timedelta) -> tuple[int, datetime]:
-    """As `expire`; and before when nothing more falls due of what is there."""
+    """As `expire`. Returns also when the next of the remaining files is due."""
     location = f"{folder}/{layout.CLEANUP}"
     listed = store.list(location).files
     if not listed:
         return 0, now + retention
     moved = _info(store, folder)
-    # Names without a number are told from those of others by our record of them.
+    # Our record distinguishes names without a number from files of others.
     files = [file for file in listed if file.name in moved or FileName.parse(file.name)]
     times = {file.name: moved.get(file.name) or _time(file.modified) for file in files}
     old = {name for name, time in times.items() if now - time > retention}
@@ -125,7 +128,7 @@ def _info(store: Store, folder: str) -> dict[str, datetime]:
         record = json.loads(store.read(f"{folder}/{layout.CLEANUP}/{layout.CLEANUP_INFO}"))
         return {str(file["name"]): parse_time(file["movedTimeUtc"]) for file in record["files"]}
     except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return {}  # ours to write, theirs to empty (LZ-249); without it modification times count
+        return {}  # publishers may empty it (LZ-249); modification times count then
 
 
 def _write_info(store: Store, folder: str, moved: dict[str, datetime]) -> None:

@@ -1,7 +1,7 @@
-"""Cuts: places in the log up to which the files of all tables are complete.
+"""Cuts: positions in the log up to which the files of all tables are complete.
 
-A cut names a position and, for each table that changed since the cut before, its last complete
-file number. From time to time a cut is full and names every table; older ones are then removed.
+A cut contains a position and, for each table that changed since the previous cut, its last complete
+file number. From time to time a cut is full and contains every table; older cuts are then deleted.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ _NAME = re.compile(r"([0-9]{20})\.json")
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Everything up to `position` is in the named files.
+    """Everything up to `position` is in the files named here.
 
-    tables: table name to its last complete file number (of the changed tables only, unless
-    `full`); excluded: table name to the reason why the cut says nothing about it; source: the
-    identity of the source. `position` is in the printed form of the source's log.
+    tables: table name to its last complete file number (only changed tables, unless `full`).
+    excluded: table name to the reason why the cut does not cover it. source: the identity of the
+    source. `position` is in the printed form of the source's log.
     """
 
     number: int
@@ -72,23 +72,24 @@ class Cut:
         )
 
     def then(self, later: Cut) -> Cut:
-        """The later cut, with what this one knows of the tables that did not change since."""
+        """The later cut, extended by what this cut contains about tables that did not change
+        since."""
         if later.full:
             return later
         return replace(later, tables={**self.tables, **later.tables})
 
 
 class Cuts:
-    """The cuts of a stream: reads the newest, writes the next. One writer (LZ-138)."""
+    """The cuts of a stream: reads the newest, writes the next. There is one writer (LZ-138)."""
 
     def __init__(self, store: Store, zone: str, stream_id: str = DEFAULT_STREAM) -> None:
         self._store = store
         self._folder = f"{layout.stream_folder(zone, stream_id)}/{layout.CUTS}"
         self._newest: Cut | None = None
-        self._told = 0  # the number of which `is_behind` has told
+        self._told = 0  # the number that `is_behind` has reported
 
     def newest(self) -> Cut | None:
-        """The newest cut, with every table in it; None when the zone has no cuts."""
+        """The newest cut, with every table; None if the landing zone has no cuts."""
         numbers = self._numbers()
         if not numbers:
             return None
@@ -101,10 +102,11 @@ class Cuts:
         return known
 
     def is_behind(self) -> bool:
-        """Whether there is a cut after the newest that was read here; costs one look at a name.
+        """Whether a cut was written after the newest one that was read here; this checks one name
+        only.
 
-        It is told once: something else of that name, which `newest` passes over, is not told for
-        ever.
+        It is reported once, so that another file of that name, which `newest` skips, is not
+        reported forever.
         """
         following = self._newest.number + 1 if self._newest else self._told
         if following == self._told:
@@ -117,9 +119,9 @@ class Cuts:
         return True
 
     def write(self, cut: Cut) -> Cut:
-        """Write the cut after the newest one. Returns it as readers see it, with every table.
+        """Write the next cut. Returns it as readers see it, with every table.
 
-        Raises FileExistsError when another writer was faster.
+        Raises FileExistsError if another writer was first.
         """
         whole = self._newest.then(cut) if self._newest else replace(cut, full=True)
         full = self._newest is None or cut.number % FULL_EVERY == 0

@@ -1,7 +1,7 @@
-"""What tells a landed file from another of the same name: its size, its time, and how it ends.
+"""What distinguishes a landed file from another of the same name: its size, its time, and its end.
 
-A time alone proves nothing, because copies of a zone change it; the end of a Parquet file says what
-is in it, and is read only where the time is another.
+The time alone proves nothing, because copies of a landing zone change it. The end of a Parquet file
+identifies its content, and is read only if the time differs.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from mirrorlake.landing.scan import Landed
 from mirrorlake.storage.store import StorageFailed, Store
 
 TAIL = 64 * 1024
-"""Bytes of the end: the footer, with statistics of every column, and the last rows."""
+"""Size of the end in bytes: the footer, with statistics of every column, and the last rows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,7 +28,7 @@ class Identity:
 
     @classmethod
     def of(cls, store: Store, file: Landed) -> Self | None:
-        """None when the file is gone, or cannot be read any more."""
+        """None if the file does not exist or can no longer be read."""
         try:
             return cls(file.size, file.modified, tail_of(store, file))
         except OSError:
@@ -44,14 +44,14 @@ class Identity:
 
 
 class Tails:
-    """Ends of files, read once as long as they do not change."""
+    """The ends of files, read once as long as the files do not change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, tuple[str, str]] = {}
 
     def __call__(self, file: Landed) -> str:
-        """The end of a file as a digest, empty when it is gone or cannot be read."""
+        """The end of a file as a digest, empty if it does not exist or cannot be read."""
         known = self._known.get(file.path)
         if known is None or known[0] != file.etag:
             try:
@@ -63,8 +63,8 @@ class Tails:
 
 
 def altered(store: Store, files: Sequence[Landed]) -> Landed | None:
-    """The first of these files that is gone, or is another than was listed; any of them where the
-    storage does not say."""
+    """The first of these files that no longer exists, or differs from its listing; any of them
+    if the storage does not tell."""
     folders = {file.path.rpartition("/")[0] for file in files}
     try:
         now = {

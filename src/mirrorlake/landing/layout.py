@@ -40,21 +40,22 @@ class TableFolder:
 
 
 def landing_zones(store: Store) -> list[str]:
-    """The landing zones that exist, in either form; the one that is used first (LZ-009)."""
+    """The existing landing zones, in either form; the one that is used comes first (LZ-009)."""
     found = [LANDING] if "LandingZone" in store.list("Files").folders else []
     return [*found, LANDING_V1] if LANDING_V1 in store.list("").folders else found
 
 
 def landing_zone(store: Store) -> str:
-    """The landing zone's folder in either form; the one with `Files` wins (LZ-009)."""
+    """The folder of the landing zone in either form; the one with `Files` takes precedence
+    (LZ-009)."""
     return next(iter(landing_zones(store)), LANDING)
 
 
 def table_folders(store: Lister, zone: str) -> Iterator[TableFolder]:
-    """The table folders of the zone, those outside any schema first.
+    """The table folders of the landing zone, those outside any schema first.
 
-    A folder that begins with an underscore is no table (LZ-021, LZ-022), one that ends in
-    `.schema` is never one (LZ-016).
+    A folder whose name begins with an underscore is not a table (LZ-021, LZ-022), nor is one whose
+    name ends in `.schema` (LZ-016).
     """
     folders = [name for name in store.list(zone).folders if not name.startswith("_")]
     for name in folders:
@@ -69,7 +70,7 @@ def table_folders(store: Lister, zone: str) -> Iterator[TableFolder]:
 
 
 def folder_of(zone: str, table: TableId, taken: frozenset[str] = frozenset()) -> str:
-    """The folder in which our publisher lands `table` (LZ-006, LZ-013)."""
+    """The folder in which our capture and publisher land `table` (LZ-006, LZ-013)."""
     name = folder_name(table.name, apart_from=taken)
     if not table.schema:
         return f"{zone}/{name}"

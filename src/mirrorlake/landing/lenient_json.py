@@ -1,8 +1,8 @@
-"""JSON as people and official samples write it: strict first, then with four tolerances (LZ-052).
+"""JSON as in official samples: strict first, then with four tolerances (LZ-052).
 
-Tolerated are a comma before a closing bracket, a bare word in the place of a value, a lone
-backslash inside a text (`"\\"` as the whole text, or one that begins no escape), and a UTF-8 byte
-order mark. Everything else that is not JSON is refused with its place.
+Tolerated are a comma before a closing bracket, a bare word as a value, a single backslash inside a
+string (`"\\"` as the whole string, or one that does not begin an escape), and a UTF-8 byte order
+mark. Everything else that is not JSON is rejected with its position.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any, NoReturn
 
 MAX_DEPTH = 500
-"""Containers within containers; a deeper file describes no table."""
+"""Maximum nesting; a deeper file does not describe a table."""
 
 MAX_NOTES = 100
-"""Of one file; more tell nothing more."""
+"""Maximum number of notes per file."""
 
 _CLAUSE = "LZ-052"
 _MARK = b"\xef\xbb\xbf"
@@ -40,11 +40,12 @@ _ESCAPES = {
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
 Path = tuple[str | int, ...]
-"""The way to a value: names of members and places in arrays."""
+"""The path of a value: names of members and indexes of arrays."""
 
 
 class NotJson(ValueError):
-    """Beyond tolerance. line, column: of the fault, from 1; message: what is wrong there."""
+    """Not JSON, even with tolerances. line, column: of the error, from 1; message: what is
+    wrong."""
 
     def __init__(self, line: int, column: int, message: str) -> None:
         self.line, self.column, self.message = line, column, message
@@ -56,7 +57,7 @@ class NotJson(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Note:
-    """A tolerance that was needed; line and column count from 1."""
+    """A tolerance that was applied; line and column are counted from 1."""
 
     line: int
     column: int
@@ -69,7 +70,7 @@ class Note:
 
 @dataclass(frozen=True, slots=True)
 class Parsed:
-    """A value, and what had to be tolerated to read it."""
+    """A value, and the tolerances that were needed to read it."""
 
     value: Any
     notes: tuple[Note, ...] = ()
@@ -86,15 +87,15 @@ def parse(content: bytes) -> Parsed:
 
 
 def locate(content: bytes, path: Path) -> tuple[int, int] | None:
-    """Line and column, from 1, at which a value stands; None where there is none.
+    """Line and column, from 1, of a value; None if there is no such value.
 
-    Of members with one name the last one counts, as in `parse`.
+    Of several members with the same name the last one counts, as in `parse`.
     """
     return locator(content)(path)
 
 
 def locator(content: bytes) -> Callable[[Path], tuple[int, int] | None]:
-    """What `locate` tells, for many values of a text that is read once."""
+    """`locate` for many values of a text that is read once."""
     try:
         text, _notes = _decoded(content)
         reader = _Reader(text)
@@ -102,7 +103,7 @@ def locator(content: bytes) -> Callable[[Path], tuple[int, int] | None]:
     except NotJson:
         return lambda _path: None
     offsets = reader.offsets
-    return lambda path: _place(text, offsets[path]) if path in offsets else None
+    return lambda path: _line_and_column(text, offsets[path]) if path in offsets else None
 
 
 def _decoded(content: bytes) -> tuple[str, tuple[Note, ...]]:
@@ -112,7 +113,7 @@ def _decoded(content: bytes) -> tuple[str, tuple[Note, ...]]:
     try:
         return body.decode(), notes
     except UnicodeDecodeError as error:
-        line, column = _place(body[: error.start].decode(), None)
+        line, column = _line_and_column(body[: error.start].decode(), None)
         byte = error.start + (len(_MARK) if marked else 0)
         raise NotJson(line, column, f"byte {byte} is not UTF-8") from None
 
@@ -121,7 +122,7 @@ def _refuse(constant: str) -> NoReturn:
     raise ValueError(constant)
 
 
-def _place(text: str, at: int | None) -> tuple[int, int]:
+def _line_and_column(text: str, at: int | None) -> tuple[int, int]:
     """Line and column, from 1, of an offset; None for the end."""
     end = len(text) if at is None else at
     return text.count("\n", 0, end) + 1, end - text.rfind("\n", 0, end)
@@ -133,7 +134,7 @@ class _Open:
 
     container: dict[str, Any] | list[Any]
     path: Path
-    comma: int | None = None  # where the last token was a comma, its place
+    comma: int | None = None  # the offset of the last token, if it was a comma
 
     @property
     def closing(self) -> str:
@@ -141,7 +142,7 @@ class _Open:
 
 
 class _Reader:
-    """Walks over the text once, with a stack of its own: no depth of nesting ends the process."""
+    """Reads the text once, with its own stack, so that no depth of nesting ends the process."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
@@ -175,7 +176,7 @@ class _Reader:
             name = self._string()
             self._expect(":")
             inner.comma = None
-            # The name counts before its value: a container is entered only after it is kept.
+            # The name is stored before its value: a container is entered only after that.
             inner.container[name] = None
             inner.container[name] = self._value((*inner.path, name))
         else:
@@ -185,7 +186,7 @@ class _Reader:
             inner.container[offset] = self._value((*inner.path, offset))
 
     def _value(self, path: Path) -> Any:
-        """A scalar, or a container that is empty yet and open."""
+        """A scalar, or an open container that is still empty."""
         found = self._next()
         self.offsets[path] = self._at
         if found == '"':
@@ -228,7 +229,7 @@ class _Reader:
         parts: list[str] = []
         while True:
             plain = _PLAIN.match(self._text, self._at)
-            assert plain is not None  # it matches the empty text too
+            assert plain is not None  # it also matches the empty text
             parts.append(plain[0])
             self._at = plain.end()
             found = self._text[self._at : self._at + 1]
@@ -242,7 +243,7 @@ class _Reader:
             parts.append(self._escape())
 
     def _is_lone_backslash(self) -> bool:
-        """Whether the text is one backslash, unescaped: what follows must end the value."""
+        """Whether the string is a single unescaped backslash: what follows must end the value."""
         return self._text.startswith('\\"', self._at) and bool(
             _ENDS.match(self._text, self._at + 2)
         )
@@ -260,9 +261,9 @@ class _Reader:
         return "\\"
 
     def _next(self) -> str:
-        """The next character that is no white space, not consumed; empty at the end."""
+        """The next character that is not white space, without consuming it; empty at the end."""
         space = _SPACE.match(self._text, self._at)
-        assert space is not None  # it matches the empty text too
+        assert space is not None  # it also matches the empty text
         self._at = space.end()
         return self._text[self._at : self._at + 1]
 
@@ -272,15 +273,17 @@ class _Reader:
         self._at += 1
 
     def _note(self, what: str, at: int | None = None) -> None:
-        if len(self.notes) < MAX_NOTES:  # each place costs a walk over the text
-            self.notes.append(Note(*_place(self._text, self._at if at is None else at), what))
+        if len(self.notes) < MAX_NOTES:  # finding each position reads the text once
+            self.notes.append(
+                Note(*_line_and_column(self._text, self._at if at is None else at), what)
+            )
 
     def _fail(self, message: str) -> NoReturn:
-        raise NotJson(*_place(self._text, self._at), message)
+        raise NotJson(*_line_and_column(self._text, self._at), message)
 
 
 def _paired(text: str) -> str:
-    """A text whose surrogate pairs, written as two escapes, are one character each."""
+    """A text in which surrogate pairs, written as two escapes, become one character each."""
     if not any("\ud800" <= character <= "\udbff" for character in text):
         return text
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")

@@ -1,4 +1,5 @@
-"""`_metadata.json`: what a publisher says about a table (section 2 of the specification)."""
+"""`_metadata.json`: the description of a table by its publisher (section 2 of the
+specification)."""
 
 from __future__ import annotations
 
@@ -19,21 +20,22 @@ SEQUENTIAL = "SequentialFileName"
 BY_TIME = "LastUpdateTimeFileDetection"
 IN_PARTITIONS = "SequentialFileName in partitions"
 """A sequence in each partition folder (LZ-059). Not a value of the member: `isPartitionEnabled`
-asks for it, and a project has to allow it."""
+requests it, and the project must allow it."""
 NAMED = frozenset({BY_TIME, IN_PARTITIONS})
-"""Where there is not one sequence, so that batches are counted and the names of files recorded."""
+"""Detections without a single sequence: batches are numbered, and the names of files are
+recorded."""
 _STRATEGIES = {name.lower(): name for name in (SEQUENTIAL, BY_TIME)}
 LIMIT = 4 << 20
-"""Bytes of a file that is read at all: tens of thousands of columns."""
+"""Maximum size of the file, in bytes: enough for tens of thousands of columns."""
 _MEND = "Correct the file. It is read again when it changes."
 
 
 @dataclass(frozen=True, slots=True)
 class OurMetadata:
-    """The member `mirrorlake` that our publisher writes; others ignore it (LZ-051).
+    """The member `mirrorlake`, written by our capture; others ignore it (LZ-051).
 
-    `generation` is a UUID that changes when the table is loaded anew; `table` is the true name;
-    `source` names the source and what was selected of the table.
+    `generation` is a UUID that changes when the table is loaded again; `table` is the true name;
+    `source` identifies the source and the selection of the table.
     """
 
     generation: str
@@ -45,10 +47,10 @@ class OurMetadata:
 class Metadata:
     """A parsed `_metadata.json`.
 
-    text: the form of delimited text, None when nothing is said of it; conditional: the member
+    text: the format of delimited text, None if it is not described; conditional: the member
     `ConditionalUpdateColumn`, which has no effect (LZ-058); partitioned: `isPartitionEnabled`
-    (LZ-059); unknown: members that were ignored (LZ-051); notes: what had to be tolerated to read
-    the file (LZ-052).
+    (LZ-059); unknown: members that were ignored (LZ-051); notes: tolerances that were needed to
+    read the file (LZ-052).
     """
 
     key_columns: tuple[str, ...] = ()
@@ -84,9 +86,9 @@ def encode(metadata: Metadata) -> bytes:
 
 
 def decode(content: bytes, *, table: str, file: str) -> Metadata:
-    """Read `_metadata.json`, leniently (LZ-052); names and enumerated values in any case (LZ-050).
+    """Read `_metadata.json` leniently (LZ-052); names and enumerated values in any case (LZ-050).
 
-    Raises BadMetadata with the place of the fault (LZ-054).
+    Raises BadMetadata with the position of the error (LZ-054).
     """
     if len(content) > LIMIT:
         raise BadMetadata(
@@ -121,7 +123,7 @@ def decode(content: bytes, *, table: str, file: str) -> Metadata:
         raise BadMetadata(f"{wrong}{at}", table=table, file=file, hint=_MEND) from wrong
 
 
-_MEMBERS = (
+MEMBERS = (
     "keyColumns",
     "fileDetectionStrategy",
     "isUpsertDefaultRowMarker",
@@ -142,7 +144,7 @@ def _metadata(members: Members, notes: tuple[Note, ...], ours: OurMetadata | Non
         file_format=members.text("FileFormat"),
         file_extension=members.text("FileExtension"),
         ours=ours,
-        unknown=tuple(members.others(_MEMBERS)),
+        unknown=tuple(sorted(members.others(MEMBERS))),
         text=textmembers.decode(members),
         conditional=None if conditional is None else str(conditional),
         partitioned=bool(members.boolean("isPartitionEnabled")),
@@ -151,7 +153,7 @@ def _metadata(members: Members, notes: tuple[Note, ...], ours: OurMetadata | Non
 
 
 def _check_characters(record: Any, table: str, file: str) -> None:
-    """JSON can write half of a character, which no name of a column can carry."""
+    """JSON can contain half of a character, which is not possible in a column name."""
     try:
         json.dumps(record, ensure_ascii=False).encode()
     except UnicodeEncodeError:

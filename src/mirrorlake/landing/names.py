@@ -1,6 +1,6 @@
 """Folder names for names from outside.
 
-A source name that a folder could not carry is percent-encoded; the true name stands in
+A source name that is not possible as a folder name is percent-encoded; the true name is in
 `_metadata.json`. The encoding is injective: `%` itself is always encoded.
 """
 
@@ -10,7 +10,8 @@ import hashlib
 import re
 
 LONGEST = 200
-"""Bytes of UTF-8 in a folder name; file systems end at 255, and suffixes must fit."""
+"""Maximum size of a folder name in bytes of UTF-8; file systems allow 255, and suffixes must
+fit."""
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\%]")
 _PARTS = re.compile(r"%[0-9A-F]{2}|[^%]")
@@ -19,9 +20,9 @@ _PARTS = re.compile(r"%[0-9A-F]{2}|[^%]")
 def folder_name(name: str, *, apart_from: frozenset[str] = frozenset()) -> str:
     """The folder name for `name`.
 
-    apart_from: case-folded names of other tables; a name that equals one of them but for case gets
-    all letters encoded that case changes, or else its first one, because some storages ignore case.
-    Longer names are cut and end in a hash of the whole name.
+    apart_from: case-folded names of other tables. If the name equals one of them except for case,
+    all letters that case changes are encoded, or else its first letter, because some storages
+    ignore case. Longer names are truncated and end in a hash of the whole name.
     """
     if not name:
         raise ValueError("a table must have a name")
@@ -42,7 +43,8 @@ def folder_name(name: str, *, apart_from: frozenset[str] = frozenset()) -> str:
 
 
 def _apart(encoded: str) -> str:
-    """The name without letters that case changes: twins then differ in what is encoded."""
+    """The name without letters that case changes, so that names which differ in case differ in
+    what is encoded."""
     parts = _PARTS.findall(encoded)
     plain = [index for index, part in enumerate(parts) if len(part) == 1]
     cased = [index for index in plain if parts[index] != parts[index].casefold()]

@@ -1,8 +1,8 @@
 """Partition folders of a table, such as `Day=20260128/Region=eastus` (LZ-059).
 
-An extension, off unless a project switches it on. Each partition folder has a sequence of files of
-its own, which begins at number 1, and a cleanup folder of its own; the table folder itself may have
-them too. What the names of the folders say is no data: a row has the columns of its file.
+An extension that a project must enable. Each partition folder has its own sequence of files,
+starting at number 1, and its own cleanup folder; the table folder may have both as well. The names
+of the folders are not data: a row has the columns of its file.
 """
 
 from __future__ import annotations
@@ -13,18 +13,18 @@ from mirrorlake.storage.store import Listing
 from mirrorlake.storage.tree import Lister
 
 DEEPEST = 8
-"""Levels of partition folders. Deeper ones are not looked at."""
+"""Maximum depth of partition folders. Deeper ones are ignored."""
 
 
 def is_partition(name: str) -> bool:
-    """Whether a folder is one of a partition: a name, an equals sign, a value that may be empty."""
+    """Whether the name is one of a partition: a name, an equals sign, a value that may be empty."""
     return not name.startswith(("_", "=")) and "=" in name
 
 
 def partitions(store: Lister, folder: str, listing: Listing) -> Iterator[tuple[str, Listing]]:
-    """The folders below a table folder in which files may lie, the table folder first, called "".
+    """The folders below a table folder that may contain files, with the table folder first, as "".
 
-    Their paths are relative to the table folder; each comes with its listing.
+    Paths are relative to the table folder; each comes with its listing.
     """
     yield "", listing
     yield from _inner(store, folder, "", listing, DEEPEST)

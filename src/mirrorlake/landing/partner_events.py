@@ -1,6 +1,6 @@
-"""`_partnerEvents.json`: who fills this landing zone, in their own words (section 3).
+"""`_partnerEvents.json`: the publisher of this landing zone, as described by itself (section 3).
 
-It is for people to read. Whatever it holds, and whether it is there, changes nothing (LZ-067).
+The file is for people. Neither its content nor its existence affects replication (LZ-067).
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from mirrorlake.landing.text.members import Members, WrongMember
 from mirrorlake.storage.store import Store
 
 LIMIT = 1 << 20
-"""Bytes of a file that is read at all."""
+"""Maximum size of the file, in bytes."""
 
 
 @dataclass(frozen=True, slots=True)
 class PartnerEvents:
-    """The record of LZ-063; what it leaves out is empty.
+    """The record of LZ-063; members that are missing are empty.
 
-    problem: why a file that is there could not be read, empty when it was, or when there is none.
+    problem: why an existing file could not be read; empty if it was read, or does not exist.
     """
 
     name: str = ""
@@ -47,7 +47,7 @@ class PartnerEvents:
 
 
 def read(store: Store, zone: str) -> PartnerEvents:
-    """What the zone says of its publisher. Raises nothing."""
+    """The description of the publisher. Raises nothing."""
     try:
         entry = next((f for f in store.list(zone).files if f.name == layout.PARTNER), None)
         if entry is None:
@@ -56,13 +56,13 @@ def read(store: Store, zone: str) -> PartnerEvents:
             return PartnerEvents(problem=f"it has more than {LIMIT:,} bytes")
         return decode(store.read(f"{zone}/{layout.PARTNER}"))
     except FileNotFoundError:
-        return PartnerEvents()  # gone since we looked
+        return PartnerEvents()  # deleted since it was listed
     except OSError as error:
         return PartnerEvents(problem=f"it cannot be read: {error.strerror or type(error).__name__}")
 
 
 def decode(content: bytes) -> PartnerEvents:
-    """Read the file, with names of members in any case; its faults become `problem`."""
+    """Read the file, with names of members in any case; errors are stored in `problem`."""
     try:
         parsed = lenient_json.parse(content)
         if not isinstance(parsed.value, dict):

@@ -1,4 +1,4 @@
-"""Publication of data files under growing numbers (section 7 of the specification)."""
+"""Publication of data files under increasing numbers (section 7 of the specification)."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from mirrorlake.model.landed import FileName
 from mirrorlake.storage.store import Store
 
 STAGED = "_stage-"
-"""Files of an interrupted run begin with this and are removed at the next start."""
+"""Prefix of files of an interrupted run, which are deleted at the next start."""
 
 
 def staged_path(folder: str, token: str) -> str:
-    """Where a file is written before it is published (LZ-131)."""
+    """The path of a file before it is published (LZ-131)."""
     return f"{folder}/{STAGED}{token}.parquet"
 
 
@@ -29,8 +29,9 @@ def newest_file(store: Store, folder: str) -> Landed | None:
 def publish(store: Store, folder: str, staged: str, number: int, *, table: str) -> None:
     """Give a staged file its number.
 
-    The name exists with the same content: the staged file is dropped, nothing is rewritten
-    (LZ-135). It exists with other content: raises NameTaken, nothing is overwritten (LZ-137).
+    If the name exists with the same content, the staged file is deleted, and nothing is rewritten
+    (LZ-135). If it exists with other content, raises NameTaken, and nothing is overwritten
+    (LZ-137).
     """
     final = f"{folder}/{FileName(number)}"
     try:
@@ -44,12 +45,12 @@ def publish(store: Store, folder: str, staged: str, number: int, *, table: str) 
                 hint="If two writers publish to this table, stop one of them. If the file was "
                 "put there by hand, delete it.",
             ) from None
-        store.flush(folder)  # whoever gave the name may not have lived to flush it
+        store.flush(folder)  # its creator may have been killed before the flush
         store.delete(staged)
 
 
 def remove_staged(store: Store, folder: str) -> None:
-    """Remove what an interrupted run left unpublished."""
+    """Delete what an interrupted run left unpublished."""
     for file in store.list(folder).files:
         if file.name.startswith(STAGED):
             store.delete(f"{folder}/{file.name}")

@@ -1,7 +1,7 @@
-"""What is in the landing zone now: tables, their metadata, their files.
+"""The current content of the landing zone: tables, their metadata, their files.
 
-A scan lists folders and reads what is new: `_metadata.json` when it changed (LZ-055), the footer
-of a file once. It changes nothing.
+A scan lists folders and reads what is new: `_metadata.json` if it changed (LZ-055), the footer of a
+file once. It changes nothing.
 """
 
 from __future__ import annotations
@@ -40,10 +40,10 @@ UNDECLARED = "undeclared_columns_ignored"
 BAD_PARTNER = "bad_partner_events"
 
 CLEANUP_FOLDERS = (layout.CLEANUP, "_ProcessedFiles")
-"""Both names are in use (LZ-244, LZ-248); ours is the first."""
+"""Both names are used (LZ-244, LZ-248); ours is the first."""
 
 ANOTHER_ZONE = 100
-"""Looks at an object store, one of which asks for a second landing zone."""
+"""Number of scans of an object store, one of which checks for a second landing zone."""
 
 _PARQUET = "parquet"
 
@@ -54,8 +54,8 @@ Look = tuple[str, TextFormat | None]
 class Landed:
     """A data file in a table folder, or in its cleanup folder.
 
-    folder: where it lies, below the root; text: how a delimited-text file is written, None for
-    Parquet. There may be millions, so that nothing is kept twice.
+    folder: its path below the root; text: the format of a delimited-text file, None for Parquet.
+    There may be millions of these objects, so nothing is stored twice.
     """
 
     name: FileName | FreeName | PartName
@@ -67,19 +67,18 @@ class Landed:
 
     @property
     def look(self) -> Look:
-        """What a file looked like: another when it was written anew, and a text also when it is to
-        be read in another way."""
+        """Changes if the file was written again, and for a text also if its format changes."""
         return self.etag, self.text
 
     @property
     def number(self) -> int:
-        """Of a file in sequential mode; in timestamp mode a file has none."""
+        """The number of a file in sequential mode; in timestamp mode a file has none."""
         assert not isinstance(self.name, FreeName)
         return self.name.number
 
     @property
     def base(self) -> str:
-        """Its name without the folders that it lies in."""
+        """The name without folders."""
         return str(self.name.name if isinstance(self.name, PartName) else self.name)
 
     @property
@@ -89,15 +88,14 @@ class Landed:
 
 @dataclass(frozen=True, slots=True)
 class TableScan:
-    """A table folder as it is now.
+    """The current state of a table folder.
 
-    files: by number, ascending, in timestamp mode by (`LastModified`, path), in partitions by
-    partition folder and number; error: why the
-    table cannot be read at all; moved: the files in its cleanup folders, listed only when somebody
-    calls for them; described: the entry of `_metadata.json`, when there is one; partitions: the
-    folders of files, below the table folder, when there is a sequence in each (LZ-059);
-    has_cleanup: a cleanup folder of ours or of others is there; others: where there is no data
-    file, the first name that is that of none (LZ-023), and how many there are.
+    files: ascending by number; in timestamp mode by (`LastModified`, path); with partitions by
+    partition folder and number. error: why the table cannot be read at all. moved: the files in its
+    cleanup folders, listed only on demand. described: the entry of `_metadata.json`, if it exists.
+    partitions: the folders of files below the table folder, if each has a sequence (LZ-059).
+    has_cleanup: a cleanup folder of ours or of others exists. others: if there is no data file, the
+    first name that is not one of a data file (LZ-023), and the number of such names.
     """
 
     table: TableId
@@ -113,17 +111,17 @@ class TableScan:
 
     @property
     def is_undescribed_text(self) -> bool:
-        """Delimited text is not read before `_metadata.json` says how (LZ-042)."""
+        """Delimited text is not read before `_metadata.json` describes it (LZ-042)."""
         return self.metadata is None and any(file.text is not None for file in self.files)
 
     @property
     def detection(self) -> str:
-        """How its new files are found (LZ-047)."""
+        """How new files are detected (LZ-047)."""
         return IN_PARTITIONS if self.partitions else _detection(self.metadata)
 
 
 class Scanner:
-    """Looks at a landing zone again and again, and remembers what cannot have changed."""
+    """Scans a landing zone repeatedly, and caches what cannot have changed."""
 
     def __init__(
         self, store: Store, *, strict_text: bool = False, partitions: bool = False
@@ -138,7 +136,7 @@ class Scanner:
         self._looks = 0
 
     def zone(self) -> str:
-        """The landing zone's folder. Warns once when there are two (LZ-009)."""
+        """The folder of the landing zone. Warns once if there are two (LZ-009)."""
         zones = layout.landing_zones(self._store)
         if len(zones) > 1 and not self._warned:
             log.warning(TWO_ZONES, used=zones[0], ignored=zones[1])
@@ -146,7 +144,7 @@ class Scanner:
         return zones[0] if zones else root.LANDING
 
     def scan(self) -> list[TableScan]:
-        """All tables, in order. Copies of one folder are called by the names of their folders."""
+        """All tables, in order. Copies of one folder are named after their folders."""
         if self._partner is None:
             self.partner()
         zone, seen = self._look()
@@ -158,10 +156,10 @@ class Scanner:
         ]
 
     def _look(self) -> tuple[str, Lister]:
-        """The zone, and what shows its folders.
+        """The landing zone, and a lister of its folders.
 
-        Where all of a zone is seen at once, one with `Files` that holds something is the one that
-        is used; whether there is another one is then asked now and then only.
+        If a whole landing zone is listed at once, a non-empty one with `Files` is used; whether
+        there is a second landing zone is then checked only from time to time.
         """
         self._looks += 1
         if self._looks % ANOTHER_ZONE != 1:
@@ -172,7 +170,8 @@ class Scanner:
         return zone, look(self._store, zone)
 
     def partner(self) -> PartnerEvents:
-        """What `_partnerEvents.json` says; one that cannot be read gives one warning (LZ-067)."""
+        """The content of `_partnerEvents.json`; a file that cannot be read causes one warning
+        (LZ-067)."""
         found = partner_events.read(self._store, self.zone())
         if found.problem and found != self._partner:
             log.warning(BAD_PARTNER, file=layout.PARTNER, problem=found.problem)
@@ -182,7 +181,7 @@ class Scanner:
     def inspect(self, table: TableId, file: Landed) -> parquet.Inspected:
         """The footer of a data file, or the header of a text (LZ-158). Raises TableError.
 
-        Warns once per table when the marker is not the last column (LZ-074).
+        Warns once per table if the marker is not the last column (LZ-074).
         """
         known = self._inspected.get(file.path)
         if known is None or known[0] != file.look:
@@ -204,13 +203,13 @@ class Scanner:
         return known[1]
 
     def _tell_undeclared(self, table: TableId, file: Landed, columns: tuple[str, ...]) -> None:
-        """Once for the same columns of a table (LZ-193)."""
+        """Warn once per table and set of columns (LZ-193)."""
         if columns and (table, columns) not in self._undeclared:
             self._undeclared.add((table, columns))
             log.warning(UNDECLARED, table=str(table), file=str(file.name), columns=list(columns))
 
     def forget(self, path: str) -> None:
-        """Drop what is remembered of a file that is gone."""
+        """Remove a deleted file from the cache."""
         self._inspected.pop(path, None)
 
     def _scan_folder(self, folder: TableFolder, seen: Lister) -> TableScan:
@@ -239,7 +238,7 @@ class Scanner:
         detection = _detection(described)
         entry, has_cleanup = _metadata_entry(listing), _has_cleanup(listing)
         entries = list(listing.files)
-        del listing  # of a million files it takes as much as what is made of it
+        del listing  # a listing of a million files takes as much memory as its result
         visible = sum(not entry.name.startswith(("_", ".")) for entry in entries)
         first = next((e.name for e in entries if not e.name.startswith(("_", "."))), "")
         files = _files(folder.path, entries, text, detection)
@@ -252,7 +251,7 @@ class Scanner:
             moved=lambda: self._moved(folder, text, detection),
             described=entry,
             has_cleanup=has_cleanup,
-            # Of a folder with data files too, nobody asks which the others are.
+            # In a folder with data files, the other names are not needed.
             others=("", 0) if files else (first, visible),
         )
 
@@ -305,10 +304,10 @@ class Scanner:
             try:
                 content = self._store.read(f"{folder.path}/{layout.METADATA}")
             except FileNotFoundError:
-                return None  # gone since we looked
+                return None  # deleted since it was listed
             try:
                 parsed = metadata.decode(content, table=str(folder.table), file=layout.METADATA)
-                if known is None or known[1] != parsed:  # what was told is told once (LZ-051)
+                if known is None or known[1] != parsed:  # reported once (LZ-051)
                     _tell(folder, parsed, self._partitions)
             except TableError as error:
                 parsed = error
@@ -334,13 +333,14 @@ def _has_cleanup(listing: Listing) -> bool:
 
 
 def _is_partitioned(described: Metadata) -> bool:
-    """Whether there is a sequence in each partition folder. Files that are found by time have none,
-    and what our own publisher writes has one."""
+    """Whether there is a sequence in each partition folder. Files that are detected by time have
+    none, and what our own capture writes has a single one."""
     return described.partitioned and described.detection == SEQUENTIAL and not described.ours
 
 
 def _tell(folder: TableFolder, found: Metadata, partitions: bool) -> None:
-    """What was read of `_metadata.json` and has no effect, or should be written otherwise."""
+    """Warn about members of `_metadata.json` that have no effect or should be written
+    differently."""
     table = str(folder.table)
     if found.unknown:
         log.warning(UNKNOWN_MEMBERS, table=table, members=list(found.unknown))
@@ -368,7 +368,7 @@ def data_files(
     """The data files of a listing, in the order of the detection (LZ-116, LZ-125); every other name
     is ignored (LZ-021, LZ-023).
 
-    text: the form of the files that are not Parquet (LZ-158), which may be compressed (LZ-209).
+    text: the format of files that are not Parquet (LZ-158), which may be compressed (LZ-209).
     """
     return _files(folder, list(listing.files), text or TextFormat(), detection)
 
@@ -376,7 +376,8 @@ def data_files(
 def _files(
     folder: str, entries: list[Entry], form: TextFormat, detection: str
 ) -> tuple[Landed, ...]:
-    """See `data_files`. Empties `entries`, so that both are never there in full."""
+    """See `data_files`. Empties `entries`, so that the two lists are never both complete in
+    memory."""
     known = (_PARQUET, form.extension, f"{form.extension}.gz", f"{form.extension}.zst")
     entries.reverse()
     found: list[Landed] = []
@@ -386,7 +387,7 @@ def _files(
             found.append(_landed(folder, entry, name, form))
     if detection == BY_TIME:
         found.sort(key=order)
-    else:  # names are listed in their order, which is that of their numbers
+    else:  # names are listed in order, which is that of their numbers
         found.sort(key=lambda file: file.number)
     return tuple(found)
 
@@ -397,9 +398,9 @@ def _landed(folder: str, entry: Entry, name: FileName | FreeName, form: TextForm
 
 
 def _parted(location: str, part: str, listing: Listing, text: TextFormat) -> tuple[Landed, ...]:
-    """The data files of the partition folder `part`, or of its cleanup folder, by their numbers.
+    """The data files of the partition folder `part`, or of its cleanup folder, by number.
 
-    place: the folder that was listed.
+    location: the folder that was listed.
     """
     found = data_files(location, listing, text)
     return tuple(
@@ -419,9 +420,10 @@ def _data_name(
 
 
 def order(file: Landed) -> tuple[float, str]:
-    """Where a file stands among those of its table, wherever they lie (LZ-116, LZ-125).
+    """The sort key of a file among those of its table, in whatever folder (LZ-116, LZ-125).
 
-    Of files in several partitions: where it would stand if there were no sequences."""
+    For files in several partitions: their order if there were no sequences.
+    """
     in_sequence = isinstance(file.name, FileName)
     return (file.number if in_sequence else file.modified, str(file.name))
 
@@ -436,7 +438,7 @@ def _refusal(
     if _detection(described) == BY_TIME:
         return None
     if files and files[0].number == 0:
-        # Taken for an applied one it would be moved aside, and its rows lost (LZ-251).
+        # If it were treated as applied, it would be moved and its rows lost (LZ-251).
         return BadFile(
             "its number is 0, but numbers begin at 1 (LZ-112)",
             table=str(table),

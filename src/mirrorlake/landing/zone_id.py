@@ -1,8 +1,8 @@
-"""The mark by which a mirror knows its landing zone again.
+"""The marker file by which a mirror recognizes its landing zone.
 
-A folder that is not there was deleted only if the zone is the one it was in: a share that is not
-mounted, or another one in its place, is an empty folder too. So the mirror leaves an id in the
-zone, below a name that nobody reads (LZ-021), and keeps the same id beside its leases.
+A missing folder was deleted only if the landing zone is the same as before: an unmounted share, or
+another one in its place, also looks like an empty folder. So the mirror writes an id into the
+landing zone, under a name that readers ignore (LZ-021), and stores the same id next to its leases.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ KNOWN = f"{root.STATE}/zone.json"
 
 
 def mirror_id(store: Store, new: Callable[[], str] = lambda: str(uuid.uuid4())) -> str:
-    """The id of the mirror at this root, made when it is first asked for."""
+    """The id of the mirror at this root, created on first use."""
     if known := _id(store, KNOWN):
         return known
     store.replace(KNOWN, _content(new()))
@@ -27,19 +27,19 @@ def mirror_id(store: Store, new: Callable[[], str] = lambda: str(uuid.uuid4())) 
 
 
 def mark(store: Store, zone: str) -> None:
-    """Leave the id in a zone that has none. Somebody else's stays."""
+    """Write the id into a landing zone that has none. The id of another mirror is kept."""
     if not _marked(store, zone):
         store.replace(f"{zone}/{MARK}", _content(mirror_id(store)))
 
 
 def is_marked(store: Store, zone: str) -> bool:
-    """Whether the zone bears the id of this mirror."""
+    """Whether the landing zone has the id of this mirror."""
     found = _marked(store, zone)
     return bool(found) and found == _id(store, KNOWN)
 
 
 def _marked(store: Store, zone: str) -> str:
-    """The id in a zone. Of what cannot be read it is as good as none."""
+    """The id in a landing zone; empty if it cannot be read."""
     try:
         return _id(store, f"{zone}/{MARK}")
     except OSError:

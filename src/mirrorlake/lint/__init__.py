@@ -1,14 +1,7 @@
 """Says which clause each file of a landing zone breaks, without Spark and without changing it."""
 
-from mirrorlake.lint.finding import (
-    Finding,
-    FindingLocation,
-    Profile,
-    Report,
-    Rule,
-    Severity,
-    Version,
-)
+from mirrorlake.lint.catalog import Profile, Rule, Severity, Version
+from mirrorlake.lint.finding import Finding, FindingLocation, Report
 from mirrorlake.lint.linter import Result, lint
 from mirrorlake.lint.sampling import Reading, Unread
 from mirrorlake.lint.target import Target, of_location, of_path

@@ -1,79 +1,19 @@
-"""What the linter says: rules, findings of them, and the report that gathers both."""
+"""What the linter says: findings, and the report that gathers them."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from enum import StrEnum
 from typing import Any
 
+from mirrorlake.errors import TableError
+from mirrorlake.lint.catalog import BY_KEY, Profile, Rule, Severity
 from mirrorlake.model.table import TableId
 
 ALIKE = 20
 """Findings of one rule in one table; the others are only counted."""
 
 _LONGEST = 120
-
-
-class Severity(StrEnum):
-    """How much a finding weighs."""
-
-    ERROR = "error"
-    """Our engine or the original stops, or leaves data unread."""
-    WARNING = "warning"
-    """It works, and is discouraged or differs between versions."""
-    NOTE = "note"
-    """Nothing is wrong; a publisher may want to know."""
-
-
-class Version(StrEnum):
-    """The published versions of the contract."""
-
-    V1 = "v1"
-    V2 = "v2"
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """What a zone is held to. strict: as the original is known to behave; partitions: the engine is
-    told to read partition folders (LZ-059)."""
-
-    version: Version = Version.V2
-    strict: bool = False
-    partitions: bool = False
-
-
-@dataclass(frozen=True, slots=True)
-class Rule:
-    """Something that a file or a folder can break.
-
-    id: the clause; a clause may have several rules, which `name` tells apart. why, mend and
-    example are Markdown. severity: None where only the strict profile minds; strict: where it
-    differs from `severity`; only: the version that alone asks for it; also: other clauses that the
-    same thing breaks.
-    """
-
-    id: str
-    name: str
-    title: str
-    severity: Severity | None
-    expected: str
-    why: str
-    mend: str
-    example: str
-    strict: Severity | None = None
-    only: Version | None = None
-    also: tuple[str, ...] = ()
-
-    @property
-    def key(self) -> str:
-        return f"{self.id}/{self.name}"
-
-    def weight(self, profile: Profile) -> Severity | None:
-        """The severity under a profile; None where it asks for nothing."""
-        if self.only not in {None, profile.version}:
-            return None
-        return (self.strict if profile.strict else None) or self.severity
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +31,14 @@ class FindingLocation:
     def file(self) -> str:
         """The name of the file or folder."""
         return self.path.rpartition("/")[2]
+
+    def in_column(self, name: str) -> FindingLocation:
+        return FindingLocation(self.path, self.table, column=shown(name))
+
+    def of(self, error: TableError) -> FindingLocation:
+        """The row and the column that an error names."""
+        column = None if error.column is None else shown(error.column)
+        return FindingLocation(self.path, self.table, row=error.row, column=column)
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +83,14 @@ class Report:
     _seen: Counter[tuple[str, TableId | None]] = field(default_factory=Counter)
     _counts: Counter[Severity] = field(default_factory=Counter)
 
-    def add(self, rule: Rule, location: FindingLocation, found: str, expected: str = "") -> None:
+    def add(self, key: str, location: FindingLocation, found: str, expected: str = "") -> None:
+        """Something breaks the rule of this key. expected: where it is not what the rule says."""
+        rule = BY_KEY[key]
         severity = rule.weight(self.profile)
         if severity is None:
             return
         self._counts[severity] += 1
-        which = (rule.key, location.table)
+        which = (key, location.table)
         self._seen[which] += 1
         if self._seen[which] > ALIKE:
             self.more[which] += 1

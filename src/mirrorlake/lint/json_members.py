@@ -1,88 +1,98 @@
-"""The record of a `_metadata.json` as it is written, with the places of its members."""
+"""The record of a JSON file as it is written, with the places of its members."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
-from typing import Any
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Any, Self
 
-from mirrorlake.landing.lenient_json import Path, locator
-from mirrorlake.lint.finding import FindingLocation
-
-
-@dataclass(frozen=True, slots=True)
-class Member:
-    """A member of a record: its name as it is spelt, and its value."""
-
-    name: str
-    value: Any
+from mirrorlake.landing import lenient_json
+from mirrorlake.landing.lenient_json import NotJson, Path
+from mirrorlake.landing.text.members import Members
+from mirrorlake.lint.finding import FindingLocation, Report, shown
 
 
-@dataclass(frozen=True, slots=True)
-class Record:
-    """An object of the file. members: by name in lower case (LZ-050), the last of equal ones;
-    path: the way to it from the outermost object; locate: line and character of a value."""
+class Record(Members):
+    """An object of the file; of a value that is none it has no members."""
 
-    members: Mapping[str, Member]
-    location: FindingLocation
-    path: Path
-    locate: Callable[[Path], tuple[int, int] | None]
+    def __init__(
+        self,
+        value: Any,
+        location: FindingLocation,
+        locate: Callable[[Path], tuple[int, int] | None],
+        path: Path = (),
+    ) -> None:
+        """path: the way to it from the outermost object; locate: line and character of a value."""
+        super().__init__(value if isinstance(value, dict) else {}, path)
+        self.location, self._locate = location, locate
 
     @classmethod
-    def of(cls, value: Any, content: bytes, location: FindingLocation) -> Record:
-        """The record of the outermost value."""
-        return cls(_members(value), location, (), locator(content))
+    def read(
+        cls,
+        content: bytes,
+        location: FindingLocation,
+        report: Report,
+        *,
+        unreadable: str,
+        lenient: str,
+        no_object: str,
+        expected: str = "",
+    ) -> Self | None:
+        """The outermost object; None where there is none.
 
-    def __contains__(self, name: str) -> bool:
-        return self.value(name) is not None
-
-    def value(self, name: str) -> Any:
-        """The value of a member; None without it, as where it is null."""
-        member = self.members.get(name.lower())
-        return member.value if member else None
+        unreadable, lenient, no_object: the rules for what is no JSON, for what is tolerated, which
+        `expected` is then said of, and for a value that is no object.
+        """
+        try:
+            parsed = lenient_json.parse(content)
+        except NotJson as error:
+            at = replace(location, line=error.line, character=error.column)
+            report.add(unreadable, at, shown(error.message))
+            return None
+        for note in parsed.notes:
+            at = replace(location, line=note.line, character=note.column)
+            report.add(lenient, at, shown(note.what), expected)
+        if not isinstance(parsed.value, dict):
+            report.add(no_object, location, written(parsed.value))
+            return None
+        return cls(parsed.value, location, lenient_json.locator(content))
 
     def spelt(self, name: str) -> str:
         """The name of a member as the file spells it."""
-        member = self.members.get(name.lower())
-        return member.name if member else name
+        return str(self.path(name)[-1])
+
+    def add_finding(self, key: str, name: str, report: Report) -> None:
+        """The value of a member breaks a rule."""
+        report.add(key, self.at(name), written(self.get(name)))
 
     def at(self, name: str, *, column: str | None = None) -> FindingLocation:
         """The place of a member's value."""
-        return self._located((*self.path, self.spelt(name)), column)
+        return self._located(self.path(name), column)
 
-    def here(self, *, column: str | None = None) -> FindingLocation:
+    def here(self) -> FindingLocation:
         """The place of the object itself."""
-        return self._located(self.path, column)
+        return self._located(self._path)
 
     def inside(self, name: str) -> Record:
         """The object that a member holds."""
-        path = (*self.path, self.spelt(name))
-        return Record(_members(self.value(name)), self.location, path, self.locate)
+        return Record(self.get(name), self.location, self._locate, self.path(name))
 
     def elements(self, name: str) -> Iterator[tuple[Any, Record]]:
         """The elements of the array that a member holds."""
-        path = (*self.path, self.spelt(name))
-        values = self.value(name)
+        values = self.get(name)
         for at, value in enumerate(values if isinstance(values, list) else ()):
-            yield value, Record(_members(value), self.location, (*path, at), self.locate)
+            yield value, Record(value, self.location, self._locate, (*self.path(name), at))
 
-    def _located(self, path: Path, column: str | None) -> FindingLocation:
-        found = self.locate(path)
-        line, character = found or (None, None)
+    def _located(self, path: Path, column: str | None = None) -> FindingLocation:
+        line, character = self._locate(path) or (None, None)
         return replace(self.location, line=line, character=character, column=column)
 
 
-def _members(value: Any) -> dict[str, Member]:
-    """By name in lower case; none where the value is no object."""
-    pairs = value.items() if isinstance(value, dict) else ()
-    return {name.lower(): Member(name, inner) for name, inner in pairs}
-
-
-def written(value: Any) -> str:
-    """A value as JSON writes it."""
-    return json.dumps(value, ensure_ascii=False, default=str)
+def written(value: Any, longest: int = 120) -> str:
+    """A value as JSON writes it, for a finding."""
+    return shown(json.dumps(value, ensure_ascii=False, default=str), longest)
 
 
 def repeated(content: bytes) -> list[str]:

@@ -21,13 +21,13 @@ from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.parquet.reader import Rows
 from mirrorlake.landing.partitions import partitions
 from mirrorlake.lint import text_files
-from mirrorlake.lint.finding import Finding, FindingLocation, Profile, Report, shown
+from mirrorlake.lint.catalog import Profile
+from mirrorlake.lint.finding import Finding, FindingLocation, Report, shown
 from mirrorlake.lint.rules import columns as column_rules
 from mirrorlake.lint.rules import layout as layout_rules
 from mirrorlake.lint.rules import metadata as metadata_rules
 from mirrorlake.lint.rules import parquet as parquet_rules
 from mirrorlake.lint.rules import partner_events as partner_rules
-from mirrorlake.lint.rules import rows as row_rules
 from mirrorlake.lint.rules import sequence as sequence_rules
 from mirrorlake.lint.rules.evolution import History
 from mirrorlake.lint.rules.metadata import Described
@@ -112,7 +112,7 @@ class _Table:
     def check(self, reading: Reading, share: int) -> None:
         if layout_rules.is_schema_misspelt(self._target, self._folder):
             location = FindingLocation(self._folder.path)
-            self._report.add(layout_rules.SCHEMA_CASE, location, location.file)
+            self._report.add("LZ-013/schema-suffix-case", location, location.file)
             return
         self._result.tables += 1
         layout_rules.check_folder(self._target, self._folder, self._report)
@@ -226,10 +226,10 @@ class _Table:
         except NOT_OURS:
             raise
         except bounded.TooLarge as error:
-            self._report.add(parquet_rules.REFUSED, location, shown(error))
+            self._report.add("LZ-267/refused", location, shown(error))
             return None
         except UNREADABLE as error:
-            self._report.add(parquet_rules.INCOMPLETE, location, shown(error))
+            self._report.add("LZ-276/incomplete", location, shown(error))
             return None
         is_complete = depth is None or rows.looked == seen.rows
         self._result.unread.partly += not is_complete
@@ -242,20 +242,14 @@ class _Table:
         if not seen.file.is_parquet:
             text_files.refuse(error, location, header=seen.names, report=self._report)
             return
-        at = FindingLocation(
-            location.path, location.table, row=error.row, column=_shown(error.column)
-        )
+        at = location.of(error)
         if isinstance(error, UnknownMarker):
             told = "NULL" if error.value is None else shown(error.value)
-            self._report.add(row_rules.UNKNOWN, at, f"marker {told}")
+            self._report.add("LZ-085/marker-unknown", at, f"marker {told}")
         elif isinstance(error, BadValue):
-            self._report.add(row_rules.VALUE, at, shown(error.what))
+            self._report.add("LZ-151/value-does-not-fit", at, shown(error.what))
         else:
-            self._report.add(parquet_rules.INCOMPLETE, at, shown(error.what))
-
-
-def _shown(name: str | None) -> str | None:
-    return None if name is None else shown(name)
+            self._report.add("LZ-276/incomplete", at, shown(error.what))
 
 
 def _parquet_blocks(

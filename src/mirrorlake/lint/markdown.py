@@ -7,8 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from mirrorlake.lint.catalog import RULES
-from mirrorlake.lint.finding import Rule
+from mirrorlake.lint.catalog import RULES, Rule
 
 
 def clauses() -> list[str]:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from mirrorlake.lint.catalog import RULES
-from mirrorlake.lint.finding import Finding, FindingLocation, Profile, Rule, Severity
+from mirrorlake.lint.catalog import RULES, Profile, Rule, Severity
+from mirrorlake.lint.finding import Finding, FindingLocation
 from mirrorlake.lint.linter import Result
 
 VERSION = "2.1.0"

@@ -10,7 +10,8 @@ from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.metadata import BY_TIME
 from mirrorlake.landing.scan import CLEANUP_FOLDERS, Landed, data_files
 from mirrorlake.landing.text.format import TextFormat
-from mirrorlake.lint.finding import FindingLocation, Profile
+from mirrorlake.lint.catalog import Profile
+from mirrorlake.lint.finding import FindingLocation
 from mirrorlake.lint.rules.metadata import Described
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import Schema
@@ -35,7 +36,7 @@ class TableView:
     @cached_property
     def extension(self) -> str:
         """Of text files, without the leading dot and in lower case (LZ-158, LZ-189)."""
-        told = self.described.record.value("FileExtension") if self.described.record else None
+        told = self.described.record.get("FileExtension") if self.described.record else None
         return told.lower().removeprefix(".") if isinstance(told, str) and told else "csv"
 
     @property

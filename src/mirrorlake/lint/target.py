@@ -11,7 +11,6 @@ from mirrorlake.landing.layout import SCHEMA_SUFFIX, TableFolder
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import TableId
 from mirrorlake.root import LANDING, LANDING_V1
-from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url, open_store, split
@@ -47,11 +46,11 @@ def of_location(location: str | Path, options: ObjectOptions | None = None) -> T
     if not is_url(location):
         return of_path(Path(location))
     bucket, path = split(str(location))
-    ground = _Bucket(bucket, options)
-    listing = ground.store(PurePosixPath(path)).list("")
+    base = _Base(bucket, options)
+    listing = base.store(PurePosixPath(path)).list("")
     if not listing.files and not listing.folders:
         raise UsageError("nothing was found", where=str(location), hint=_HINT)
-    return _found(ground, PurePosixPath(path))
+    return _found(base, PurePosixPath(path))
 
 
 def of_path(path: Path) -> Target:
@@ -59,7 +58,7 @@ def of_path(path: Path) -> Target:
     path = path.resolve()
     if not path.is_dir():
         raise UsageError("the folder does not exist", where=str(path), hint=_HINT)
-    return _found(_Local(), path)
+    return _found(_Base(), path)
 
 
 _HINT = (
@@ -67,74 +66,56 @@ _HINT = (
 )
 
 
-class _Local:
-    """Where paths are those of this machine."""
+@dataclass(frozen=True, slots=True)
+class _Base:
+    """What paths are below: a bucket, a URL; or this machine, where there is none."""
 
-    def store(self, path: PurePath) -> LocalStore:
-        return LocalStore(Path(path))
+    bucket: str = ""
+    options: ObjectOptions | None = None
 
-    def target(
-        self, root: PurePath, zones: tuple[str, ...], folders: tuple[TableFolder, ...] | None
-    ) -> Target:
-        store = self.store(root)
-        return Target(store, store.root, zones, folders)
-
-    def named(self, path: PurePath) -> str:
-        return str(path)
-
-
-@dataclass(frozen=True)
-class _Bucket:
-    """Where paths are those below `bucket`, a URL."""
-
-    bucket: str
-    options: ObjectOptions | None
-
-    def store(self, path: PurePath) -> Store:
-        return open_store(self.named(path), self.options)
-
-    def target(
-        self, root: PurePath, zones: tuple[str, ...], folders: tuple[TableFolder, ...] | None
-    ) -> Target:
-        store = self.store(root)
-        return Target(store, self.named(root), zones, folders)
-
-    def named(self, path: PurePath) -> str:
+    def location(self, path: PurePath) -> Path | str:
+        if not self.bucket:
+            return Path(path)
         return f"{self.bucket}/{path.as_posix()}" if path.name else self.bucket
 
+    def store(self, path: PurePath) -> Store:
+        return open_store(self.location(path), self.options)
 
-_Ground = _Local | _Bucket
+    def target(
+        self, root: PurePath, zone: str, folders: tuple[TableFolder, ...] | None = None
+    ) -> Target:
+        return Target(self.store(root), self.location(root), (zone,), folders)
 
 
-def _found(ground: _Ground, path: PurePath) -> Target:
-    zones = layout.landing_zones(ground.store(path))
+def _found(base: _Base, path: PurePath) -> Target:
+    zones = layout.landing_zones(base.store(path))
     if zones:
-        return ground.target(path, tuple(zones), None)
+        return Target(base.store(path), base.location(path), tuple(zones))
     if path.name == _LANDING_FOLDER:
         below = path.parent.name == "Files"
         root = path.parent.parent if below else path.parent
-        return ground.target(root, (LANDING if below else LANDING_V1,), None)
+        return base.target(root, LANDING if below else LANDING_V1)
     if path.name.endswith(SCHEMA_SUFFIX) and path.parent.name:
-        return _schema(ground, path)
-    if path.name and _is_table(ground, path):
-        return _table(ground, path)
-    if path.name and _is_zone(ground, path):
-        return ground.target(path.parent, (path.name,), None)
+        return _schema(base, path)
+    if path.name and _is_table(base, path):
+        return _table(base, path)
+    if path.name and _is_zone(base, path):
+        return base.target(path.parent, path.name)
     raise UsageError(
-        "this is not a landing zone and does not contain one", where=ground.named(path), hint=_HINT
+        "this is not a landing zone and does not contain one",
+        where=str(base.location(path)),
+        hint=_HINT,
     )
 
 
-def _schema(ground: _Ground, path: PurePath) -> Target:
+def _schema(base: _Base, path: PurePath) -> Target:
     root, zone = path.parent.parent, path.parent.name
     schema = path.name.removesuffix(SCHEMA_SUFFIX)
-    tables = ground.target(root, (zone,), None).tables()
-    return ground.target(
-        root, (zone,), tuple(folder for folder in tables if folder.table.schema == schema)
-    )
+    tables = base.target(root, zone).tables()
+    return base.target(root, zone, tuple(one for one in tables if one.table.schema == schema))
 
 
-def _table(ground: _Ground, path: PurePath) -> Target:
+def _table(base: _Base, path: PurePath) -> Target:
     above = path.parent
     if above.name.endswith(SCHEMA_SUFFIX):
         zone = f"{above.parent.name}/{above.name}" if above.parent.name else above.name
@@ -143,22 +124,22 @@ def _table(ground: _Ground, path: PurePath) -> Target:
     else:
         zone, table, root = "", TableId("", path.name), above
     folder = f"{zone}/{path.name}" if zone else path.name
-    return ground.target(root, (zone,), (TableFolder(table, folder),))
+    return base.target(root, zone, (TableFolder(table, folder),))
 
 
-def _is_table(ground: _Ground, path: PurePath) -> bool:
+def _is_table(base: _Base, path: PurePath) -> bool:
     """Whether the folder holds what only table folders hold."""
     return any(
         file.name == layout.METADATA
         or FileName.parse(file.name)
         or file.name.lower().endswith(".parquet")
-        for file in ground.store(path).list("").files
+        for file in base.store(path).list("").files
     )
 
 
-def _is_zone(ground: _Ground, path: PurePath) -> bool:
+def _is_zone(base: _Base, path: PurePath) -> bool:
     """Whether folders in it hold what only table folders hold."""
-    listing = ground.store(path).list("")
+    listing = base.store(path).list("")
     return any(file.name == layout.PARTNER for file in listing.files) or any(
-        name.endswith(SCHEMA_SUFFIX) or _is_table(ground, path / name) for name in listing.folders
+        name.endswith(SCHEMA_SUFFIX) or _is_table(base, path / name) for name in listing.folders
     )

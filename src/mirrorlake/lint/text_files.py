@@ -19,12 +19,10 @@ from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.landing.text.origin import Origin
 from mirrorlake.landing.text.reader import BLOCK_BYTES
 from mirrorlake.landing.text.records import TextRecords
-from mirrorlake.lint.finding import FindingLocation, Report, Rule, listed, shown
+from mirrorlake.lint.catalog import RULES
+from mirrorlake.lint.finding import FindingLocation, Report, listed, shown
 from mirrorlake.lint.rules import columns as column_rules
-from mirrorlake.lint.rules import metadata as metadata_rules
 from mirrorlake.lint.rules import parquet as parquet_rules
-from mirrorlake.lint.rules import rows as row_rules
-from mirrorlake.lint.rules import text as rules
 from mirrorlake.lint.rules import text_metadata as text_member_rules
 from mirrorlake.lint.rules.parquet import NOT_OURS, UNREADABLE, Opener
 from mirrorlake.lint.table_view import LintedFile, Seen, TableView, has_metadata
@@ -40,21 +38,21 @@ def check_described(view: TableView, report: Report) -> None:
     """Whether the table has metadata, and those that its text files need."""
     texts = [file.name for file in view.files if not file.is_parquet]
     if not has_metadata(view.listing):
-        rule = rules.UNDESCRIBED if texts else metadata_rules.ABSENT
+        rule = "LZ-042/text-without-metadata" if texts else "LZ-029/metadata-absent"
         report.add(rule, view.at(texts[0]) if texts else view.location, _instead(view))
         return
     if not texts:
         return
-    report.add(rules.NOT_IN_V1, view.at(texts[0]), listed(texts))
+    report.add("LZ-143/text-in-v1", view.at(texts[0]), listed(texts))
     record = view.described.record
     if record is None:
         return
     if "FileExtension" not in record:
-        report.add(rules.NO_EXTENSION, record.here(), "no FileExtension")
+        report.add("LZ-160/extension-not-declared", record.here(), "no FileExtension")
     if not text_member_rules.is_declared(record):
-        report.add(rules.UNDECLARED, record.here(), "no SchemaDefinition")
+        report.add("LZ-192/schema-absent", record.here(), "no SchemaDefinition")
     if packed := [name for name in texts if name.lower().endswith((".gz", ".zst"))]:
-        report.add(rules.COMPRESSED_NAME, view.at(packed[0]), listed(packed))
+        report.add("LZ-209/compressed-extension", view.at(packed[0]), listed(packed))
 
 
 def _instead(view: TableView) -> str:
@@ -85,11 +83,11 @@ def look(
     except NOT_OURS:
         raise
     except UNREADABLE as error:
-        report.add(parquet_rules.INCOMPLETE, location, shown(error))
+        report.add("LZ-276/incomplete", location, shown(error))
         return None
     if found.ignored:
-        at = replace(location, column=shown(found.ignored[0]))
-        report.add(rules.UNDECLARED_COLUMN, at, listed(list(found.ignored)))
+        at = location.in_column(found.ignored[0])
+        report.add("LZ-193/column-not-declared", at, listed(list(found.ignored)))
     names = tuple(name for name in header if name != MARKER_COLUMN)
     rows = found.rows if found.is_exact else None
     return Seen(file, found.schema, found.has_marker, rows, names)
@@ -136,61 +134,56 @@ def check_declared(seen: Seen, text: TextFormat, location: FindingLocation, repo
         and column.nullable is not False
     ]
     if lacking:
-        at = replace(location, column=shown(lacking[0]))
-        report.add(rules.DECLARED_ABSENT, at, f"no {listed(lacking)}")
+        at = location.in_column(lacking[0])
+        report.add("LZ-195/declared-column-absent", at, f"no {listed(lacking)}")
 
 
 def refuse(
     error: TableError, location: FindingLocation, *, header: tuple[str, ...], report: Report
 ) -> None:
     """The engine's refusal as a finding. header: the data columns that the file has."""
-    at = replace(
-        location, row=error.row, column=None if error.column is None else shown(error.column)
-    )
-    report.add(_rule_of(error, header), at, shown(error.what))
+    report.add(_rule_of(error, header), location.of(error), shown(error.what))
 
 
-def _rule_of(error: TableError, header: tuple[str, ...]) -> Rule:
+def _rule_of(error: TableError, header: tuple[str, ...]) -> str:
     if isinstance(error, UnknownMarker):
-        return row_rules.UNKNOWN
+        return "LZ-085/marker-unknown"
     named = _CLAUSE.findall(error.what)
     clause = named[-1] if named else ""
     if clause == "LZ-205" and error.column not in match_columns([error.column or ""], list(header)):
-        return rules.REQUIRED_ABSENT
+        return "LZ-195/required-column-absent"
     if clause in _BY_CLAUSE:
         return _BY_CLAUSE[clause]
     if isinstance(error, BadFile):
-        return next(
-            (rule for word, rule in _BY_WORD if word in error.what), parquet_rules.INCOMPLETE
-        )
-    return parquet_rules.REFUSED
+        return next((rule for word, rule in _BY_WORD if word in error.what), "LZ-276/incomplete")
+    return "LZ-267/refused"
 
 
 _BY_CLAUSE = {
-    "LZ-159": rules.NO_HEADER,
-    "LZ-199": rules.FIELDS,
-    "LZ-201": rules.QUOTES,
-    "LZ-205": rules.REQUIRED_NULL,
-    **rules.VALUES,
+    "LZ-159": "LZ-159/header-absent",
+    "LZ-199": "LZ-199/field-count",
+    "LZ-201": "LZ-201/quotes",
+    "LZ-205": "LZ-205/required-null",
+    **{rule.id: rule.key for rule in RULES if rule.name.startswith("value-not-")},
 }
 _BY_WORD = (
-    ("compressed", rules.COMPRESSION),
-    ("decompresses", rules.COMPRESSION),
-    ("Snappy", rules.COMPRESSION),
-    ("quoted field", rules.QUOTES),
-    ("a row is longer", rules.QUOTES),
-    ("of its text is not", rules.ENCODED),
+    ("compressed", "LZ-209/compression"),
+    ("decompresses", "LZ-209/compression"),
+    ("Snappy", "LZ-209/compression"),
+    ("quoted field", "LZ-201/quotes"),
+    ("a row is longer", "LZ-201/quotes"),
+    ("of its text is not", "LZ-167/bytes-not-of-encoding"),
 )
 
 
 def _header(header: list[str], text: TextFormat, location: FindingLocation, report: Report) -> None:
     counts = Counter(header)
     if not any(header):
-        report.add(rules.NO_HEADER, replace(location, row=0), "an empty first row")
+        report.add("LZ-159/header-absent", replace(location, row=0), "an empty first row")
         return
     for name in [name for name, count in counts.items() if count > 1 and name]:
         at = replace(location, row=0, column=shown(name))
-        report.add(rules.HEADER_TWICE, at, f"{counts[name]} columns {shown(name)}")
+        report.add("LZ-199/header-name-twice", at, f"{counts[name]} columns {shown(name)}")
     # A column without a name cannot be declared, so that it is ignored where columns are.
     names = [name for name in counts if name or text.columns is None]
     column_rules.check_names(names, replace(location, row=0), report)
@@ -210,6 +203,6 @@ def _line_ends(
         return  # the rows are refused with their place
     first = head.find(b"\n")
     if first > 0 and head[first - 1 : first] != b"\r":
-        report.add(rules.LINE_END, replace(location, row=0), "the header ends with a bare \\n")
+        report.add("LZ-200/line-end", replace(location, row=0), "the header ends with a bare \\n")
     if is_end and not head.endswith((b"\n", b"\r")):
-        report.add(rules.LAST_LINE, location, "the file ends within a row")
+        report.add("LZ-200/last-line-end", location, "the file ends within a row")

@@ -1,4 +1,4 @@
-"""For people who write publishers: rows in, correct files of a landing zone out.
+"""The library for authors of publishers: from rows to correct files in a landing zone.
 
     from mirrorlake.landing import Publisher
 
@@ -6,10 +6,10 @@
         publisher.load("sales.orders", frame, key=["id"])
         publisher.publish("sales.orders", changes, operation="upsert", batch="2026-05-01/17")
 
-`rows.py` turns what comes into Arrow, `types.py` and `json_text.py` into types that a mirror takes,
-`changes.py` gives each row its marker, `parquet.py` and `delimited.py` make files of them, and
-`assigned.py` keeps the order of effects that survives crashes. The last three promises of section 7
-of the specification are `journal.py`'s.
+`input/` converts rows to Arrow, `encoding/types.py` and `encoding/json_text.py` convert types to
+those that a mirror supports, `operations.py` sets the marker of each row, `encoding/encoders.py`
+writes files, and `table.py` keeps the order of effects that survives crashes. `journal.py` provides
+the last three guarantees of section 7 of the specification.
 """
 
 from mirrorlake.landing.text.format import TextFormat

@@ -1,4 +1,4 @@
-"""What a publisher tells of a table and of itself: `_metadata.json` and `_partnerEvents.json`."""
+"""The description of a table and of a publisher: `_metadata.json` and `_partnerEvents.json`."""
 
 from __future__ import annotations
 
@@ -18,11 +18,11 @@ from mirrorlake.publisher.encoding.types import TEXT_TYPES, text_type
 from mirrorlake.storage.store import Store
 
 MANY_KEYS = 5
-"""From so many key columns on, finding a row is slow (LZ-057)."""
+"""Number of key columns from which finding a row is slow (LZ-057)."""
 
 
 class Layout(StrEnum):
-    """Which published version of the specification the files follow (LZ-072, LZ-073)."""
+    """The published version of the specification that the files follow (LZ-072, LZ-073)."""
 
     V2 = "v2"
     V1 = "v1"
@@ -32,9 +32,9 @@ class Layout(StrEnum):
 class Description:
     """How a table is landed, from its first file on.
 
-    generation: a UUID, new whenever the table begins anew; key: () for a table without; text: None
-    for Parquet; by_time: files may arrive independently and bear arbitrary names (LZ-122, LZ-128);
-    upsert_default: a row without a marker is an upsert (LZ-048).
+    generation: a UUID, new whenever the table is loaded again; key: () for a table without a key;
+    text: None for Parquet; by_time: files may arrive independently and have any names (LZ-122,
+    LZ-128); upsert_default: a row without a marker is an upsert (LZ-048).
     """
 
     table: TableId
@@ -50,8 +50,8 @@ class Description:
         return self.text.extension if self.text else "parquet"
 
     def file_name(self, number: int) -> str:
-        """The name of a data file (LZ-112); in timestamp mode one that never occurs again (LZ-123),
-        in the order of the numbers all the same (LZ-125)."""
+        """The name of a data file (LZ-112). In timestamp mode it is a name that is never used
+        again (LZ-123), but still sorts by number (LZ-125)."""
         apart = f"-{self.generation}" if self.by_time else ""
         return f"{number:020d}{apart}.{self.extension}"
 
@@ -101,7 +101,7 @@ def metadata_of(description: Description, columns: Mapping[str, DataType]) -> by
 
 
 def declared(columns: Mapping[str, DataType]) -> tuple[DeclaredColumn, ...]:
-    """The columns of a text table as `SchemaDefinition` names them."""
+    """The columns of a text table as entries of `SchemaDefinition`."""
     return tuple(
         DeclaredColumn(name, TEXT_TYPES[text_type(kind).name], nullable=True)
         for name, kind in columns.items()
@@ -110,7 +110,7 @@ def declared(columns: Mapping[str, DataType]) -> tuple[DeclaredColumn, ...]:
 
 @dataclass(frozen=True, slots=True)
 class Partner:
-    """Who publishes, and from what (LZ-063). `name` stays the same in all zones (LZ-066)."""
+    """The publisher and its source (LZ-063). `name` is the same in all landing zones (LZ-066)."""
 
     name: str = "mirrorlake"
     source_type: str = "Files"
@@ -129,10 +129,10 @@ class Partner:
 
 
 def introduce(store: Store, zone: str, partner: Partner | None) -> None:
-    """Keep `_partnerEvents.json` of the zone (LZ-060, LZ-062).
+    """Write `_partnerEvents.json` of the landing zone (LZ-060, LZ-062).
 
-    partner: None leaves a file that is there, and writes our own where there is none. Raises
-    UsageError when the zone knows another partner by name (LZ-066).
+    partner: None keeps an existing file, and writes a default one if there is none. Raises
+    UsageError if the landing zone belongs to a partner of another name (LZ-066).
     """
     path = f"{zone}/{layout.PARTNER}"
     try:

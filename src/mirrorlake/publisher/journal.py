@@ -1,11 +1,11 @@
-"""The batches of one table: which numbers each has, and how far it got.
+"""The batches of one table: the file numbers and the progress of each.
 
-Order of effects, on which "no batch lost, none twice" rests; a crash test stands behind each arrow:
+No batch is lost or published twice because of this order of effects; each arrow has a crash test:
 
     numbers assigned → files staged → table described → batch sealed → files published → recorded
 
-A sealed batch is whole under underscore names, with the digest of each file: whoever comes next can
-publish it without its rows. One that is not sealed has nothing to show, and begins again.
+A sealed batch is complete under underscore names, with the digest of each file: the next run can
+publish it without its rows. Of a batch that is not sealed nothing is visible, and it starts over.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Published:
-    """What became of a batch: its files in order, and its rows by operation."""
+    """The result of a batch: its files in order, and its rows by operation."""
 
     table: str
     batch: str | None
@@ -72,7 +72,7 @@ class Published:
 
 
 class Journal:
-    """Not for several threads. `state` is what is durable; every method that changes it says so."""
+    """Not thread-safe. `state` is the durable state; every method that changes it says so."""
 
     def __init__(
         self,
@@ -84,7 +84,7 @@ class Journal:
         *,
         table: str,
     ) -> None:
-        """keep: called before each visible step; raises when the right to write is lost."""
+        """keep: called before each visible step; raises if the lease is lost."""
         self._store, self._workshop, self._table = store, workshop, table
         self._folder = workshop.table
         self._reached, self._keep = reached, keep
@@ -97,7 +97,7 @@ class Journal:
     def complete(self) -> None:
         """Publish a batch that an earlier run left sealed (LZ-136).
 
-        One without a name of which nothing is visible is left: its caller never heard of it, and
+        A batch without a name of which nothing is visible is dropped: its caller got no answer, and
         sends it again. Raises NameTaken (LZ-137).
         """
         pending = self.state.pending
@@ -107,13 +107,13 @@ class Journal:
             return
         if self._finish(pending):
             log.warning(BATCH_COMPLETED, table=self._table, first=pending.first)
-        else:  # a staged file is gone: the batch begins again
+        else:  # a staged file is missing: the batch starts over
             self.save(replace(self.state, pending=replace(pending, files=None)))
 
     def published(self, batch: str | None) -> Published | None:
-        """The batch when it is published already (LZ-135): its files are the assigned ones.
+        """The batch if it is already published (LZ-135): its files are the assigned ones.
 
-        Raises NameTaken when a path holds other content (LZ-137).
+        Raises NameTaken if a path has other content (LZ-137).
         """
         done = self.state.known(batch)
         if done and all(self._is_there(f) or self._was_consumed(f) for f in done.files or ()):
@@ -121,10 +121,10 @@ class Journal:
         return None
 
     def begin(self, batch: str | None) -> None:
-        """Make room for a batch: what is pending is the same one, or withdrawn.
+        """Prepare for a batch: a pending batch must be the same one, or is withdrawn.
 
-        A batch that is done and has lost a file gets its numbers again: so a failed file that was
-        deleted is repaired (LZ-268). Raises BatchPending for another batch with a name, which only
+        A finished batch that has lost a file gets its numbers again, so that a bad file which was
+        deleted can be repaired (LZ-268). Raises BatchPending for another named batch, which only
         its own caller can send again.
         """
         pending = self.state.pending
@@ -142,7 +142,7 @@ class Journal:
             self.save(replace(self.state, pending=replace(done, files=None)))
 
     def assign(self, batch: str | None) -> Assignment:
-        """The numbers of a batch begin here; durable before anything of it is written (LZ-121)."""
+        """Assign file numbers to a batch; durable before anything of it is written (LZ-121)."""
         assigned = self.state.pending or Assignment(batch, self.next_number())
         self.save(replace(self.state, pending=assigned))
         self._reached(CrashPoint.BATCH_ASSIGNED)
@@ -150,7 +150,7 @@ class Journal:
         return assigned
 
     def withdraw(self) -> None:
-        """Forget a batch of which nothing is visible; its number goes to the next one."""
+        """Drop a batch of which nothing is visible; its number goes to the next batch."""
         self.save(replace(self.state, pending=None))
         self._workshop.clean_up(self._store)
 
@@ -173,11 +173,12 @@ class Journal:
         return self._told(sealed, Outcome.PUBLISHED)
 
     def is_visible(self, sealed: Assignment) -> bool:
-        """Whether anything of a sealed batch can be seen. Raises NameTaken."""
+        """Whether any file of a sealed batch is visible. Raises NameTaken."""
         return any(self._is_there(file) for file in sealed.files or ())
 
     def next_number(self) -> int:
-        """One more than what we remember, and than any file here or put aside (LZ-140)."""
+        """One more than the recorded number, and than that of any file here or in the cleanup
+        folder (LZ-140)."""
         locations = (self._folder, *(f"{self._folder}/{name}" for name in CLEANUP_FOLDERS))
         seen = [
             int(match[1])
@@ -190,7 +191,7 @@ class Journal:
     # -- files ----------------------------------------------------------------------------------
 
     def _finish(self, sealed: Assignment) -> bool:
-        """Publish the files of a sealed batch and record it; False when a staged one is lost."""
+        """Publish the files of a sealed batch and record it; False if a staged file is lost."""
         for file in sealed.files or ():
             self._keep()
             if not self._publish(file):
@@ -208,7 +209,7 @@ class Journal:
                 self._store.publish(staged, final)
             except FileExistsError:
                 self._check(final, file)
-                self._store.flush(self._folder)  # the run that named it may not have flushed that
+                self._store.flush(self._folder)  # its run may not have flushed it
                 self._store.delete(staged)
             except FileNotFoundError:
                 continue
@@ -217,7 +218,7 @@ class Journal:
         return self._is_there(file) or self._was_consumed(file)
 
     def _is_there(self, file: DataFile) -> bool:
-        """Whether the file stands in the folder or was put aside. Raises NameTaken."""
+        """Whether the file is in the folder or in the cleanup folder. Raises NameTaken."""
         for location in (self._folder, *(f"{self._folder}/{name}" for name in CLEANUP_FOLDERS)):
             if any(entry.name == file.name for entry in self._store.list(location).files):
                 self._check(f"{location}/{file.name}", file)
@@ -225,10 +226,11 @@ class Journal:
         return False
 
     def _was_consumed(self, file: DataFile) -> bool:
-        """Whether a file that is nowhere was applied and removed in the end.
+        """Whether a file that exists nowhere was applied and deleted by the mirror.
 
-        Files go aside in the order of their numbers and the last one stays (LZ-243, LZ-244): where
-        a lower number is left, or nothing was ever put aside, somebody deleted it.
+        Files move to the cleanup folder in the order of their numbers, and the last one stays
+        (LZ-243, LZ-244). So if a lower number is left, or nothing was ever moved, somebody deleted
+        the file.
         """
         listing = self._store.list(self._folder)
         numbers = [int(m[1]) for entry in listing.files if (m := _NUMBER.match(entry.name))]
@@ -236,7 +238,7 @@ class Journal:
         return moved and bool(numbers) and min(numbers) > file.number
 
     def _check(self, path: str, file: DataFile) -> None:
-        """Be sure that a path holds the content that was assigned to it."""
+        """Check that a path has the content that was assigned to it."""
         digest, size = hashlib.sha256(), 0
         with self._store.open(path) as handle:
             while part := handle.read(1 << 20):
@@ -252,7 +254,7 @@ class Journal:
             )
 
     def _check_count(self, sealed: Assignment) -> None:
-        """A batch that is published anew keeps to the numbers it had."""
+        """A batch that is published again keeps its numbers."""
         before = next((one for one in self.state.done if one.first == sealed.first), None)
         if before and len(before.files or ()) != len(sealed.files or ()):
             raise NameTaken(

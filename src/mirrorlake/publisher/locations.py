@@ -1,4 +1,5 @@
-"""Where a table of a publisher lies in the zone, and where its files are built."""
+"""The location of a publisher's table in the landing zone, and of its files while they are
+built."""
 
 from __future__ import annotations
 
@@ -13,13 +14,13 @@ from mirrorlake.root import TABLES
 from mirrorlake.storage.store import Store
 
 STAGING_FOLDER = "_scratchPad"
-"""The folder of a zone that every mirror leaves alone (LZ-022)."""
+"""The folder of a landing zone that every mirror ignores (LZ-022)."""
 
 _STAGED = re.compile(r"_([0-9]{20})[.-]")
 
 
 class Built(StrEnum):
-    """Where files are built and checked before they get their names."""
+    """Where files are built and checked before they get their final names."""
 
     BESIDE = "beside"
     STAGING_FOLDER = "scratch_pad"
@@ -27,7 +28,8 @@ class Built(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Workshop:
-    """Where the files of one table are built. zone, table: folders, the one in the other."""
+    """The folder in which the files of one table are built. zone, table: folders, the second
+    inside the first."""
 
     zone: str
     table: str
@@ -40,13 +42,13 @@ class Workshop:
         return (self.table, aside) if self.built is Built.BESIDE else (aside, self.table)
 
     def paths(self, name: str) -> tuple[str, str]:
-        """Where the file is built that is to be called `name` (LZ-131, LZ-132), and where an
-        earlier run may have built it."""
+        """The path at which the file that will be named `name` is built (LZ-131, LZ-132), and
+        the one at which an earlier run may have built it."""
         use, earlier = self.folders
         return f"{use}/_{name}", f"{earlier}/_{name}"
 
     def clean_up(self, store: Store) -> None:
-        """Remove what was built and not published, wherever it was built."""
+        """Delete what was built and not published, in either folder."""
         for folder in self.folders:
             for entry in store.list(folder).files:
                 if _STAGED.match(entry.name):
@@ -54,10 +56,11 @@ class Workshop:
 
 
 def folder_for(store: Store, zone: str, table: TableId) -> str:
-    """The folder of a table, the same one whenever it is asked for (LZ-006, LZ-013).
+    """The folder of a table, the same one for every call (LZ-006, LZ-013).
 
-    Names that no folder can have, such as one with `/`, are percent-encoded. A table whose name
-    equals another but for case gets a folder that differs in more, as some storages ignore case.
+    Names that are not possible as folder names, such as one with `/`, are percent-encoded. A table
+    whose name equals another except for case gets a folder that differs in more than case, because
+    some storages ignore case.
     """
     plain = folder_of(zone, table)
     apart = folder_of(zone, table, frozenset({table.name.casefold()}))
@@ -70,7 +73,7 @@ def folder_for(store: Store, zone: str, table: TableId) -> str:
 
 
 def is_mirrored(store: Store, table: TableId) -> bool:
-    """Whether our mirror still has the Delta table, in its own schema or in any as a default."""
+    """Whether our mirror still has the Delta table, in its own schema or in any default schema."""
     if table.schema:
         return _is_delta(store, f"{TABLES}/{folder_name(table.schema)}/{folder_name(table.name)}")
     name = folder_name(table.name)

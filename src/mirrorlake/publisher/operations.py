@@ -1,4 +1,4 @@
-"""Row markers from words: which operation each row is, and what a changed key becomes."""
+"""Row markers from words: the operation of each row, and the rows of a changed key."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mirrorlake.publisher.input.rows import RowBlock
 
 
 class Operation(StrEnum):
-    """What the rows of a batch do. LOAD is for the rows a table begins with."""
+    """The operation of the rows of a batch. LOAD is for the initial rows of a table."""
 
     LOAD = "load"
     INSERT = "insert"
@@ -42,15 +42,15 @@ _WORDS = {
     "u": Marker.UPDATE,
     "d": Marker.DELETE,
 }
-"""What a column of operations may say, in any case: the word, its first letter, or the marker."""
+"""The values of a column of operations, in any case: the word, its first letter, or the marker."""
 
 
 @dataclass(frozen=True, slots=True)
 class Meaning:
-    """How the rows of a batch are to be read.
+    """How the rows of a batch are interpreted.
 
-    operation: what all rows do, unless `column` names the column that says it row by row;
-    previous: for changed keys, key column to the column that holds its earlier value.
+    operation: of all rows, unless `column` names the column with the operation of each row;
+    previous: for changed keys, maps a key column to the column with its previous value.
     """
 
     operation: Operation = Operation.LOAD
@@ -62,12 +62,13 @@ class Meaning:
         return self.column is None and self.operation is Operation.LOAD
 
     def taken(self) -> set[str]:
-        """The columns that say something about the row and are no data of it."""
+        """The columns that describe the row and are not data."""
         return {*self.previous.values(), *([self.column] if self.column else [])}
 
 
 def markers_of(block: RowBlock, meaning: Meaning, *, table: str) -> pa.Array:
-    """The marker of each row, int32. Raises UnknownMarker, KeyColumnMissing for no such column."""
+    """The marker of each row, int32. Raises UnknownMarker, KeyColumnMissing for a missing
+    column."""
     if meaning.column is None:
         marker = pa.scalar(int(meaning.operation.marker), pa.int32())
         return pa.repeat(marker, block.rows.num_rows)
@@ -101,10 +102,10 @@ def markers_of(block: RowBlock, meaning: Meaning, *, table: str) -> pa.Array:
 def check_rows(
     block: RowBlock, markers: pa.Array, key: Sequence[str], absent: Sequence[str], *, table: str
 ) -> None:
-    """Be sure that each row has what its operation needs.
+    """Check that each row has what its operation needs.
 
-    absent: columns that the table has and these rows do not. Raises KeyedChangeWithoutKey (LZ-043),
-    KeyColumnMissing, and IncompleteRow for a row that updates and lacks a column (LZ-100, LZ-101).
+    absent: columns of the table that these rows do not have. Raises KeyedChangeWithoutKey (LZ-043),
+    KeyColumnMissing, and IncompleteRow for an update without a column (LZ-100, LZ-101).
     """
     kinds = markers.to_numpy()
     if not key and (kinds != Marker.INSERT).any():
@@ -133,10 +134,10 @@ def check_rows(
 def with_deletes(
     data: pa.Table, markers: pa.Array, key: Sequence[str], previous: Mapping[str, pa.Array]
 ) -> tuple[pa.Table, pa.Array]:
-    """Write each change of a key as a delete of the earlier key and an insert of the row (LZ-102).
+    """Write each changed key as a delete of the previous key and an insert of the row (LZ-102).
 
-    previous: key column to its earlier values in the column's type, NULL where it did not change.
-    The delete stands directly before its insert, and has the key columns alone (LZ-103).
+    previous: maps a key column to its previous values in the column's type, NULL if it did not
+    change. The delete is directly before its insert, and has only the key columns (LZ-103).
     """
     earlier = {
         name: pc.coalesce(values, contiguous(data[name])) for name, values in previous.items()
@@ -167,7 +168,7 @@ def with_deletes(
 
 
 def marked(data: pa.Table, markers: pa.Array, *, first: bool) -> pa.Table:
-    """The rows with their marker column, as the first (LZ-070) or the last one (LZ-072)."""
+    """The rows with their marker column, as the first (LZ-070) or the last column (LZ-072)."""
     index = 0 if first else data.num_columns
     return data.add_column(index, pa.field(MARKER_COLUMN, pa.int32()), markers)
 

@@ -1,4 +1,4 @@
-"""The door for people who write publishers."""
+"""The API for authors of publishers."""
 
 from __future__ import annotations
 
@@ -27,18 +27,19 @@ from mirrorlake.storage.urls import open_store
 
 
 class Publisher:
-    """Writes tables into the landing zone below one root; the one writer of each (LZ-138).
+    """Writes tables into the landing zone below one root, as the only writer of each (LZ-138).
 
-    Every call is whole when it returns: its rows are visible to the mirror, in order, exactly once
-    for each `batch`. After a crash, call again with the same batch and the same rows.
+    When a call returns, its rows are visible to the mirror, in order, exactly once for each
+    `batch`. After a crash, repeat the call with the same batch and the same rows.
 
     root: a folder, a URL such as `s3://bucket/shop` or one of Azure Data Lake Storage or OneLake,
-    or a Store. partner: who publishes, for `_partnerEvents.json`. zone: where the landing zone lies
+    or a Store. partner: the publisher, for `_partnerEvents.json`. zone: path of the landing zone
     below the root, `Files/LandingZone` or `LandingZone` (LZ-010). built: where files are built and
-    checked before they get their names, `beside` the table's own (LZ-131) or in the zone's
-    `scratch_pad` (LZ-132). codec: how files are compressed, `snappy`, `zstd`, `gzip` or `none`;
-    text is plain unless it is asked for. file_bytes: about how large a file may grow. told: called
-    with the table and the rows written of the batch at hand. Not for several threads.
+    checked before they get their final names, `beside` those of the table (LZ-131) or in the
+    landing zone's `scratch_pad` (LZ-132). codec: compression of the files, `snappy`, `zstd`, `gzip`
+    or `none`; text is uncompressed by default. file_bytes: approximate maximum size of a file.
+    told: called with the table and the number of rows of the current batch that are written. Not
+    thread-safe.
     """
 
     def __init__(
@@ -81,18 +82,18 @@ class Publisher:
         try:
             self.close()
         except OSError:
-            if error is None:  # else it is what went wrong first that is told
+            if error is None:  # otherwise the first error is raised
                 raise
 
     def close(self) -> None:
-        """Give the right to write to whoever comes next.
+        """Release the leases.
 
-        Raises OSError when the storage fails; then the right to that table ends by itself.
+        Raises OSError if the storage fails; then the lease of that table expires.
         """
         tables, self._tables = self._tables, {}
         with ExitStack() as closing:
             for table in tables.values():
-                closing.callback(table.close)  # each of them, though another one fails
+                closing.callback(table.close)  # all of them, even if one fails
 
     def load(
         self,
@@ -105,15 +106,15 @@ class Publisher:
         layout: str | None = None,
         text: TextFormat | None = None,
     ) -> Published:
-        """Publish rows that a table begins with (LZ-093), in one call or in several.
+        """Publish initial rows of a table (LZ-093), in one call or in several.
 
-        table: `schema.name`, or a name. rows: a frame of pandas, Polars or Spark, an Arrow table or
-        reader, dicts; large input is streamed. key: the columns of the unique key, `()` for none;
-        needed once, with the first call. batch: a name for these rows, under which they are
-        published once however often they are sent. types: Delta types for columns that do not tell
-        their own, such as {"zip": "string"}. layout: `v1` puts the marker first, on every row.
-        text: delimited text instead of Parquet.
-        Raises UsageError, TableError, LeaseHeld, LeaseLost.
+        table: `schema.name`, or a name. rows: a DataFrame of pandas, Polars or Spark, an Arrow
+        table or reader, dicts; large input is streamed. key: the columns of the unique key, `()`
+        for none; required only in the first call. batch: a name for these rows, under which they
+        are published only once, however often they are sent. types: Delta types of columns whose
+        type is not known from the rows, such as {"zip": "string"}. layout: `v1` has the marker as
+        first column, in every row. text: delimited text instead of Parquet. Raises UsageError,
+        TableError, LeaseHeld, LeaseLost.
         """
         asked = _asked(key=key, layout=layout, text=text)
         return self._publish(table, rows, Meaning(), asked, types, batch)
@@ -134,12 +135,12 @@ class Publisher:
     ) -> Published:
         """Publish changes, in the order in which they are to be applied (LZ-108).
 
-        operation: what all rows do, `insert`, `update`, `delete` or `upsert`; or else
-        marker_column: the column that says it row by row, in these words, their first letters, or
-        as 0, 1, 2 and 4 (by default `__rowMarker__`). Rows that update have all columns (LZ-100),
-        rows that delete need the key alone (LZ-103). previous_key: for updates that change the key,
-        key column to the column that holds its earlier value, NULL where it stayed (LZ-102).
-        The rest is as in `load`.
+        operation: of all rows, `insert`, `update`, `delete` or `upsert`. Without it, marker_column:
+        the column with the operation of each row, as one of these words, its first letter, or 0, 1,
+        2 or 4 (by default `__rowMarker__`). Updates have all columns (LZ-100), deletes need only
+        the key (LZ-103). previous_key: for updates that change the key, maps a key column to the
+        column with its previous value, NULL if it did not change (LZ-102). The rest is as in
+        `load`.
         """
         meaning = _meaning(operation, marker_column, previous_key)
         asked = _asked(key=key, layout=layout, text=text)
@@ -156,11 +157,11 @@ class Publisher:
         upsert_default: bool | None = None,
         hold: bool = False,
     ) -> None:
-        """Settle how a table is landed before its first rows (LZ-056).
+        """Define how a table is landed before its first rows (LZ-056).
 
-        by_time: files that may arrive independently of each other, applied in the order of their
-        times (LZ-128). upsert_default: what others land without a marker is an upsert (LZ-048).
-        hold: a bulk load; the mirror sees nothing of it before `release`.
+        by_time: files may arrive independently of each other, and are applied in the order of their
+        times (LZ-128). upsert_default: rows that others land without a marker are upserts (LZ-048).
+        hold: a bulk load; the mirror does not see it before `release`.
         """
         asked = _asked(
             key=key, layout=layout, text=text, by_time=by_time, upsert_default=upsert_default
@@ -168,14 +169,14 @@ class Publisher:
         self._table(table).describe(asked, hold=hold)
 
     def columns(self, table: str | TableId) -> dict[str, DataType]:
-        """The columns of a table and their types, as far as they are published. Takes no right."""
+        """The columns of a table and their types, as far as they are published. Takes no lease."""
         name = _named(table)
         folder = folder_for(self._store, self._zone, name)
         state = states.load(self._store, folder, table=str(name))
         return dict(state.columns) if state else {}
 
     def release(self, table: str | TableId) -> None:
-        """Let the mirror see a table that `describe` held back."""
+        """Make a table visible to the mirror that `describe` held back."""
         self._table(table).release()
 
     def drop(
@@ -185,26 +186,28 @@ class Publisher:
         patience: float = 300.0,
         gone: Callable[[], bool] | None = None,
     ) -> None:
-        """Delete a table's folder, so that the mirror drops the table; then it can begin anew.
+        """Delete a table's folder, so that the mirror drops the table; then it can be loaded again.
 
-        That is how a column is removed or renamed, a type or a key changed, a table renamed
-        (LZ-216, LZ-220, LZ-225, LZ-237). A reader may hold the folder: it is tried again for
-        `patience` seconds (LZ-236). gone: says whether the mirror has dropped the table; waited for
-        as well (LZ-239).
+        This is how a column is removed or renamed, a type or a key changed, or a table renamed
+        (LZ-216, LZ-220, LZ-225, LZ-237). A reader may hold the folder open: the deletion is retried
+        for `patience` seconds (LZ-236). gone: tells whether the mirror has dropped the table; if
+        given, the call waits for it as well (LZ-239).
         """
         self._table(table).drop(patience, gone)
 
     def wait_for(
         self, table: str | TableId, mirrored: Callable[[], bool], *, patience: float = 300.0
     ) -> None:
-        """Wait until the mirror has a table: after it began anew, changes go on only then (LZ-239).
+        """Wait until the mirror has a table: after a new load, changes may follow only then
+        (LZ-239).
 
-        mirrored: says whether the mirror has it. Raises TableError after `patience` seconds.
+        mirrored: tells whether the mirror has it. Raises TableError after `patience` seconds.
         """
         self._table(table).wait_for(patience, mirrored)
 
     def give_up(self, table: str | TableId, batch: str) -> bool:
-        """Withdraw a batch that was begun and can never be sent again; False for no such batch."""
+        """Withdraw a batch that was started and can never be sent again; False if there is no
+        such batch."""
         return self._table(table).give_up(batch)
 
     def _publish(
@@ -236,7 +239,7 @@ class Publisher:
                 self._reached,
                 lambda rows: self._told(name, rows),
             )
-        # Who could not be told whether the right is ours asks again, as the same one.
+        # After an unknown outcome the lease is requested again, by the same holder.
         self._tables[name].take()
         return self._tables[name]
 

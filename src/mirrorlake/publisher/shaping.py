@@ -1,4 +1,4 @@
-"""Rows as they come into rows as they are landed: names, operations, types, markers."""
+"""From rows as they are passed in to rows as they are landed: names, operations, types, markers."""
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ from mirrorlake.publisher.operations import (
 
 
 class Shaper:
-    """Shapes the pieces of one batch.
+    """Shapes the blocks of one batch.
 
-    columns: the types of the table's columns as far as they are known; grows with what comes.
-    asked: types that the caller wants for columns that the table does not have yet.
+    columns: the types of the table's columns as far as they are known; grows with new columns.
+    asked: types that the caller specifies for columns that the table does not have yet.
     """
 
     def __init__(
@@ -52,9 +52,9 @@ class Shaper:
         self._fixed = bool(columns) and description.text is not None
 
     def shape(self, blocks: Iterator[RowBlock]) -> Iterator[pa.Table]:
-        """The rows of each piece, with their marker where one is written.
+        """The rows of each block, with their marker if one is written.
 
-        Raises UsageError or TableError, always before any row of the piece is out.
+        Raises UsageError or TableError, always before any row of the block is returned.
         """
         for block in blocks:
             yield self._shaped(block)
@@ -77,7 +77,7 @@ class Shaper:
 
     @property
     def _has_markers(self) -> bool:
-        """Initial Parquet has none, unless the first layout is asked for (LZ-093, LZ-073)."""
+        """Initial Parquet has no markers, unless the v1 layout is requested (LZ-093, LZ-073)."""
         described = self._description
         return (
             not self._meaning.is_load or described.text is not None or described.layout is Layout.V1
@@ -105,7 +105,7 @@ class Shaper:
         return replace(meaning, column=MARKER_COLUMN)
 
     def _named(self, rows: pa.Table, meaning: Meaning) -> pa.Table:
-        """The rows under the names that the table has already (LZ-156)."""
+        """The rows under the names that the table already has (LZ-156)."""
         taken = meaning.taken()
         folded: dict[str, str] = {}
         for name in rows.column_names:
@@ -121,7 +121,7 @@ class Shaper:
         return rows.rename_columns([known.get(name, name) for name in rows.column_names])
 
     def _typed(self, block: RowBlock, names: list[str]) -> pa.Table:
-        """The data columns in the types of the table; those that it alone has are NULL."""
+        """The data columns in the types of the table; columns that only the table has are NULL."""
         rows = block.rows
         columns: dict[str, pa.Array] = {}
         for name in names:
@@ -147,7 +147,7 @@ class Shaper:
         return pa.table([(columns | missing)[name] for name in schema.names], schema=schema)
 
     def _type_of(self, name: str, found: pa.DataType) -> DataType | None:
-        """The type of a column in the table; None for one that nothing tells the type of."""
+        """The type of a column in the table; None if it is not known."""
         if name in self.columns:
             return self.columns[name]
         if self._fixed:
@@ -188,7 +188,7 @@ class Shaper:
 
 
 def operations_of(rows: pa.Table) -> Counter[str]:
-    """How many rows do what; a row without a marker is an insert."""
+    """The number of rows per operation; a row without a marker is an insert."""
     if MARKER_COLUMN not in rows.column_names:
         return Counter({"insert": rows.num_rows})
     kinds, counts = np.unique(rows[MARKER_COLUMN].to_numpy(), return_counts=True)

@@ -1,4 +1,4 @@
-"""Rows into staged files: under underscore names, whole, checked, and not visible yet."""
+"""From rows to staged files: under underscore names, complete, checked, and not visible yet."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from mirrorlake.storage.store import Store
 
 @dataclass
 class Measured:
-    """A sink that knows how much went through it, and what it was."""
+    """A sink that measures and hashes what is written through it."""
 
     below: BinaryIO
     size: int = 0
@@ -35,7 +35,7 @@ class Measured:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
-        # An encoder that was given up still wants to end its file when it is collected.
+        # An abandoned encoder still tries to finish its file when it is collected.
         self.below = io.BytesIO()
 
     def write(self, data: bytes | pa.Buffer) -> int:
@@ -46,10 +46,10 @@ class Measured:
         return view.nbytes
 
     def flush(self) -> None:
-        """Nothing is held back here."""
+        """Nothing is buffered here."""
 
     def close(self) -> None:
-        """The handle below is its owner's to close."""
+        """The underlying handle is closed by its owner."""
 
     def tell(self) -> int:
         return self.size
@@ -68,9 +68,9 @@ class Measured:
 class Staging:
     """Writes the files of one batch.
 
-    file_bytes: about how large a file may grow before the next begins; keep: called often, raises
-    when the right to write is lost; told: called with the rows written so far; after: called
-    after each file.
+    file_bytes: approximate size at which the next file begins; keep: called often, raises if the
+    lease is lost; told: called with the number of rows written so far; after: called after each
+    file.
     """
 
     store: Store
@@ -85,9 +85,9 @@ class Staging:
     def write(
         self, first: int, rows: Iterator[pa.Table], *, empty_file: bool
     ) -> tuple[DataFile, ...]:
-        """Stage the rows under numbers from `first` on; a file ends when its columns change.
+        """Stage the rows under numbers from `first`; a new file begins if the columns change.
 
-        empty_file: whether rows that are none become a file all the same (LZ-141, LZ-142). Raises
+        empty_file: whether a file is written even if there are no rows (LZ-141, LZ-142). Raises
         what the rows raise, and BadFile.
         """
         self._written = 0
@@ -114,7 +114,7 @@ class Staging:
     def _file(
         self, number: int, table: pa.Table, following: Iterator[pa.Table]
     ) -> tuple[DataFile, pa.Table | None]:
-        """Write one file; returns it, and the rows that belong into the next."""
+        """Write one file; returns it, and the rows that belong to the next one."""
         name, schema = self.description.file_name(number), table.schema
         counts: Counter[str] = Counter()
         with self.store.stage(self.workshop.paths(name)[0]) as handle, Measured(handle) as sink:
@@ -133,7 +133,7 @@ class Staging:
                 self._written += held.num_rows
                 self.told(self._written)
                 held = next(following, None)
-                if sink.size >= self.file_bytes:  # each file has rows, however small it may be
+                if sink.size >= self.file_bytes:  # each file has rows, even if the limit is small
                     break
             encoder.close()
         rows = {kind: count for kind, count in sorted(counts.items()) if count}
@@ -143,7 +143,7 @@ class Staging:
         return file, held
 
     def _check(self, file: DataFile, names: list[str]) -> None:
-        """Read back what was written before anybody can see it (LZ-133)."""
+        """Read back what was written before it becomes visible (LZ-133)."""
         path, digest = self.workshop.paths(file.name)[0], hashlib.sha256()
         table = str(self.description.table)
         with self.store.open(path) as handle:

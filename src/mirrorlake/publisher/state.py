@@ -1,7 +1,7 @@
-"""What a publisher remembers of a table: a file beside its data, `_publisher.json`.
+"""The state of a publisher for a table: a file next to its data, `_publisher.json`.
 
-It begins with an underscore, so that no reader of the zone looks at it (LZ-021), and it goes with
-the folder when the table is dropped.
+Its name begins with an underscore, so that readers of the landing zone ignore it (LZ-021), and it
+is deleted with the folder when the table is dropped.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ FILE = "_publisher.json"
 FORMAT = "1"
 
 REMEMBERED = 1_000
-"""Batches that are known by their name when they are published once more."""
+"""Number of batches that are recognized by name if they are published again."""
 
 
 @dataclass(frozen=True, slots=True)
 class DataFile:
-    """A file of a batch, and what tells its content from any other."""
+    """A file of a batch, with a digest of its content."""
 
     number: int
     name: str
@@ -36,10 +36,10 @@ class DataFile:
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """A batch and the numbers that are its own (LZ-121).
+    """A batch and the numbers assigned to it (LZ-121).
 
-    batch: as its caller calls it, None for one without a name; files: None as long as not all of
-    them are staged; columns, marked: what the table is when the batch is published.
+    batch: its name, None if it has none; files: None as long as not all of them are staged;
+    columns, marked: the state of the table when the batch is published.
     """
 
     batch: str | None
@@ -54,17 +54,17 @@ class Assignment:
 
     @property
     def after(self) -> int:
-        """The number of the file that follows."""
+        """The number after its last file."""
         return self.first + len(self.files or ())
 
 
 @dataclass(frozen=True, slots=True)
 class State:
-    """A table as its publisher left it.
+    """The state of a table.
 
-    held: `_metadata.json` is kept back until the table is released (LZ-056); columns: the types of
-    what was published, by name; marked: a file with markers was published (LZ-107); next: the
-    number of the next file; pending: a batch that was begun; done: the last ones, oldest first.
+    held: `_metadata.json` is not written until the table is released (LZ-056); columns: the
+    published types, by name; marked: a file with markers was published (LZ-107); next: the number
+    of the next file; pending: a batch that was started; done: the last batches, oldest first.
     """
 
     description: Description
@@ -76,12 +76,12 @@ class State:
     done: tuple[Assignment, ...] = ()
 
     def known(self, batch: str | None) -> Assignment | None:
-        """The batch of this name, when it is done."""
+        """The finished batch of this name."""
         named = (one for one in self.done if batch is not None and one.batch == batch)
         return next(named, None)
 
     def finished(self, batch: Assignment) -> Self:
-        """The state once a sealed batch is published."""
+        """The state after a sealed batch is published."""
         others = tuple(one for one in self.done if one.first != batch.first)
         told = replace(batch, columns={}, marked=False)
         return replace(
@@ -95,7 +95,7 @@ class State:
 
 
 def load(store: Store, folder: str, *, table: str) -> State | None:
-    """The state of a table; None when nothing of ours is there. Raises BadMetadata."""
+    """The state of a table; None if there is none of ours. Raises BadMetadata."""
     path = f"{folder}/{FILE}"
     try:
         content = store.read(path)
@@ -113,7 +113,7 @@ def load(store: Store, folder: str, *, table: str) -> State | None:
 
 
 def save(store: Store, folder: str, state: State) -> None:
-    """Replace the state; it is durable on return."""
+    """Replace the state; durable on return."""
     record = {
         "format": FORMAT,
         "description": state.description.as_record(),

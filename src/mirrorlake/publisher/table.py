@@ -1,4 +1,4 @@
-"""One table of a publisher: its right to write, its description, and each batch in its order."""
+"""One table of a publisher: its lease, its description, and its batches in order."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 
-FILE_BYTES = 256 << 20  # one Spark task reads a file whole; larger ones serialise the apply
+FILE_BYTES = 256 << 20  # one Spark task reads a file whole; larger ones would serialize the apply
 
 LONG_KEY = "key_of_many_columns"
 _DROP_AGAIN = (
@@ -44,7 +44,7 @@ _DROP_AGAIN = (
 class Settings:
     """How files are written; may differ from batch to batch.
 
-    file_bytes: about how large a file may grow.
+    file_bytes: approximate maximum size of a file.
     """
 
     codec: Codec = Codec.SNAPPY
@@ -52,7 +52,7 @@ class Settings:
 
 
 class AssignedTable:
-    """A table that this publisher alone writes (LZ-138). Not for several threads."""
+    """A table that only this publisher writes (LZ-138). Not thread-safe."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class AssignedTable:
         reached: CrashHook,
         told: Callable[[int], None],
     ) -> None:
-        """It may be used once `take` returned."""
+        """May be used after `take` has returned."""
         self._store, self._workshop, self._table = store, workshop, table
         self._folder = workshop.table
         self._clock, self._reached, self._told = clock, reached, told
@@ -72,20 +72,20 @@ class AssignedTable:
         self._taken, self._renewed = False, clock.monotonic()
 
     def take(self) -> None:
-        """Take the right to write, unless we have it. Raises LeaseHeld."""
+        """Take the lease, unless it is held already. Raises LeaseHeld."""
         if not self._taken:
             self._lease.take()
             self._taken, self._renewed = True, self._clock.monotonic()
 
     def close(self) -> None:
-        """Give the right back. Raises OSError when that cannot be told to anybody."""
+        """Release the lease. Raises OSError if the storage fails."""
         self._lease.release()
 
     def describe(self, asked: Mapping[str, Any], *, hold: bool = False) -> Description:
-        """Settle how the table is landed, and write `_metadata.json` where it can be written.
+        """Define how the table is landed, and write `_metadata.json` if it can be written.
 
-        asked: members of Description; those that are left out stay as they are. hold: keep the
-        metadata back until `release` (LZ-056). Raises KeyColumnsChanged (LZ-036), UsageError.
+        asked: members of Description; missing ones stay as they are. hold: do not write the
+        metadata before `release` (LZ-056). Raises KeyColumnsChanged (LZ-036), UsageError.
         """
         journal = self._journal(asked, hold=hold)
         self._write_metadata(journal.state)
@@ -117,7 +117,7 @@ class AssignedTable:
                 empty_file=meaning.is_load and first == 1,
             )
         except Exception:
-            self._keep_lease(always=True)  # the state may be another's by now
+            self._keep_lease(always=True)  # another publisher may own the state by now
             journal.withdraw()
             raise
         self._keep_lease(always=True)
@@ -138,9 +138,9 @@ class AssignedTable:
         journal.save(replace(journal.state, held=False))
 
     def give_up(self, batch: str) -> bool:
-        """Withdraw a batch that was begun; False when no such batch is pending.
+        """Withdraw a batch that was started; False if there is no such pending batch.
 
-        Of one that is visible in part the rest is published: what was seen cannot be taken back.
+        If a part of it is visible, the rest is published: what is visible cannot be withdrawn.
         """
         state = self._loaded()
         if state is None or state.pending is None or state.pending.batch != batch:
@@ -156,9 +156,9 @@ class AssignedTable:
     def drop(self, patience: float, gone: Callable[[], bool] | None) -> None:
         """Delete the folder with all its data (LZ-216, LZ-231).
 
-        A reader may hold it: then wait and try again (LZ-236), `patience` seconds at most. gone:
-        asked after it until it says that the mirrored table has disappeared (LZ-239), which took 1
-        to 2 minutes on the original (LZ-240). Raises TableError when the time is up.
+        If a reader holds it open, the deletion is retried (LZ-236), for at most `patience` seconds.
+        gone: called afterwards until it reports that the mirrored table was dropped (LZ-239), which
+        took 1 to 2 minutes on the original (LZ-240). Raises TableError after that time.
         """
         self._lease.check()
         until = self._clock.monotonic() + patience
@@ -169,9 +169,9 @@ class AssignedTable:
             self._wait(until, "the mirrored table is still there")
 
     def wait_for(self, patience: float, mirrored: Callable[[], bool]) -> None:
-        """Wait until the mirrored table is there, `patience` seconds at most (LZ-239).
+        """Wait until the mirrored table exists, for at most `patience` seconds (LZ-239).
 
-        Raises TableError when the time is up.
+        Raises TableError after that time.
         """
         self._lease.check()
         until = self._clock.monotonic() + patience
@@ -207,7 +207,7 @@ class AssignedTable:
         )
 
     def _journal(self, asked: Mapping[str, Any], *, hold: bool = False) -> Journal:
-        """The table as it stands, with what is asked of it; durable."""
+        """The current journal of the table, with the requested description; durable."""
         self._keep_lease(always=True)
         table = str(self._table)
         found = self._loaded()
@@ -226,7 +226,7 @@ class AssignedTable:
         return journal
 
     def _first(self, asked: Mapping[str, Any]) -> Description:
-        """The description of a table that begins; its key may stand in the folder already."""
+        """The description of a new table; its key may already be in the folder."""
         described = self._described()
         key = asked.get("key")
         if key is None:
@@ -245,7 +245,7 @@ class AssignedTable:
         return Description(self._table, str(uuid.uuid4()), **asked)
 
     def _refuse_foreign(self) -> None:
-        """A table that capture lands has a log of its own; its numbers are not ours to give."""
+        """A table that capture lands has its own journal, and its numbers are not assigned here."""
         described = self._described()
         if described and described.ours and described.ours.source.get("type") != "publisher":
             raise UsageError(
@@ -265,7 +265,8 @@ class AssignedTable:
         return states.load(self._store, self._folder, table=str(self._table))
 
     def _write_metadata(self, state: State) -> None:
-        """Keep `_metadata.json` as the state says, unless it is held back or has no columns yet."""
+        """Write `_metadata.json` according to the state, unless it is held back or has no
+        columns yet."""
         described = state.description
         if state.held or (described.text and not state.columns):
             return
@@ -311,7 +312,7 @@ class AssignedTable:
         )
 
     def _keep_lease(self, *, always: bool = False) -> None:
-        """Be sure to hold the right to write still. Raises LeaseLost."""
+        """Check that the lease is still held. Raises LeaseLost."""
         now = self._clock.monotonic()
         if always or now - self._renewed >= RENEW.total_seconds():
             self._lease.check()
@@ -319,12 +320,12 @@ class AssignedTable:
 
 
 def _is_untouched(state: State) -> bool:
-    """Whether nothing of the table was ever begun, so that all of it may still change."""
+    """Whether nothing of the table was ever started, so that everything can still be changed."""
     return state.next == 1 and state.pending is None and not state.done and not state.held
 
 
 def _agreed(description: Description, asked: Mapping[str, Any]) -> Description:
-    """The description with what is asked, where the two do not contradict each other."""
+    """The description combined with what is requested, if they do not contradict each other."""
     table = str(description.table)
     key: Sequence[str] | None = asked.get("key")
     if key is not None and tuple(key) != description.key:

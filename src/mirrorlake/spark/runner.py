@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial
 from itertools import chain
@@ -20,6 +20,9 @@ T = TypeVar("T")
 R = TypeVar("R")
 S = TypeVar("S")
 
+Versions = Mapping[str, str] | None
+"""What executors must have; None where they are this Python."""
+
 POOL = "spark.scheduler.pool"
 
 
@@ -28,7 +31,7 @@ class SparkRunner:
     shuffle and broadcast, so that tasks share nothing but storage."""
 
     def __init__(self, session: SparkSession) -> None:
-        self._context = session.sparkContext
+        self._context, self._needed = session.sparkContext, workers.wanted(session)
         self._tag = f"mirrorlake-{uuid.uuid4().hex[:12]}"
 
     @property
@@ -46,7 +49,8 @@ class SparkRunner:
 
     @contextmanager
     def tagged(self) -> Iterator[None]:
-        """Jobs of this thread are ours meanwhile. Raises TasksDied."""
+        """Jobs of this thread are ours meanwhile. Raises TasksDied, and SparkUnavailable for an
+        executor that lacks what tasks need."""
         self._context.addJobTag(self._tag)
         # Each thread that runs jobs has a fair share of the tasks, where the scheduler is fair: a
         # job with many tasks does not make one with few wait for all of them.
@@ -54,6 +58,8 @@ class SparkRunner:
         try:
             yield
         except RAISED as error:
+            if refusal := workers.refusal(error):
+                raise refusal from error
             if reason := death(error):
                 raise TasksDied(reason) from error
             raise
@@ -73,7 +79,7 @@ class SparkRunner:
         tasks = [[items[index] for index in some] for some in indexes]
         with self.tagged():
             rdd = self._context.parallelize(tasks, len(tasks))
-            results: list[list[R]] = rdd.map(partial(workers.done, work)).collect()
+            results: list[list[R]] = rdd.map(partial(_done, work, self._needed)).collect()
         found = dict(zip(chain(*indexes), chain(*results), strict=True))
         return [found[index] for index in range(len(items))]
 
@@ -94,16 +100,22 @@ class SparkRunner:
         with self.tagged():
             numbered = self._context.parallelize(list(enumerate(items)), len(items))
             # One partition more, for what `split` says of the items.
-            blocks = numbered.flatMap(partial(_split, split, partitions)).partitionBy(
+            blocks = numbered.flatMap(partial(_split, split, partitions, self._needed)).partitionBy(
                 partitions + 1, _itself
             )
-            merged = blocks.mapPartitionsWithIndex(partial(_merge, merge, partitions)).collect()
+            merged = blocks.mapPartitionsWithIndex(
+                partial(_merge, merge, partitions, self._needed)
+            ).collect()
         *results, said = [result for _partition, result in sorted(merged, key=_first)]
         return said, results
 
     def cancel(self) -> None:
         """End our own jobs, and no others of the session."""
         self._context.cancelJobsWithTag(self._tag)
+
+
+def _done(work: Callable[[T], R], needed: Versions, items: Sequence[T]) -> list[R]:
+    return workers.done(work, items, needed)
 
 
 def _with_broadcast(work: Callable[[T, S], R], sent: Any, item: T) -> R:
@@ -115,10 +127,13 @@ Block = tuple[int, tuple[int, Any]]
 
 
 def _split(
-    split: Callable[[T], tuple[S, Sequence[bytes]]], partitions: int, numbered: tuple[int, T]
+    split: Callable[[T], tuple[S, Sequence[bytes]]],
+    partitions: int,
+    needed: Versions,
+    numbered: tuple[int, T],
 ) -> Iterator[Block]:
     number, item = numbered
-    ((said, blocks),) = workers.done(split, [item])
+    ((said, blocks),) = workers.done(split, [item], needed)
     yield partitions, (number, said)
     for partition, block in enumerate(blocks):
         yield partition, (number, block)
@@ -127,6 +142,7 @@ def _split(
 def _merge(
     merge: Callable[[int, Sequence[bytes]], R],
     partitions: int,
+    needed: Versions,
     partition: int,
     blocks: Iterable[Block],
 ) -> Iterator[tuple[int, Any]]:
@@ -134,7 +150,7 @@ def _merge(
     if partition == partitions:
         yield partition, contents
     else:
-        (merged,) = workers.done(partial(merge, partition), [contents])
+        (merged,) = workers.done(partial(merge, partition), [contents], needed)
         yield partition, merged
 
 

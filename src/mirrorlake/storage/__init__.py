@@ -1,1 +1,1 @@
-"""Durable files below one root: what is asked of a storage, and the storages that give it."""
+"""Durable files below one root: the contract of a store, and its implementations."""

@@ -1,9 +1,10 @@
-"""The one right to write: a lease with a growing epoch, taken by create-if-absent.
+"""The exclusive right to write: a lease with an increasing epoch, taken by create-if-absent.
 
-Epoch n is the file `<n>.json`; who creates it holds the lease, who finds a higher one has lost it.
-The holder renews its file; a holder that stops renewing is taken over after `TERM` seconds, at
-once when it ran on this machine and its process is gone. The lease keeps two processes from doing
-the same work; that no work is done twice is kept by the commits themselves.
+Epoch n is the file `<n>.json`. The process that creates it holds the lease; a process that finds a
+higher epoch has lost it. The holder renews its file. If it stops renewing, the lease can be taken
+over after `TERM` seconds, or at once if the holder ran on this machine and its process no longer
+exists. The lease avoids duplicate work; that no work takes effect twice is guaranteed by the
+commits themselves.
 """
 
 from __future__ import annotations
@@ -32,11 +33,12 @@ _COMMANDS = {
     "capture": "`mirrorlake run` or `mirrorlake capture`",
     "mirror": "`mirrorlake run` or `mirrorlake apply`",
 }
-"""The commands that hold the lease of a role. Those of publishers are one for each table."""
+"""The commands that hold the lease of a role. Each publisher has a role per table."""
 
 
 class Lease:
-    """The right to write as `role` (`capture` or `mirror`) below one root, for one stream."""
+    """The right to write in one role (`capture`, `mirror`, or one per published table) below one
+    root, for one stream."""
 
     def __init__(
         self,
@@ -53,14 +55,15 @@ class Lease:
         self._renewed = clock.now() - TERM
 
     def take(self) -> None:
-        """Take the lease. Raises LeaseHeld, which says who holds it.
+        """Take the lease. Raises LeaseHeld, which names the holder.
 
-        When it fails in another way, nobody knows whether it was taken: ask again, which finds out.
+        After any other error it is unknown whether the lease was taken. Call it again, which finds
+        out.
         """
         epoch = self._newest()
         record = self._read(epoch) if epoch else {}
         if epoch and epoch == self._asked and self._is_mine(record):
-            self._renewed = self._clock.now() - RENEW  # it was made when it was asked for first
+            self._renewed = self._clock.now() - RENEW  # it was created by the first attempt
         else:
             if _lives(record, self._clock.now()):
                 raise self._held(record)
@@ -68,12 +71,12 @@ class Lease:
             self._create(epoch)
             self._renewed = self._clock.now()
         self._epoch, self._asked = epoch, 0
-        with suppress(OSError):  # the next one removes what is left
+        with suppress(OSError):  # the next holder deletes what is left
             for older in range(max(epoch - 4, 1), epoch - 1):
                 self._store.delete(self._path(older))
 
     def check(self) -> None:
-        """Be sure to hold the lease still, and renew it when due. Raises LeaseLost."""
+        """Check that the lease is still held, and renew it when due. Raises LeaseLost."""
         newest = self._newest()
         if newest != self._epoch or not self._is_mine(self._read(newest)):
             holder = self._read(newest) if newest else {}
@@ -87,7 +90,7 @@ class Lease:
             self._renewed = self._clock.now()
 
     def release(self) -> None:
-        """Give the lease back, if it is still ours."""
+        """Release the lease, if it is still ours."""
         if self._epoch and self._newest() == self._epoch:
             self._store.replace(self._path(self._epoch), self._record(released=True))
         self._epoch = 0
@@ -97,7 +100,7 @@ class Lease:
         try:
             self._store.create(self._path(epoch), self._record())
         except FileExistsError:
-            # It may be our own: the answer was lost, and the storage's client asked again.
+            # It may be ours: the answer was lost, and the client of the storage retried.
             found = self._read(epoch)
             if not self._is_mine(found):
                 raise self._held(found) from None
@@ -139,7 +142,7 @@ class Lease:
 def holder_of(
     store: Store, role: str, now: datetime, stream_id: str = DEFAULT_STREAM
 ) -> str | None:
-    """Who works as `role` below this root now, in words; None for nobody. Takes nothing."""
+    """The holder of a role below this root, in words; None if there is none. Takes nothing."""
     folder = _folder_of(role, stream_id)
     record = _record_of(store, folder, _newest_epoch(store, folder))
     return _named(record) if _lives(record, now) else None
@@ -151,13 +154,13 @@ def _folder_of(role: str, stream_id: str) -> str:
 
 
 def _newest_epoch(store: Store, folder: str) -> int:
-    """The highest epoch that was taken, 0 for none. Other names are files in the making."""
+    """The highest epoch, 0 for none. Files with other names are incomplete."""
     names = (_NAME.fullmatch(file.name) for file in store.list(folder).files)
     return max((int(name[1]) for name in names if name), default=0)
 
 
 def _record_of(store: Store, folder: str, epoch: int) -> dict[str, Any]:
-    """What a holder wrote; nothing where it is gone, or cannot be read and so holds nothing."""
+    """The record of an epoch; empty if it is missing or cannot be read, and so holds nothing."""
     try:
         record = json.loads(store.read(_path_of(folder, epoch)))
     except (FileNotFoundError, ValueError):
@@ -170,7 +173,8 @@ def _path_of(folder: str, epoch: int) -> str:
 
 
 def _lives(record: dict[str, Any], now: datetime) -> bool:
-    """Whether the holder of a lease still works: not released, renewed in time, not known dead."""
+    """Whether the holder of a lease is active: not released, renewed in time, not known to be
+    dead."""
     if not record or record.get("released"):
         return False
     try:
@@ -190,7 +194,8 @@ def _runs(pid: int, started: str) -> bool:
 
 
 def _start_of(pid: int) -> str:
-    """When a process of this machine started: tells it from a later one of the same number."""
+    """The start time of a process of this machine, which distinguishes it from a later one with
+    the same number."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19]
     except (OSError, IndexError):

@@ -1,7 +1,7 @@
 """The store of a local or mounted file system.
 
-Files are written under another name, flushed to the disk, and given their final name by a hard
-link, which fails when the name exists; then the folder is flushed. A rename would overwrite.
+A file is written under another name, flushed to the disk, and given its final name by a hard link,
+which fails if the name exists, unlike a rename. Then the folder is flushed.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ REMOVAL_SECONDS = 3_600.0
 class LocalStore(FolderStore):
     """A `Store` below a folder. The folder is made when something is first written.
 
-    Names that no store path can hold, such as those with a backslash, are not shown.
+    Names that are not valid store paths, such as those with a backslash, are not listed.
     """
 
     def __init__(self, root: str | Path) -> None:
@@ -62,14 +62,14 @@ class LocalStore(FolderStore):
                     if item.is_dir(follow_symlinks=False):
                         folders.append(item.name)
                     elif item.is_file(follow_symlinks=False):
-                        with suppress(FileNotFoundError):  # removed while we looked
+                        with suppress(FileNotFoundError):  # deleted while the folder was listed
                             files.append(_entry(item))
         except (FileNotFoundError, NotADirectoryError):
             pass
         return Listing(tuple(sorted(files, key=lambda f: f.name)), tuple(sorted(folders)))
 
     def unlisted(self, folder: str) -> tuple[Unlisted, ...]:
-        """What `list` does not show of a folder, by name."""
+        """What `list` omits from a folder, by name."""
         location = self.root.joinpath(*checked(folder)) if folder else self.root
         if self._leaves(location):
             return ()
@@ -133,7 +133,7 @@ class LocalStore(FolderStore):
     def move(self, path: str, target: str) -> None:
         source, final = self._path(path), self._path(target)
         make_folder(final.parent)
-        source.rename(final)  # not flushed: that takes longer than all else that tidying does
+        source.rename(final)  # not flushed: that would take longer than the rest of the cleanup
 
     def delete(self, path: str) -> None:
         self._path(path).unlink(missing_ok=True)
@@ -147,7 +147,7 @@ class LocalStore(FolderStore):
                 shutil.rmtree(left, ignore_errors=True)
         aside = target.with_name(f"_{own}{uuid.uuid4().hex[:16]}{GONE}")
         try:
-            target.rename(aside)  # a reader sees all of it or nothing
+            target.rename(aside)  # a reader sees the whole folder or nothing
         except FileNotFoundError:
             return
         flush_folder(target.parent)
@@ -160,13 +160,13 @@ class LocalStore(FolderStore):
         return found
 
     def _leaves(self, location: Path) -> bool:
-        # On texts: each look at a zone asks this for every one of its folders.
+        # Compared as text: each scan of a landing zone calls this for every folder.
         real = os.path.realpath(location)
         return real != self._real and not real.startswith(self._real.rstrip(os.sep) + os.sep)
 
     @contextmanager
     def _beside(self, path: str, content: bytes) -> Iterator[Path]:
-        """A flushed file next to `path`, for the caller to name; gone afterwards."""
+        """A flushed file next to `path`, to be named by the caller; deleted afterwards."""
         target = self._path(path)
         make_folder(target.parent)
         written = target.with_name(f"_{uuid.uuid4().hex}.tmp")
@@ -190,7 +190,7 @@ def _is_old(left: Path) -> bool:
 
 
 def make_folder(folder: Path) -> None:
-    """Make a folder and those above it, each durable in the one that holds it."""
+    """Create a folder and its parents, and make each durable in its parent."""
     if not folder.is_dir():
         make_folder(folder.parent)
         folder.mkdir(exist_ok=True)
@@ -207,7 +207,8 @@ def flush_folder(folder: Path) -> None:
 
 
 def _is_addressable(name: str) -> bool:
-    """Whether a store path can hold the name: `checked`, and text rather than stray bytes."""
+    """Whether the name is a valid part of a store path: `checked`, and text instead of raw
+    bytes."""
     try:
         name.encode()
     except UnicodeEncodeError:

@@ -1,4 +1,4 @@
-"""Several stores as one: some folders lie elsewhere than the root that they belong to."""
+"""Several stores combined into one: some folders are in another storage than their root."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from mirrorlake.storage.store import KeyedFolders, Listing, Store, Unlisted, Uns
 
 
 class MountedStore:
-    """A `Store` whose folders `parts`, with all they hold, are those of another store.
+    """A `Store` whose folders `parts`, with their content, are those of another store.
 
-    Paths are the same in both. What `rest` has below one of the parts is not seen. A file moves
-    within one of the two only.
+    Paths are the same in both. Content of `rest` below one of the parts is hidden. A file cannot
+    move between the two.
     """
 
     def __init__(self, rest: Store, parts: Sequence[str], elsewhere: Store) -> None:
@@ -32,7 +32,8 @@ class MountedStore:
         led = {part.removeprefix(inside) for part in self._parts if part.startswith(inside)}
         if not led:
             return listing
-        # What is a part is as it is elsewhere; what only leads to one is there when either has it.
+        # A part is listed from the other store; a folder that leads to a part exists if either has
+        # it.
         whole = {name for name in led if "/" not in name}
         ways = {name.partition("/")[0] for name in led}
         folders = set(listing.folders) - whole
@@ -93,7 +94,7 @@ class MountedStore:
         return self.at(path).location(path)
 
     def at(self, path: str) -> Store:
-        """The one of the two that has a path."""
+        """The store that contains a path."""
         return self._elsewhere if self._is_part(path) else self._rest
 
     def _both(self, path: str, other: str) -> Store:

@@ -1,4 +1,4 @@
-"""A reader of one object: a small one at once, a large one by ranges, always of one version."""
+"""A reader of one version of an object: small objects by one request, large ones by ranges."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
 
 WHOLE = 1 << 20
-"""Bytes up to which an object is read with its first request."""
+"""Size up to which an object is read by the first request, in bytes."""
 
-_AHEAD = 4 << 20  # bytes of one request while a large object is read from end to end
+_AHEAD = 4 << 20  # bytes per request while a large object is read sequentially
 
 Translated = Callable[[], AbstractContextManager[None]]
 
 
 def beginning(client: Client, key: str) -> tuple[ObjectMeta, bytes]:
-    """What an object is, and its first `WHOLE` bytes, by one request."""
+    """The metadata of an object and its first `WHOLE` bytes, by one request."""
     try:
         found = client.get(key, options={"range": (0, WHOLE)})
     except FileNotFoundError:
@@ -34,12 +34,12 @@ def beginning(client: Client, key: str) -> tuple[ObjectMeta, bytes]:
         meta = client.head(key)
         if meta["size"]:
             raise
-        return meta, b""  # no range of nothing can be asked for
+        return meta, b""  # an empty range cannot be requested
     return found.meta, found.bytes().to_bytes()
 
 
 def opened(client: Client, key: str, translated: Translated) -> BinaryIO:
-    """A seekable reader. translated: makes errors of the client those of a store."""
+    """A seekable reader. translated: converts errors of the client to those of a store."""
     with translated():
         meta, first = beginning(client, key)
     if meta["size"] <= len(first):

@@ -1,12 +1,13 @@
-"""A store on objects: S3 and what speaks its protocol, Google Cloud Storage, Azure Blob Storage.
+"""A store on objects: S3 and compatible storages, Google Cloud Storage, Azure Blob Storage.
 
-Objects are whole or absent, so a single put is atomic; but they cannot be renamed. A file gets its
-final name by one conditional write (`If-None-Match: *`) of its whole content: of the bytes, where
-they are few, and else of a copy that the storage makes itself. That never overwrites, and a crash
-leaves both names: whoever publishes again finds the final one, with its own content.
+Objects are complete or absent, so a single put is atomic; but they cannot be renamed. A file gets
+its final name by one conditional write (`If-None-Match: *`) of its whole content: an upload if the
+file is small, otherwise a copy by the storage itself. This never overwrites. A crash may leave both
+names; a publisher that repeats the write finds the final name with its own content.
 
-The answer to a conditional write may be lost, and the write tried again by the client: then the
-name exists because we made it. Each small write carries a token, by which it knows itself.
+The answer to a conditional write may be lost, and the write retried by the client. Then the name
+exists because the first attempt created it. Each small write therefore carries a token by which it
+recognizes itself.
 """
 
 from __future__ import annotations
@@ -51,13 +52,13 @@ if TYPE_CHECKING:
     from obstore.store import ObjectStore as Client
 
 LARGEST = 5 << 30
-"""Bytes of a file that can be published or moved: one part of one copy on S3."""
+"""Maximum size of a file that can be published or moved, in bytes: one part of one copy on S3."""
 
-_SPOOL = 8 << 20  # bytes of a staged file that are kept in memory
-_PART = 16 << 20  # bytes of one part of an upload: 10,000 of them hold more than LARGEST
-_CHUNK = 4 << 20  # bytes of an object that are written into a file at once
-_COPIES = 16  # copies that a storage makes at the same time
-_WRITER = "mirrorlakewriter"  # one word: neither Azure nor a proxy takes every character here
+_SPOOL = 8 << 20  # bytes of a staged file that are buffered in memory
+_PART = 16 << 20  # bytes per part of an upload: 10,000 parts hold more than LARGEST
+_CHUNK = 4 << 20  # bytes that are written to a file at once when an object is downloaded
+_COPIES = 16  # parallel copies by a storage
+_WRITER = "mirrorlakewriter"  # one word: Azure and proxies do not accept every character here
 _CHECK_NAME = "_mirrorlake/probe-"
 _PUT, _COPY = "put", "copy"
 _END_OF_FOLDER = "/\U0010ffff"
@@ -68,10 +69,10 @@ _QUERY = re.compile(r"(https?://[^\s?]*)\?[^\s)]*")
 class ObjectStore:
     """A `Store` on the objects below one prefix.
 
-    client: a store of obstore; its own prefix is the root. url: what the root is called, without
-    secrets; options: how it is reached, for whoever opens a `location`. Before its first
-    conditional write to S3, or to what speaks its protocol, a process tests that the storage heeds
-    the condition; of one that does not, UnsafeStorage is raised.
+    client: a store of obstore, whose prefix is the root. url: the location of the root, without
+    secrets. options: how to access it, for callers that open a `location`. Before its first
+    conditional write to S3 or a compatible storage, a process tests that the storage supports the
+    condition, and raises UnsafeStorage if it does not.
     """
 
     def __init__(self, client: Client, url: str, options: ObjectOptions | None = None) -> None:
@@ -92,7 +93,7 @@ class ObjectStore:
         prefix = _key(folder) if folder else None
         with _in_bucket(folder):
             found = self._client.list_with_delimiter(prefix)
-        # A console makes an object of the folder's own name, which is no file in it.
+        # Consoles create an object with the name of the folder, which is not a file in it.
         files = [_entry(meta) for meta in found["objects"] if meta["path"] != prefix]
         folders = [path.rpartition("/")[2] for path in found["common_prefixes"]]
         return Listing(
@@ -109,7 +110,8 @@ class ObjectStore:
                 return tree.listings()
 
     def _grow(self, tree: Tree, after: str | None) -> str | None:
-        """Read the keys behind `after`. Returns the end of a folder that is better passed by."""
+        """Read the keys after `after`. Returns the end of a folder if it is cheaper to skip the
+        rest of it."""
         with _in_bucket(tree.prefix):
             pages = self._client.list(tree.prefix or None, offset=after, chunk_size=PAGE)
             for page in pages:
@@ -117,7 +119,7 @@ class ObjectStore:
                     key = meta["path"]
                     if key > (after or "") and key != tree.prefix and _is_addressable(key):
                         tree.add(key, _entry(meta))
-                # What is left of the folder may be any number of pages; one request leads past it.
+                # The rest of the folder may be any number of pages; one request skips it.
                 end = tree.inside and tree.inside + _END_OF_FOLDER
                 if end and end > (after or "") and len(page) == PAGE and self._starts_after:
                     return end
@@ -125,7 +127,7 @@ class ObjectStore:
 
     @property
     def _starts_after(self) -> bool:
-        """Whether a listing can begin behind a key; of others the client reads all keys anyway."""
+        """Whether a listing can start after a key; otherwise the client reads all keys anyway."""
         return isinstance(self._client, S3Store | AzureStore | MemoryStore)
 
     def options(self, path: str) -> ObjectOptions | None:  # noqa: ARG002  (the same for all)
@@ -135,7 +137,7 @@ class ObjectStore:
         return self
 
     def unlisted(self, folder: str) -> tuple[Unlisted, ...]:
-        """What `list` does not show of a folder, by name."""
+        """What `list` omits from a folder, by name."""
         prefix = _key(folder) if folder else None
         with _in_bucket(folder):
             found = self._client.list_with_delimiter(prefix)
@@ -149,11 +151,11 @@ class ObjectStore:
             return self._client.get(key).bytes().to_bytes()
 
     def open(self, path: str) -> BinaryIO:
-        """A reader of one version of the object: raises OSError once it was replaced."""
+        """A reader of one version of the object; raises OSError after it was replaced."""
         return opened(self._client, _key(path), lambda: _translated(path))
 
     def entry(self, path: str) -> Entry | None:
-        """What an object is now; None when there is none."""
+        """The current metadata of an object; None if it does not exist."""
         key = _key(path)
         try:
             with _translated(path):
@@ -162,7 +164,7 @@ class ObjectStore:
             return None
 
     def fetch(self, path: str, target: BinaryIO) -> None:
-        """Write a whole object into a file, by one request. Raises FileNotFoundError."""
+        """Download a whole object into a file by one request. Raises FileNotFoundError."""
         key = _key(path)
         with _translated(path):
             for some in self._client.get(key).stream(_CHUNK):
@@ -171,14 +173,14 @@ class ObjectStore:
     # -- writing --------------------------------------------------------------------------------
 
     def upload(self, source: Path, path: str) -> None:
-        """Write a local file as an object, in the place of an older one; durable on return."""
+        """Upload a local file, replacing an existing object; durable on return."""
         key = _key(path)
         with source.open("rb") as file, _in_bucket(path):
             self._client.put(key, file, chunk_size=_PART)
 
     def copy_folder(self, folder: str, target: str, last: str) -> None:
-        """Copy all objects below a folder, each by the storage itself; those in its folder `last`
-        after all others. Of files of up to `LARGEST` bytes."""
+        """Copy all objects below a folder, each by the storage itself, those in its folder
+        `last` after all others. Each may have up to `LARGEST` bytes."""
         prefix, other = _key(folder), _key(target)
         with _translated(folder), ThreadPoolExecutor(_COPIES, thread_name_prefix="copy") as pool:
             for keys in self._phases(prefix, last):
@@ -195,10 +197,10 @@ class ObjectStore:
                 self._client.put(key, cast("BinaryIO", spool), chunk_size=_PART)
 
     def publish(self, staged: str, final: str) -> None:
-        """As in the contract; of files of up to `LARGEST` bytes.
+        """As in the contract, for files of up to `LARGEST` bytes.
 
-        The name may exist because the answer to an earlier attempt was lost: whoever is told that
-        it exists compares the content, as after a crash.
+        The name may exist because the answer to an earlier attempt was lost: a caller that gets
+        FileExistsError compares the content, as after a crash.
         """
         source, target = _key(staged), _key(final)
         with _translated(staged):
@@ -215,10 +217,10 @@ class ObjectStore:
             self._client.delete(source)
 
     def make_folder(self, folder: str) -> None:
-        _key(folder)  # a folder is there with its first file
+        _key(folder)  # a folder exists as soon as it has a file
 
     def flush(self, folder: str) -> None:
-        _key(folder)  # an object is durable as soon as it is there
+        _key(folder)  # an uploaded object is durable
 
     def create(self, path: str, content: bytes) -> None:
         self._put_new(_key(path), content, path)
@@ -229,9 +231,9 @@ class ObjectStore:
             self._client.put(key, content, use_multipart=False)
 
     def move(self, path: str, target: str) -> None:
-        """A copy, then a deletion: after a crash between them both are there, and it is repeated.
+        """Copy, then delete. After a crash in between both exist, and the move is repeated.
 
-        Of files of up to `LARGEST` bytes.
+        For files of up to `LARGEST` bytes.
         """
         source, final = _key(path), _key(target)
         with _translated(path):
@@ -244,18 +246,18 @@ class ObjectStore:
             self._client.delete(key)
 
     def delete_folder(self, folder: str, last: str = "") -> None:
-        """Remove all objects below a folder in the order of their names, so that what a publisher
-        remembers goes last; those in its folder `last`, if one is named, after all others. A reader
-        may see a part meanwhile, and a crash may leave one.
+        """Delete all objects below a folder in the order of their names, so that the state of a
+        publisher is deleted last; those in its folder `last`, if given, after all others. Readers
+        may see a part in the meantime, and a crash may leave one.
 
-        Raises OSError when something is left: an object that marks the folder, as consoles make
-        them and only they can remove, or what somebody wrote meanwhile.
+        Raises OSError if something is left: an object by which a console represents the folder, and
+        which only the console can delete, or a file that was written in the meantime.
         """
         prefix = _key(folder)
         with _translated(folder):
             for keys in self._phases(
                 prefix, last
-            ):  # without the mark of a folder, or a file beside
+            ):  # without the object that represents a folder, or a file of the same name
                 for start in range(0, len(keys), PAGE):
                     self._client.delete(keys[start : start + PAGE])
             left = [meta["path"] for meta in self._client.list(prefix).collect()]
@@ -263,7 +265,7 @@ class ObjectStore:
             raise OSError(errno.ENOTEMPTY, f"{len(left)} objects are left in the folder", folder)
 
     def _phases(self, prefix: str, last: str) -> tuple[Sequence[str], Sequence[str]]:
-        """The keys below a prefix: those outside of a folder in it, and those inside."""
+        """The keys below a prefix: those outside a folder in it, and those inside."""
         keys = [meta["path"] for meta in self._client.list(prefix).collect()]
         keys = sorted(key for key in keys if key != prefix)
         inside = f"{prefix}/{last}/"
@@ -313,7 +315,7 @@ class ObjectStore:
         return found.get(_WRITER) == token
 
     def _test(self, kind: str, write: Callable[[str], None]) -> None:
-        """Be sure that a write is refused where something is already."""
+        """Check that a conditional write to an existing name is rejected."""
         with self._testing:
             if kind in self._tested:
                 return
@@ -343,7 +345,7 @@ def _is_addressable(name: str) -> bool:
 
 
 def _entry(meta: ObjectMeta) -> Entry:
-    """An ETag alone may be a digest of the content, and the same of another file."""
+    """The etag alone may be a digest of the content, and equal to that of another file."""
     modified = meta["last_modified"].timestamp()
     etag = f"{meta['e_tag'] or meta['version'] or meta['size']}-{modified:.3f}"
     return Entry(meta["path"].rpartition("/")[2], meta["size"], modified, etag)
@@ -351,8 +353,8 @@ def _entry(meta: ObjectMeta) -> Entry:
 
 @contextmanager
 def _translated(path: str) -> Iterator[None]:
-    """Errors of the client as those of a store. What it says in full may hold signed addresses, so
-    little of it is kept."""
+    """Convert errors of the client to those of a store. Their full text may contain signed
+    addresses, so only a part is kept."""
     try:
         yield
     except FileNotFoundError:
@@ -373,7 +375,7 @@ def _translated(path: str) -> Iterator[None]:
 
 @contextmanager
 def _in_bucket(path: str) -> Iterator[None]:
-    """The errors of a listing and of a write: what they do not find is the bucket."""
+    """Convert errors of a listing or a write, for which "not found" refers to the bucket."""
     try:
         with _translated(path):
             yield
@@ -382,7 +384,7 @@ def _in_bucket(path: str) -> Iterator[None]:
 
 
 def _said(error: Exception) -> str:
-    """The first line, and of the answer that follows its code alone."""
+    """The first line, and only the code of the answer that follows."""
     text = str(error)
     line = text.partition("\n")[0].partition(": <?xml")[0]
     code = _CODE.search(text)

@@ -1,4 +1,4 @@
-"""How storages are reached, beside their URLs."""
+"""How to access storages, in addition to their URLs."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from mirrorlake.errors import UsageError
 
 @dataclass(frozen=True, slots=True)
 class ObjectOptions:
-    """How an object store is reached, beside its URL; never who we are.
+    """How to access an object store, in addition to its URL; contains no credentials.
 
-    endpoint: of an S3 that is not Amazon's; plain `http://` is allowed where it is written. region:
-    of S3. account: the storage account of Azure. anonymous: requests are not signed, for what is
-    public.
+    endpoint: of an S3-compatible storage; plain `http://` is allowed if it is written. region: of
+    S3. account: the storage account of Azure. anonymous: requests are not signed, for public
+    storage.
     """
 
     endpoint: str | None = None

@@ -1,7 +1,7 @@
-"""What the landing zone asks of a storage.
+"""The contract of a storage.
 
-Paths are relative to the root of one mirrored database, with `/` between their parts, and are made
-of names that `landing.names` has made safe; a store refuses every other path.
+Paths are relative to the root of one mirrored database, with `/` as separator, and consist of names
+that `landing.names` has encoded; a store rejects every other path.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from mirrorlake.storage.options import ObjectOptions
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """A file as a listing shows it. `etag` differs whenever content or identity differ."""
+    """A file in a listing. `etag` changes whenever content or identity changes."""
 
     name: str
     size: int
@@ -27,7 +27,7 @@ class Entry:
 
 @dataclass(frozen=True, slots=True)
 class Listing:
-    """One level of a folder; both parts are sorted by name."""
+    """One level of a folder; both lists are sorted by name."""
 
     files: tuple[Entry, ...]
     folders: tuple[str, ...]
@@ -51,64 +51,63 @@ class Unlisted:
 
 
 class UnsafePath(ValueError):
-    """A path that is absolute, empty, or would leave the root."""
+    """A path that is absolute, empty, or leads out of the root."""
 
 
 class StorageFailed(OSError):
-    """A storage did not give what it has, or not all of it: no fault of what is stored there."""
+    """The storage did not return a file, or not all of it, although the file is not at fault."""
 
 
 class Store(Protocol):
     """Durable files below one root.
 
-    Every method that writes is durable when it returns, and all or nothing: a reader never sees
-    half of it, also after a crash. A deletion and a move may be undone by a power failure, whole:
-    whoever needs them finds that they are not done, and does them again. Nothing retries; the
-    caller does.
+    Every method that writes is durable when it returns, and atomic: readers never see a partial
+    result, also after a crash. A deletion or a move may be undone as a whole by a power failure; a
+    caller that depends on it finds it undone and repeats it. Methods do not retry; the caller does.
     """
 
     def list(self, folder: str) -> Listing:
-        """One level of `folder`, of the root for ""; empty when it does not exist.
+        """One level of `folder`, or of the root for ""; empty if it does not exist.
 
-        Links are not shown, and no link is followed that leaves the root: every other method
-        refuses such a path as unsafe.
+        Links are not listed, and links that lead out of the root are not followed: every other
+        method rejects such a path as unsafe.
         """
         ...
 
     def read(self, path: str) -> bytes:
-        """The whole file. Raises FileNotFoundError."""
+        """Read the whole file. Raises FileNotFoundError."""
         ...
 
     def open(self, path: str) -> BinaryIO:
-        """A seekable reader of the file as it is now. Raises FileNotFoundError.
+        """Open a seekable reader of the current content. Raises FileNotFoundError.
 
-        Once the file is replaced it reads the older content still, or raises OSError.
+        After the file is replaced, the reader still returns the old content, or raises OSError.
         """
         ...
 
     def stage(self, path: str) -> AbstractContextManager[BinaryIO]:
-        """A writer under an underscore name, which no reader looks at (LZ-021, LZ-131).
+        """Open a writer under an underscore name, which readers ignore (LZ-021, LZ-131).
 
-        The file is durable when the context ends, and gone when it ends by an exception. An older
-        file of the same name is replaced.
+        The file is durable when the context ends, and deleted if it ends with an exception. An
+        existing file of the same name is replaced.
         """
         ...
 
     def publish(self, staged: str, final: str) -> None:
-        """Give a staged file its final name, whole or not at all.
+        """Give a staged file its final name, completely or not at all.
 
-        Raises FileExistsError when the final name exists: it is never overwritten (LZ-134). After a
-        crash, or an answer that was lost, that may be this very file: compare.
+        Raises FileExistsError if the final name exists: it is never overwritten (LZ-134). After a
+        crash or a lost answer, the existing file may be this very file: compare the content.
         """
         ...
 
     def make_folder(self, folder: str) -> None:
-        """Make an empty folder, where the storage knows such; there may be one already."""
+        """Create an empty folder, if the storage has folders; it may exist already."""
         ...
 
     def flush(self, folder: str) -> None:
-        """Make the names in a folder durable that it got from others, who may have been killed
-        before they had made them so; there may be no such folder."""
+        """Make durable the names that other processes created in a folder and may not have
+        flushed before they were killed. The folder need not exist."""
         ...
 
     def create(self, path: str, content: bytes) -> None:
@@ -116,7 +115,7 @@ class Store(Protocol):
         ...
 
     def replace(self, path: str, content: bytes) -> None:
-        """Write a small file in the place of an older one, if there is one."""
+        """Write a small file, replacing an existing one."""
         ...
 
     def move(self, path: str, target: str) -> None:
@@ -124,11 +123,11 @@ class Store(Protocol):
         ...
 
     def delete(self, path: str) -> None:
-        """Remove a file; it may be gone already."""
+        """Delete a file, which need not exist."""
         ...
 
     def delete_folder(self, folder: str) -> None:
-        """Remove a folder with all it holds; it may be gone already."""
+        """Delete a folder with its content; it need not exist."""
         ...
 
     def location(self, path: str) -> str:

@@ -1,8 +1,8 @@
-"""Many folders at one look, where a storage lists keys rather than folders.
+"""Many folders in one listing, for storages that list keys instead of folders.
 
-An object store answers with a thousand keys at a time, of however many folders: asking for each
-folder costs a request each, asking for all of them a request for each thousand keys. Folders with
-an underscore name are not looked into (LZ-021): cleanup folders may hold any number of files.
+An object store returns a thousand keys per request, from any number of folders: listing each folder
+takes one request per folder, listing all of them one request per thousand keys. Folders with an
+underscore name are not listed (LZ-021), because cleanup folders may contain any number of files.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ from typing import Protocol
 from mirrorlake.storage.store import Entry, Listing, Store
 
 PAGE = 1_000
-"""Keys in one answer of S3 and of Google."""
+"""Keys per answer of S3 and of Google."""
 
 
 class Lister(Protocol):
-    """Whatever shows one level of a folder, as `Store.list` does."""
+    """Lists one level of a folder, as `Store.list` does."""
 
     def list(self, folder: str) -> Listing: ...
 
@@ -43,12 +43,12 @@ def look(store: Store, folder: str) -> Lister:
 
 
 class Tree:
-    """Keys below `prefix`, in ascending order, on their way to listings."""
+    """Converts the keys below `prefix`, in ascending order, to listings."""
 
     def __init__(self, prefix: str) -> None:
         self.prefix = prefix
         self.inside: str | None = None
-        """The underscore folder that holds the last key, if one does."""
+        """The underscore folder that contains the last key, if there is one."""
         self._files: dict[str, list[Entry]] = {}
         self._folders: dict[str, dict[str, None]] = {}
 

@@ -1,15 +1,15 @@
 """The store of a path or a URL.
 
     ./zone, /mnt/zone         a local or mounted folder
-    s3://bucket/prefix        S3, and with an endpoint whatever speaks its protocol
+    s3://bucket/prefix        S3, and with an endpoint a compatible storage
     gs://bucket/prefix        Google Cloud Storage
     az://container/prefix     Azure Blob Storage
     abfss://..., https://...  Azure Data Lake Storage and OneLake, see `adls/url.py`
 
-What follows the bucket is taken as it is written, as the tools of the clouds do: nothing is
-decoded. Who we are comes from the environment, by the variables and the roles that each cloud knows
-(`AWS_ACCESS_KEY_ID`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_KEY`, ...). No option
-holds a secret, so places and options may be shown, stored and sent to other processes.
+The path after the bucket is used literally, as by the tools of the clouds: nothing is decoded.
+Credentials come from the environment, in the variables and roles of each cloud
+(`AWS_ACCESS_KEY_ID`, `GOOGLE_APPLICATION_CREDENTIALS`, `AZURE_STORAGE_ACCOUNT_KEY`, ...). Options
+contain no secrets, so locations and options may be shown, stored and sent to other processes.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _REGIONS = ("AWS_REGION", "AWS_DEFAULT_REGION")
 
 @dataclass(frozen=True, slots=True)
 class StorageLocation:
-    """A URL and how it is reached. It may be shown, stored and sent: it holds no secret."""
+    """A URL and how to access it. It contains no secret, so it may be shown, stored and sent."""
 
     url: str
     options: ObjectOptions = field(default_factory=ObjectOptions)
@@ -53,8 +53,8 @@ def is_url(location: str | Path) -> bool:
 
 
 def check_url(url: str, options: ObjectOptions) -> None:
-    """Raises UsageError for what is no URL of a storage, or holds more than its place, and for an
-    option, which is then `where`, that this storage does not have."""
+    """Raises UsageError if it is not a URL of a storage, if it contains more than a location, or
+    for an option (then `where`) that the storage does not have."""
     if not is_url(url):
         raise UsageError(
             "this is not a URL", where="URL", hint="A URL begins with " + _known() + "."
@@ -67,7 +67,7 @@ def check_url(url: str, options: ObjectOptions) -> None:
 
 
 def split(url: str) -> tuple[str, str]:
-    """A URL as its bucket, also a URL, and the path below it. Raises UsageError."""
+    """Split a URL into its bucket, as a URL, and the path below it. Raises UsageError."""
     if adls.handles(url):
         location = adls.location_of(url)
         return str(replace(location, root="")), location.root
@@ -78,8 +78,8 @@ def split(url: str) -> tuple[str, str]:
 def open_store(location: str | Path, options: ObjectOptions | None = None) -> Store:
     """The store whose root is a folder or a URL. Nothing is read or written yet.
 
-    Raises UsageError: for a scheme that is not known, a bucket that is not named, credentials in
-    the URL, or a library that is not installed.
+    Raises UsageError for an unknown scheme, a missing bucket, credentials in the URL, or a library
+    that is not installed.
     """
     if not is_url(location):
         return LocalStore(location)
@@ -91,9 +91,9 @@ def open_store(location: str | Path, options: ObjectOptions | None = None) -> St
 
 
 def open_file(location: str, options: ObjectOptions | None = None) -> BinaryIO:
-    """A seekable reader of a `Store.location`, in whatever process. Raises OSError, UsageError.
+    """Open a seekable reader of a `Store.location`, in any process. Raises OSError, UsageError.
 
-    What is opened is that very file: links below the root were looked at when it was listed.
+    The file itself is opened: links below the root were checked when it was listed.
     """
     if not is_url(location):
         return Path(location).open("rb")
@@ -105,14 +105,14 @@ def open_file(location: str, options: ObjectOptions | None = None) -> BinaryIO:
 
 
 def addressed(location: str, options: ObjectOptions | None = None) -> tuple[ObjectStore, str]:
-    """The objects of the bucket of a location, and the key that it names. One client for all of a
-    bucket in each process. Raises UsageError."""
+    """The objects of the bucket of a location, and its key. There is one client per bucket and
+    process. Raises UsageError."""
     scheme, bucket, key = _parsed(location)
     return _bucket(scheme, bucket, options or ObjectOptions(), os.getpid()), key
 
 
 def _parsed(url: str) -> tuple[str, str, str]:
-    """Scheme, bucket, and what is below it. No message repeats what may be a secret."""
+    """Scheme, bucket, and the path below it. Messages do not repeat what may be a secret."""
     found = _URL.fullmatch(url)
     assert found is not None
     scheme, rest = found[1].lower(), found[2]
@@ -138,7 +138,7 @@ def _parsed(url: str) -> tuple[str, str, str]:
 
 
 def _root(url: str) -> tuple[str, str, str]:
-    """A URL as people give it, who may have put into it what does not belong there."""
+    """The parts of a URL from a user, who may have written more into it than a location."""
     scheme, bucket, prefix = _parsed(url)
     prefix = prefix.rstrip("/")
     if "?" in prefix:
@@ -160,7 +160,7 @@ def _root(url: str) -> tuple[str, str, str]:
 
 @functools.lru_cache(maxsize=16)
 def _bucket(scheme: str, bucket: str, options: ObjectOptions, _process: int) -> ObjectStore:
-    """One client for all files of a bucket; not that of a process that was forked."""
+    """One client for all files of a bucket; never that of a forked parent process."""
     return _object_store(scheme, bucket, "", options)
 
 
@@ -179,7 +179,7 @@ def _azure_store(url: str) -> Store:
 
 
 def _lacking(error: ModuleNotFoundError, module: str, extra: str, scheme: str) -> Exception:
-    """What to tell of an import that failed: for another module, the error itself."""
+    """The error for a failed import; for another module, the import error itself."""
     if (error.name or "").partition(".")[0] != module:
         return error
     return UsageError(
@@ -250,12 +250,12 @@ def _azure(container: str, prefix: str | None, options: ObjectOptions) -> Client
 
 
 def s3_endpoint(options: ObjectOptions) -> str:
-    """The address of S3 by options or environment; empty for Amazon's."""
+    """The address of S3 from options or environment; empty for Amazon's."""
     return _first(options.endpoint, _ENDPOINTS)
 
 
 def s3_region(options: ObjectOptions) -> str:
-    """The region of S3 by options or environment; empty when neither tells."""
+    """The region of S3 from options or environment; empty if neither is set."""
     return _first(options.region, _REGIONS)
 
 
@@ -267,13 +267,14 @@ def _first(option: str | None, variables: Sequence[str]) -> str:
 def _client(options: ObjectOptions) -> ClientConfig:
     found: ClientConfig = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(minutes=2)}
     endpoint = s3_endpoint(options)
-    if endpoint.lower().startswith("http://"):  # who writes it means it
+    if endpoint.lower().startswith("http://"):  # written explicitly, so it is intended
         found["allow_http"] = True
     return found
 
 
 def _retry() -> RetryConfig:
-    """What passes in seconds is tried again here; the rest is the caller's, who can be stopped."""
+    """Failures that last seconds are retried here; longer ones by the caller, which can be
+    stopped."""
     return {
         "max_retries": 8,
         "retry_timeout": timedelta(seconds=30),
@@ -298,7 +299,7 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
     "s3a": ("endpoint", "region", "anonymous"),
     "gs": ("anonymous",),
     "az": ("endpoint", "account", "anonymous"),
-    _AZURE_FORMS: (),  # its address says all
+    _AZURE_FORMS: (),  # the address contains everything
 }
 
 

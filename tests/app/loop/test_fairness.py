@@ -23,8 +23,9 @@ from mirrorlake.model.clock import WallClock
 from mirrorlake.storage.local import LocalStore
 from tests.app.operated import Operated
 from tests.app.zones import MARKER, Zone
+from tests.doubles.executors import Held
 from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
-from tests.doubles.lanes import Held
+from tests.profiles import tries
 
 LARGE = 3
 """Rows of a batch that is large here."""
@@ -202,7 +203,7 @@ class TestCuts:
         assert 3 in market.cuts("busy") & market.cuts("other")
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(
     acts=st.lists(st.sampled_from(["quiet", "busy", "small", "cycle", "open", "hold"]), max_size=30)
 )

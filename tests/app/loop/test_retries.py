@@ -22,7 +22,7 @@ from mirrorlake.model.crash_points import no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.app.zones import MARKER, Zone
 from tests.doubles.clock import SteppedClock
-from tests.doubles.lanes import Held
+from tests.doubles.executors import Held
 from tests.sim.engine import Lake, ModelledEngine
 
 FAULT = Failed(TableFault("OSError at probe.py:1", table="s.stuck"))

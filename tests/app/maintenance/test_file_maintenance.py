@@ -28,8 +28,8 @@ from mirrorlake.storage.local import LocalStore
 from tests.app.operated import Operated
 from tests.app.zones import MARKER, Zone
 from tests.doubles.clock import SteppedClock
+from tests.doubles.executors import Held
 from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
-from tests.doubles.lanes import Held
 from tests.sim.engine import ModelledEngine
 
 ROWS, BATCH = 400, 20

@@ -14,7 +14,7 @@ from mirrorlake.app.maintenance.vacuum import Vacuums
 from mirrorlake.config import load
 from mirrorlake.errors import ConfigError
 from tests.app.operated import DAY, Operated
-from tests.doubles.lanes import Held
+from tests.doubles.executors import Held
 
 WEEK = timedelta(days=7)
 

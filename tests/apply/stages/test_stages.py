@@ -47,6 +47,7 @@ from tests.conformance.apply_rows import RowContract
 from tests.conformance.mirrored import Mirrored
 from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 from tests.histories import SHAPES, Shape, as_file, histories
+from tests.profiles import tries
 from tests.reference import UNCHANGED, Change
 
 INSERT, UPDATE, DELETE, UPSERT = Marker.INSERT, Marker.UPDATE, Marker.DELETE, Marker.UPSERT
@@ -79,7 +80,7 @@ class TestRows(RowContract):
     """What the rows of a batch do, as of every engine."""
 
 
-@settings(max_examples=40, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(40), suppress_health_check=list(HealthCheck))
 @given(drawn=st.lists(histories(truncations=False), min_size=1, max_size=3))
 def test_rows_and_feed_of_random_histories_are_those_of_the_model(
     make: Callable[..., Mirrored], drawn
@@ -449,7 +450,7 @@ def test_what_was_read_is_written_once(
         assert list(group) == sorted(group, key=in_order)
 
 
-@settings(max_examples=25)
+@settings(max_examples=tries(25))
 @given(shape=st.sampled_from(list(SHAPES.values())), parts=st.integers(1, 40), data=st.data())
 def test_equal_keys_are_in_one_partition(shape: Shape, parts: int, data: st.DataObject) -> None:
     _shape, landings = data.draw(histories([shape], batches=2))

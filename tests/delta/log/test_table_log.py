@@ -20,6 +20,7 @@ from mirrorlake.model.change import Marker
 from tests.delta.handmade import HandmadeTable, metadata
 from tests.delta.write.test_rewrite import net_of
 from tests.histories import Landing, Shape
+from tests.profiles import tries
 from tests.reference import Change
 
 SHAPE = Shape.of(["id"], id=types.LONG, name=types.STRING)
@@ -79,7 +80,7 @@ STEPS = st.lists(
 )
 
 
-@settings(max_examples=60)
+@settings(max_examples=tries(60))
 @given(STEPS)
 def test_following_says_what_loading_anew_says(steps: list[tuple[str, list[int]]]) -> None:
     with tempfile.TemporaryDirectory() as folder:

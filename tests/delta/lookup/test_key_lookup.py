@@ -6,7 +6,6 @@ import tempfile
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,8 +16,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.delta import deletion_vectors
-from mirrorlake.delta.lookup import key_join, pages, row_cache
-from mirrorlake.delta.lookup import key_lookup as probing
+from mirrorlake.delta.lookup import key_join
 from mirrorlake.delta.lookup.key_lookup import Matches, candidates, find_rows
 from mirrorlake.delta.write import data_files
 from mirrorlake.model import types
@@ -234,45 +232,6 @@ def test_days_beyond_the_years_1_to_9999_are_found(tmp_path: Path, kind, numbers
     data = pa.table({"at": pa.array(numbers, physical).cast(shape.arrow([]).schema.types[0])})
     table.commit([{"add": data_files.write_data(table.path, data, ["at"])}])
     assert found(table, data).row.tolist() == list(range(len(numbers)))
-
-
-def test_what_is_read_of_a_file_counts_until_it_is_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Pages as their part of the file, all of it as one; then its rows come from memory."""
-    table = HandmadeTable(tmp_path / "t", PLAIN.schema)
-    parts: list[float] = []
-    monkeypatch.setattr(row_cache, "_read_so_far", row_cache.ReadSoFar(9))
-    add = row_cache.ReadSoFar.add
-
-    def counted(
-        so_far: row_cache.ReadSoFar, known: Any, part: float, look: int
-    ) -> tuple[float, int]:
-        parts.append(part)
-        return add(so_far, known, part, look)
-
-    monkeypatch.setattr(row_cache.ReadSoFar, "add", counted)
-    with forced(Way.INDEX_PAGES) as patch:  # of two rows each
-        patch.setattr(row_cache, "again", AGAIN)
-        patch.setattr(row_cache, "_often", row_cache.BoundedCache(row_cache.OFTEN, row_cache._cost))
-        filled(table, PLAIN, [([(n, "a") for n in range(8)], [1])])
-        sought = PLAIN.arrow([(0, "a"), (1, "a"), (5, "a")]).select(["id"])
-        for _ in range(4):
-            assert sorted(row[0] for row in rows_of(found(table, sought).rows)) == [0, 5]
-        assert parts == [0.5, 0.5, 0.5]
-        parts.clear()
-        patch.setattr(row_cache, "_often", row_cache.BoundedCache(row_cache.OFTEN, row_cache._cost))
-        patch.setattr(probing, "DENSE", 1_000)
-        for _ in range(4):
-            assert sorted(row[0] for row in rows_of(found(table, sought).rows)) == [0, 5]
-        assert parts == [1.0, 1.0]
-        patch.setattr(pages, "layout", None)
-        patch.setattr(key_join, "rows", None)
-        assert sorted(row[0] for row in rows_of(found(table, sought).rows)) == [0, 5]
-
-
-AGAIN = row_cache.again
-"""As it is when no way is forced."""
 
 
 def test_nothing_of_a_file_is_kept_after_a_search(tmp_path: Path) -> None:

@@ -16,8 +16,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.delta.lookup import pages, thrift
-from mirrorlake.delta.lookup.thrift import I32, BrokenThrift, ThriftReader
+from mirrorlake.delta.lookup import pages
+from mirrorlake.storage import thrift
+from mirrorlake.storage.thrift import I32, BrokenThrift, ThriftReader
 
 COUNT = 400
 CONTENT = pa.table(

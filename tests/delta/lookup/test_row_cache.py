@@ -18,6 +18,7 @@ from mirrorlake.model import keys as codes
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
 from tests.histories import SHAPES, Shape, histories
+from tests.profiles import tries
 from tests.reference import UNCHANGED
 
 SCHEMA = Schema.of([Column("id", types.LONG), Column("a.b", types.STRING)])
@@ -28,10 +29,6 @@ TABLE = TableSchema(SCHEMA, ("id", "a.b"), (None, None))
 def kept(monkeypatch: pytest.MonkeyPatch) -> row_cache.BoundedCache:
     kept = row_cache.BoundedCache(row_cache.CACHE_BYTES, row_cache._cost)
     monkeypatch.setattr(row_cache, "_cache", kept)
-    monkeypatch.setattr(
-        row_cache, "_often", row_cache.BoundedCache(row_cache.OFTEN, row_cache._cost)
-    )
-    monkeypatch.setattr(row_cache, "_read_so_far", row_cache.ReadSoFar(row_cache.REMEMBERED))
     return kept
 
 
@@ -93,80 +90,6 @@ def test_the_rows_that_were_looked_at_longest_ago_go_first(tmp_path: Path) -> No
         assert kept.size <= kept.most
 
 
-def test_a_file_is_kept_once_its_parts_make_more_than_all_of_it(tmp_path: Path) -> None:
-    path = written(tmp_path / "1.parquet", id=[1, 2], a_b=["x", "y"])
-    other = written(tmp_path / "2.parquet", id=[3])
-    assert [row_cache.again(path, TABLE, 0.4) for _ in range(2)] == [None, None]
-    assert row_cache.again(other, TABLE, 1.0) is None
-    rows = row_cache.again(path, TABLE, 0.4)
-    assert rows is not None
-    assert rows["id"].to_pylist() == [1, 2]
-    assert row_cache.again(path, TABLE, 0.0) is rows
-    os.utime(path, ns=(1, 1))
-    assert row_cache.again(path, TABLE, 0.9) is None, "it may be another file"
-
-
-def test_a_file_that_holds_much_is_tried_once_and_a_large_one_is_not(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    path = written(tmp_path / "1.parquet", id=list(range(1_000)))
-    tries = []
-    stored = row_cache._stored
-    monkeypatch.setattr(row_cache, "_stored", lambda *facts: tries.append(1) or stored(*facts))
-    monkeypatch.setattr(row_cache, "LARGEST", path.stat().st_size)
-    for part in (1.0, 0.5, 1.0, 1.0):
-        assert row_cache.again(path, TABLE, part) is None
-    assert len(tries) == 1
-    other = written(tmp_path / "2.parquet", id=list(range(2_000)))
-    assert [row_cache.again(other, TABLE, 1.0) for _ in range(3)] == [None] * 3
-    assert len(tries) == 1
-
-
-def test_of_more_files_than_there_is_room_for_some_are_kept(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """If each went for the next one, all would be read anew each time."""
-    paths = [written(tmp_path / f"{n}.parquet", id=list(range(1_000))) for n in range(5)]
-    size = max(path.stat().st_size for path in paths)
-    monkeypatch.setattr(
-        row_cache, "UNPACKED", 1 + row_cache.table_rows(paths[0], TABLE).nbytes // size
-    )
-    often = row_cache.BoundedCache(3 * row_cache.UNPACKED * size, row_cache._cost)
-    monkeypatch.setattr(row_cache, "_often", often)
-    rounds = [[row_cache.again(path, TABLE, 0.6) for path in paths] for _ in range(8)]
-    kept = [rows is not None for rows in rounds[-1]]
-    assert sum(kept) == 3
-    for rows in rounds[2:]:
-        assert [one is not None for one in rows] == kept
-        assert all(one is first for one, first in zip(rows, rounds[-1], strict=True))
-    assert often.size <= often.most
-    left = next(path for path, held in zip(paths, kept, strict=True) if not held)
-    assert row_cache.again(left, TABLE, 0.6) is not None, "nobody has looked at the others since"
-    assert often.size <= often.most
-
-
-def test_a_file_that_went_has_to_be_read_as_often_again(tmp_path: Path) -> None:
-    path = written(tmp_path / "1.parquet", id=[1])
-    assert [row_cache.again(path, TABLE, 0.7) is None for _ in range(2)] == [True, False]
-    row_cache._often._values.clear()
-    assert [row_cache.again(path, TABLE, 0.7) is None for _ in range(2)] == [True, False]
-
-
-def test_what_was_read_longest_ago_is_forgotten_first() -> None:
-    parts = row_cache.ReadSoFar(2)
-    a, b, c = (("a", 1, 1, TABLE), ("b", 1, 1, TABLE), ("c", 1, 1, TABLE))
-    assert [parts.add(a, 0.5, 1), parts.add(b, 0.5, 2), parts.add(a, 0.5, 3)] == [
-        (0.5, 1),
-        (0.5, 2),
-        (1.0, 1),
-    ]
-    assert [parts.add(c, 0.5, 4), parts.add(a, 0.5, 5), parts.add(b, 0.5, 6)] == [
-        (0.5, 4),
-        (1.5, 3),
-        (0.5, 6),
-    ]
-
-
 @pytest.mark.parametrize("kind", ["columns that came later", "a dictionary"])
 def test_rows_are_measured_as_they_are_kept(tmp_path: Path, kind: str) -> None:
     path, table = tmp_path / "1.parquet", TABLE
@@ -212,7 +135,7 @@ def test_rows_are_found_in_small_files_that_hold_much(tmp_path: Path) -> None:
     assert set(found.rows["a.b"].to_pylist()) == {long}
 
 
-@settings(max_examples=60, suppress_health_check=list(HealthCheck))
+@settings(max_examples=tries(60), suppress_health_check=list(HealthCheck))
 @given(shape=st.sampled_from(list(SHAPES.values())), data=st.data())
 def test_keys_that_are_many_are_found_as_if_they_were_few(
     monkeypatch: pytest.MonkeyPatch, shape: Shape, data: st.DataObject

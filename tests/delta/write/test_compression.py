@@ -18,6 +18,7 @@ from mirrorlake.model import types
 from tests.delta.handmade import HandmadeTable
 from tests.delta.readers import rows_by_delta_rs, rows_by_duckdb
 from tests.histories import Shape
+from tests.profiles import tries
 
 ENOUGH = compression.LEAST_ROWS
 SEEDED = random.Random(5)
@@ -81,7 +82,7 @@ def test_other_readers_see_the_rows(tmp_path: Path, read) -> None:
     assert sorted(read(table.path)) == list(zip(range(ENOUGH), RANDOM, EQUAL, strict=True))
 
 
-@settings(max_examples=30)
+@settings(max_examples=tries(30))
 @given(st.sets(st.integers(0, ENOUGH - 1), min_size=1, max_size=20))
 def test_pages_of_both_kinds_are_read_alone(
     tmp_path_factory: pytest.TempPathFactory, wanted: set[int]

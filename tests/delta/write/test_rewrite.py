@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
@@ -20,6 +19,7 @@ from mirrorlake.model.change import Marker
 from mirrorlake.model.net import NetChanges
 from tests.delta.handmade import HandmadeTable
 from tests.histories import Landing, Shape, counted, histories, read_landed
+from tests.profiles import tries
 from tests.reference import UNCHANGED, Change, Row
 
 SHAPE = Shape.of(["id"], id=types.LONG, name=types.STRING)
@@ -84,14 +84,14 @@ def counts(done: Rewritten) -> dict[str, int]:
     return {kind: n for kind, n in named.items() if n}
 
 
-@settings(max_examples=300 if "MIRRORLAKE_LONG" in os.environ else 200)
+@settings(max_examples=tries(200, long=300))
 @given(histories())
 def test_rows_and_feed_of_a_history_are_those_of_its_changes_one_by_one(history) -> None:
     for _batch in played(history, mapped=False):
         pass
 
 
-@settings(max_examples=50)
+@settings(max_examples=tries(50))
 @given(histories())
 def test_column_mapping_makes_no_difference(history) -> None:
     for _batch in played(history, mapped=True):

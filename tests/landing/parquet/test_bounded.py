@@ -80,7 +80,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
-def piece_rows(content: bytes) -> int:
+def part_rows(content: bytes) -> int:
     """The rows of a piece of a file that may hold much."""
     wanted = bounded._Wanted.of(pq.read_metadata(io.BytesIO(content)))
     return bounded._block_rows(wanted, io.BytesIO(content), 1)
@@ -95,12 +95,12 @@ class TestDictionaries:
 
     def test_small_dictionaries_are_not_looked_at(self, decoded: list[str]) -> None:
         content = self.content(a=["x" * 1_000, "y"], b=["z", "zz"])
-        assert piece_rows(content) == bounded.BLOCK_ROWS
+        assert part_rows(content) == bounded.BLOCK_ROWS
         assert decoded == []
 
     def test_of_large_ones_the_longest_value_counts(self, decoded: list[str]) -> None:
         content = self.content(a=["x" * 10_000, *map(str, range(99))], b=["z", "zz"])
-        found = piece_rows(content)
+        found = part_rows(content)
         assert decoded == ["a"]
         small = 2 * 4 + len("z" + "zz")  # of the other the whole dictionary, with its lengths
         assert found == bounded.BLOCK_BYTES // (10_000 + small)
@@ -109,7 +109,7 @@ class TestDictionaries:
         self, decoded: list[str]
     ) -> None:
         content = self.content(a=[f"{n:05}" for n in range(1_000)])
-        assert piece_rows(content) == bounded.BLOCK_ROWS
+        assert part_rows(content) == bounded.BLOCK_ROWS
         assert decoded == ["a"]
 
     def test_a_dictionary_without_a_head_is_looked_at(
@@ -117,7 +117,7 @@ class TestDictionaries:
     ) -> None:
         content = self.content(a=["x", "y"])
         monkeypatch.setattr(bounded, "_begin", lambda _chunk: len(content) - 1)
-        assert piece_rows(content) == bounded.BLOCK_ROWS
+        assert part_rows(content) == bounded.BLOCK_ROWS
         assert decoded == ["a"]
 
 

@@ -26,6 +26,7 @@ from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Column, Schema
 from tests.landing.text.test_tokens import forms, well_formed
 from tests.landing.text.texts import FILE, TABLE, column, declared
+from tests.profiles import tries
 
 TYPED = Schema.of([Column("a", types.INTEGER), Column("b", types.STRING)])
 TEXTS = Schema.of([Column("a", types.STRING), Column("b", types.STRING)])
@@ -94,7 +95,7 @@ def outcome(
 
 class TestAnyText:
     @pytest.mark.clause("LZ-199", "LZ-200", "LZ-201", "LZ-202")
-    @settings(max_examples=300)
+    @settings(max_examples=tries(300))
     @pytest.mark.fuzz
     @given(contents(), st.integers(1, 30), st.integers(1, 12), st.integers(3, 40))
     @example((TextFormat(), b'a,b\n1,"x\n2,y\n"\n3,"z"'), 6, 5, 40)
@@ -109,7 +110,7 @@ class TestAnyText:
             patch.setattr(TextRecords.__init__, "__defaults__", (block,))
             assert outcome(content, form, list(cut(content, form, part, stretch)), 1) == expected
 
-    @settings(max_examples=60)
+    @settings(max_examples=tries(60))
     @given(contents(), st.integers(1, 20), st.integers(2, 4))
     def test_threads_read_what_one_reads(
         self, drawn: tuple[TextFormat, bytes], part: int, threads: int

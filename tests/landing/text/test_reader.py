@@ -159,7 +159,7 @@ class TestRows:
     ) -> None:
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("mirrorlake.landing.text.records.BLOCK", block)
-            patch.setattr(reader.Records.__init__, "__defaults__", (block,))
+            patch.setattr(reader.TextRecords.__init__, "__defaults__", (block,))
             text = "a,b\n" + "".join(f'{n},"x\n{n}"\n' for n in numbers)
             found = rows(text, declared(column("a", "Int32"), column("b")))
         assert found == [(n, f"x\n{n}") for n in numbers]
@@ -193,7 +193,7 @@ class TestThreads:
 
     @pytest.fixture(autouse=True)
     def small_blocks(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reader.Records.__init__, "__defaults__", (16,))
+        monkeypatch.setattr(reader.TextRecords.__init__, "__defaults__", (16,))
 
     def read(self, text: str, form: TextFormat, threads: int) -> list:
         content = text.encode()
@@ -443,7 +443,7 @@ class TestMemory:
             read_with(1_000)
 
     def test_pieces_are_the_text_however_large_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(reader.Records.__init__, "__defaults__", (100,))
+        monkeypatch.setattr(reader.TextRecords.__init__, "__defaults__", (100,))
         content = b"a\n" + b"".join(b"%d\n" % n for n in range(5_000))
         schema, form = inspected(content).schema, TextFormat()
         handle, size = io.BytesIO(content), len(content)

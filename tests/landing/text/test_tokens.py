@@ -20,6 +20,7 @@ from mirrorlake.landing.text.origin import Origin
 from mirrorlake.landing.text.records import TextRecords
 from tests.landing.text import reference
 from tests.landing.text.reference import Field
+from tests.profiles import tries
 
 forms = st.builds(
     TextFormat,
@@ -107,7 +108,7 @@ CASES = [
 
 class TestFields:
     @pytest.mark.clause("LZ-199", "LZ-200", "LZ-201", "LZ-202")
-    @settings(max_examples=400)
+    @settings(max_examples=tries(400))
     @given(texts, st.integers(1, 40))
     def test_fields_are_those_of_the_plain_reader(
         self, drawn: tuple[TextFormat, str], block: int
@@ -120,7 +121,7 @@ class TestFields:
     def test_known_cases(self, text: str, form: TextFormat, block: int) -> None:
         assert found(text, form, block) == expected(text, form)
 
-    @settings(max_examples=200)
+    @settings(max_examples=tries(200))
     @given(st.text(st.sampled_from('",\na\\'), min_size=1, max_size=60))
     @example('a,b\n,"",","\n')
     def test_quotes_anywhere(self, text: str) -> None:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import sys
+import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from importlib import metadata
 from pathlib import Path
 
@@ -237,3 +239,65 @@ def test_a_jar_of_another_spark_does_not_do(installed: dict[str, str], tmp_path:
 def test_a_folder_that_is_not_there_has_no_jars(installed: dict[str, str], tmp_path: Path) -> None:
     with pytest.raises(SparkUnavailable, match="does not contain the jar of"):
         jars.configuration(SparkSettings(jars=tmp_path / "nothing"))
+
+
+# -- the download -----------------------------------------------------------------------------
+
+
+@pytest.fixture
+def conf(
+    installed: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> dict[str, str]:
+    """Of a session with tables on objects, in a home without jars."""
+    monkeypatch.setenv("HOME", str(tmp_path))
+    return jars.configuration(SparkSettings(), StorageLocation("s3://bucket/shop"))
+
+
+def download(conf: dict[str, str]) -> None:
+    for package in conf["spark.jars.packages"].split(","):
+        jar = Path.home() / ".ivy2.5.2/jars/{}_{}-{}.jar".format(*package.split(":"))
+        jar.parent.mkdir(parents=True, exist_ok=True)
+        jar.touch()
+
+
+def test_what_is_downloaded_is_said(conf: dict[str, str]) -> None:
+    assert jars.to_fetch(conf) == "Delta Lake (13 MB) and S3A (13 MB)"
+    download({"spark.jars.packages": jars.coordinates()})
+    assert jars.to_fetch(conf) == "S3A (13 MB)"
+    assert jars.to_fetch(jars.configuration(SparkSettings())) == ""
+
+
+def test_of_many_that_start_at_once_one_downloads_and_the_others_wait(
+    conf: dict[str, str],
+) -> None:
+    said: list[str] = []
+
+    def start(_number: int) -> str:
+        with jars.fetching(conf, said.append):
+            if missing := jars.to_fetch(conf):
+                time.sleep(0.2)
+                download(conf)
+            return missing
+
+    with ThreadPoolExecutor(4) as pool:
+        fetched = list(pool.map(start, range(8)))
+    assert sorted(fetched)[:-1] == [""] * 7
+    assert len(said) == 1
+
+
+def test_a_download_that_fails_is_left_to_the_next(conf: dict[str, str]) -> None:
+    for _ in range(2):
+        said: list[str] = []
+        with pytest.raises(OSError, match="no network"), jars.fetching(conf, said.append):
+            raise OSError("no network")
+        assert len(said) == 1
+
+
+def test_a_home_that_cannot_be_written_needs_no_lock(
+    conf: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    download(conf)
+    (tmp_path / "file").touch()
+    monkeypatch.setattr(jars, "cache", lambda: tmp_path / "file")
+    with jars.fetching(conf, print):
+        assert jars.to_fetch(conf) == ""

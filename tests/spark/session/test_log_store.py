@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import hashlib
+import os
+import subprocess
+import sys
+import zipfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from py4j.protocol import Py4JJavaError
 
-from mirrorlake.spark.session import jars, log_store
+from mirrorlake.errors import SparkUnavailable, UnsafeStorage
+from mirrorlake.spark.session import log_store
 from mirrorlake.spark.session.spark_session import Spark
 from tests.spark.logstore import LogStore
 
@@ -36,7 +42,7 @@ def names(folder: Path) -> list[str]:
 
 def test_it_is_what_our_session_writes_logs_with(spark: Spark) -> None:
     conf = spark.session.sparkContext.getConf()
-    assert conf.get("spark.delta.logStore.file.impl") == log_store.STORE
+    assert conf.get("spark.delta.logStore.file.impl") == log_store.LOCAL
     for session in (spark.session, spark.session.newSession()):
         assert session.conf.get("spark.sql.streaming.checkpointFileManagerClass") == log_store.FILES
 
@@ -94,23 +100,67 @@ def test_of_several_writers_of_a_version_one_wins(log: LogStore, folder: Path) -
         assert (folder / f"{version}.json").read_text() == f"{winner}\n"
 
 
-def test_its_source_names_the_class_of_spark_where_that_has_it() -> None:
-    source = (log_store._SOURCES / log_store._SOURCE).read_text()
-    assert all(log_store._as_for(spark, source) == source for spark, _delta in jars.TESTED)
-    name = "execution.streaming.FileSystemBasedCheckpointFileManager"
-    assert name not in source
-    assert name in log_store._as_for("4.0.1", source)
+@pytest.mark.skipif(os.getuid() != 0, reason="only root can mount")
+def test_where_a_link_is_refused_nothing_is_committed(log: LogStore, folder: Path) -> None:
+    """A link takes an inode of this file system, and the folder and the staged file have them."""
+    subprocess.run(["mount", "-t", "tmpfs", "-o", "nr_inodes=2", "none", str(folder)], check=True)
+    try:
+        with pytest.raises(Py4JJavaError, match="cannot be linked to its name"):
+            log.write("0.json", ["ours"])
+        assert names(folder) == []
+    finally:
+        subprocess.run(["umount", str(folder)], check=True)
 
 
-def test_without_a_compiler_delta_writes_as_it_always_does(
-    spark: Spark, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    broken = tmp_path / "Broken.scala"
-    broken.write_text("class {")
-    monkeypatch.setattr(log_store, "_SOURCE", broken)
-    monkeypatch.setattr(jars, "cache", lambda: tmp_path)
-    conf = spark.session.sparkContext._jsc.sc().conf()  # type: ignore[union-attr]
-    before = conf.get("spark.delta.logStore.file.impl")
-    assert log_store.use(spark.session) is False
-    assert conf.get("spark.delta.logStore.file.impl") == before
-    assert not list(tmp_path.rglob("*.jar"))
+def test_the_jar_is_of_the_sources_beside_it_and_has_its_checksum() -> None:
+    sources = sorted(log_store.JAR.parent.glob("*.scala"))
+    digest = hashlib.sha256(b"".join(source.read_bytes() for source in sources)).hexdigest()
+    with zipfile.ZipFile(log_store.JAR) as jar:
+        assert f"Sources: {digest}\n" in jar.read("META-INF/MANIFEST.MF").decode()
+    assert hashlib.sha256(log_store.JAR.read_bytes()).hexdigest() == log_store.SHA256
+
+
+def test_the_sources_give_the_jar(tmp_path: Path) -> None:
+    script = Path(__file__).parents[3] / "scripts" / "build-log-store.py"
+    subprocess.run([sys.executable, script, tmp_path / "built.jar"], check=True, timeout=300)
+    assert (tmp_path / "built.jar").read_bytes() == log_store.JAR.read_bytes()
+
+
+def test_a_damaged_jar_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    damaged = tmp_path / "damaged.jar"
+    damaged.write_bytes(log_store.JAR.read_bytes()[:-1])
+    monkeypatch.setattr(log_store, "JAR", damaged)
+    with pytest.raises(SparkUnavailable, match="damaged"):
+        log_store.configuration()
+
+
+class Conf:
+    """Settings of a session that somebody else made."""
+
+    def __init__(self, **settings: str) -> None:
+        self.sparkContext = self
+        self._settings = settings
+
+    def getConf(self) -> dict[str, str]:  # noqa: N802
+        return self._settings
+
+
+@pytest.mark.parametrize(
+    ("scheme", "store"),
+    [
+        ("file", "mirrorlake.LocalLogStore"),
+        ("s3", "mirrorlake.S3LogStore"),
+        ("s3a", "io.delta.storage.S3DynamoDBLogStore"),
+        ("abfss", ""),
+    ],
+)
+def test_a_session_whose_commits_cannot_be_overwritten_is_accepted(scheme: str, store: str) -> None:
+    log_store.check(Conf(**{f"spark.delta.logStore.{scheme}.impl": store}), scheme)
+
+
+@pytest.mark.parametrize("scheme", ["file", "s3", "s3a"])
+def test_a_session_by_delta_s_own_store_is_refused_with_the_setting(scheme: str) -> None:
+    with pytest.raises(UnsafeStorage) as refused:
+        log_store.check(Conf(), scheme)
+    assert f"spark.delta.logStore.{scheme}.impl={log_store.STORES[scheme]}" in str(refused.value)
+    assert str(log_store.JAR) in str(refused.value)

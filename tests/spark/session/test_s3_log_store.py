@@ -29,7 +29,7 @@ def read(s3: S3Server, location: str, name: str) -> bytes:
 
 def test_it_is_what_our_session_writes_logs_with(spark: Spark) -> None:
     conf = spark.session.sparkContext.getConf()
-    assert conf.get("spark.delta.logStore.s3.impl") == log_store.S3_STORE
+    assert conf.get("spark.delta.logStore.s3.impl") == log_store.S3
 
 
 def test_a_commit_is_written_line_by_line(spark: Spark, s3: S3Server, location: str) -> None:

@@ -93,7 +93,7 @@ WITHOUT_DELTA = """
 import json
 from pyspark.sql import SparkSession
 from mirrorlake.errors import SparkUnavailable
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 
 conf = {"spark.ui.enabled": "false", "spark.driver.host": "127.0.0.1"}
 builder = SparkSession.builder.master("local[1]")
@@ -164,7 +164,7 @@ import json, signal, sys
 from pathlib import Path
 from pyspark import SparkContext
 from mirrorlake.errors import SparkUnavailable
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 
 handler = signal.getsignal(signal.SIGINT)
@@ -207,7 +207,7 @@ def test_a_master_that_does_not_exist_is_named() -> None:
         """
 import json
 from mirrorlake.errors import SparkUnavailable
-from mirrorlake.spark.session import Spark
+from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 try:
     Spark.start(SparkSettings(master="nonsense"))

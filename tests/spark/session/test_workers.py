@@ -71,13 +71,33 @@ def test_what_a_process_has_imported_is_looked_at_for_garbage_once() -> None:
 import gc
 from mirrorlake.spark.session import workers
 
-assert workers.done(str, [6, 7]) == ["6", "7"]
+assert workers.done(str, [6, 7], None) == ["6", "7"]
 frozen = gc.get_freeze_count()
 looked_at = len(gc.get_objects())
-assert workers.done(str, [8]) == ["8"]
+assert workers.done(str, [8], None) == ["8"]
 print(frozen > 10_000, looked_at < 1_000, gc.get_freeze_count() == frozen)
 """
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=True
     )
     assert done.stdout.split() == ["True", "True", "True"]
+
+
+def test_the_first_task_of_an_executor_looks_at_what_is_there() -> None:
+    script = """
+from mirrorlake.spark.session import libraries, workers
+
+here = libraries.versions()
+needed = here | {"numpy": "1.0"}
+try:
+    workers.done(str, [6], needed)
+except Exception as error:
+    said = f"Job aborted: mirrorlake.errors.SparkUnavailable: {error} ..."
+    refusal = workers.refusal(RuntimeError(said))
+    print(refusal.what == workers.difference(needed, here), refusal.hint == workers.HINT)
+print(workers.done(str, [6], here))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=True
+    )
+    assert done.stdout == "True True\n['6']\n"

@@ -1,10 +1,10 @@
 """Finds the rows of given keys in the files of a table.
 
 Files whose statistics exclude every key are not opened. In the others the keys are located first,
-by an index of the file (`keyindex`) or by its key columns, and then the pages they lie in are read
-(`pages`). Where most pages are wanted anyway, or a file does not say where its pages are, keys and
-rows are read in one go (`join`). What small files hold is kept in memory (`small`), and what those
-hold that are read again and again. Rows that a deletion vector has removed are left out.
+by an index of the file (`key_index`) or by its key columns, and then the pages that contain them
+are read (`pages`). If most pages are wanted anyway, or a file does not say where its pages are,
+keys and rows are read by a join (`key_join`). The rows of small files are kept in memory
+(`row_cache`). Rows that a deletion vector has removed are left out.
 """
 
 from __future__ import annotations
@@ -159,8 +159,7 @@ class _Search:
         ]
         held, whole = self._held(few)
         if self.keys.num_rows * DENSE > sum(_records(self.files[index]) for index in large):
-            at_hand = [index for index in large if self._is_at_hand(index)]
-            whole, large = [*whole, *sorted(set(large) - set(at_hand))], at_hand
+            whole, large = [*whole, *large], []
         found, rest = self._by_pages(large)
         whole = sorted([*whole, *rest])
         return [
@@ -254,32 +253,26 @@ class _Search:
         target = arrow_schema(self.schema.schema)
         if not len(row):
             return _Found(target.empty_table(), code, file, row)
-        path, within = path_of(self.table, self.files[index]), self._within(index)
-        rows = row_cache.often(path, within)
-        if rows is None:
-            own, of = np.unique(row, return_inverse=True)
-            layout, share = self._layout(path, own)
-            rows = row_cache.again(path, within, share)
-            if rows is None and layout is not None and share <= MOST_PAGES:
-                stored_names = self.schema.file_schema().names
-                present = [name for name in stored_names if name in layout.columns]
-                stored = pages.read(path, layout, own, present).take(pa.array(of))
-                return _Found(self._of_table(stored, self.schema.physical, file), code, file, row)
-        if rows is None or row.max() >= rows.num_rows:
+        path = path_of(self.table, self.files[index])
+        own, of = np.unique(row, return_inverse=True)
+        layout = self._layout(path, own)
+        if layout is None:
             return None
-        return _Found(rows.take(pa.array(row)), code, file, row)
+        present = [n for n in self.schema.file_schema().names if n in layout.columns]
+        stored = pages.read(path, layout, own, present).take(pa.array(of))
+        return _Found(self._of_table(stored, self.schema.physical, file), code, file, row)
 
-    def _layout(self, path: Path, rows: np.ndarray) -> tuple[pages.PageLayout | None, float]:
-        """Where the pages of a file are, if it says so and has these rows (ascending), and the part
-        of them that have some of these: 1 for a file that is to be read whole."""
+    def _layout(self, path: Path, rows: np.ndarray) -> pages.PageLayout | None:
+        """Where the pages of a file are, if it says so, has these rows (ascending), and has them
+        in few enough of its pages."""
         key = self.schema.physical_of(self.keys.column_names[0])
         try:
             layout = pages.layout(path)
         except pages.NoPageIndex:
-            return None, 1.0
+            return None
         if rows[-1] >= layout.rows or key not in layout.columns:
-            return None, 1.0
-        return layout, layout.share(rows, key)
+            return None
+        return layout if layout.share(rows, key) <= MOST_PAGES else None
 
     def _verified(self, found: Sequence[_Found]) -> list[_Found]:
         """Those rows that have the key: a hash is only a hint."""
@@ -291,13 +284,6 @@ class _Search:
         if not same.all():
             rows = rows.filter(pa.array(same))
         return [_Found(rows, code[same], file[same], row[same])]
-
-    def _is_at_hand(self, index: int) -> bool:
-        """Whether a file is one to have an index, and its rows are in memory or come there now."""
-        if _records(self.files[index]) < key_index.LEAST_ROWS:
-            return False
-        path = path_of(self.table, self.files[index])
-        return row_cache.again(path, self._within(index), 1.0) is not None
 
     def _held(self, indexes: Sequence[int]) -> tuple[dict[int, pa.Table], list[int]]:
         """The rows of small files, and those files whose rows are too much to be held."""

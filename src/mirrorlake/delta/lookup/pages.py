@@ -22,7 +22,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from mirrorlake.delta.lookup.bounded_cache import BoundedCache
-from mirrorlake.delta.lookup.thrift import I32, Raw, ThriftReader, encode
+from mirrorlake.storage.thrift import I32, Raw, ThriftReader, encode
 
 _MAGIC = b"PAR1"
 _LIST_OF_LOCATIONS, _STRUCTURE = 0x19, 12

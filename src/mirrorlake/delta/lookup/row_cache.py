@@ -1,16 +1,11 @@
-"""Data files that are read whole, and kept in memory.
+"""Small data files, which are read whole and kept in memory.
 
-The newest rows of a table lie in small files, into which every batch looks; a table of some hundred
-thousand rows lies in a file of which few keys want most pages, batch for batch. Data files never
-change, so what was read is good as long as the file is there; it is kept up to a bound, the newest
-looks first.
+The newest rows of a table are in small files, in which every batch looks for its keys. Data files
+never change, so their rows are kept up to a bound, and those that were used last stay.
 """
 
 from __future__ import annotations
 
-import threading
-from collections import OrderedDict
-from dataclasses import dataclass, field
 from pathlib import Path
 
 import numpy as np
@@ -24,23 +19,15 @@ from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import arrow_schema, contiguous, taken
 from mirrorlake.model.equality import comparable
 
-SMALL = 1 << 20
-"""Bytes of a file below which it is read whole at once: to ask where the keys are takes as long."""
+SMALL = 4 << 20
+"""Bytes of a file below which it is read whole: finding the keys and their pages takes half as long
+once, and ten times as long as another look into the rows in memory."""
 
-CACHE_BYTES = 64 << 20
+CACHE_BYTES = 160 << 20
 """Bytes of rows of small files that a process keeps in memory."""
-
-OFTEN = 96 << 20
-"""Bytes of rows of files that are read again and again."""
-
-UNPACKED = 4
-"""How much larger than its file the rows are taken for before they are read."""
 
 LARGEST = 16 << 20
 """Bytes of rows of a file that is kept: a small one can hold much that repeats."""
-
-REMEMBERED = 1_024
-"""Files of which is known how much of them was read."""
 
 BLOCK = 1_024
 """Rows that are decoded before their size is looked at."""
@@ -94,31 +81,6 @@ def held(path: Path, schema: TableSchema) -> pa.Table | None:
     return _cache.put(known, _bounded(path, schema))
 
 
-def often(path: Path, schema: TableSchema) -> pa.Table | None:
-    """The rows of a file that was read so often that they are kept."""
-    return _often.get(_known(path, schema))
-
-
-def again(path: Path, schema: TableSchema, part: float) -> pa.Table | None:
-    """As `held`, for a file of which `part` is about to be read, 1 for all of it.
-
-    None until the parts make more than the file. Then it is kept, unless that were at the cost of
-    one that was looked at since the last look at this one: of more files than there is room for
-    some are kept, and not each in turn.
-    """
-    known = _known(path, schema)
-    if known in _often:
-        return _often.get(known)
-    size = known[1]
-    if size > LARGEST:
-        return None
-    parts, last = _read_so_far.add(known, part, _often.looks)
-    if parts <= 1 or not _often.has_room(UNPACKED * size, last):
-        return None
-    _read_so_far.forget(known)
-    return _often.put(known, _bounded(path, schema))
-
-
 def _bounded(path: Path, schema: TableSchema) -> pa.Table | None:
     """The rows of a file in all columns of the table, if they take no more than LARGEST."""
     found = _stored(str(path), schema, LARGEST)
@@ -170,28 +132,4 @@ def _cost(rows: pa.Table | None) -> int:
     return 1_024 + (0 if rows is None else rows.nbytes)
 
 
-@dataclass(slots=True)
-class ReadSoFar:
-    """What was read of files in parts, those that were looked at last."""
-
-    most: int
-    _parts: OrderedDict[_Known, tuple[float, int]] = field(default_factory=OrderedDict)
-    _lock: threading.Lock = field(default_factory=threading.Lock)
-
-    def add(self, known: _Known, part: float, look: int) -> tuple[float, int]:
-        """The sum with this part, and the look at which the part before was added."""
-        with self._lock:
-            parts, last = self._parts.pop(known, (0.0, look))
-            self._parts[known] = parts + part, look
-            if len(self._parts) > self.most:
-                self._parts.popitem(last=False)
-            return parts + part, last
-
-    def forget(self, known: _Known) -> None:
-        with self._lock:
-            self._parts.pop(known, None)
-
-
 _cache: BoundedCache[_Known, pa.Table | None] = BoundedCache(CACHE_BYTES, _cost)
-_often: BoundedCache[_Known, pa.Table | None] = BoundedCache(OFTEN, _cost)
-_read_so_far = ReadSoFar(REMEMBERED)

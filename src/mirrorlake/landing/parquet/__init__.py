@@ -1,1 +1,1 @@
-"""Landed Parquet files: read in bounded memory, and the mask of unchanged values."""
+"""Landed Parquet files: reading in bounded memory, and the mask of unchanged values."""

@@ -1,7 +1,8 @@
-"""Parquet files in bounded memory: a small file may hold very much, and its footer may not say so.
+"""Parquet files in bounded memory: a small file may contain very much data, and its footer need not
+show it.
 
-A column of one long text, repeated, takes its length once in the file and once per row in memory.
-So a file is decoded piece by piece, in pieces no larger than its longest values allow.
+A column that repeats one long text stores the text once in the file, but once per row in memory. So
+a file is decoded in blocks, whose number of rows depends on its longest values.
 """
 
 from __future__ import annotations
@@ -21,25 +22,25 @@ from mirrorlake.landing.parquet import page_headers
 NO_LIMIT = sys.maxsize
 
 FILE_BYTES = 4 << 30
-"""What the rows of one landed file may take, unless a project says otherwise."""
+"""Maximum size in memory of the rows of one landed file, unless a project sets another."""
 
 BLOCK_ROWS = 65_536
-"""Rows that are decoded before their size is looked at; more are not faster."""
+"""Rows that are decoded before their size is checked; larger blocks are not faster."""
 
 BLOCK_BYTES = 256 << 20
-"""What a piece may take when its values are as long as the longest."""
+"""Maximum size of a block if all of its values are as long as the longest one."""
 
 PAGE_BYTES = 256 << 20
-"""What one page may take, and so one value: it is in memory several times while it is read."""
+"""Maximum size of one page, and so of one value: it is in memory several times while it is read."""
 
 _RATIOS = {"UNCOMPRESSED": 1, "SNAPPY": 22, "LZ4": 256, "GZIP": 1_040, "ZSTD": 1 << 15}
-"""How much larger than its bytes a page can be; of other codecs nobody knows."""
+"""Maximum ratio of the size of a page to its compressed size; unknown for other codecs."""
 
 SPLIT = "Split it into several files, or raise mirror.file_bytes if there is enough memory."
 
 
 class TooLarge(ValueError):
-    """The rows take more memory than they may. hint: what a person can do."""
+    """The rows take more memory than allowed. hint: what a person can do."""
 
     def __init__(self, what: str, hint: str = SPLIT) -> None:
         super().__init__(what)
@@ -47,10 +48,10 @@ class TooLarge(ValueError):
 
 
 def size(metadata: pq.FileMetaData, arrow: pa.Schema) -> int:
-    """What the footer tells of the memory that the rows take, in bytes.
+    """The memory that the rows take according to the footer, in bytes.
 
-    The larger of what the columns take in the file before compression and of what their widths
-    take: a value that repeats is hardly in the file at all.
+    The larger of the uncompressed size of the columns and of what their widths take: a repeated
+    value takes almost no space in the file.
     """
     in_file = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     width = sum(_width(field.type) for field in arrow)
@@ -59,9 +60,9 @@ def size(metadata: pq.FileMetaData, arrow: pa.Schema) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """The part of a file that is read: of `count` equal runs of its row groups the one at `place`.
+    """The part of a file that is read: number `index` of `count` equal runs of its row groups.
 
-    All shares of a file in order are the file; one may be empty.
+    All shares of a file in order are the whole file; a share may be empty.
     """
 
     index: int = 0
@@ -76,7 +77,7 @@ WHOLE = Share()
 
 @dataclass(frozen=True, slots=True)
 class _Wanted:
-    """What is read of a file: row groups, and columns by their names, None for all."""
+    """What is read of a file: row groups, and columns by name, None for all."""
 
     metadata: pq.FileMetaData
     groups: Sequence[int]
@@ -84,11 +85,11 @@ class _Wanted:
 
     @classmethod
     def of(cls, metadata: pq.FileMetaData) -> _Wanted:
-        """All of it."""
+        """The whole file."""
         return cls(metadata, range(metadata.num_row_groups))
 
     def chunks(self) -> Iterator[Any]:
-        """What the footer tells of each column in each row group."""
+        """The footer's metadata of each column in each row group."""
         for group in map(self.metadata.row_group, self.groups):
             chunks = (group.column(j) for j in range(group.num_columns))
             yield from (
@@ -101,7 +102,7 @@ class _Wanted:
         return sum(self.metadata.row_group(group).num_rows for group in self.groups)
 
     def size(self) -> int:
-        """Bytes before compression, as the footer tells."""
+        """The uncompressed size in bytes, according to the footer."""
         if self.columns is None:
             return sum(self.metadata.row_group(group).total_byte_size for group in self.groups)
         return sum(chunk.total_uncompressed_size for chunk in self.chunks())
@@ -110,8 +111,8 @@ class _Wanted:
 def read(parquet: pq.ParquetFile, handle: BinaryIO, most: int) -> pa.Table:
     """The rows of an opened file.
 
-    Raises TooLarge beyond `most` bytes, ValueError when there are not as many rows as the footer
-    says, and what Arrow raises.
+    Raises TooLarge if they take more than `most` bytes, ValueError if their number differs from the
+    footer, and errors of Arrow.
     """
     found = list(read_blocks(parquet, handle, most))
     return pa.Table.from_batches(found, found[0].schema if found else parquet.schema_arrow)
@@ -124,11 +125,11 @@ def read_blocks(
     share: Share = WHOLE,
     columns: list[str] | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """The rows of a share of an opened file in pieces, each of bounded size.
+    """The rows of a share of an opened file in blocks of bounded size.
 
-    columns: those that are wanted, None for all.
-    Raises TooLarge when the pieces so far take more than `most` bytes, or a page would, ValueError
-    when there are not as many rows as the footer says, and what Arrow raises.
+    columns: the columns to read, None for all. Raises TooLarge if the blocks so far, or a page,
+    take more than `most` bytes, ValueError if the number of rows differs from the footer, and
+    errors of Arrow.
     """
     metadata = parquet.metadata
     groups = share.of(metadata.num_row_groups)
@@ -142,7 +143,7 @@ def read_blocks(
     check_pages(wanted, handle)
     taken = rows = 0
     size = _block_rows(wanted, handle, most)
-    # To hand a few rows to a thread and wait for it takes longer than to decode them.
+    # Passing a few rows to a thread and waiting for it takes longer than decoding them.
     several = said > BLOCK_ROWS
     for block in parquet.iter_batches(
         size, row_groups=list(groups), columns=columns, use_threads=several
@@ -157,7 +158,7 @@ def read_blocks(
 
 
 def stream(parquet: pq.ParquetFile, handle: BinaryIO) -> Iterator[pa.RecordBatch]:
-    """The rows of an opened file in pieces of bounded size. Raises what Arrow raises."""
+    """The rows of an opened file in blocks of bounded size. Raises errors of Arrow."""
     check_columns(parquet.metadata, handle)
     wanted = _Wanted.of(parquet.metadata)
     yield from parquet.iter_batches(_block_rows(wanted, handle, BLOCK_BYTES))
@@ -166,18 +167,18 @@ def stream(parquet: pq.ParquetFile, handle: BinaryIO) -> Iterator[pa.RecordBatch
 def check_columns(
     metadata: pq.FileMetaData, handle: BinaryIO, asked_of: Sequence[int] | None = None
 ) -> None:
-    """Be sure that what the footer tells of columns can be asked for.
+    """Check that the footer's metadata of the columns can be accessed.
 
-    What Arrow raises there passes through pyarrow unseen and ends the process, for example where
-    the columns of a file are encrypted. Arrow's reader asks the same, before it reads a page, and
-    it raises.
-    asked_of: the row groups that are read, None for all. Raises ValueError and what Arrow raises.
+    An exception of Arrow there is not translated by pyarrow and ends the process, for example if
+    the columns of a file are encrypted. Arrow's reader accesses the same metadata before it reads a
+    page, and raises. asked_of: the row groups to read, None for all. Raises ValueError and errors
+    of Arrow.
     """
     groups = range(metadata.num_row_groups)
     if any(metadata.row_group(group).num_columns != metadata.num_columns for group in groups):
         raise ValueError("the columns of a row group are not those of the file")
     if not metadata.num_columns:
-        return  # of which Arrow's reader makes batches in another way
+        return  # Arrow's reader forms batches of these differently
     asked = pq.ParquetFile(handle, metadata=metadata, buffer_size=1, pre_buffer=False)
     for group in groups if asked_of is None else asked_of:
         for _batch in asked.reader.iter_batches(0, row_groups=[group], use_threads=False):
@@ -185,11 +186,11 @@ def check_columns(
 
 
 def check_pages(wanted: _Wanted, handle: BinaryIO) -> None:
-    """Refuse a file with a page that takes more than PAGE_BYTES: Arrow unpacks it at once.
+    """Reject a file with a page that takes more than PAGE_BYTES: Arrow decompresses a whole page.
 
-    A value lies in one page, so that none is longer. Pages are looked at wherever so much can be
-    packed into the bytes of their column, which are all that Arrow reads of it, whatever the footer
-    says of their size in memory. Raises TooLarge.
+    A value is in one page, so no value is longer. Pages are checked if so much data can be
+    compressed into the bytes of their column, which are all that Arrow reads of it, whatever size
+    the footer states. Raises TooLarge.
     """
     for chunk in wanted.chunks():
         packed = chunk.total_compressed_size
@@ -205,7 +206,7 @@ def check_pages(wanted: _Wanted, handle: BinaryIO) -> None:
 
 
 def _largest_page(handle: BinaryIO, begin: int, packed: int) -> int:
-    """Bytes in memory. Behind what is no page Arrow goes no further either."""
+    """Size in memory. Arrow does not read beyond something that is not a page either."""
     largest = 0
     with contextlib.suppress(page_headers.NoPage):
         for page in page_headers.pages(handle, begin, begin + packed):
@@ -214,22 +215,22 @@ def _largest_page(handle: BinaryIO, begin: int, packed: int) -> int:
 
 
 def _begin(chunk: Any) -> int:
-    """Where the pages of a column begin: with the dictionary, if it has one."""
+    """Offset of the first page of a column: the dictionary, if it has one."""
     begin = chunk.dictionary_page_offset
     return int(begin if begin and begin > 0 else chunk.data_page_offset)
 
 
 def _block_rows(wanted: _Wanted, handle: BinaryIO, most: int) -> int:
     if wanted.rows() * wanted.size() <= most:
-        return BLOCK_ROWS  # no value is longer than all of them
+        return BLOCK_ROWS  # no value is longer than all of them together
     return max(1, min(BLOCK_ROWS, BLOCK_BYTES // max(1, _longest(wanted, handle))))
 
 
 def _longest(wanted: _Wanted, handle: BinaryIO) -> int:
-    """Bytes of a row whose every value is the longest of its dictionary, or more.
+    """Maximum size of a row, if each of its values is the longest of its dictionary.
 
-    No value is longer than its whole dictionary. Only where that is too much to be said, values are
-    looked at.
+    No value is longer than its whole dictionary. Only if that bound is too large, the values are
+    checked.
     """
     small, large = 0, []
     sizes = _dictionaries(wanted, handle)
@@ -242,7 +243,7 @@ def _longest(wanted: _Wanted, handle: BinaryIO) -> int:
 
 
 def _dictionaries(wanted: _Wanted, handle: BinaryIO) -> dict[str, int]:
-    """The bytes of the largest dictionary of each text column; sys.maxsize where nobody knows."""
+    """The size of the largest dictionary of each text column; sys.maxsize if it is unknown."""
     sizes: dict[str, int] = {}
     for chunk in wanted.chunks():
         if chunk.physical_type != "BYTE_ARRAY" or not chunk.has_dictionary_page:
@@ -259,7 +260,7 @@ def _dictionaries(wanted: _Wanted, handle: BinaryIO) -> dict[str, int]:
 
 
 def _longest_of(wanted: _Wanted, handle: BinaryIO, names: list[str]) -> int:
-    # To read one row is to read the dictionary, and to leave the other pages alone.
+    # Reading one row reads the dictionary, and no other page.
     coded = pq.ParquetFile(
         handle,
         metadata=wanted.metadata,
@@ -282,8 +283,8 @@ def _longest_value(column: pa.Array) -> int:
 
 
 def _width(kind: pa.DataType) -> int:
-    """Bits of a value in memory at least."""
+    """Minimum number of bits of a value in memory."""
     try:
         return int(kind.bit_width)
     except ValueError:
-        return 32  # text and the like: an offset at least
+        return 32  # text and similar types: at least an offset

@@ -1,7 +1,7 @@
-"""Landed Parquet files: what is in one, and its rows in the types of the table.
+"""Landed Parquet files: their schema, and their rows in the types of the table.
 
-A file is looked at twice: `inspect` reads its footer, `read` its rows. Types become those of
-section 8 of the specification on the way.
+A file is read in two steps: `inspect` reads its footer, `read` its rows. Types are converted to
+those of section 8 of the specification.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ from mirrorlake.model.table import Column, Schema
 from mirrorlake.storage.store import StorageFailed
 
 RESERVED = frozenset({MARKER_COLUMN, UNCHANGED_COLUMN})
-"""Columns of a file that are no data."""
+"""Columns of a file that are not data."""
 
 _SHOWN = 200
-"""Bytes of a value that an error repeats."""
+"""Maximum size of a value in an error message, in bytes."""
 
 _READ_AT_ONCE = 1 << 20
-"""Bytes of a file up to which it is fetched whole, and not column by column."""
+"""Size up to which a file is downloaded as a whole, and not column by column, in bytes."""
 
 _RESEND = "Delete the file and upload a valid one under the same name."
 
 
 @dataclass(frozen=True, slots=True)
 class Inspected:
-    """What the footer of a landed file tells, or the header of delimited text.
+    """The footer of a landed file, or the header of delimited text.
 
-    `schema` holds the data columns in the order of the file, nullable where the file says so;
-    `size` is what the rows take uncompressed, in bytes; `marker_last`: no data column follows the
-    marker. Of large delimited text `rows` and `size` are estimates, and `is_exact` is false;
+    `schema` contains the data columns in the order of the file, nullable if the file says so.
+    `size` is the uncompressed size of the rows in bytes. `marker_last`: no data column follows the
+    marker. For large delimited text, `rows` and `size` are estimates, and `is_exact` is false.
     `ignored` are its columns that the declared schema does not have (LZ-193).
     """
 
@@ -66,11 +66,12 @@ class Inspected:
 
 @dataclass(frozen=True, slots=True)
 class Rows:
-    """The rows of one landed file, in its order.
+    """The rows of one landed file, in order.
 
     data: the table's columns in the table's types; marker: int8; unchanged: the packed masks of
-    `__mirrorlake_unchanged__` over the columns of *this file*, which `names` lists; None without;
-    size: what they took in memory as they stood in the file, in bytes, where somebody has counted.
+    `__mirrorlake_unchanged__` over the columns of *this file*, which `names` lists, None if there
+    is no mask; size: the size in memory of the rows as they were in the file, in bytes, if it was
+    measured.
     """
 
     data: pa.Table
@@ -124,9 +125,9 @@ def inspect(handle: BinaryIO, size: int, *, table: str, file: str) -> Inspected:
 
 
 def misplaced_types(parquet: pq.ParquetFile) -> list[tuple[str, str]]:
-    """The columns whose logical type is not that of their physical type, which is told as well.
+    """The columns whose logical type does not match their physical type, with that type.
 
-    Arrow reads them as bare numbers, such as days for dates.
+    Arrow reads them as plain numbers, such as days for dates.
     """
     schema = parquet.schema
     leaves = (schema.column(index) for index in range(len(schema.names)))
@@ -147,10 +148,9 @@ def read(
 ) -> Rows:
     """All rows of a file as rows of the table.
 
-    target: the table's columns; a column that the file lacks is NULL (LZ-214).
-    default: what a row without a marker does (LZ-091, LZ-094).
-    most: bytes that the rows may take in memory, whatever the footer promised.
-    Raises BadFile, BadValue, UnknownMarker.
+    target: the table's columns; a column that is missing from the file is NULL (LZ-214). default:
+    the operation of rows without a marker (LZ-091, LZ-094). most: maximum size of the rows in
+    memory, in bytes, whatever the footer states. Raises BadFile, BadValue, UnknownMarker.
     """
     with _understood("the file cannot be read", table, file):
         near = _near(handle, size)
@@ -170,11 +170,10 @@ def read_blocks(
     share: bounded.Share = bounded.WHOLE,
     only: Sequence[str] | None = None,
 ) -> Iterator[Rows]:
-    """The rows of a share of a file, a piece of bounded size at a time; see `read`.
+    """The rows of a share of a file in blocks of bounded size; see `read`.
 
-    One piece at least, without rows where there are none. A row in an error is counted from the
-    beginning of its piece.
-    only: those of the table's columns that are wanted, None for all; `names` lists these too.
+    Yields at least one block, which may have no rows. The row number in an error is relative to its
+    block. only: the table's columns to read, None for all; `names` lists these too.
     """
     with _understood("the file cannot be read", table, file):
         near = _near(handle, size)
@@ -188,14 +187,14 @@ def read_blocks(
             rows = pa.Table.from_batches([block])
             found = converted(rows, target, default, table=table, file=file)
             yield replace(found, size=block.nbytes)
-        if block is None:  # its types may be wrong all the same
+        if block is None:  # its types may be wrong nevertheless
             rows = parquet.schema_arrow.empty_table()
             rows = rows if columns is None else rows.select(columns)
             yield converted(rows, target, default, table=table, file=file)
 
 
 def _columns(found: list[str], target: list[str], only: Sequence[str]) -> list[str]:
-    """Names in a file: of some columns of the table, and of those that are no data."""
+    """Names in a file: of some columns of the table, and of columns that are not data."""
     data = match_columns(target, [name for name in found if name not in RESERVED])
     return [name for name in found if name in RESERVED] + [
         data[name] for name in only if name in data
@@ -203,7 +202,7 @@ def _columns(found: list[str], target: list[str], only: Sequence[str]) -> list[s
 
 
 def converted(rows: pa.Table, target: Schema, default: Marker, *, table: str, file: str) -> Rows:
-    """Rows as they stand in a file as rows of the table; see `read`.
+    """Rows in the types of a file as rows of the table; see `read`.
 
     Raises BadFile, BadValue, UnknownMarker.
     """
@@ -227,7 +226,8 @@ def converted(rows: pa.Table, target: Schema, default: Marker, *, table: str, fi
 
 
 def match_columns(wanted: list[str], found: list[str]) -> Mapping[str, str]:
-    """For each wanted name the found one: the same, else the only one but for case (LZ-156)."""
+    """For each wanted name the found one: the same name, or the only one that equals it except
+    for case (LZ-156)."""
     folded: dict[str, list[str]] = {}
     for name in found:
         folded.setdefault(name.casefold(), []).append(name)
@@ -300,7 +300,7 @@ _SIMPLE: tuple[tuple[Any, types.DataType], ...] = (
 def markers(column: pa.Array, *, table: str, file: str, before: int = 0) -> pa.Array:
     """The marker column as int8 (LZ-084). Raises UnknownMarker for the first bad row (LZ-085).
 
-    before: how many rows of the file stand before this part of the column.
+    before: number of rows of the file before this part of the column.
     """
     known = [int(marker) for marker in Marker]
     column = _plain(column, table, file)
@@ -334,7 +334,7 @@ def markers(column: pa.Array, *, table: str, file: str, before: int = 0) -> pa.A
 
 
 def _marker(value: pa.Scalar) -> int | str | None:
-    """As an error tells it: a text may be no UTF-8, and of any length."""
+    """The marker in an error message: a text may not be UTF-8, and may have any length."""
     if not value.is_valid or pa.types.is_integer(value.type):
         number: int | None = value.as_py()
         return number
@@ -357,7 +357,7 @@ def _column(rows: pa.Table, found: str | None, column: Column, table: str, file:
         ) from error
     try:
         converted = values if values.type == target else _converted(values, target)
-        # Arrow reads what says to be text, or a number of so many digits, without a look at it.
+        # Arrow reads text, and numbers of a given number of digits, without checking them.
         converted.validate(full=True)
     except pa.ArrowException as error:
         raise BadValue(
@@ -371,8 +371,8 @@ def _column(rows: pa.Table, found: str | None, column: Column, table: str, file:
 
 
 def _plain(values: pa.Array, table: str, file: str) -> pa.Array:
-    """The values without what Arrow alone wraps around them. Raises BadFile for a row that names a
-    value which its dictionary does not have."""
+    """The values without Arrow's own encodings. Raises BadFile for a row that refers to a value
+    which its dictionary does not have."""
     if isinstance(values.type, pa.BaseExtensionType):
         values = values.storage
     if pa.types.is_dictionary(values.type):
@@ -384,10 +384,11 @@ def _plain(values: pa.Array, table: str, file: str) -> pa.Array:
 
 
 def _converted(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Between an accepted Parquet type and the type of the table; nothing else gets here."""
+    """Convert between an accepted Parquet type and the type of the table; other types do not get
+    here."""
     if pa.types.is_timestamp(values.type):
-        # Without a zone it means UTC (LZ-152). Delta has microseconds: nanoseconds are cut, while a
-        # time that microseconds cannot hold is refused.
+        # Without a zone it is UTC (LZ-152). Delta has microseconds: nanoseconds are truncated,
+        # while a time that microseconds cannot represent is rejected.
         cut = values.type.unit == "ns"
         return values.cast(pa.timestamp("us"), safe=not cut).cast(target)
     if pa.types.is_null(values.type):
@@ -397,7 +398,7 @@ def _converted(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 @contextmanager
 def _understood(what: str, table: str, file: str) -> Iterator[None]:
-    """Whatever Arrow cannot make of a file is the file's fault, a name that is no UTF-8 too."""
+    """Whatever Arrow cannot read is the fault of the file, including a name that is not UTF-8."""
     try:
         yield
     except bounded.TooLarge as error:
@@ -422,7 +423,7 @@ def _understood(what: str, table: str, file: str) -> Iterator[None]:
 
 
 class _Empty(ValueError):
-    """A file of no bytes at all."""
+    """A file of zero bytes."""
 
 
 def _near(handle: BinaryIO, size: int) -> BinaryIO:
@@ -434,12 +435,13 @@ def _near(handle: BinaryIO, size: int) -> BinaryIO:
 def _opened(handle: BinaryIO, size: int) -> pq.ParquetFile:
     if size == 0:
         raise _Empty
-    # INT96 holds years that nanoseconds do not.
+    # INT96 has years that nanoseconds cannot represent.
     return pq.ParquetFile(handle, coerce_int96_timestamp_unit="us", pre_buffer=size > _READ_AT_ONCE)
 
 
 def check_names(names: list[str], table: str, file: str) -> None:
-    """Names of columns are apart, case ignored (LZ-156), and the marker is spelt right (LZ-086)."""
+    """Names of columns are distinct without regard to case (LZ-156), and the marker is spelt
+    correctly (LZ-086)."""
     folded: dict[str, str] = {}
     for name in names:
         if name != MARKER_COLUMN and name.casefold() == MARKER_COLUMN.casefold():

@@ -1,7 +1,7 @@
-"""The mask of unchanged values in a landed file: which columns of a row the source did not send.
+"""The mask of unchanged values in a landed file: the columns of a row that the source did not send.
 
-Bit i of byte i/8, least significant first, is data column i of the file; a row without any such
-value has NULL.
+Bit i of byte i/8, least significant first, is data column i of the file; a row without such a value
+has NULL.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import pyarrow as pa
 
 
 def packed(unchanged: np.ndarray) -> pa.Array | None:
-    """A bool matrix rows x columns as binary: bit i of byte i/8 is column i; NULL without any."""
+    """A bool matrix of rows x columns as binary: bit i of byte i/8 is column i; NULL for a row
+    without any."""
     if not unchanged.any():
         return None
     bits = np.packbits(unchanged, axis=1, bitorder="little")

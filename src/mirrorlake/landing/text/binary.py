@@ -1,4 +1,4 @@
-"""Bytes written as text: base64, or hexadecimal behind `0x` (LZ-186), a column at a time."""
+"""Binary values as text: base64, or hexadecimal after `0x` (LZ-186), one column at a time."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _HEX = np.minimum(_table("0123456789abcdef"), _table("0123456789ABCDEF"))
 
 
 def octets(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """The bytes of texts; NULL stays NULL. Raises ValueError for what is neither form."""
+    """The bytes of texts; NULL stays NULL. Raises ValueError for a text in neither form."""
     is_hex = pc.fill_null(pc.starts_with(values, pattern="0x"), False)
     if not pc.any(is_hex).as_py():
         return _column(values, *_from_base64(*_content(values))).cast(target)
@@ -36,7 +36,8 @@ def octets(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _content(values: pa.Array) -> tuple[_Bytes, _Offsets]:
-    """The bytes of all texts one after another, and where each one begins and the last ends."""
+    """The content of all texts concatenated, and the offsets where each one begins and the last
+    ends."""
     filled = pc.fill_null(values.cast(pa.binary()), b"")
     offsets = np.frombuffer(filled.buffers()[1], np.int32)[
         filled.offset : filled.offset + len(filled) + 1
@@ -61,14 +62,15 @@ def _from_hex(text: _Bytes, offsets: _Offsets) -> tuple[_Bytes, _Offsets]:
 
 
 def _from_base64(text: _Bytes, offsets: _Offsets) -> tuple[_Bytes, _Offsets]:
-    """Every text is a row of groups of four; only the last may end with one or two pads."""
+    """Every text consists of groups of four characters; only the last may end with one or two
+    pads."""
     sixes = _BASE64[text]
     if (np.diff(offsets) % 4).any() or (sixes == _NONE).any():
         raise ValueError
     pads = np.flatnonzero(sixes == _PAD)
     group = pads // 4
     ends = offsets[1:] // 4 - 1
-    # A pad is the last character of its text, or the one before a pad that is.
+    # A pad is the last character of its text, or the one before a pad that is the last.
     last = pads % 4 == 3
     before = (pads % 4 == 2) & np.isin(pads + 1, pads)
     if not (last | before).all() or not np.isin(group, ends).all():

@@ -1,4 +1,4 @@
-"""The columns of a table out of a landed text, by its header and the declared schema."""
+"""The columns of a table from a landed text, by its header and the declared schema."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ _TEXT = "String"
 
 @dataclass(frozen=True, slots=True)
 class ColumnSource:
-    """Where the values of a table's column come from.
+    """The origin of the values of a table's column.
 
-    place: of the column in the file, None where the file lacks it; declared: what its texts are;
-    is_required: NULL is an error, in a key also for a deletion (LZ-205); null: the text that stands
-    for it.
+    index: of the column in the file, None if it is missing; declared: the declared type of its
+    texts; is_required: NULL is an error, in a key also for a delete (LZ-205); null: the text that
+    means NULL.
     """
 
     column: Column
@@ -41,7 +41,7 @@ class ColumnSource:
     origin: Origin
 
     def values(self, block: Block, changes: pa.Array) -> pa.Array:
-        """The values of a block's rows. changes: which rows are no deletions."""
+        """The values of a block's rows. changes: which rows are not deletes."""
         if self.index is None:
             values = pa.nulls(block.rows, arrow_type(self.column.type))
         else:
@@ -83,7 +83,7 @@ class ColumnSource:
 def _with_nulls(
     texts: pa.Array, quoted: npt.NDArray[np.bool_], null: str, *, is_text: bool
 ) -> pa.Array:
-    """The texts, and NULL where they stand for it (LZ-203, LZ-204)."""
+    """The texts, with NULL where they mean it (LZ-203, LZ-204)."""
     empty = pc.equal(pc.binary_length(texts), 0)
     if null:
         gone = pc.equal(texts, null)
@@ -130,9 +130,10 @@ def sources_of(
 
 
 def columns_of(header: list[str], text: TextFormat, table: str, file: str) -> list[DeclaredColumn]:
-    """The declared columns without the marker (LZ-197), else those of the header as texts.
+    """The declared columns without the marker (LZ-197), or those of the header as texts.
 
-    Raises BadFile where the first row names none of the declared columns: it is no header (LZ-198).
+    Raises BadFile if the first row contains none of the declared columns: it is not a header
+    (LZ-198).
     """
     _check_header(header, table, file)
     if not data_names(header):

@@ -1,6 +1,6 @@
-"""Compressed text, told by its leading bytes (LZ-209), and unpacked piece by piece.
+"""Compressed text, detected by its first bytes (LZ-209), and decompressed in blocks.
 
-What comes out is bounded, whatever a small file claims to hold.
+The size of the result is limited, whatever a small file claims to contain.
 """
 
 from __future__ import annotations
@@ -14,11 +14,11 @@ from mirrorlake.landing.text.origin import Origin
 from mirrorlake.storage.store import StorageFailed
 
 RATIO = 200
-"""How much larger than the file its text may be, before it is called a bomb."""
+"""Maximum ratio of the size of the text to the size of the file."""
 MODEST = 256 << 20
-"""Bytes of text that any file may hold, however small it is packed."""
+"""Size of text that is allowed for any file, however small, in bytes."""
 SMALL_RAW = 1 << 20
-"""Raw Snappy has no leading bytes of its own; up to here it is looked for by unpacking."""
+"""Raw Snappy has no leading bytes of its own; up to this size it is detected by decompressing."""
 
 _CODECS = {
     b"\x1f\x8b": "gzip",
@@ -33,7 +33,7 @@ _OTHERS = {
     b"\xfd7zXZ\x00": "compressed with xz",
     b"\x04\x22\x4d\x18": "compressed with LZ4",
 }
-"""What lands by mistake under the name of a text (LZ-210)."""
+"""Formats that are landed by mistake under the name of a text (LZ-210)."""
 _HINT = "Compress it with gzip, zstd or Snappy in its framing format, or not at all."
 _SNAPPY_BLOCK = 65_536
 _CONTROL = set(range(0x20)) - set(b"\t\n\r")
@@ -46,9 +46,9 @@ class ByteReader(Protocol):
 
 
 def opened(handle: BinaryIO, size: int, origin: Origin) -> ByteReader:
-    """The text of a file, unpacked. Raises BadFile for what nobody can unpack.
+    """The decompressed text of a file. Raises BadFile if it cannot be decompressed.
 
-    size: of the file in bytes, compressed as it is.
+    size: compressed size of the file in bytes.
     """
     codec = codec_of(handle, size, origin)
     handle.seek(0)
@@ -60,7 +60,7 @@ def opened(handle: BinaryIO, size: int, origin: Origin) -> ByteReader:
 
 
 def codec_of(handle: BinaryIO, size: int, origin: Origin) -> str:
-    """How a file is compressed; empty when it is not. Raises BadFile for what nobody can unpack."""
+    """The compression of a file; empty if there is none. Raises BadFile for an unsupported one."""
     handle.seek(0)
     head = handle.read(16)
     handle.seek(0)
@@ -68,7 +68,7 @@ def codec_of(handle: BinaryIO, size: int, origin: Origin) -> str:
         if head.startswith(begin):
             return codec
     for magic, kind in _OTHERS.items():
-        # A column may well be called PAR1: what follows has to be binary too.
+        # A column may be named PAR1: what follows must be binary too.
         if head.startswith(magic) and _CONTROL & set(head):
             raise origin.bad_file(f"it is {kind}, not delimited text (LZ-209)", hint=_HINT)
     if kind := _unframed(handle, size, head):
@@ -84,7 +84,7 @@ def _arrow(handle: BinaryIO, codec: str) -> ByteReader:
 
 
 class _Whole:
-    """A file as it is; a raw file may give less than it was asked for."""
+    """An uncompressed file; a raw file may return less than it was asked for."""
 
     def __init__(self, handle: BinaryIO) -> None:
         self._handle = handle
@@ -98,7 +98,7 @@ class _Whole:
 
 
 class _Bounded:
-    """An unpacked text that may not grow without bound."""
+    """A decompressed text of limited size."""
 
     def __init__(self, inner: ByteReader, size: int, origin: Origin) -> None:
         self._inner, self._origin = inner, origin
@@ -126,7 +126,7 @@ class _Bounded:
 
 
 class _Blocks:
-    """A reader over pieces of any length."""
+    """A reader over blocks of any length."""
 
     def __init__(self, parts: Iterator[bytes]) -> None:
         self._parts, self._rest = parts, b""
@@ -144,7 +144,7 @@ class _Blocks:
 def _framed(handle: BinaryIO, origin: Origin) -> Iterator[bytes]:
     """The blocks of Snappy's framing format (framing_format.txt of google/snappy).
 
-    A length that is wrong is found by the codec; checksums are not compared.
+    The codec detects a wrong length; checksums are not compared.
     """
     while header := handle.read(4):
         kind, length = header[0], int.from_bytes(header[1:], "little")
@@ -167,11 +167,12 @@ def _snappy(body: bytes, origin: Origin) -> bytes:
 
 
 def _unframed(handle: BinaryIO, size: int, head: bytes) -> str:
-    """Snappy without its framing, which has no leading bytes: by its lengths, then by unpacking."""
+    """Snappy without its framing, which has no leading bytes: detected by its lengths, then by
+    decompressing."""
     if _is_hadoop(head, size):
         return "Snappy blocks of Hadoop"
     length, begin = _varint(head)
-    # A text of n bytes becomes no less than n/22 and no more than 32 + n + n/6 of them.
+    # A text of n bytes is compressed to at least n/22 and at most 32 + n + n/6 bytes.
     if not begin or not length or size > SMALL_RAW:
         return ""
     if not size - 32 - size // 6 <= length <= 22 * size:
@@ -187,7 +188,7 @@ def _unframed(handle: BinaryIO, size: int, head: bytes) -> str:
 
 
 def _is_text(body: bytes) -> bool:
-    """Whether bytes are readable as they are; some short texts are valid Snappy by chance."""
+    """Whether bytes are readable text; some short texts are valid Snappy by chance."""
     try:
         body.decode()
     except UnicodeDecodeError:
@@ -196,16 +197,17 @@ def _is_text(body: bytes) -> bool:
 
 
 def _is_hadoop(head: bytes, size: int) -> bool:
-    """Two lengths, most significant byte first, and a raw block that begins with the first."""
+    """Two lengths, most significant byte first, and a raw block that begins with the first of
+    them."""
     if len(head) < 12 or head[0]:
         return False
     text, packed = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
-    # A wide encoding begins with zeros as well, and has one here again.
+    # A wide encoding also begins with zeros, and has one here again.
     return 0 < packed <= size - 8 and 0 < _varint(head[8:])[0] <= text
 
 
 def _varint(body: bytes) -> tuple[int, int]:
-    """A number in groups of seven bits, and the bytes it takes; 0 bytes where there is none."""
+    """A number in groups of seven bits, and its size in bytes; 0 bytes if there is none."""
     value = 0
     for index, byte in enumerate(body[:5]):
         value |= (byte & 0x7F) << (7 * index)

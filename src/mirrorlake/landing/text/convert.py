@@ -1,7 +1,7 @@
 """From the texts of a column to values of its declared type (LZ-175 to LZ-187, LZ-207, LZ-208).
 
-Each conversion takes a whole column: Arrow's own where it reads exactly what the specification
-says, and what is beside that is looked for, or brought into its form, first.
+Each conversion takes a whole column. Arrow's own conversion is used if it accepts exactly what the
+specification defines; other texts are found, or normalized, first.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _CLAUSES = {
 
 
 class Unconvertible(Exception):
-    """A text is no value of the type. place: its position in the column."""
+    """A text is not a value of the type. index: its position in the column."""
 
     def __init__(self, index: int) -> None:
         super().__init__(index)
@@ -51,7 +51,7 @@ def convert(values: pa.Array, column: DeclaredColumn) -> pa.Array:
 
 
 def expectation(column: DeclaredColumn) -> str:
-    """What a text of the column should have been, for an error."""
+    """The expected form of a text of the column, for an error."""
     kind = column.type
     if kind == DECIMAL:
         kind = f"{DECIMAL}({column.precision},{column.scale})"
@@ -59,7 +59,7 @@ def expectation(column: DeclaredColumn) -> str:
 
 
 def _first_bad(values: pa.Array, change: Callable[[pa.Array], pa.Array]) -> int:
-    """The first text that cannot be changed, by halves."""
+    """The first text that cannot be converted, by bisection."""
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2
@@ -76,7 +76,7 @@ def _first_bad(values: pa.Array, change: Callable[[pa.Array], pa.Array]) -> int:
 
 
 def _integer(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Digits with a sign; Arrow alone would read 0x10 as well, and no plus sign."""
+    """Digits with a sign; Arrow alone would also read 0x10, and no plus sign."""
     if _characters_but(values, b"0123456789-"):
         values = _matching(values, r"^[+-]?[0-9]+$")
         values = pc.utf8_ltrim(values, "+")
@@ -84,7 +84,8 @@ def _integer(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _floating(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Digits with sign, point and exponent, NaN, Infinity; what becomes infinite does not fit."""
+    """Digits with sign, point and exponent, NaN, Infinity; a finite number that becomes infinite
+    is an error."""
     if _characters_but(values, b"0123456789-."):
         values = _matching(values, _FLOAT)
         values = pc.utf8_ltrim(values, "+")
@@ -102,7 +103,8 @@ _FLOAT = r"^[+-]?(([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|(?i:nan|inf|infin
 
 
 def _decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Digits with sign and point; more decimals than the scale are an error, unless they are 0."""
+    """Digits with sign and point; more decimal places than the scale are an error, unless they
+    are 0."""
     if _characters_but(values, b"0123456789-."):
         values = _matching(values, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
     return values.cast(target)
@@ -127,7 +129,8 @@ _ZONED = rf":[0-9.]+{_ZONE}$"
 
 
 def _datetime(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """As UTC; more than six decimals of a second are cut, as in Parquet files (LZ-152)."""
+    """As UTC; more than six decimal places of a second are truncated, as in Parquet files
+    (LZ-152)."""
     try:
         found = values.cast(pa.timestamp(target.unit)).cast(target)  # no zone means UTC
     except pa.ArrowInvalid:
@@ -138,7 +141,7 @@ def _datetime(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _zoned(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Date-times of which some have a zone, or more decimals than are kept."""
+    """Date-times of which some have a zone, or more decimal places than are kept."""
     plain = pa.timestamp(target.unit)
     _matching(values, f"^{_DATE}([ T]{_TIME}{_ZONE}?)?$")
     cut = pc.replace_substring_regex(values, pattern=r"(\.[0-9]{6})[0-9]+", replacement=r"\1")
@@ -153,7 +156,7 @@ def _date(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _within(moments: pa.Array, first: int, last: int) -> pa.Array:
-    """Delta and its readers know the years 1 to 9999, Arrow knows more. Raises ValueError."""
+    """Delta and its readers support the years 1 to 9999, Arrow supports more. Raises ValueError."""
     numbers = moments.view(pa.int64() if moments.type.bit_width == 64 else pa.int32())
     found = pc.min_max(numbers).as_py()
     if found["min"] is not None and not first <= found["min"] <= found["max"] <= last:
@@ -162,11 +165,12 @@ def _within(moments: pa.Array, first: int, last: int) -> pa.Array:
 
 
 def _time(values: pa.Array, _target: pa.DataType) -> pa.Array:
-    """A time of day, or a full date-time, in ISO form: seconds always, `T` before the time."""
+    """A time of day, or a full date-time, in ISO form: always with seconds, and with `T` before
+    the time."""
     of_day = pc.fill_null(_matches(values, f"^{_TIME}$"), False)
     times = pc.if_else(of_day, values, None)
     moments = pc.if_else(of_day, None, values)
-    _datetime(moments, pa.timestamp("us", "UTC"))  # raises for what is neither
+    _datetime(moments, pa.timestamp("us", "UTC"))  # raises if it is neither
     if len(moments) - moments.null_count:
         moments = pc.ascii_upper(moments)
         moments = _matching(moments, f"^{_DATE}[ T]{_TIME}{_ZONE}?$")
@@ -181,7 +185,7 @@ def _time(values: pa.Array, _target: pa.DataType) -> pa.Array:
 
 
 def _characters_but(values: pa.Array, usual: bytes) -> bytes:
-    """The bytes of all texts but the usual ones, at the speed of memory."""
+    """The bytes of all texts except the usual ones, at the speed of memory."""
     offsets = pa.Array.from_buffers(
         pa.int32(), len(values) + 1, [None, values.buffers()[1]], offset=values.offset
     )
@@ -194,7 +198,7 @@ def _matches(values: pa.Array, pattern: str) -> pa.Array:
 
 
 def _matching(values: pa.Array, pattern: str) -> pa.Array:
-    """The texts, when all of them match. Raises ValueError."""
+    """The texts, if all of them match. Raises ValueError."""
     if pc.all(_matches(values, pattern)).as_py() is False:
         raise ValueError
     return values

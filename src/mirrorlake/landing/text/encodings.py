@@ -1,4 +1,4 @@
-"""Text in any encoding, as UTF-8 (LZ-167). Python's codecs do the work, a block at a time."""
+"""Text in any encoding, as UTF-8 (LZ-167). Python's codecs decode it, a block at a time."""
 
 from __future__ import annotations
 
@@ -9,22 +9,22 @@ from mirrorlake.landing.text.compression import ByteReader
 
 UTF8_MARK = b"\xef\xbb\xbf"
 PLAIN = frozenset({"utf-8", "utf-8-sig", "ascii"})
-"""Encodings whose text is UTF-8 as it is."""
+"""Encodings whose text is UTF-8 already."""
 _MARK = "\ufeff"
 _WITH_MARKS = {"utf-16": 2, "utf-32": 4}
 
 
 def mark_of(encoding: str) -> bytes:
-    """The byte order mark that the text may begin with, and which is no part of it."""
+    """The byte order mark with which the text may begin, and which is not part of it."""
     return UTF8_MARK if codecs.lookup(encoding).name in PLAIN else b""
 
 
 @cache
 def is_bytewise(encoding: str) -> bool:
-    """Whether a byte that looks like an ASCII character is one, wherever it stands.
+    """Whether a byte that looks like an ASCII character always is one.
 
-    So it is in UTF-8, and where every byte is a character of its own; wide characters, shifts and
-    escapes may hold such bytes within others.
+    This holds for UTF-8, and for encodings with one byte per character; wide characters, shifts and
+    escapes may contain such bytes within other characters.
     """
     name = codecs.lookup(encoding).name
     return name in PLAIN or all(_is_alone(name, byte) for byte in range(256))
@@ -41,7 +41,8 @@ def _is_alone(name: str, byte: int) -> bool:
 
 
 class Undecodable(Exception):
-    """A byte that is none of the encoding. before: the text up to it; byte: its offset, from 0."""
+    """A byte that is not valid in the encoding. before: the text up to it; byte: its offset,
+    from 0."""
 
     def __init__(self, before: bytes, byte: int, reason: str) -> None:
         self.before, self.byte, self.reason = before, byte, reason
@@ -51,7 +52,7 @@ class Undecodable(Exception):
 class Utf8:
     """The text of a reader as valid UTF-8, without a byte order mark.
 
-    begin: how many bytes of the text stand before those of the reader.
+    begin: number of bytes of the text before those of the reader.
     """
 
     def __init__(self, reader: ByteReader, encoding: str, begin: int = 0) -> None:
@@ -71,7 +72,7 @@ class Utf8:
         return self._decoded(block, is_end), is_end
 
     def _plain(self, block: bytes, is_end: bool) -> bytes:
-        """What is UTF-8 already needs to be looked at only."""
+        """UTF-8 only needs to be checked."""
         block, self._pending = self._pending + block, b""
         if block.isascii():
             self._given += len(block)
@@ -101,7 +102,7 @@ class Utf8:
             text = self._decoder.decode(block, is_end)
             encoded = self._unmarked(text).encode()
         except UnicodeDecodeError as error:
-            # Offsets count from what the decoder held back of the block before.
+            # Offsets count from what the decoder kept back of the previous block.
             before = self._before(block[: max(error.start - held, 0)], state)
             byte = self._given - held + error.start
             raise Undecodable(before, byte, error.reason) from None
@@ -124,9 +125,10 @@ class Utf8:
 
 
 def _with_order(name: str, head: bytes) -> str:
-    """An encoding with its byte order: by the mark, else by the first character, else little.
+    """An encoding with its byte order: by the mark, else by the first character, else
+    little-endian.
 
-    The first character is that of a header, and of ASCII as good as always.
+    The first character is one of the header, and practically always ASCII.
     """
     width = _WITH_MARKS.get(name)
     if width is None:

@@ -1,7 +1,7 @@
-"""How a table's delimited text is written (section 9 of the specification).
+"""The format of a table's delimited text (section 9 of the specification).
 
-`_metadata.json` says it in `SchemaDefinition`, `FileFormat`, `FileExtension` and
-`FileFormatTypeProperties`; what it leaves out has the defaults below.
+`_metadata.json` describes it in `SchemaDefinition`, `FileFormat`, `FileExtension` and
+`FileFormatTypeProperties`; missing members have the defaults below.
 """
 
 from __future__ import annotations
@@ -27,13 +27,14 @@ TYPES: Mapping[str, DataType] = {
     "Boolean": types.BOOLEAN,
     "ByteArray": types.BINARY,
 }
-"""The declared types and what they are in Delta (LZ-175 to LZ-186)."""
+"""The declared types and their Delta types (LZ-175 to LZ-186)."""
 
 TYPE_NAMES: Mapping[str, str] = {name.lower(): name for name in (*TYPES, DECIMAL)}
 """By lower case, because type names are matched in any case (LZ-188)."""
 
 RESERVED = frozenset({MARKER_COLUMN.casefold(), UNCHANGED_COLUMN.casefold()})
-"""Names of columns, case ignored, that a schema may declare and that are no data (LZ-197)."""
+"""Names of columns, without regard to case, that a schema may declare and that are not data
+(LZ-197)."""
 
 ROW_SEPARATORS = ("\r\n", "\n", "\r")
 COLUMN_SEPARATORS = (",", ";", "|", "\t")
@@ -45,8 +46,8 @@ ESCAPES = ("\\", "/", '"', "")
 class DeclaredColumn:
     """An entry of `SchemaDefinition.Columns` (LZ-172).
 
-    type: one of the names of LZ-175 to LZ-187 in their own spelling; nullable: None where the entry
-    leaves `IsNullable` out (LZ-206); precision, scale: of a `Decimal` (LZ-187).
+    type: one of the names of LZ-175 to LZ-187 in their own spelling; nullable: None if the entry
+    has no `IsNullable` (LZ-206); precision, scale: of a `Decimal` (LZ-187).
     """
 
     name: str
@@ -65,13 +66,13 @@ class DeclaredColumn:
 
 @dataclass(frozen=True, slots=True)
 class TextFormat:
-    """The form of the delimited-text files of a table.
+    """The format of the delimited-text files of a table.
 
-    columns: the declared schema, None without one (LZ-192); extension: without the leading dot and
-    in lower case (LZ-189); quote, escape: a character, or empty to switch it off (LZ-202); null:
-    the text that stands for NULL, None when nothing is said of it (LZ-203). strict: our own setting
-    and no member of the metadata; it refuses other line ends than declared, and NULL where
-    `IsNullable` is left out (LZ-200, LZ-206).
+    columns: the declared schema, None if there is none (LZ-192); extension: without the leading dot
+    and in lower case (LZ-189); quote, escape: a character, or empty to disable it (LZ-202); null:
+    the text that means NULL, None if there is none (LZ-203). strict: our own setting, not a member
+    of the metadata; it rejects line endings other than the declared ones, and NULL in columns
+    without `IsNullable` (LZ-200, LZ-206).
     """
 
     columns: tuple[DeclaredColumn, ...] | None = None

@@ -1,6 +1,6 @@
-"""The members of `_metadata.json` that say how delimited text is written: read, and written.
+"""The members of `_metadata.json` that describe delimited text: reading and writing.
 
-Section 9 of the specification; what they mean is in `textformat`.
+Section 9 of the specification; their meaning is in `format`.
 """
 
 from __future__ import annotations
@@ -35,17 +35,17 @@ PROPERTY_MEMBERS = (
     "Encoding",
 )
 MEMBERS = ("SchemaDefinition", "FileFormat", "FileExtension", PROPERTIES, *PROPERTY_MEMBERS)
-"""All that is read at the top level; the last seven by LZ-191."""
+"""All members that are read at the top level; the last seven by LZ-191."""
 
 CSV, DELIMITED, PARQUET = "CSV", "DelimitedText", "Parquet"
 _FORMATS = {name.lower(): name for name in (CSV, DELIMITED, PARQUET)}
 _NO_TEXTS = frozenset({"undefined", "idna", "punycode"})
-"""One codec fails always; two are for names of hosts, and take hours for a text."""
+"""One codec always fails; two are for host names, and take hours for a text."""
 _EXTENSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.]*")
 
 
 class WrongMember(ValueError):
-    """A member has a value that it cannot have. path: the way to it, in its own spelling."""
+    """A member has an invalid value. path: of the member, in its own spelling."""
 
     def __init__(self, path: Path, value: Any, expected: str) -> None:
         self.path, self.value, self.expected = path, value, expected
@@ -53,7 +53,7 @@ class WrongMember(ValueError):
 
     @property
     def member(self) -> str:
-        """The way to the member in words, such as `SchemaDefinition.Columns[0].DataType`."""
+        """The path of the member in words, such as `SchemaDefinition.Columns[0].DataType`."""
         parts = [f"[{part}]" if isinstance(part, int) else f".{part}" for part in self.path]
         return "".join(parts).removeprefix(".")
 
@@ -62,7 +62,7 @@ class WrongMember(ValueError):
 
 
 class Members:
-    """The members of an object by their names in any letter case (LZ-050)."""
+    """The members of an object by name, in any letter case (LZ-050)."""
 
     def __init__(self, record: Mapping[str, Any], path: Path = ()) -> None:
         self._found = {name.lower(): (name, value) for name, value in record.items()}
@@ -72,20 +72,20 @@ class Members:
         return self.get(name) is not None
 
     def get(self, name: str) -> Any:
-        """The value; None where the member is absent or null."""
+        """The value; None if the member is missing or null."""
         return self._found.get(name.lower(), (name, None))[1]
 
     def path(self, name: str) -> Path:
-        """The way to a member in the spelling of the file."""
+        """The path of a member in the spelling of the file."""
         return (*self._path, self._found.get(name.lower(), (name, None))[0])
 
     def wrong(self, name: str, expected: str) -> WrongMember:
         return WrongMember(self.path(name), self.get(name), expected)
 
     def others(self, known: Sequence[str]) -> list[str]:
-        """The names of members that are none of the known ones."""
+        """The names of members that are none of the known ones, in the order of the file."""
         expected = {name.lower() for name in known}
-        return sorted(name for key, (name, _value) in self._found.items() if key not in expected)
+        return [name for key, (name, _value) in self._found.items() if key not in expected]
 
     def text(self, name: str) -> str | None:
         value = self.get(name)
@@ -94,7 +94,7 @@ class Members:
         return value
 
     def boolean(self, name: str) -> bool | None:
-        """True or false, also written as a text (LZ-335)."""
+        """True or false, also written as a string (LZ-335)."""
         value = self.get(name)
         if isinstance(value, str) and value.lower() in {"true", "false"}:
             return value.lower() == "true"
@@ -111,7 +111,7 @@ class Members:
         return value
 
     def inner(self, name: str) -> Members:
-        """An object; an empty one where the member is absent."""
+        """An object; empty if the member is missing."""
         value = self.get(name)
         if value is not None and not isinstance(value, dict):
             raise self.wrong(name, "an object")
@@ -119,7 +119,8 @@ class Members:
 
 
 def decode(top: Members) -> TextFormat | None:
-    """The form that the members tell; None when they say nothing of text. Raises WrongMember."""
+    """The format that the members describe; None if they do not mention text. Raises
+    WrongMember."""
     if not any(name in top for name in MEMBERS):
         return None
     kind = top.text("FileFormat")
@@ -130,7 +131,7 @@ def decode(top: Members) -> TextFormat | None:
         raise top.wrong("FileExtension", f"one, because FileFormat is {DELIMITED} (LZ-170)")
     inner = top.inner(PROPERTIES)
 
-    def index(name: str) -> Members:  # inside it wins (LZ-191)
+    def index(name: str) -> Members:  # the inner value takes precedence (LZ-191)
         return inner if name in inner else top
 
     if index("FirstRowAsHeader").boolean("FirstRowAsHeader") is False:
@@ -156,11 +157,11 @@ def decode(top: Members) -> TextFormat | None:
 
 
 def encode(text: TextFormat) -> dict[str, Any]:
-    """The members that tell a form, all of them, in the spelling of LZ-171."""
+    """The members that describe a format, all of them, in the spelling of LZ-171."""
     record: dict[str, Any] = {}
     if text.columns:
         record["SchemaDefinition"] = {"Columns": [_entry(column) for column in text.columns]}
-    # Values between commas are CSV; whatever else has to be called delimited text (LZ-169).
+    # Values separated by commas are CSV; any other text must be called delimited text (LZ-169).
     is_csv = text.extension == "csv" and text.column_separator == ","
     record["FileFormat"] = CSV if is_csv else DELIMITED
     record["FileExtension"] = text.extension
@@ -198,7 +199,7 @@ def _extension(top: Members) -> str | None:
 
 
 def _encoding(members: Members) -> str | None:
-    """A name that Python has a text codec for (LZ-167)."""
+    """A name for which Python has a text codec (LZ-167)."""
     name = members.text("Encoding")
     if name is None:
         return None
@@ -210,17 +211,17 @@ def _encoding(members: Members) -> str | None:
 
 
 def is_text_codec(name: str) -> bool:
-    """Whether Python knows the encoding and it is one of characters."""
+    """Whether Python has a codec of this name, and it is one of characters."""
     try:
         found = codecs.lookup(name)
     except (LookupError, ValueError, UnicodeError):
         return False
-    # Python has codecs from bytes to bytes as well.
+    # Python also has codecs from bytes to bytes.
     return found.name not in _NO_TEXTS and bool(getattr(found, "_is_text_encoding", True))
 
 
 def _columns(top: Members) -> tuple[DeclaredColumn, ...] | None:
-    """The declared schema; None where no column is declared (LZ-192)."""
+    """The declared schema; None if no column is declared (LZ-192)."""
     definition = top.inner("SchemaDefinition")
     entries = definition.get("Columns")
     if entries is None:
@@ -268,7 +269,7 @@ def _column(entry: Any, path: Path) -> DeclaredColumn:
 
 
 def _shown(value: Any) -> str:
-    """A value as JSON would print it, short; what is absent is nothing."""
+    """A short form of a value as JSON; a missing value is nothing."""
     if value is None:
         return "nothing"
     if isinstance(value, str):

@@ -1,4 +1,4 @@
-"""Where a text comes from, for what is said of its faults."""
+"""The file that a text comes from, for its errors."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from mirrorlake.errors import BadFile, BadValue
 
 RESEND = "Delete the file and upload a valid one under the same name."
 SHOWN = 200
-"""Characters of a value that an error repeats."""
+"""Maximum number of characters of a value in an error message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,5 +35,5 @@ class Origin:
 
 
 def shown(value: str) -> str:
-    """A value as an error repeats it: whole when it is short."""
+    """A value in an error message: complete if it is short."""
     return value if len(value) <= SHOWN else f"{value[:SHOWN]}…"

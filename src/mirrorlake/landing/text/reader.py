@@ -1,4 +1,4 @@
-"""A landed text file against the declared schema and the columns of the table."""
+"""Reading a landed text file with the declared schema and the columns of the table."""
 
 from __future__ import annotations
 
@@ -32,20 +32,21 @@ from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.table import Column, Schema
 
 COUNTED = 8 << 20
-"""Bytes of text up to which rows are counted; of more they are estimated from as many."""
+"""Size of text up to which rows are counted, in bytes; the rows of larger texts are estimated
+from as much."""
 
 BLOCK_BYTES = 32 << 20
-"""What the rows of a piece take in memory, about."""
+"""Approximate size in memory of the rows of a block."""
 
 THREAD_PART = 16 << 20
-"""Bytes of text that one thread reads at a time."""
+"""Size of the text that one thread reads at a time, in bytes."""
 
 
 def inspect(handle: BinaryIO, size: int, text: TextFormat, *, table: str, file: str) -> Inspected:
-    """Read the header, and as many rows as tell how many there are.
+    """Read the header, and enough rows to estimate their number.
 
-    size: of the file in bytes, compressed as it is. The schema is the declared one, or a nullable
-    text for each column (LZ-192). Raises BadFile, UnsupportedColumn, MisspeltMarker.
+    size: compressed size of the file in bytes. The schema is the declared one, or a nullable text
+    for each column (LZ-192). Raises BadFile, UnsupportedColumn, MisspeltMarker.
     """
     records = TextRecords(handle, size, text, Origin(table, file), COUNTED)
     columns = columns_of(records.header, text, table, file)
@@ -87,11 +88,11 @@ def read(
 ) -> Rows:
     """All rows of a file as rows of the table.
 
-    schema: the table's columns; one that the file lacks is NULL (LZ-195, LZ-214). default: what a
-    row without a marker does (LZ-091, LZ-094). key: the key columns, which are not nullable unless
-    they are declared so (LZ-206). threads: how many may work at a time. most: bytes that the rows
-    may take in memory. Memory: the rows, and a few times one block of the text per thread.
-    Raises BadFile, BadValue, UnknownMarker, FileTooLarge.
+    schema: the table's columns; a column that is missing from the file is NULL (LZ-195, LZ-214).
+    default: the operation of rows without a marker (LZ-091, LZ-094). key: the key columns, which
+    are not nullable unless they are declared so (LZ-206). threads: maximum number of threads. most:
+    maximum size of the rows in memory, in bytes. Memory: the rows, and a few times one block of the
+    text per thread. Raises BadFile, BadValue, UnknownMarker, FileTooLarge.
     """
     reading = _Reading(handle, size, schema, default, text, Origin(table, file), key)
     taken = reading.limited(reading.everything(threads), most)
@@ -111,9 +112,9 @@ def read_blocks(
     part: TextPart | None = None,
     about: int = BLOCK_BYTES,
 ) -> Iterator[Rows]:
-    """The rows of a file, or of a part of it, in pieces of about so many bytes; see `read`.
+    """The rows of a file, or of a part of it, in blocks of about so many bytes; see `read`.
 
-    At least one piece. Memory: two of them, however large the file is.
+    Yields at least one block. Memory: two of them, however large the file is.
     """
     reading = _Reading(handle, size, schema, default, text, Origin(table, file), key)
     some: list[Converted] = []
@@ -129,7 +130,7 @@ def read_blocks(
 
 
 def has_marker(handle: BinaryIO, size: int, text: TextFormat, *, table: str, file: str) -> bool:
-    """Whether rows of a file say what they do. Raises BadFile."""
+    """Whether a file has a marker column. Raises BadFile."""
     return MARKER_COLUMN in TextRecords(handle, size, text, Origin(table, file)).header
 
 
@@ -138,7 +139,7 @@ Converted = tuple[pa.RecordBatch, pa.Array]
 
 
 class _Reading:
-    """One file, and what its rows are to become."""
+    """One file, and the table that its rows are for."""
 
     def __init__(
         self,
@@ -157,7 +158,7 @@ class _Reading:
         self._names: tuple[str, ...] = ()
 
     def rows(self, converted: Sequence[Converted]) -> Rows:
-        """These rows as one; after the first of them was read."""
+        """These rows as one table; after the first of them was read."""
         marker = [marker for _batch, marker in converted]
         return Rows(
             data=pa.Table.from_batches([batch for batch, _marker in converted], self._target),
@@ -167,7 +168,7 @@ class _Reading:
         )
 
     def converted(self, part: TextPart | None = None, threads: int = 1) -> Iterator[Converted]:
-        """The rows of a part, or of the file, a block at a time."""
+        """The rows of a part, or of the whole file, in blocks."""
         records = TextRecords(
             self._handle, self._size, self._text, self._origin, part=part, lock=self._lock
         )
@@ -176,7 +177,7 @@ class _Reading:
         yield from _in_order(records.blocks(), values, threads)
 
     def everything(self, threads: int) -> Iterator[Converted]:
-        """The rows of the file by as many threads."""
+        """The rows of the file, read by so many threads."""
         if threads < 2:
             yield from self.converted()
             return
@@ -189,7 +190,7 @@ class _Reading:
         yield from self.converted(threads=threads)
 
     def limited(self, converted: Iterator[Converted], most: int) -> Iterator[Converted]:
-        """As long as they take no more than so many bytes. Raises FileTooLarge."""
+        """Pass rows through until they take more than so many bytes. Raises FileTooLarge."""
         taken = 0
         for one in converted:
             taken += one[0].nbytes
@@ -211,7 +212,7 @@ class _Reading:
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """From the texts of a block to values. place: of the marker in the file."""
+    """Converts the texts of a block to values. index: of the marker in the file."""
 
     sources: Sequence[ColumnSource]
     index: int | None
@@ -220,7 +221,7 @@ class _Change:
     target: pa.Schema
 
     def values(self, block: Block) -> Converted:
-        """Raises the first fault by row, then by column, whatever else is in the block."""
+        """Raises the first error by row, then by column, whatever else is in the block."""
         try:
             return self._values(block)
         except TableError as error:
@@ -233,7 +234,7 @@ class _Change:
         return pa.record_batch(columns, schema=self.target), marker
 
     def _first(self, block: Block, error: TableError) -> TableError:
-        """Columns are changed one by one: a later column may be wrong in an earlier row."""
+        """Columns are converted one by one: a later column may be wrong in an earlier row."""
         while (before := (error.row or 0) - block.first - 1) > 0:
             block = block.head(before)
             try:
@@ -248,11 +249,11 @@ class _Change:
 def _in_order(
     blocks: Iterator[Block], values: Callable[[Block], Converted], threads: int
 ) -> Iterator[Converted]:
-    """The values of all blocks in their order, and of several faults the first."""
+    """The values of all blocks in order; of several errors, the first is raised."""
     if threads < 2:
         yield from map(values, blocks)
         return
-    # One thread finds the fields, the others make values of them.
+    # One thread finds the fields, the others convert them.
     with ThreadPoolExecutor(threads - 1, thread_name_prefix="text") as pool:
         pending: deque[Future[Converted]] = deque()
         for future in _submitted(pool, blocks, values):
@@ -265,7 +266,7 @@ def _in_order(
 def _submitted(
     pool: ThreadPoolExecutor, blocks: Iterator[Block], values: Callable[[Block], Converted]
 ) -> Iterator[Future[Converted]]:
-    """A fault of the text itself waits its turn, as one of a value does."""
+    """An error of the text itself is raised in turn, like an error of a value."""
     try:
         for block in blocks:
             yield pool.submit(values, block)
@@ -281,7 +282,8 @@ def _of_parts(
     converted: Callable[[TextPart], Iterator[Converted]],
     threads: int,
 ) -> Iterator[Converted]:
-    """The values of all parts in their order, a thread each, and of several faults the first."""
+    """The values of all parts in order, with one thread each; of several errors, the first is
+    raised."""
     pending: deque[Future[list[Converted]]] = deque()
     waiting = iter(some)
     try:

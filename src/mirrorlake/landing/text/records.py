@@ -23,13 +23,13 @@ from mirrorlake.landing.text.survey import Window
 from mirrorlake.landing.text.tokens import CARRIAGE_RETURN, Dialect, Flags, Tokens, tokenize
 
 BLOCK = 2 << 20
-"""Bytes that are looked at together."""
+"""Size of a block, in bytes."""
 HEAD = 64 << 10
-"""Bytes of the first block, which has the header to be taken off."""
+"""Size of the first block, which contains the header, in bytes."""
 ROW_LIMIT = 20 << 20
-"""Bytes of one row: more is a quote that nobody closed, or no text at all.
+"""Maximum size of a row, in bytes: more is a missing closing quote, or not text at all.
 
-The worst text of this size, nothing but quotes, takes less than 1 GiB of memory.
+The worst text of this size, which consists of quotes, takes less than 1 GiB of memory.
 """
 
 
@@ -37,7 +37,7 @@ The worst text of this size, nothing but quotes, takes less than 1 GiB of memory
 class Block:
     """Whole rows of a text, each of `width` fields.
 
-    first: how many data rows stand before it; line: on which it begins, from 1.
+    first: number of data rows before it; line: on which it begins, from 1.
     """
 
     text: bytes
@@ -52,12 +52,12 @@ class Block:
         return len(self.tokens.marks) // self.width
 
     def head(self, rows: int) -> Block:
-        """The first of its rows, one at least."""
+        """Its first rows, at least one."""
         tokens, _rest = self.tokens.split(rows * self.width)
         return replace(self, tokens=tokens)
 
     def column(self, index: int) -> pa.Array:
-        """The content of a column as texts, none of them NULL, without quotes and escapes."""
+        """The content of a column as texts without quotes and escapes, none of them NULL."""
         fields = np.arange(2 * index, 2 * len(self.tokens.marks), 2 * self.width, dtype=np.int32)
         values = self._cuts.take(pa.array(fields))
         escaped = self.tokens.escaped[index :: self.width]
@@ -77,16 +77,17 @@ class Block:
 
     @cached_property
     def _cuts(self) -> pa.Array:
-        """The text cut at the ends of all fields: every other piece is a field."""
+        """The text split at the ends of all fields: every other element is a field."""
         offsets = np.empty(2 * len(self.tokens.marks), np.int32)
         offsets[0::2], offsets[1::2] = self.tokens.starts, self.tokens.ends
         slices = max(len(offsets) - 1, 0)
         return pa.StringArray.from_buffers(slices, pa.py_buffer(offsets), pa.py_buffer(self.text))
 
     def _unescaped(self, values: pa.Array) -> pa.Array:
-        """Contents of quoted fields without what only makes a character literal (LZ-201)."""
+        """The content of quoted fields without characters that only make others literal
+        (LZ-201)."""
         quote, escape = self.dialect.quote, self.dialect.escape
-        assert quote is not None  # only what is quoted is escaped
+        assert quote is not None  # only quoted fields have escapes
         if escape is None:
             return pc.replace_substring(values, pattern=chr(quote) * 2, replacement=chr(quote))
         q, e = re.escape(chr(quote)), re.escape(chr(escape))
@@ -96,10 +97,10 @@ class Block:
 
 
 class TextRecords:
-    """The header of a text and its rows. Raises BadFile for what is no text of this form.
+    """The header of a text and its rows. Raises BadFile for a text that is not of this format.
 
-    part: which of its rows, None for all; lock: of a handle that others read at the same time;
-    block: how many bytes are looked at together. The first fault is the same whatever they are.
+    part: which of its rows, None for all; lock: of a handle that other threads read at the same
+    time; block: size of a block in bytes. The first error does not depend on these.
     """
 
     def __init__(
@@ -115,9 +116,9 @@ class TextRecords:
     ) -> None:
         self._origin, self._block = origin, block
         self._dialect, self._strict = Dialect.of(text), text.strict
-        self.is_whole = False  # whether all of the text has been looked at
+        self.is_whole = False  # whether the whole text has been read
         self._encoding = text.encoding
-        self._rows, self._line = -1, 1  # data rows seen, where the header is not one
+        self._rows, self._line = -1, 1  # number of data rows so far, without the header
         lock = lock or threading.Lock()
         if part is None:
             self._text = Utf8(opened(handle, size, origin), text.encoding)
@@ -133,7 +134,7 @@ class TextRecords:
             self._texts, self._begun = self._read(), iter(())
 
     def blocks(self) -> Iterator[Block]:
-        """The rows behind the header, once. Raises BadFile behind the last good one."""
+        """The rows after the header, once. Raises BadFile after the last valid row."""
         yield from self._begun
         for text, tokens in self._texts:
             yield from self._good(text, tokens)
@@ -153,7 +154,7 @@ class TextRecords:
         )
 
     def _good(self, text: bytes, tokens: Tokens) -> Iterator[Block]:
-        """The rows up to the first that is none, which count from now on."""
+        """The rows before the first invalid one, which are counted from now on."""
         wrong = self._wrong(text, tokens, self._width)
         if wrong and wrong[0]:
             tokens, _rest = tokens.split(wrong[0] * self._width)
@@ -191,7 +192,7 @@ class TextRecords:
                 return
 
     def _wrong(self, text: bytes, tokens: Tokens, width: int) -> tuple[int, str] | None:
-        """The first row, from 0, that is none of `width` fields, and what is wrong with it."""
+        """The first invalid row, from 0, of rows with `width` fields, and its error."""
         found: list[tuple[int, str]] = []
         if len(text) > ROW_LIMIT and (long := _long_row(tokens)) is not None:
             found.append((long, _too_long()))
@@ -203,11 +204,11 @@ class TextRecords:
             found.append((row, f"it has {fields} fields, but the header has {width} (LZ-199)"))
         if self._strict and (row := _loose_end(text, tokens, self._dialect)) >= 0:
             found.append((row, "it does not end with RowSeparator (LZ-200)"))
-        # Of several faults of one row the first of these is told.
+        # Of several errors in one row, the first of these is reported.
         return min(found, key=lambda one: one[0], default=None)
 
     def _fault(self, what: str, row: int) -> BadFile:
-        """Of the row that begins on the line at hand."""
+        """The error of the row that begins on the current line."""
         return self._origin.bad_file(f"{what}, on line {self._line}", row=row)
 
     def _undecodable(self, fault: Undecodable) -> BadFile:
@@ -221,7 +222,7 @@ class TextRecords:
 
 
 def lines(text: bytes, end: int, dialect: Dialect) -> int:
-    """How many lines end in the first bytes of a text, those within quotes among them."""
+    """Number of lines that end in the first bytes of a text, including those within quotes."""
     return text.count(bytes([dialect.row_end]), 0, end)
 
 
@@ -230,7 +231,7 @@ def _too_long() -> str:
 
 
 def _long_row(tokens: Tokens) -> int | None:
-    """The first row, from 0, that is longer than a row may be."""
+    """The first row, from 0, that exceeds the maximum size."""
     long = np.diff(tokens.marks[tokens.ends_row], prepend=-1) - 1 > ROW_LIMIT
     return int(np.argmax(long)) if long.any() else None
 
@@ -247,7 +248,7 @@ def _wrong_width(tokens: Tokens, width: int) -> tuple[int, int] | None:
 
 
 def _loose_end(text: bytes, tokens: Tokens, dialect: Dialect) -> int:
-    """The first row, from 0, that ends otherwise than declared; -1 for none."""
+    """The first row, from 0, that does not end as declared; -1 if there is none."""
     ends = tokens.marks[tokens.ends_row]
     loose = ends == len(text)
     if dialect.returns:

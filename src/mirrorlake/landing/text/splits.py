@@ -1,7 +1,7 @@
-"""A large text in parts of whole rows, each of which can be read by itself.
+"""A large text in parts of whole rows, each of which can be read separately.
 
-The parts of a text, read one after another, are the text: the same rows, and the same first fault
-in the same words, with its row and line. Where they begin is known for certain, see `survey`.
+Reading the parts of a text one after another gives the text: the same rows, and the same first
+error with the same row, line and message. The start of a part is not guessed, see `survey`.
 """
 
 from __future__ import annotations
@@ -23,9 +23,10 @@ from mirrorlake.landing.text.tokens import Dialect
 
 @dataclass(frozen=True, slots=True)
 class TextPart:
-    """Whole rows of a file that stand together; the first part begins with the header.
+    """Whole consecutive rows of a file; the first part begins with the header.
 
-    begin, end: bytes of the file; row: data rows before it; line: on which it begins, from 1.
+    begin, end: offsets in the file; row: number of data rows before it; line: on which it begins,
+    from 1.
     """
 
     begin: int
@@ -35,12 +36,12 @@ class TextPart:
 
 
 def can_be_cut(text: TextFormat) -> bool:
-    """Whether the bytes of a text that is not compressed tell where its rows end."""
+    """Whether the ends of rows can be found in the bytes of an uncompressed text."""
     return is_bytewise(text.encoding)
 
 
 def survey_ranges(size: int, part: int) -> list[tuple[int, int]]:
-    """About where the parts of a file begin and end, when each is to have so many bytes."""
+    """Approximate ranges of the parts of a file, for a given size of a part."""
     begins = range(0, size, part)
     return [(begin, min(begin + part, size)) for begin in begins]
 
@@ -54,7 +55,7 @@ def look(
     stretch: int = STRETCH,
     lock: threading.Lock | None = None,
 ) -> Survey | None:
-    """The survey of one range; None where the file has to be read from its beginning."""
+    """The survey of one range; None if the file has to be read from its beginning."""
     lock = lock or threading.Lock()
     with lock:
         start = _start(handle, size, mark_of(text.encoding))
@@ -67,7 +68,7 @@ def look(
 
 
 def _start(handle: BinaryIO, size: int, mark: bytes) -> int | None:
-    """Where the text of a file begins; None for one that is compressed, or no text at all."""
+    """The offset where the text of a file begins; None if it is compressed or not text."""
     try:
         if codec_of(handle, size, Origin("", "")):
             return None
@@ -78,9 +79,9 @@ def _start(handle: BinaryIO, size: int, mark: bytes) -> int | None:
 
 
 def joined(surveys: Iterable[Survey | None], size: int) -> list[TextPart]:
-    """The parts of a file by the surveys of all its places, in their order.
+    """The parts of a file, given the surveys of all its ranges in order.
 
-    One part, where a survey is missing; and none begins behind a row that will be refused.
+    One part, if a survey is missing; no part begins after a row that will be rejected.
     """
     parts: list[TextPart] = []
     begin = TextPart(0, size)
@@ -93,7 +94,7 @@ def joined(surveys: Iterable[Survey | None], size: int) -> list[TextPart]:
             break
         if rows and begin.begin < passage.first < size:
             parts.append(TextPart(begin.begin, passage.first, begin.row, begin.line))
-            # Of the rows so far one is the header, and the one that ends here is not counted yet.
+            # One of the rows so far is the header, and the one that ends here is not counted yet.
             begin = TextPart(passage.first, size, rows, lines + passage.lines + 1)
         way, rows, lines = passage.out, rows + passage.rows, lines + survey_.lines
     return [*parts, begin]
@@ -107,7 +108,7 @@ def cut(
     pool: Executor,
     lock: threading.Lock,
 ) -> list[TextPart]:
-    """The parts of an opened file, of about `part` bytes; the threads of the pool look at it."""
+    """The parts of an opened file, of about `part` bytes; the threads of the pool survey it."""
     if size < 2 * part or not can_be_cut(text):
         return [TextPart(0, size)]
 

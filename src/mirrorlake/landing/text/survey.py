@@ -1,12 +1,13 @@
-"""What a stretch of text does to a reader that comes into it, without reading its fields.
+"""How a range of text changes the state of a reader that enters it, without reading its fields.
 
-A quote may hide line ends, so where a row begins deep inside a text cannot be told from there. But
-a reader can enter a stretch in two ways only, within quotes or not; for each of both, one pass over
-the positions of few bytes tells how many rows end in the stretch, where the first of them does, and
-how the reader leaves. Stretches are surveyed in any order, by anybody, and joined in theirs.
+Line ends may be inside quotes, so the start of a row deep inside a text cannot be recognized there.
+But a reader can enter a stretch of text in two states only, inside or outside quotes. For both
+states, one pass over the offsets of few bytes determines how many rows end in the stretch, where
+the first of them ends, and in which state the reader leaves. Stretches are surveyed in any order,
+by any process, and joined in their own order.
 
-A stretch begins where the byte before it leaves no doubt: behind no quote, no escape, and no
-carriage return that may belong to a row end.
+A stretch begins where the byte before it is unambiguous: after a byte that is not a quote, not an
+escape, and not a carriage return that may belong to the end of a row.
 """
 
 from __future__ import annotations
@@ -29,25 +30,26 @@ from mirrorlake.landing.text.tokens import (
 )
 
 STRETCH = 256 << 10
-"""Bytes that are looked at together."""
+"""Size of a stretch, in bytes."""
 EDGE = 64 << 10
-"""Bytes behind a place in which a stretch has to begin; else nothing is said of the text."""
+"""Number of bytes after an offset within which a stretch must begin; otherwise the text is not
+surveyed."""
 
 
 class QuoteState(IntEnum):
-    """How a reader comes into a stretch, or leaves it."""
+    """The state in which a reader enters or leaves a stretch."""
 
     OUTSIDE = 0
     QUOTED = 1
-    LOST = 2  # text behind a closing quote: whoever reads these rows refuses them
+    LOST = 2  # text after a closing quote: reading these rows is an error
 
 
 @dataclass(frozen=True, slots=True)
 class Passage:
-    """A way through a stretch.
+    """A passage through a stretch.
 
-    rows: that end in it; first: the byte of the file behind the first of them, -1 for none; lines:
-    line ends up to there; out: how the reader leaves.
+    rows: number of rows that end in it; first: offset in the file after the first of them, -1 for
+    none; lines: line ends up to there; out: the state in which the reader leaves.
     """
 
     rows: int
@@ -58,7 +60,7 @@ class Passage:
 
 @dataclass(frozen=True, slots=True)
 class Survey:
-    """Both ways through a stretch. lines: its line ends, those within quotes among them."""
+    """Both passages through a stretch. lines: its line ends, including those within quotes."""
 
     outside: Passage
     quoted: Passage
@@ -69,9 +71,9 @@ class Survey:
 
 
 class Window:
-    """The bytes of a file from one place to another, as `compression.Reader`.
+    """The bytes of a file from one offset to another, as `compression.Reader`.
 
-    Windows on one file handle share a lock, and may then be read by several threads.
+    Windows on the same file handle share a lock, and may then be read by several threads.
     """
 
     def __init__(
@@ -103,10 +105,10 @@ def survey(
     stretch: int = STRETCH,
     lock: threading.Lock | None = None,
 ) -> Survey | None:
-    """What is said of the bytes from about `begin` to about `end`; None where nothing can be.
+    """The survey of the bytes from about `begin` to about `end`; None if it is not possible.
 
-    size: of the file; start: where its text begins, behind a byte order mark. What one survey
-    leaves at its end, the one that begins there looks at. Memory: a few times STRETCH.
+    size: of the file; start: offset where its text begins, after a byte order mark. What a survey
+    leaves at its end is read by the survey that begins there. Memory: a few times STRETCH.
     """
     lock = lock or threading.Lock()
     edges = []
@@ -123,7 +125,8 @@ def survey(
         ways[QuoteState.QUOTED].out = QuoteState.LOST
     lines = 0
     for one, other in _stretches(edges):
-        # Byte 0 is the one before the stretch; the text as a whole begins as a row does.
+        # Byte 0 is the one before the stretch; the start of the whole text is like the start of a
+        # row.
         text = bytearray() if one > start else bytearray([dialect.row_end])
         text += Window(handle, max(one - 1, start), other, lock).read(other - one + 1)
         found: dict[QuoteState, Passage] = {}
@@ -142,7 +145,7 @@ def _stretches(edges: list[int]) -> Iterator[tuple[int, int]]:
 
 @dataclass(slots=True)
 class _Way:
-    """One way through all stretches so far."""
+    """One passage through all stretches so far."""
 
     out: QuoteState
     rows: int = 0
@@ -150,7 +153,7 @@ class _Way:
     lines: int = 0
 
     def follow(self, passage: Passage, base: int, lines: int) -> None:
-        """base: of the file, the place of the stretch's byte 0; lines: before the stretch."""
+        """base: offset in the file of the stretch's byte 0; lines: line ends before the stretch."""
         if self.first < 0 <= passage.first:
             self.first, self.lines = base + passage.first, lines + passage.lines
         self.rows += passage.rows
@@ -161,9 +164,9 @@ class _Way:
 
 
 def _resolved(window: Window, offset: int, size: int, dialect: Dialect) -> int | None:
-    """The first place from here on behind a byte that leaves no doubt; None within no EDGE.
+    """The first offset from here after an unambiguous byte; None if there is none within EDGE.
 
-    window: from the byte before the place to the end of the file.
+    window: from the byte before the offset to the end of the file.
     """
     doubtful = {dialect.quote, dialect.escape}
     if dialect.returns:
@@ -178,11 +181,11 @@ def _resolved(window: Window, offset: int, size: int, dialect: Dialect) -> int |
 
 
 def _passage(text: bytearray, dialect: Dialect, way: QuoteState) -> Passage:
-    """A way through a stretch; byte 0 stands before it. `first` counts from byte 0."""
+    """A passage through a stretch; byte 0 is the one before it. `first` counts from byte 0."""
     before = text[0]
     if way is QuoteState.QUOTED:
         assert dialect.quote is not None
-        text[0] = dialect.quote  # as if a field had begun just here
+        text[0] = dialect.quote  # as if a field had begun here
     data = np.frombuffer(text, np.uint8)
     has_quotes = dialect.quote is not None and dialect.quote in text
     found = quoted_fields(data, dialect) if has_quotes else None
@@ -201,7 +204,7 @@ def _passage(text: bytearray, dialect: Dialect, way: QuoteState) -> Passage:
 def _through(data: Bytes, dialect: Dialect, found: Quoted) -> Passage:
     ends = np.flatnonzero(data[1:] == dialect.row_end) + 1
     before, until = np.searchsorted(ends, found.opens), np.searchsorted(ends, found.closes)
-    # Between two quoted fields stand the row ends from `one` to `other`.
+    # Between two quoted fields are the row ends from `one` to `other`.
     one, other = np.append(0, until), np.append(before, len(ends))
     free = other - one
     first = int(one[np.argmax(free > 0)]) if free.any() else -1
@@ -214,7 +217,7 @@ def _through(data: Bytes, dialect: Dialect, found: Quoted) -> Passage:
 
 
 def _is_lost(data: Bytes, dialect: Dialect, found: Quoted) -> bool:
-    """Whether something stands behind a closing quote that ends no field."""
+    """Whether text follows a closing quote that does not end a field."""
     behind = found.closes + 1
     behind = behind[behind < len(data)]
     follows = data[behind]

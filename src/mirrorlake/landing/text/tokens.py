@@ -1,9 +1,10 @@
-"""Where the fields of a text are: rows, columns and quotes by the positions of their bytes.
+"""The fields of a text: rows, columns and quotes as offsets of their bytes.
 
-Rows end at a line feed (or a carriage return where that is declared), fields at a separator, but
-for those within quotes. A field is quoted when its first byte is the quote; inside, a doubled quote
-is one, and the escape character makes a quote or itself literal (LZ-201). A quote anywhere else is
-a quote. Nothing is walked byte by byte: all of it is arithmetic on the positions of few bytes.
+Rows end at a line feed (or at a carriage return, if declared), fields at a separator, unless these
+are within quotes. A field is quoted if its first byte is the quote; inside it, a doubled quote is
+one quote, and the escape character makes a quote or itself literal (LZ-201). A quote anywhere else
+is an ordinary character. Nothing is processed byte by byte: everything is arithmetic on the offsets
+of few bytes.
 """
 
 from __future__ import annotations
@@ -24,11 +25,11 @@ CARRIAGE_RETURN = 0x0D
 
 @dataclass(frozen=True, slots=True)
 class Dialect:
-    """The bytes that mean something. escape: None where it is off, or the quote itself."""
+    """The bytes with a special meaning. escape: None if it is disabled, or is the quote itself."""
 
     separator: int
     row_end: int
-    returns: bool  # a carriage return before the row end belongs to it (LZ-200)
+    returns: bool  # a carriage return before the end of a row belongs to it (LZ-200)
     quote: int | None
     escape: int | None
 
@@ -50,9 +51,9 @@ class Tokens:
 
     starts, ends: of the content, without quotes; quoted, escaped: whether the field is quoted, and
     whether its content has doubled quotes or escapes; ends_row: whether it is the last of its row;
-    marks: where the separator or row end behind the field is; used: bytes of the block that whole
-    rows take. stray: the first field with text behind its closing quote, -1 for none; unclosed:
-    whether the text ends within quotes, in the row after these.
+    marks: offset of the separator or row end after the field; used: number of bytes of the block
+    that whole rows take; stray: the first field with text after its closing quote, -1 for none;
+    unclosed: whether the text ends within quotes, in the row after these.
     """
 
     starts: Offsets
@@ -93,7 +94,8 @@ class Tokens:
 
 @dataclass(frozen=True, slots=True)
 class Quoted:
-    """Quoted fields: the places of their quotes; the last close is behind the end if missing."""
+    """Quoted fields: the offsets of their quotes; a missing last closing quote is placed after
+    the end."""
 
     opens: Offsets
     closes: Offsets
@@ -101,7 +103,7 @@ class Quoted:
 
 
 def tokenize(block: bytes, dialect: Dialect, *, is_end: bool) -> Tokens:
-    """The fields of a block that begins with a row. is_end: nothing comes after it.
+    """The fields of a block that begins with a row. is_end: nothing follows the block.
 
     Memory: about 3 bytes per byte, and 40 per field.
     """
@@ -145,7 +147,7 @@ def _fields(
     if found is not None:
         n = int(np.searchsorted(field, len(marks)))
         field, opens, closes = field[:n], found.opens[:n], found.closes[:n]
-        # What stands between the closing quote and the end of the field is no part of it.
+        # What is between the closing quote and the end of the field does not belong to it.
         wrong = ends[field] != closes + 1
         stray = int(field[np.argmax(wrong)]) if wrong.any() else -1
         starts[field], ends[field] = opens + 1, closes
@@ -154,7 +156,7 @@ def _fields(
 
 
 def _outside(is_mark: Flags, marks: Offsets, found: Quoted) -> tuple[Offsets, Offsets]:
-    """The marks that no quotes enclose, and for each quoted field which field it is."""
+    """The marks outside quotes, and for each quoted field its index among the fields."""
     before, until = _ranks(is_mark, marks, found.opens, found.closes)
     enclosing = np.flatnonzero(until > before)
     if not len(enclosing):
@@ -170,9 +172,9 @@ def _outside(is_mark: Flags, marks: Offsets, found: Quoted) -> tuple[Offsets, Of
 def _ranks(
     is_mark: Flags, marks: Offsets, opens: Offsets, closes: Offsets
 ) -> tuple[Offsets, Offsets]:
-    """How many marks stand before each opening and closing quote.
+    """The number of marks before each opening and closing quote.
 
-    Many quotes are cheaper to count along the block, few to search for.
+    For many quotes, counting along the block is cheaper; for few, searching.
     """
     if len(opens) < len(is_mark) // 64:
         return np.searchsorted(marks, opens), np.searchsorted(marks, closes)
@@ -182,7 +184,7 @@ def _ranks(
 
 
 def quoted_fields(data: Bytes, dialect: Dialect) -> Quoted | None:
-    """The quoted fields of a block; None where there is none."""
+    """The quoted fields of a block; None if there are none."""
     if dialect.quote is None:
         return None
     every = np.flatnonzero(data == dialect.quote)
@@ -205,7 +207,7 @@ def quoted_fields(data: Bytes, dialect: Dialect) -> Quoted | None:
 
 
 def _is_escaped(quotes: Offsets, escapes: Offsets) -> Flags:
-    """Which quotes an odd number of escape characters stands before."""
+    """Which quotes follow an odd number of escape characters."""
     if not len(escapes):
         return np.zeros(len(quotes), bool)
     begins = np.concatenate(([True], np.diff(escapes) > 1))
@@ -217,18 +219,18 @@ def _is_escaped(quotes: Offsets, escapes: Offsets) -> Flags:
 
 
 def _at_start(data: Bytes, dialect: Dialect, offsets: Offsets) -> Flags:
-    """Which quotes are the first byte of what would be a field."""
+    """Which quotes are the first byte of a possible field."""
     before = data[np.maximum(offsets - 1, 0)]
     starts: Flags = (before == dialect.separator) | (before == dialect.row_end) | (offsets == 0)
     return starts
 
 
 def _alternating(data: Bytes, dialect: Dialect, offsets: Offsets) -> tuple[Offsets, Offsets] | None:
-    """Which quotes open and which close a field, where every other one opens; None otherwise.
+    """Which quotes open and which close a field, if they alternate; None otherwise.
 
-    It is so as long as no field without quotes has a quote inside: then each quote at an even place
-    stands at the start of a field, or directly after one that would have closed (a doubled quote).
-    The last one to close is the number of quotes where it is missing.
+    They alternate if no unquoted field contains a quote: then each quote with an even index is at
+    the start of a field, or directly after one that would have closed (a doubled quote). If the
+    last closing quote is missing, its index is the number of quotes.
     """
     first, second = offsets[0::2], offsets[1::2]
     doubled = np.zeros(len(first), bool)
@@ -243,9 +245,9 @@ def _alternating(data: Bytes, dialect: Dialect, offsets: Offsets) -> tuple[Offse
 def _chained(offsets: Offsets, at_start: Flags) -> tuple[Offsets, Offsets]:
     """Which quotes open and which close a field, in general.
 
-    Quotes that stand side by side are a run. One that begins at the start of a field opens it; a
-    run of even length there closes it too, else the next run of odd length does. Which of them are
-    reached, from the first on, is found by jumping over twice as many each round.
+    Adjacent quotes form a run. A run that begins at the start of a field opens it; if its length is
+    even, it also closes the field, otherwise the next run of odd length does. Which runs are
+    reached from the first one is found by doubling the jump distance in each round.
     """
     begins = np.concatenate(([True], np.diff(offsets) > 1))
     first = np.flatnonzero(begins)
@@ -255,7 +257,7 @@ def _chained(offsets: Offsets, at_start: Flags) -> tuple[Offsets, Offsets]:
     count = len(candidate)
     if not count:
         return candidate, candidate
-    # The run that closes; one behind the last where none does.
+    # The run that closes; one after the last if none does.
     following = np.append(odd, len(first))[np.searchsorted(odd, candidate, "right")]
     closing = np.where(length[candidate] % 2 == 0, candidate, following)
     step = np.searchsorted(candidate, closing, "right")
@@ -265,7 +267,7 @@ def _chained(offsets: Offsets, at_start: Flags) -> tuple[Offsets, Offsets]:
 
 
 def _reached(step: Offsets) -> Offsets:
-    """The places that following `step` from the first one comes to; the last one is the end."""
+    """The indexes reached by following `step` from the first one; the last index is the end."""
     reached = np.zeros(len(step), bool)
     reached[0] = True
     end = len(step) - 1

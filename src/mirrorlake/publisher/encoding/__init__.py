@@ -1,1 +1,1 @@
-"""Rows into the bytes of data files."""
+"""From rows to the bytes of data files."""

@@ -1,4 +1,4 @@
-"""Rows into the bytes of a data file: Parquet, or delimited text."""
+"""From rows to the bytes of a data file: Parquet, or delimited text."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from mirrorlake.model.table import Schema
 from mirrorlake.publisher.encoding.text import TextEncoder, header_of
 
 GROUP_BYTES = 32 << 20
-"""Of rows in memory before they become a row group."""
+"""Size in memory of the rows of a row group."""
 
 
 class Codec(StrEnum):
-    """How files are compressed (LZ-145, LZ-173). Text knows no Snappy here, and is plain by
-    default."""
+    """Compression of files (LZ-145, LZ-173). Text does not support Snappy here, and is
+    uncompressed by default."""
 
     NONE = "none"
     SNAPPY = "snappy"
@@ -35,13 +35,13 @@ class Encoder(Protocol):
     def write(self, rows: pa.Table) -> None: ...
 
     def close(self) -> None:
-        """Finish the file; the handle below stays open."""
+        """Finish the file; the underlying handle stays open."""
         ...
 
 
 @dataclass
 class ParquetEncoder:
-    """A Parquet file of row groups of about `group_bytes` of rows in memory."""
+    """A Parquet file with row groups of about `group_bytes` of rows in memory."""
 
     sink: BinaryIO
     schema: pa.Schema
@@ -53,7 +53,7 @@ class ParquetEncoder:
             self.sink,
             self.schema,
             compression=str(self.codec),
-            # Without Arrow's own description every reader sees the types of Parquet alone.
+            # Without Arrow's own schema every reader sees only the Parquet types.
             store_schema=False,
         )
         self._held: list[pa.Table] = []
@@ -84,7 +84,7 @@ def encoder_of(
     *,
     table: str,
 ) -> Encoder:
-    """The encoder for files of a table with these columns, the marker among them."""
+    """The encoder for files of a table with these columns, including the marker."""
     if text is None:
         return ParquetEncoder(sink, schema, codec, min(GROUP_BYTES, file_bytes))
     return TextEncoder(sink, schema.names, text, str(codec), table=table)
@@ -101,9 +101,9 @@ def check_file(
     table: str,
     file: str,
 ) -> Schema | None:
-    """Be sure that a written file is complete and valid (LZ-133). Raises BadFile.
+    """Check that a written file is complete and valid (LZ-133). Raises BadFile.
 
-    Returns the columns that a reader of it finds, None for text.
+    Returns the columns that a reader finds, None for text.
     """
     if text is None:
         found = parquet.inspect(handle, size, table=table, file=file)

@@ -1,4 +1,4 @@
-"""Structs, lists and maps as JSON text (LZ-148), a column at a time."""
+"""Structs, lists and maps as JSON text (LZ-148), one column at a time."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ _SPECIAL = r'[\x00-\x1f"\\]'
 
 
 def json_text(values: pa.Array) -> pa.Array:
-    """Each value as one JSON text, NULL as NULL; n strings for n values.
+    """Each value as a JSON text, NULL as NULL; n strings for n values.
 
-    Bytes become base64, times ISO text; what JSON has no number for becomes the text NaN, Infinity
-    or -Infinity. Raises pyarrow.ArrowNotImplementedError for a type that has no text.
+    Binary becomes base64, times ISO text; numbers that JSON does not have become the strings NaN,
+    Infinity or -Infinity. Raises pyarrow.ArrowNotImplementedError for an unsupported type.
     """
     kind = values.type
     if pa.types.is_struct(kind):
@@ -105,7 +105,7 @@ def _map(values: pa.Array) -> pa.Array:
 
 
 def _child(values: pa.Array, index: int) -> pa.Array:
-    """A member of each struct, NULL where the struct is."""
+    """A member of each struct, NULL if the struct is NULL."""
     return pc.struct_field(values, [index])
 
 
@@ -114,7 +114,7 @@ def _present(texts: pa.Array) -> pa.Array:
 
 
 def _joined(lists: pa.Array, texts: pa.Array) -> pa.Array:
-    """The texts of each list with commas between them."""
+    """The texts of each list, joined by commas."""
     lengths = pc.if_else(lists.is_valid(), pc.list_value_length(lists), 0)
     ends = pc.cumulative_sum(lengths.cast(pa.int32()))
     offsets = pa.concat_arrays([pa.array([0], pa.int32()), ends])

@@ -1,7 +1,8 @@
-"""Delimited text in any form of section 9, a column at a time.
+"""Delimited text in any format of section 9, one column at a time.
 
-The writer of pyarrow doubles quotes, ends rows with one of two line ends and knows UTF-8 alone;
-the escapes, null texts and encodings of the landing zone are made here from its compute functions.
+The writer of pyarrow doubles quotes, ends rows with one of two line endings and supports only
+UTF-8. The escapes, NULL texts and encodings of the landing zone are made here with its compute
+functions.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from mirrorlake.model.arrow import contiguous
 class TextEncoder:
     """Writes one file: a header, then a line for each row. Every line ends with the separator.
 
-    Text is quoted always, so that an empty text and NULL stay apart (LZ-203); all else is bare.
-    Raises BadValue for a value that this form cannot hold.
+    Text is always quoted, so that an empty text differs from NULL (LZ-203); other values are not.
+    Raises BadValue for a value that this format cannot represent.
     """
 
     def __init__(
@@ -123,7 +124,7 @@ def header_of(names: Sequence[str], form: TextFormat) -> bytes:
 
 
 def check_form(form: TextFormat, *, table: str) -> None:
-    """Be sure that a form can be written and read (LZ-161 to LZ-167). Raises UsageError."""
+    """Check that a format can be written and read (LZ-161 to LZ-167). Raises UsageError."""
     allowed = (
         ("row_separator", form.row_separator, ("\r\n", "\n", "\r")),
         ("column_separator", form.column_separator, (",", ";", "|", "\t")),
@@ -153,7 +154,7 @@ def _wrong(table: str, what: str, hint: str) -> UsageError:
 
 
 def _header(names: Sequence[str], form: TextFormat) -> str:
-    """The names, quoted where they would not stand for themselves."""
+    """The names, quoted if they could be misread."""
     cells = []
     for name in names:
         special = {form.column_separator, form.quote, form.escape, "\r", "\n"} - {""}
@@ -169,7 +170,7 @@ def _header(names: Sequence[str], form: TextFormat) -> str:
 
 
 def _base64(value: bytes) -> str:
-    # An empty field would mean NULL (LZ-203); hexadecimal digits can be none (LZ-186).
+    # An empty field would be NULL (LZ-203); hexadecimal digits may be empty (LZ-186).
     return base64.b64encode(value).decode() if value else "0x"
 
 

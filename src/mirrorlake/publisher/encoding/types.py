@@ -1,7 +1,8 @@
 """From any Arrow type to one that a landed file may have (LZ-147 to LZ-155).
 
-What a mirror would store as another type is landed as that type, so that the table has it whoever
-reads the file; what no mirror stores becomes text, or is refused by name.
+If a mirror would store a type as another type, it is landed as that type, so that the table is the
+same for every reader of the file. Types that no mirror stores become text, or are rejected with
+their name.
 """
 
 from __future__ import annotations
@@ -35,10 +36,10 @@ TEXT_TYPES = {
 
 
 def landable(values: pa.Array | pa.ChunkedArray, *, table: str, column: str) -> pa.Array:
-    """The values in a type that a landed file may have; a column of nothing but NULL stays one.
+    """The values in a type that a landed file may have; a column of only NULL stays one.
 
-    Raises UnsupportedColumn for a type that cannot be landed, BadValue for a value that its type of
-    landing cannot hold.
+    Raises UnsupportedColumn for an unsupported type, BadValue for a value that does not fit the
+    landed type.
     """
     plain = _plain(contiguous(values))
     try:
@@ -65,7 +66,7 @@ def landed_type(kind: pa.DataType, *, table: str, column: str) -> DataType:
 
 
 def text_type(kind: DataType) -> DataType:
-    """The type as delimited text can declare it: no Decimal (LZ-187), no small byte."""
+    """The type as delimited text can declare it: neither Decimal (LZ-187) nor small byte types."""
     if kind.name == "decimal":
         return types.STRING
     return types.SHORT if kind.name == "byte" else kind
@@ -74,9 +75,9 @@ def text_type(kind: DataType) -> DataType:
 def conformed(
     values: pa.Array, known: DataType, *, table: str, column: str, row: int = 0
 ) -> pa.Array:
-    """The values in the type that the table has, when every one of them fits exactly.
+    """The values in the type of the table, if every one of them fits exactly.
 
-    row: how many rows came before. Raises SchemaMergeFailure when the types are of other kinds
+    row: number of rows before these. Raises SchemaMergeFailure if the types are of different kinds
     (LZ-220), BadValue for the first value that does not fit.
     """
     target = arrow_type(known)
@@ -107,7 +108,7 @@ def conformed(
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """The values without what Arrow alone wraps around them."""
+    """The values without Arrow's own encodings."""
     kind = values.type
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == "arrow.uuid":
@@ -126,7 +127,7 @@ def _landed(values: pa.Array) -> pa.Array:
     if is_.is_nested(kind):
         return json_text(values)
     if is_.is_timestamp(kind):
-        # Without a zone it means UTC (LZ-152); nanoseconds are cut, as the tables have none.
+        # Without a zone it is UTC (LZ-152); nanoseconds are truncated, because tables have none.
         values = values.cast(pa.timestamp("us", kind.tz), safe=kind.unit != "ns")
         target = pa.timestamp("us", "UTC")
     elif is_.is_duration(kind):
@@ -166,7 +167,7 @@ _SIMPLE: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
 
 
 def _decimal(kind: pa.DataType) -> pa.DataType:
-    """A decimal that Delta has, or text for one of more digits."""
+    """A decimal that Delta supports, or text if it has more digits."""
     precision, scale = kind.precision, kind.scale
     if scale < 0:
         precision, scale = precision - scale, 0
@@ -203,7 +204,7 @@ def _is_akin(found: DataType, known: DataType) -> bool:
 
 
 def _exactly(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert without any loss. Raises pyarrow.ArrowInvalid."""
+    """Convert without loss. Raises pyarrow.ArrowInvalid."""
     is_ = pa.types
     if is_.is_decimal(target) and is_.is_integer(values.type):
         values = values.cast(pa.decimal128(19, 0))
@@ -225,7 +226,7 @@ def _is_nan(values: pa.Array) -> pa.Array:
 
 
 def _first_failing(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:
-    """The place of the first value that cannot be converted, one of which there is."""
+    """The index of the first value that cannot be converted; there is one."""
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2

@@ -1,1 +1,1 @@
-"""Rows in whatever form people have them."""
+"""Rows in any form that users have them."""

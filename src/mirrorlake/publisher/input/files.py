@@ -1,7 +1,7 @@
-"""Files that people have, as rows: CSV, JSON lines, Parquet and Excel.
+"""Files of rows: CSV, JSON Lines, Parquet and Excel.
 
-They are read piece by piece while they are published. What a file does not say of its types is told
-by the table that it goes to, and else seen from its first rows.
+They are read in blocks while they are published. Types that the file does not define are taken from
+the table, or else inferred from its first rows.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.types import TIMESTAMP, DataType
 
 BLOCK = 16 << 20
-"""Bytes of a text file that are looked at together; the first block tells the types."""
+"""Size of a block of a text file in bytes; types are inferred from the first block."""
 
 
 class FileFormat(StrEnum):
-    """What a file is."""
+    """The type of a file."""
 
     CSV = "csv"
     JSON = "json"
@@ -53,16 +53,16 @@ _FORMS = {
 }
 _SEPARATORS = {".tsv": "\t", ".psv": "|"}
 _LOSSY = {"int64": r"^\s*[+-]?0[0-9]", "double": r"^\s*[+-]?[0-9]{16,}\s*$|^\s*[+-]?0[0-9]"}
-"""What of a column of text is no number, by the type that Arrow sees in it."""
+"""For each type that Arrow infers for a text column, a pattern of texts that are not numbers."""
 _PACKED = {".gz", ".zst", ".bz2"}
 
 
 @dataclass(frozen=True, slots=True)
 class InputOptions:
-    """How a file is to be read.
+    """How a file is read.
 
-    types: of columns, by name; separator: None for the one that the extension means; null: what
-    else than an empty field is NULL; sheet: of an Excel file, None for the first.
+    types: of columns, by name; separator: None for the one of the extension; null: the text that is
+    NULL in addition to an empty field; sheet: of an Excel file, None for the first.
     """
 
     types: Mapping[str, DataType] = field(default_factory=dict)
@@ -73,9 +73,10 @@ class InputOptions:
 
 
 def rows_of(path: Path, reading: InputOptions) -> Any:
-    """The rows of a file, as `Publisher` takes them; they are read while they are published.
+    """The rows of a file, in a form for `Publisher`; they are read while they are published.
 
-    Raises UsageError for a file that is not there or of no known kind; while it is read, BadFile.
+    Raises UsageError if the file does not exist or is of an unknown type; while it is read,
+    BadFile.
     """
     form = form_of(path)
     if not path.is_file():
@@ -90,7 +91,7 @@ def rows_of(path: Path, reading: InputOptions) -> Any:
 
 
 def form_of(path: Path) -> FileFormat:
-    """What a file is, by its extension. Raises UsageError."""
+    """The type of a file by its extension. Raises UsageError."""
     suffix = _suffix(path)
     if suffix not in _FORMS:
         raise UsageError(
@@ -107,7 +108,7 @@ def _suffix(path: Path) -> str:
 
 
 def _told(path: Path, rows: Iterator[Any]) -> Iterator[Any]:
-    """The rows, and what goes wrong as an error of ours."""
+    """Pass rows through, and convert errors to ours."""
     try:
         yield from rows
     except (pa.ArrowException, UnicodeDecodeError, EOFError, KeyError) as error:
@@ -121,14 +122,14 @@ def _told(path: Path, rows: Iterator[Any]) -> Iterator[Any]:
 
 
 def _csv(path: Path, reading: InputOptions) -> Iterator[pa.Table]:
-    """An empty field is NULL, an empty quoted one is the empty text.
+    """An empty field is NULL, an empty quoted field is the empty text.
 
-    Digits that a number would not keep are text: zip codes, and numbers of accounts.
+    Digits that would be lost in a number are read as text: zip codes, account numbers.
     """
     told = _hints(reading.types)
     with _open_csv(path, reading, told) as batches:
         for seen in batches.schema:
-            # What is not in the encoding is seen as bytes.
+            # Bytes that are not valid in the encoding are read as binary.
             if pa.types.is_binary(seen.type) and seen.name not in reading.types:
                 raise pa.ArrowInvalid(f"column {seen.name} is not {reading.encoding}")
         numbers = {
@@ -166,13 +167,14 @@ def _open_csv(
 
 
 def _loses(column: pa.ChunkedArray, kind: pa.DataType) -> bool:
-    """Whether a value has digits that a number of this kind would not keep."""
+    """Whether a value has digits that would be lost in a number of this type."""
     found = compute.match_substring_regex(column, _LOSSY[str(kind)])
     return bool(compute.any(found).as_py())
 
 
 def _numbered(table: pa.Table, numbers: Mapping[str, pa.DataType]) -> pa.Table:
-    """The texts of these columns as the numbers that the first block told them to be."""
+    """Convert the text of these columns to the number types that were inferred from the first
+    block."""
     for name, kind in numbers.items():
         column = table[name]
         if _loses(column, kind):
@@ -187,7 +189,7 @@ def _numbered(table: pa.Table, numbers: Mapping[str, pa.DataType]) -> pa.Table:
 
 
 def _json(path: Path, reading: InputOptions) -> Iterator[pa.Table]:
-    """One object a line; a member that a line lacks is NULL. Lines are read in blocks."""
+    """One object per line; a missing member is NULL. Lines are read in blocks."""
     known = pa.schema(list(_hints(reading.types).items()))
     with pa.input_stream(path, compression="detect") as stream:
         rest = b""
@@ -203,9 +205,9 @@ def _lines(block: bytes, known: pa.Schema) -> pa.Table:
     try:
         table = _parsed(block, known)
     except pa.ArrowInvalid:
-        # An object or a list is text only once it is landed (LZ-148).
+        # An object or a list becomes text only when it is landed (LZ-148).
         table = _parsed(block, pa.schema([f for f in known if not pa.types.is_string(f.type)]))
-    # A column that no line of the block names is absent, not NULL.
+    # A column that is in no line of the block is absent, not NULL.
     return table.select([n for n in table.column_names if json.dumps(n).encode() in block])
 
 
@@ -218,8 +220,8 @@ def _parsed(block: bytes, known: pa.Schema) -> pa.Table:
 
 
 def _hints(types: Mapping[str, DataType]) -> dict[str, pa.DataType]:
-    """What text is told of its types; times are left to be seen, as they may or may not have a
-    zone."""
+    """The types for parsing text; types of times are inferred, because they may or may not have
+    a zone."""
     return {name: arrow_type(kind) for name, kind in types.items() if kind != TIMESTAMP}
 
 
@@ -231,7 +233,7 @@ def _parquet(path: Path, _reading: InputOptions) -> Iterator[pa.Table]:
 
 
 def _excel(path: Path, reading: InputOptions) -> Iterator[dict[str, Any]]:
-    """The rows of a sheet below its header; Excel has a row for each of them, and so have we."""
+    """The rows of a sheet below its header, with one row for each row in Excel."""
     import openpyxl
     from openpyxl.utils.exceptions import InvalidFileException
 
@@ -261,7 +263,7 @@ def _excel(path: Path, reading: InputOptions) -> Iterator[dict[str, Any]]:
 
 
 def _typed(row: dict[str, Any], types: Mapping[str, DataType]) -> dict[str, Any]:
-    """Numbers of a column of text as Excel shows them: 7, not 7.0."""
+    """Numbers in a text column as Excel shows them: 7, not 7.0."""
     for name, value in row.items():
         if name in types and types[name].name == "string" and isinstance(value, int | float):
             row[name] = str(int(value)) if float(value).is_integer() else str(value)

@@ -1,9 +1,9 @@
-"""Whatever has rows, as pieces in Arrow: a few rows at a time, never the whole of a large input.
+"""Any source of rows as Arrow blocks: a few rows at a time, never all of a large input.
 
-Data frames are known by what they can do, not by their classes: `__arrow_c_stream__` (the Arrow
+DataFrames are recognized by their methods, not by their classes: `__arrow_c_stream__` (the Arrow
 PyCapsule interface: Polars, DuckDB, Spark, pandas), `to_batches`, `toArrow` or `to_arrow`. No
-library of data frames is imported. A frame of Spark is streamed, unless it holds timestamps: then
-Spark gives it as a whole.
+DataFrame library is imported. A Spark DataFrame is streamed, unless it contains timestamps: then
+Spark returns it as a whole.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ import pyarrow as pa
 from mirrorlake.errors import UnsupportedColumn, UsageError
 
 ROWS = 1 << 16
-"""Rows of a piece: bounds what is in memory, and is more than enough for work by columns."""
+"""Rows per block: limits the memory, and is enough for columnar work."""
 
 
 @dataclass(frozen=True, slots=True)
 class RowBlock:
-    """Some rows that stand one after another.
+    """Some consecutive rows.
 
-    rows: in any Arrow types; before: how many rows came before them; lacking: of rows that lack
-    columns which others have, the place in this piece and the name of one such column.
+    rows: in any Arrow types; before: number of rows before them; lacking: for rows without columns
+    that others have, the index in this block and the name of one such column.
     """
 
     rows: pa.Table
@@ -35,12 +35,12 @@ class RowBlock:
 
 
 def row_blocks(rows: Any, *, table: str) -> Iterator[RowBlock]:
-    """The rows in their order; at least one piece when the columns are known.
+    """The rows in order; at least one block if the columns are known.
 
-    rows: a pyarrow Table, RecordBatch, RecordBatchReader, Dataset or Scanner; a frame of pandas,
-    Polars or Spark; anything with `__arrow_c_stream__`; dicts, or an iterable of dicts or of Arrow
-    tables. Raises UsageError for anything else, UnsupportedColumn when the values of a column have
-    no type in common.
+    rows: a pyarrow Table, RecordBatch, RecordBatchReader, Dataset or Scanner; a DataFrame of
+    pandas, Polars or Spark; anything with `__arrow_c_stream__`; dicts, or an iterable of dicts or
+    of Arrow tables. Raises UsageError for anything else, UnsupportedColumn if the values of a
+    column have no common type.
     """
     before = 0
     for batch, lacking in _batches(rows, table):
@@ -80,11 +80,11 @@ def _batches(rows: Any, table: str) -> Iterator[tuple[pa.Table, Lacking]]:
 
 
 def _arrow(rows: Any) -> pa.Table | pa.RecordBatchReader | None:
-    """Rows that come as Arrow, streamed where they can be."""
+    """Rows that are Arrow already, streamed if possible."""
     if isinstance(rows, pa.Table | pa.RecordBatchReader):
         return rows
     if hasattr(rows, "toArrow") and _has_times(rows):
-        # The stream of Spark 4.2 fails on timestamps: it does not tell itself the time zone.
+        # The stream of Spark 4.2 fails for timestamps, because it does not know the time zone.
         return rows.toArrow()
     for method in ("__arrow_c_stream__", "to_reader", "toArrow", "to_arrow"):
         if not hasattr(rows, method):
@@ -115,7 +115,7 @@ def _sliced(arrow: pa.Table | pa.RecordBatchReader) -> Iterator[pa.Table]:
 
 
 def _from_pandas(frame: Any) -> pa.Table:
-    """The columns, and the index where it has a name."""
+    """The columns, and the index if it has a name."""
     if any(name is not None for name in frame.index.names):
         frame = frame.reset_index()
     return pa.Table.from_pandas(frame, preserve_index=False)
@@ -124,7 +124,7 @@ def _from_pandas(frame: Any) -> pa.Table:
 def _from_iterable(rows: Iterable[Any], table: str) -> Iterator[tuple[pa.Table, Lacking]]:
     iterator, names = iter(rows), dict[str, None]()
     whole = len(rows) if isinstance(rows, Sequence) else ROWS
-    # What is in memory anyway is looked at as a whole: one piece, one type for each column.
+    # Rows in memory are processed as a whole: one block, one type for each column.
     while group := list(itertools.islice(iterator, max(whole, ROWS))):
         if isinstance(group[0], Mapping):
             for row in group:

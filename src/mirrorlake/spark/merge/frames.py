@@ -10,7 +10,7 @@ is made again.
 from __future__ import annotations
 
 import pickle
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -31,6 +31,7 @@ from mirrorlake.apply.task.merge import (
 )
 from mirrorlake.model.arrow import nullable_schema
 from mirrorlake.model.table import Schema
+from mirrorlake.spark.session import workers
 
 ACTION, CODE, REPORT = "action", "code", "report"
 NO_KEY = -1
@@ -91,7 +92,8 @@ class MergeFrames:
     def _looked(
         self, given: DataFrame, work: Callable[..., Iterator[tuple[int, Look]]]
     ) -> MergeFrame:
-        make = partial(_blocks, work, nullable_schema(self._schema), self._key)
+        needed = workers.wanted(self._session)
+        make = partial(_blocks, work, nullable_schema(self._schema), self._key, needed)
         frame = given.mapInArrow(make, self.kinds).persist(StorageLevel.MEMORY_AND_DISK)
         self._cached.callback(frame.unpersist)
         report = functions.col(REPORT)
@@ -120,9 +122,11 @@ def _blocks(
     work: Callable[[Blocks], Iterator[tuple[int, Look]]],
     schema: pa.Schema,
     key: Sequence[str],
+    needed: Mapping[str, str] | None,
     given: Blocks,
 ) -> Blocks:
     """Run work in a task, and hand its rows and reports to Spark."""
+    workers.require(needed)
     for number, (report, rows) in work(given):
         said = pickle.dumps((number, report))
         yield from _frame(schema, {REPORT: pa.array([said], pa.binary())}, 1).to_batches()

@@ -1,6 +1,6 @@
 """Prepares what the first start would have to wait for: `python -m mirrorlake.spark.session.fetch`.
 
-Fetches Delta's jars, and tries whether the direct way of writing is open with them.
+Fetches the jars of Delta and of S3A, and tries whether the direct way of writing is open with them.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.spark.trial import guard
 from mirrorlake.spark.trial import record as trials
+from mirrorlake.storage.urls import StorageLocation
 
 
 def main() -> int:
@@ -20,8 +21,10 @@ def main() -> int:
         print(line, file=sys.stderr, flush=True)  # noqa: T201
 
     try:
-        if jars.to_fetch() or not trials.went_well():
-            with Spark.start(SparkSettings(master="local[1]", driver_memory="512m"), say) as spark:
+        conf = jars.configuration(SparkSettings(), StorageLocation("s3://any/bucket"))
+        if jars.to_fetch(conf) or not trials.went_well():
+            settings = SparkSettings(master="local[1]", driver_memory="512m", conf=conf)
+            with Spark.start(settings, say) as spark:
                 guard.closed(spark)
     except MirrorlakeError as error:
         say(f"mirrorlake: {error}")

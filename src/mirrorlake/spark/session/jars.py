@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import fcntl
 import os
 import re
 import shutil
 import subprocess
+import tempfile
+from collections.abc import Callable, Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import IO
 
 from mirrorlake.errors import SparkUnavailable
 from mirrorlake.spark.session import s3a
@@ -86,6 +91,11 @@ def pair() -> tuple[str, str]:
         ) from None
 
 
+def spark_version() -> tuple[int, int]:
+    """Major and minor version of pyspark. Raises SparkUnavailable when it is missing."""
+    return _minor(pair()[0])
+
+
 def _minor(version: str) -> tuple[int, int]:
     major, minor, *_patch = *re.findall(r"\d+", version), "0", "0"
     return int(major), int(minor)
@@ -149,12 +159,41 @@ def _in_folder(folder: Path, wanted: str, tables: StorageLocation | None) -> str
     return ",".join(str(jar.absolute()) for jar in found)
 
 
-def to_fetch(tables: StorageLocation | None = None) -> str:
-    """What a start has to fetch first, in words; empty when an earlier one has done it."""
-    wanted = {"Delta Lake (13 MB)": coordinates()}
-    if tables is not None:
-        wanted["S3A (13 MB)"] = s3a.coordinates()[0]
-    return " and ".join(said for said, one in wanted.items() if not _is_fetched(one))
+@contextlib.contextmanager
+def fetching(conf: Mapping[str, str], say: Callable[[str], None]) -> Iterator[None]:
+    """Around a start of Spark with these settings. Two that download into one cache at once fail,
+    so one that has to do so lets others wait, which then find the jars."""
+    with _lock() as lock:
+        fcntl.flock(lock, fcntl.LOCK_SH)  # nobody downloads now: what is there is complete
+        if to_fetch(conf):
+            fcntl.flock(lock, fcntl.LOCK_EX)
+        if missing := to_fetch(conf):
+            say(f"Downloading the jars of {missing} for the first use ...")
+            yield
+            return
+    yield
+
+
+def _lock() -> IO[str]:
+    path = cache() / "mirrorlake" / "fetch.lock"
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path.open("w")
+    except OSError:  # a home that is read-only, into which nobody downloads
+        return tempfile.TemporaryFile("w")
+
+
+def to_fetch(conf: Mapping[str, str]) -> str:
+    """What a start with these settings has to fetch first, in words; empty when an earlier one has
+    done it."""
+    packages = conf.get("spark.jars.packages", "").split(",")
+    named = {"io.delta:": "Delta Lake (13 MB)", "org.apache.hadoop:": "S3A (13 MB)"}
+    return " and ".join(
+        said
+        for group, said in named.items()
+        for package in packages
+        if package.startswith(group) and not _is_fetched(package)
+    )
 
 
 def _is_fetched(coordinates: str) -> bool:

@@ -1,130 +1,78 @@
-"""How Delta writes the logs of tables on a local file system, and on S3: by the sources in `jvm/`.
+"""How Delta writes the logs of tables: a commit never takes the place of another.
 
-They are compiled once for each set of versions, by the Scala compiler that Spark brings, and kept
-beside the cache of jars. Where that cannot be Delta writes as it always does: slower, and two
-processes that commit one version in the same moment are not kept apart.
+Delta's own log stores for a local file system and for S3 look whether a version is there and then
+write it, so that of two processes that commit one version at the same moment the second overwrites
+the first. Ours let the storage itself refuse: by a hard link, and by `If-None-Match`. They are
+compiled from the sources in `jvm/`, by `scripts/build-log-store.py`.
 """
 
 from __future__ import annotations
 
 import hashlib
-import os
-import subprocess
-import uuid
-from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import structlog
-from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from mirrorlake.errors import SparkUnavailable, UnsafeStorage
 from mirrorlake.spark.session import jars
 
-log = structlog.get_logger()
+JAR = Path(__file__).parent / "jvm" / "mirrorlake-log-store.jar"
+SHA256 = "b959261eb12b36c117d6f55ce2b6baa91cf4af029ef6e764e395b74989525cef"
+"""Of the jar."""
 
-NOT_MADE = "log_store_not_made"
-PATIENCE = 120
-"""Seconds that the compiler may take; a few are usual."""
+LOCAL, S3 = "mirrorlake.LocalLogStore", "mirrorlake.S3LogStore"
+STORES = {"file": LOCAL, "s3": S3, "s3a": S3}
+"""By scheme: the storages on which Delta's own store can overwrite a commit."""
 
-STORE, FILES = "mirrorlake.LocalLogStore", "mirrorlake.LocalFiles"
+FILES = "mirrorlake.LocalFiles"
 _FILES_BY = "spark.sql.streaming.checkpointFileManagerClass"
-_SETTINGS = {"spark.delta.logStore.file.impl": STORE, _FILES_BY: FILES}
-_SOURCE = "LocalLog.scala"
-S3_STORE = "mirrorlake.S3LogStore"
-_S3_SETTINGS = {f"spark.delta.logStore.{scheme}.impl": S3_STORE for scheme in ("s3", "s3a")}
-_S3_SOURCE = "S3Log.scala"
-_SOURCES = Path(__file__).parent / "jvm"
-_LOG_STORE = "io.delta.storage.LogStore"
-_PACKAGE = "org.apache.spark.sql.execution.streaming.checkpointing."
-_BEFORE = "org.apache.spark.sql.execution.streaming."
+_FILES_SINCE = (4, 1)
+"""The first version of Spark that has what `LocalFiles` extends where the jar looks for it."""
+
+_SAFE = frozenset({LOCAL, S3, "io.delta.storage.S3DynamoDBLogStore"})
 
 
-class _NotMade(Exception):
-    """Why, in words."""
+def configuration() -> dict[str, str]:
+    """The settings of a session of ours that writes logs by the jar.
 
-
-def use(session: SparkSession) -> bool:
-    """Let a session of ours, all of it in one JVM, write logs this way.
-
-    To be called before Delta has looked at a table. Returns whether it can be.
+    Raises SparkUnavailable when the jar is not the one that was released.
     """
-    done = _brought(session, _SOURCE, (STORE, FILES), _SETTINGS)
-    if done:
-        session.conf.set(_FILES_BY, FILES)
-    return done
-
-
-def use_on_s3(session: SparkSession) -> bool:
-    """As `use`, for tables on S3."""
-    return _brought(session, _S3_SOURCE, (S3_STORE,), _S3_SETTINGS)
-
-
-def _brought(
-    session: SparkSession, source: str, classes: Sequence[str], settings: Mapping[str, str]
-) -> bool:
-    """Whether a session has the classes of a source now, and settings that name them."""
-    jvm: Any = session._jvm  # noqa: SLF001
-    try:
-        loader = jvm.java.lang.Thread.currentThread().getContextClassLoader()
-        jar = _jar(jvm, loader, _SOURCES / source)
-        loader.addURL(jvm.java.io.File(str(jar)).toURI().toURL())  # as Spark adds those it fetches
-        for name in classes:
-            jvm.java.lang.Class.forName(name, True, loader)
-    except (Py4JError, OSError, _NotMade) as error:
-        reason = str(error) if isinstance(error, _NotMade) else type(error).__name__
-        log.warning(NOT_MADE, source=source, reason=reason)
-        return False
-    context = session.sparkContext._jsc.sc()  # noqa: SLF001
-    for name, value in settings.items():  # where Delta looks, and where new sessions begin
-        context.conf().set(name, value)
-    return True
-
-
-def _jar(jvm: Any, loader: Any, source: Path) -> Path:
-    """The compiled source; made by whoever needs it first."""
-    spark, version = jars.pair()
-    text = _as_for(spark, source.read_text())
-    digest = hashlib.sha256(text.encode()).hexdigest()[:16]
-    storage = jvm.java.lang.Class.forName(_LOG_STORE, False, loader)
-    delta = str(storage.getProtectionDomain().getCodeSource().getLocation().getPath())
-    name = f"local-log-{spark}-{version}-{digest}.jar"
-    jar = jars.cache() / "mirrorlake" / name
-    if not jar.exists():
-        jar.parent.mkdir(parents=True, exist_ok=True)
-        aside = jar.with_name(f"{uuid.uuid4().hex}.jar")
-        written = aside.with_suffix(source.suffix)
-        try:
-            written.write_text(text)
-            _compile(jvm.java.lang.System, delta, written, aside)
-            aside.replace(jar)
-        finally:
-            for path in (aside, written):
-                path.unlink(missing_ok=True)
-    return jar
-
-
-def _as_for(spark: str, source: str) -> str:
-    """The source for a version of Spark: a class that it needs has had another package in 4.0."""
-    return source.replace(_PACKAGE, _BEFORE) if spark.startswith("4.0.") else source
-
-
-def _compile(system: Any, delta: str, source: Path, jar: Path) -> None:
-    """In a process of its own: what the compiler leaves in memory is not for a session."""
-    known = str(system.getProperty("java.class.path"))
-    java = Path(str(system.getProperty("java.home")), "bin", "java")
-    paths = os.pathsep.join([known, delta])
-    command = [str(java), "-XX:TieredStopAtLevel=1", "-cp", known, "scala.tools.nsc.Main"]
-    try:
-        done = subprocess.run(
-            [*command, "-cp", paths, "-d", str(jar), str(source)],
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=PATIENCE,
+    if hashlib.sha256(JAR.read_bytes()).hexdigest() != SHA256:
+        raise SparkUnavailable(
+            "the jar of the log store is damaged", where=str(JAR), hint="Install mirrorlake again."
         )
-    except subprocess.TimeoutExpired:
-        raise _NotMade("the compiler did not finish") from None
-    if done.returncode or not jar.exists():
-        lines = [line for line in done.stdout.splitlines() + done.stderr.splitlines() if line]
-        raise _NotMade((lines or ["the compiler reported no reason"])[0])
+    found = {_setting(scheme): store for scheme, store in STORES.items()}
+    return found | ({_FILES_BY: FILES} if jars.spark_version() >= _FILES_SINCE else {})
+
+
+def add(session: SparkSession) -> None:
+    """Bring the jar to the driver and the executors of a session of ours, before it opens a table.
+
+    Not by `spark.jars`, which would take the place of the jars that Spark has fetched.
+    """
+    jvm: Any = session._jvm  # noqa: SLF001
+    url = jvm.java.io.File(str(JAR)).toURI().toURL()
+    jvm.java.lang.Thread.currentThread().getContextClassLoader().addURL(url)
+    session.sparkContext._jsc.addJar(str(url))  # noqa: SLF001
+
+
+def check(session: SparkSession, scheme: str) -> None:
+    """Look whether commits of a session that was passed in can overwrite others on a storage.
+
+    scheme: of the URL of the tables. Raises UnsafeStorage.
+    """
+    wanted = STORES.get(scheme)
+    found = session.sparkContext.getConf().get(_setting(scheme), "")
+    if wanted is None or found in _SAFE:
+        return
+    raise UnsafeStorage(
+        f"the session commits to {scheme}:// by a log store that can overwrite the commit of "
+        "another process",
+        where="spark",
+        hint=f"Create it with spark.jars={JAR} and {_setting(scheme)}={wanted}.",
+    )
+
+
+def _setting(scheme: str) -> str:
+    return f"spark.delta.logStore.{scheme}.impl"

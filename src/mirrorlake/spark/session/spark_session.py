@@ -58,6 +58,7 @@ class Spark:
                 f"spark.sql.catalog.spark_catalog={CATALOG}.",
             )
         workers.check(session)
+        log_store.check(session, tables.url.partition("://")[0] if tables else "file")
         if tables is not None:
             s3a.check(session, tables)
         return cls(session, is_ours=False)
@@ -85,8 +86,6 @@ class Spark:
             raise _not_classic("spark.master is a Spark Connect URL")
         jars.check_java()
         found = jars.configuration(settings, tables)
-        if settings.jars is None and (missing := jars.to_fetch(tables)):
-            say(f"Downloading the jars of {missing} for the first use ...")
         # Workers must be this Python, or they lack what we need; where it has another place on
         # other machines, the project says so, in the one setting that only spark-submit reads.
         worker = settings.conf.get("spark.pyspark.python")
@@ -95,9 +94,10 @@ class Spark:
         log = Path(tempfile.mkstemp(prefix="mirrorlake-spark-", suffix=".log")[1])
         _logs.append(log)
         builder: Any = SparkSession.builder.master(settings.master).appName("mirrorlake")
-        for name, value in {**_ours(settings), **found, **settings.conf}.items():
+        conf = {**_ours(settings), **found, **log_store.configuration(), **settings.conf}
+        for name, value in conf.items():
             builder = builder.config(name, value)
-        with _standard_error_to(log), _signal_handlers_restored():
+        with jars.fetching(conf, say), _standard_error_to(log), _signal_handlers_restored():
             try:
                 session = builder.getOrCreate()
             except Exception as error:
@@ -108,10 +108,7 @@ class Spark:
                 where=str(log),
                 hint="Another session was started in this process before. Start mirrorlake first.",
             )
-        if settings.master.startswith("local"):
-            log_store.use(session)
-            if tables is not None:
-                log_store.use_on_s3(session)
+        log_store.add(session)
         started = cls(session, is_ours=True, log=log)
         try:
             workers.check(session)

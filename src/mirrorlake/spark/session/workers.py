@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import re
 from collections.abc import Callable, Mapping, Sequence
 from typing import TypeVar
 
@@ -16,25 +17,31 @@ from mirrorlake.spark.session.libraries import versions
 T = TypeVar("T")
 R = TypeVar("R")
 
-_frozen = False
-"""Whether what this process keeps anyway is set apart already."""
+_begun = False
+"""Whether this process has run a task already."""
 
+_ON_AN_EXECUTOR = "on an executor"
 HINT = (
     "Install the same versions there, and set spark.pyspark.python in spark.conf to that Python; "
     "see docs/how-to/cluster.md."
 )
 
 
+def wanted(session: SparkSession) -> dict[str, str] | None:
+    """What executors must have; None in local mode, where they are this Python."""
+    local = str(session.sparkContext.master).startswith("local")
+    return None if local else versions()
+
+
 def check(session: SparkSession) -> None:
     """Look at the executors of a cluster. Raises SparkUnavailable when they lack what we need.
 
-    In local mode they are this Python.
+    Those that join later are looked at by their first task (`done`).
     """
-    context = session.sparkContext
-    if str(context.master).startswith("local"):
+    context, needed = session.sparkContext, wanted(session)
+    if needed is None:
         return
     slots = context.defaultParallelism
-    wanted = versions()
     try:
         found = context.parallelize(range(slots), slots).map(lambda _task: versions()).collect()
     except (PySparkException, Py4JJavaError) as error:
@@ -43,24 +50,38 @@ def check(session: SparkSession) -> None:
             hint=HINT,
         ) from None
     for there in found:
-        if there != wanted:
-            raise SparkUnavailable(difference(wanted, there), hint=HINT)
+        if there != needed:
+            raise SparkUnavailable(difference(needed, there), hint=HINT)
 
 
-def done(work: Callable[[T], R], items: Sequence[T]) -> list[R]:
-    """The work of one task, item by item, in its process.
+def require(needed: Mapping[str, str] | None) -> None:
+    """Look, in a task, at what its process has. Raises SparkUnavailable."""
+    if needed is not None and (there := versions()) != needed:
+        raise SparkUnavailable(difference(needed, there), hint=HINT)
+
+
+def done(work: Callable[[T], R], items: Sequence[T], needed: Mapping[str, str] | None) -> list[R]:
+    """The work of one task, item by item, in its process. needed: what it must have.
 
     PySpark has each process look for garbage after each task, among all objects of all modules it
     has ever imported, which takes longer than a small batch. What is there when the first task has
     ended stays anyway, and is not looked at any more.
     """
-    global _frozen  # noqa: PLW0603  (of the process, as what is set apart is)
+    global _begun  # noqa: PLW0603  (of the process, as what is set apart is)
+    if not _begun:
+        require(needed)
     results = [work(item) for item in items]
-    if not _frozen:
+    if not _begun:
         gc.collect()
         gc.freeze()
-        _frozen = True
+        _begun = True
     return results
+
+
+def refusal(error: Exception) -> SparkUnavailable | None:
+    """What the first task of an executor found missing there, if that ended a job."""
+    found = re.search(rf"SparkUnavailable: ({_ON_AN_EXECUTOR} .*?)\. {re.escape(HINT)}", str(error))
+    return SparkUnavailable(found[1], hint=HINT) if found else None
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
@@ -68,7 +89,7 @@ def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
     others = [
         f"{name} is {there[name]}, not {here[name]}" for name in here if here[name] != there[name]
     ]
-    return f"on an executor {', '.join(others)}"
+    return f"{_ON_AN_EXECUTOR} {', '.join(others)}"
 
 
 def _last_line(error: Exception) -> str:

@@ -1,6 +1,6 @@
-"""Azure Data Lake Storage Gen2 and OneLake: folders that are real, and renames that are atomic.
+"""Azure Data Lake Storage Gen2 and OneLake: real folders, and atomic renames.
 
-`url.py` reads addresses and says with what right we come, `store.py` is the `Store`, `files.py`
-moves the bytes, `errors.py` translates what the service says. Only `url.py` can be imported without
-the extra `azure`.
+`url.py` reads addresses and finds the credentials, `store.py` is the `Store`, `files.py` transfers
+bytes, `errors.py` translates the errors of the service. Only `url.py` can be imported without the
+extra `azure`.
 """

@@ -1,7 +1,7 @@
-"""What the service says, as the errors of a store.
+"""Errors of the service, as errors of a store.
 
-Of an answer its status, code and request id are kept, which say all that a person can use. What the
-client says of a lost connection may hold a signed address, so it is stripped of every query.
+Of an answer, the status, code and request id are kept, which is all that a person can use. The
+client's text about a lost connection may contain a signed address, so queries are removed.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ SOURCE_CHANGED = "SourceConditionNotMet"
 DENIED = (401, 403)
 FAILED_CONDITION = 412
 
-# Codes, not statuses: also a container or an item that is not there is a 404, and a zone that we
-# cannot see must never look like one without tables.
+# By code, not by status: a missing container or item is also a 404, and a landing zone that is not
+# visible must never look like one without tables.
 _ABSENT = {"PathNotFound", "BlobNotFound", "ResourceNotFound", "SourcePathNotFound"}
 _PRESENT = {"PathAlreadyExists", "BlobAlreadyExists", "ResourceAlreadyExists"}
 _UNNAMEABLE = {"InvalidResourceName", "InvalidUri", "InvalidSourceUri"}
@@ -47,7 +47,7 @@ def present(path: str) -> FileExistsError:
 
 
 def of(error: AzureError, path: str, target: str | None = None) -> OSError | UnsafePath:
-    """The error of a store that stands for one of the client; target: of a rename."""
+    """The error of a store for an error of the client. target: of a rename."""
     code, status = code_of(error), status_of(error)
     if is_absent(error) or code == NO_PARENT:
         return absent(path)
@@ -63,12 +63,12 @@ def of(error: AzureError, path: str, target: str | None = None) -> OSError | Uns
 
 
 def is_absent(error: AzureError) -> bool:
-    """Whether a path is not there, in a container that is."""
+    """Whether the path does not exist, in an existing container."""
     return code_of(error) in _ABSENT
 
 
 def code_of(error: AzureError) -> str:
-    """The code of the service, "" where it gave none."""
+    """The error code of the service, "" if there is none."""
     code = getattr(error, "error_code", None) or _headers(error).get("x-ms-error-code")
     return str(getattr(code, "value", code) or "")
 

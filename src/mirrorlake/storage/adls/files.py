@@ -20,12 +20,12 @@ BLOCK = 8 << 20
 """Bytes of one append."""
 
 AHEAD = 4 << 20
-"""Bytes of one request: a file of no more is read with its first."""
+"""Size of one read request, in bytes: smaller files are read by the first request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What tells a file from every other: its etag; or, as far as we know it, its content."""
+    """The identity of a file: its etag, or its content as far as it is known."""
 
     etag: str
     size: int
@@ -33,7 +33,7 @@ class Look:
 
 
 def look(file: DataLakeFileClient) -> Look | None:
-    """The file as it is now; None when there is none. Raises AzureError."""
+    """The current identity of the file; None if it does not exist. Raises AzureError."""
     try:
         found = file.get_file_properties()
     except HttpResponseError as error:
@@ -44,7 +44,7 @@ def look(file: DataLakeFileClient) -> Look | None:
 
 
 def digest_of(file: DataLakeFileClient) -> bytes:
-    """A digest of the content, as an upload knows it. Raises AzureError."""
+    """A digest of the content, as an upload computes it. Raises AzureError."""
     digest = hashlib.sha256()
     for part in file.download_file().chunks():
         digest.update(part)
@@ -52,12 +52,12 @@ def digest_of(file: DataLakeFileClient) -> bytes:
 
 
 def plain(etag: str) -> str:
-    """Headers have quotes around an etag, listings have none."""
+    """Headers have quotes around an etag, listings do not."""
     return etag.strip('"')
 
 
 class Upload(io.RawIOBase):
-    """A new file that grows by appends and is seen whole, or empty, once it is sealed."""
+    """A new file that grows by appends, and is visible as empty or complete once it is sealed."""
 
     def __init__(self, file: DataLakeFileClient, path: str) -> None:
         """Raises what `translated` does."""
@@ -71,7 +71,7 @@ class Upload(io.RawIOBase):
         return True
 
     def write(self, data: Any) -> int:
-        """Append at most `BLOCK` bytes; how many, is returned."""
+        """Append at most `BLOCK` bytes, and return their number."""
         block = bytes(memoryview(data)[:BLOCK])
         if block and not self._given_up:
             with translated(self._path):
@@ -81,20 +81,20 @@ class Upload(io.RawIOBase):
         return len(block)
 
     def seal(self) -> Look:
-        """Make all of it durable and visible."""
+        """Make the whole file durable and visible."""
         if self._size:
             with translated(self._path):
                 self._etag = str(self._file.flush_data(self._size, close=True)["etag"])
         return Look(plain(self._etag), self._size, self._digest.digest())
 
     def give_up(self) -> None:
-        """Swallow what a buffer above still wants to write when it is collected."""
+        """Discard what a buffered writer still writes when it is collected."""
         self._given_up = True
 
 
 def opened(file: DataLakeFileClient, path: str) -> BinaryIO:
-    """A seekable reader of the file as it is now. Raises what `translated` does; later OSError,
-    when the file is larger than `AHEAD` and was replaced meanwhile."""
+    """A seekable reader of the current content. Raises what `translated` does; later OSError, if
+    the file is larger than `AHEAD` and was replaced in the meantime."""
     with translated(path):
         first, etag, size = _beginning(file, path)
     if size <= len(first):
@@ -130,7 +130,7 @@ class Ranges(io.RawIOBase):
         return self._at
 
     def readall(self) -> bytes:
-        """What is left, by one call: the one that is inherited takes it in crumbs."""
+        """Read the rest by one call: the inherited method reads it in small pieces."""
         return self.read(max(self._size - self._at, 0)) or b""
 
     def readinto(self, buffer: Any) -> int:
@@ -160,5 +160,6 @@ def _beginning(file: DataLakeFileClient, path: str) -> tuple[bytes, str, int]:
 
 
 def _is_folder(metadata: Any) -> bool:
-    """Whether what was read as a file is a folder: the service shows it as an empty one."""
+    """Whether a path that was read as a file is a folder: the service returns it as an empty
+    file."""
     return str((metadata or {}).get("hdi_isfolder", "")).lower() == "true"

@@ -1,17 +1,17 @@
 """A store on Azure Data Lake Storage Gen2 or OneLake, with a hierarchical namespace.
 
 A file is written under another name and gets its own by the storage's atomic rename, `PUT <final>`
-with `x-ms-rename-source`, which fails where something is already (`If-None-Match: *`, LZ-139). The
-rename is bound to the very version that was written (`x-ms-source-if-match`): an attempt that was
-late on its way, or that of a publisher that was taken over, moves nothing that was staged since.
+with `x-ms-rename-source`, which fails if the name exists (`If-None-Match: *`, LZ-139). The rename
+names the version that was written (`x-ms-source-if-match`): a delayed request, or one of a
+publisher that was taken over, cannot move what was staged since.
 
-The answer to a rename can be lost. The client then tries again, and is told that the source is
-missing or the target exists, because the first attempt took effect. So a rename that failed is not
-believed before both ends were looked at: our file is no longer at the source, and what stands at
-the target has its etag, which a rename keeps, or, should one not keep it, its content.
+The answer to a rename can be lost. The client then retries, and the service answers that the source
+is missing or the target exists, because the first attempt succeeded. So after a failed rename both
+paths are checked: if our file is no longer at the source, and the target has its etag, which a
+rename keeps, or, failing that, its content, then the rename has succeeded.
 
-A request that was given up can still arrive. Whatever would do harm then is bound to the version it
-was meant for: it finds another one, or none, and does nothing.
+An abandoned request can still arrive later. Requests that could then do harm name the version that
+they are meant for: they find another one, or none, and do nothing.
 """
 
 from __future__ import annotations
@@ -49,25 +49,27 @@ if TYPE_CHECKING:
     from azure.storage.filedatalake import DataLakeFileClient, FileSystemClient, PathProperties
 
 _Condition = Mapping[str, Any]
-"""What the client takes as the condition on a target."""
+"""The client's condition on a target."""
 
 _NEW: _Condition = {"match_condition": MatchConditions.IfMissing}
 _ANY: _Condition = {}
-_ROUNDS = 5  # others may be faster: each time one of us gets on
+_ROUNDS = 5  # others may write first: each time, one process makes progress
 
 
 class AdlsStore(FolderStore):
     """A `Store` below a folder of a container, or of an item of OneLake.
 
-    What may pass, such as a lost connection or a busy service, is tried again by the client. Every
-    other error of the service is an OSError; no error, text or log holds a key or a signature.
+    Temporary failures, such as a lost connection or a busy service, are retried by the client.
+    Every other error of the service is an OSError. No error, text or log contains a key or a
+    signature.
     """
 
     def __init__(self, container: FileSystemClient, root: str, url: str) -> None:
-        """root: below the container, "" for all of it. url: what the root is called."""
+        """root: below the container, "" for all of it. url: the location of the root."""
         self._container, self._root, self._url = container, root, url
         self._staged: dict[str, Look] = {}
-        # Etags of what we put there last; where somebody else did since, it is looked up.
+        # Etags of the last writes of this process; if another process wrote since, the etag is
+        # looked up.
         self._replaced: dict[str, str] = {}
 
     @classmethod
@@ -77,8 +79,8 @@ class AdlsStore(FolderStore):
         options: Mapping[str, str] | None = None,
         environment: Mapping[str, str] = os.environ,
     ) -> Self:
-        """options: `account_key` or `sas_token`, instead of an identity or what the environment
-        says; `endpoint` of something else that speaks the protocol. Raises UsageError."""
+        """options: `account_key` or `sas_token`, used before the identity and the environment;
+        `endpoint` of another service with the same protocol. Raises UsageError."""
         location, given = location_of(url), options or {}
         credential = credential_of(location, given, environment)
         return cls(
@@ -101,8 +103,8 @@ class AdlsStore(FolderStore):
         folders: list[str] = []
         try:
             for item in self._container.get_paths(path=location or None, recursive=False):
-                # OneLake may call an item by another name than we do, so only what follows counts;
-                # a file is shown below no folder but as itself, which is not as deep.
+                # OneLake may return another name for the item, so only the part after it counts; a
+                # file is listed under its own path only, which has fewer parts.
                 above, _, name = item.name.rpartition("/")
                 if depth != (above.count("/") + 1 if above else 0) or "\\" in name:
                     continue
@@ -120,7 +122,7 @@ class AdlsStore(FolderStore):
             return file.read()
 
     def open(self, path: str) -> BinaryIO:
-        """A reader of one version of the file: raises OSError once it was replaced."""
+        """A reader of one version of the file; raises OSError after it was replaced."""
         return opened(self._file(path), path)
 
     # -- writing --------------------------------------------------------------------------------
@@ -142,13 +144,13 @@ class AdlsStore(FolderStore):
             upload.give_up()
 
     def publish(self, staged: str, final: str) -> None:
-        """As in the contract; also when the answer is lost, as long as anything can be seen."""
+        """As in the contract; also if the answer is lost, as long as the result can be read."""
         self._path(final)
         written = self._staged.get(staged) or self._look(staged)
         if written is None:
             raise absent(staged)
         self._rename(staged, final, written, _NEW)
-        self._staged.pop(staged, None)  # only now: who is not told asks again
+        self._staged.pop(staged, None)  # only now: a caller without an answer repeats the call
 
     def make_folder(self, folder: str) -> None:
         location = self._container.get_directory_client(self._path(folder))
@@ -156,7 +158,7 @@ class AdlsStore(FolderStore):
             location.create_directory(match_condition=MatchConditions.IfMissing)
 
     def flush(self, folder: str) -> None:
-        self._path(folder)  # a file is durable as soon as it is there
+        self._path(folder)  # an existing file is durable
 
     def create(self, path: str, content: bytes) -> None:
         with self._beside(path, content) as (written, look):
@@ -205,7 +207,7 @@ class AdlsStore(FolderStore):
 
     @contextmanager
     def _beside(self, path: str, content: bytes) -> Iterator[tuple[str, Look]]:
-        """A whole file next to `path`, for the caller to name; gone when that fails."""
+        """A complete file next to `path`, to be named by the caller; deleted if that fails."""
         self._path(path)
         parent, slash, _name = path.rpartition("/")
         written = f"{parent}{slash}_{uuid.uuid4().hex}.tmp"
@@ -219,10 +221,10 @@ class AdlsStore(FolderStore):
             raise
 
     def _rename(self, source: str, target: str, written: Look, condition: _Condition) -> None:
-        """Rename the version that was `written`, if the target is as the condition says.
+        """Rename the version that was `written`, if the target meets the condition.
 
-        Raises FileNotFoundError, FileExistsError; OSError with ESTALE when either end is another
-        version; other OSError when nobody knows.
+        Raises FileNotFoundError, FileExistsError; OSError with ESTALE if either path has another
+        version; another OSError if the outcome is unknown.
         """
         try:
             try:
@@ -235,7 +237,7 @@ class AdlsStore(FolderStore):
         except AzureError as error:
             if self._has_moved(source, target, written):
                 return
-            # The service may say only that a condition failed, and not which.
+            # The service may only answer that a condition failed, not which one.
             vague = status_of(error) == FAILED_CONDITION and code_of(error) != SOURCE_CHANGED
             if vague and condition is _NEW and self._look(target) is not None:
                 raise present(target) from None
@@ -244,7 +246,7 @@ class AdlsStore(FolderStore):
     def _ask_to_rename(
         self, source: str, target: str, written: Look, condition: _Condition
     ) -> None:
-        # For the header that names the source, the client takes a path that is encoded already.
+        # In the header that names the source, the client expects an encoded path.
         file = self._container.get_file_client(quote(self._path(source)))
         file.rename_file(
             f"{self._container.file_system_name}/{self._path(target)}",
@@ -254,8 +256,8 @@ class AdlsStore(FolderStore):
         )
 
     def _has_moved(self, source: str, target: str, written: Look) -> bool:
-        """Whether a rename that failed has taken effect all the same. Raises OSError when nothing
-        can be seen: then nobody knows."""
+        """Whether a failed rename has succeeded nevertheless. Raises OSError if that cannot be
+        determined."""
         left = self._look(source)
         if left is not None and left.etag == written.etag:
             return False
@@ -296,15 +298,15 @@ class AdlsStore(FolderStore):
 
 
 def open_file(location: str) -> BinaryIO:
-    """A seekable reader of a `Store.location`, in whatever process; who we are is told by its
-    environment. Raises OSError, UsageError."""
+    """Open a seekable reader of a `Store.location`, in any process; the credentials come from
+    its environment. Raises OSError, UsageError."""
     container, path = split(location)
     return _container_of(container, os.getpid()).open(path)
 
 
 @functools.cache
 def _container_of(url: str, _process: int) -> AdlsStore:
-    """Connections are not for several processes, so each has its own."""
+    """A client per process, because connections cannot be shared between processes."""
     location = location_of(url, whole=True)
     return AdlsStore(
         client_of(location, credential_of(location, {}, os.environ)), "", str(location)
@@ -316,9 +318,9 @@ def _only(etag: str) -> _Condition:
 
 
 def _until_it_holds(action: Callable[[], None], *refusals: type[OSError]) -> None:
-    """Do what depends on a version that others may replace meanwhile, again if they did.
+    """Repeat an action on a version that others may replace, until no other process interferes.
 
-    refusals: errors that say so, beside the one that always does.
+    refusals: errors that mean so, in addition to the one that always does.
     """
     for _round in range(_ROUNDS - 1):
         try:

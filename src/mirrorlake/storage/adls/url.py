@@ -1,12 +1,12 @@
-"""Addresses of a data lake, and the right with which it is reached.
+"""Addresses of a data lake, and the credentials to access it.
 
     abfss://<container>@<account>.dfs.core.windows.net/<prefix>
     https://<account>.dfs.core.windows.net/<container>/<prefix>
     abfss://<workspace>@onelake.dfs.fabric.microsoft.com/<item>/<prefix>
     https://onelake.dfs.fabric.microsoft.com/<workspace>/<item>/<prefix>
 
-In an `https` address the path is percent-encoded, as in every such address; in an `abfss` one it
-stands as it is, as Hadoop reads it.
+In an `https` address the path is percent-encoded, as usual; in an `abfss` address it is literal, as
+Hadoop reads it.
 """
 
 from __future__ import annotations
@@ -30,18 +30,19 @@ _HOST = re.compile(
     r"(?P<account>[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?)\.dfs\."
     r"(?:core\.windows\.net|core\.chinacloudapi\.cn|core\.usgovcloudapi\.net|fabric\.microsoft\.com)"
 )
-"""Hosts that are known to be the service: every request brings a token that is good for all of it,
-so none is sent anywhere else."""
+"""Known hosts of the service. Every request contains a token that is valid for the whole
+service, so no token is sent to any other host."""
 
 _ONELAKE = ".dfs.fabric.microsoft.com"
 _CONTAINER = re.compile(r"[^/@:]+")
-_GROWTH, _RETRIES = 2, 4  # 2, 4, 8 and 16 seconds between attempts, give or take one
+_GROWTH, _RETRIES = 2, 4  # 2, 4, 8 and 16 seconds between attempts, plus or minus one
 _CONNECT, _ANSWER = 10, 30  # seconds
 
 
 @dataclass(frozen=True, slots=True)
 class AzureLocation:
-    """A folder of a data lake. root: without slashes at its ends, "" for the whole container."""
+    """A folder of a data lake. root: without leading and trailing slashes, "" for the whole
+    container."""
 
     account: str
     host: str
@@ -58,7 +59,7 @@ class AzureLocation:
 
 
 def handles(url: str) -> bool:
-    """Whether the address is one of a data lake; `location_of` may still refuse it."""
+    """Whether this is an address of a data lake; `location_of` may still reject it."""
     scheme, there, rest = url.partition("://")
     if not there:
         return False
@@ -69,9 +70,9 @@ def handles(url: str) -> bool:
 
 
 def location_of(url: str, *, whole: bool = False) -> AzureLocation:
-    """Raises UsageError for an address that is wrong, and for one that has a secret in it.
+    """Raises UsageError for a wrong address, and for one that contains a secret.
 
-    whole: a workspace of OneLake will do, without an item.
+    whole: a workspace of OneLake is accepted without an item.
     """
     parts = _split(url)
     shown = f"{parts.scheme}://{parts.hostname or ''}{parts.path}"
@@ -108,7 +109,8 @@ def location_of(url: str, *, whole: bool = False) -> AzureLocation:
 
 
 def split(location: str) -> tuple[str, str]:
-    """A `Store.location` as the address of its container and the path in it, of whatever names."""
+    """Split a `Store.location` into the address of its container and the path in it, with any
+    names."""
     scheme, _, rest = location.partition("://")
     container, _, path = rest.partition("/")
     return f"{scheme}://{container}", path
@@ -117,11 +119,11 @@ def split(location: str) -> tuple[str, str]:
 def credential_of(
     location: AzureLocation, options: Mapping[str, str], environment: Mapping[str, str]
 ) -> Credential:
-    """The key or the signature that is given, or else the identity of this process.
+    """The given key or signature, or else the identity of this process.
 
     options: `account_key` or `sas_token`. environment: `AZURE_STORAGE_ACCOUNT_KEY` or
-    `AZURE_STORAGE_KEY`, or `AZURE_STORAGE_SAS_TOKEN`, where `AZURE_STORAGE_ACCOUNT` is this account
-    or, but for OneLake, none: what opens one account is not shown to another.
+    `AZURE_STORAGE_KEY`, or `AZURE_STORAGE_SAS_TOKEN`, used if `AZURE_STORAGE_ACCOUNT` is this
+    account or, except for OneLake, is not set: the secret of one account is not sent to another.
     """
     from azure.core.credentials import AzureNamedKeyCredential
 
@@ -137,7 +139,7 @@ def credential_of(
     if key:
         return AzureNamedKeyCredential(location.account, key)
     if signature:
-        return signature.lstrip("?")  # as text: only so is it sent for the source of a rename, too
+        return signature.lstrip("?")  # as text: only text is also sent for the source of a rename
     from azure.identity import DefaultAzureCredential
 
     return DefaultAzureCredential(exclude_interactive_browser_credential=True)
@@ -146,9 +148,9 @@ def credential_of(
 def client_of(
     location: AzureLocation, credential: Credential, endpoint: str | None = None
 ) -> FileSystemClient:
-    """What speaks to the service, and tries again what may pass.
+    """The client of the service, with retries of temporary failures.
 
-    endpoint: of something else that speaks its protocol.
+    endpoint: of another service with the same protocol.
     """
     from azure.storage.filedatalake import ExponentialRetry, FileSystemClient
 
@@ -176,7 +178,7 @@ def client_of(
 
 
 def _split(url: str) -> SplitResult:
-    """The parts of an address, without a secret. What is refused is not repeated."""
+    """The parts of an address, without secrets. Messages do not repeat what is rejected."""
     try:
         parts = urlsplit(url)
         port = parts.port

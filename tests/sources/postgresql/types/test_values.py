@@ -19,6 +19,7 @@ from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.sources.table import SourceTable
 from tests.conformance.scene import Reader, events, keys_of, named, streaming
 from tests.conftest import VERSIONS, Database, database_on
+from tests.profiles import tries
 from tests.sources.postgresql.array_texts import write_array
 from tests.sources.postgresql.captured import BEGINNING, Captured
 
@@ -139,7 +140,7 @@ def channel(request: pytest.FixtureRequest) -> Iterator[Channel]:
 @pytest.mark.parametrize("type_", TYPES, ids=str)
 def test_values_come_as_they_were_inserted(channel: Channel, type_: Type) -> None:
     @given(st.lists(type_.values, min_size=1, max_size=50))
-    @settings(max_examples=12)
+    @settings(max_examples=tries(12))
     def come_as_they_were_inserted(values: list[Any]) -> None:
         loaded, captured = channel.carried(type_.name, [type_.text(value) for value in values])
         expected = [repr(type_.expected(value)) for value in values]
@@ -160,7 +161,7 @@ def test_days_outside_the_years_1_to_9999_become_the_nearest_day(channel: Channe
     epoch, last = date(2000, 1, 1).toordinal(), date.max.toordinal()
 
     @given(st.lists(DAYS, min_size=1, max_size=50))
-    @settings(max_examples=20)
+    @settings(max_examples=tries(20))
     def become_the_nearest(days: list[int]) -> None:
         texts = [str(day) for day in days]
         loaded, captured = channel.carried("date", texts, "date '2000-01-01' + t::int")
@@ -182,7 +183,7 @@ def test_moments_outside_the_years_1_to_9999_become_the_nearest_moment(channel: 
         )
 
     @given(st.lists(SECONDS, min_size=1, max_size=50))
-    @settings(max_examples=20)
+    @settings(max_examples=tries(20))
     def become_the_nearest(seconds: list[int]) -> None:
         texts = [str(second) for second in seconds]
         loaded, captured = channel.carried("timestamptz", texts, "to_timestamp(t::float8)")

@@ -35,11 +35,8 @@ class LocalLogStore(hadoop: Configuration) extends HDFSLogStore(hadoop) {
       path: Path,
       actions: JavaIterator[String],
       overwrite: JavaBoolean,
-      hadoop: Configuration): Unit = {
-    val lines = new ArrayList[String]
-    actions.forEachRemaining(line => lines.add(line))
-    if (overwrite || !linked(path, lines)) super.write(path, lines.iterator, overwrite, hadoop)
-  }
+      hadoop: Configuration): Unit =
+    if (overwrite) super.write(path, actions, overwrite, hadoop) else link(path, actions)
 
   /** The files of the folder of `path` from its name on, by name. */
   override def listFrom(path: Path, hadoop: Configuration): JavaIterator[FileStatus] = {
@@ -74,18 +71,21 @@ class LocalLogStore(hadoop: Configuration) extends HDFSLogStore(hadoop) {
   private def plain(letter: Char): Boolean =
     letter < 128 && (Character.isLetterOrDigit(letter) || "._-".indexOf(letter) >= 0)
 
-  /** Whether the commit could be linked: not every file system knows links. */
-  private def linked(path: Path, lines: ArrayList[String]): Boolean = {
+  /** Write the commit aside and link it to its name. */
+  private def link(path: Path, actions: JavaIterator[String]): Unit = {
+    val lines = new ArrayList[String]
+    actions.forEachRemaining(line => lines.add(line))
     val target = Paths.get(path.toUri.getPath)
     val staged = target.resolveSibling(s".${target.getFileName}.${UUID.randomUUID}.tmp")
     try {
       Files.write(staged, lines, UTF_8)
       flush(staged)
       Files.createLink(target, staged)
-      true
     } catch {
       case _: FileAlreadyExistsException => throw new FileAlreadyExistsException(path.toString)
-      case _: UnsupportedOperationException | _: FileSystemException => false
+      case error @ (_: UnsupportedOperationException | _: FileSystemException) =>
+        // Any other way could take the place of the commit of another process.
+        throw new IOException(s"$path cannot be linked to its name: ${error.getMessage}", error)
     } finally Files.deleteIfExists(staged)
   }
 

@@ -28,7 +28,7 @@ from mirrorlake.delta.sql import load_delta
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.landed import FileName
 
-SCHEMA = "herd"
+SCHEMA = "many"
 COLUMNS = ("id", "stamp", "note")
 GONE = -1
 """The stamp of a row that is deleted."""
@@ -50,7 +50,7 @@ class Table:
         return max(self.landed)
 
 
-class Herd:
+class ManyTables:
     """Tables of `rows` rows each, below one root."""
 
     def __init__(self, root: Path, tables: int, rows: int) -> None:

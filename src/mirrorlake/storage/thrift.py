@@ -1,4 +1,4 @@
-"""The compact protocol of Thrift, as far as the footer of a Parquet file needs it.
+"""The compact protocol of Thrift, as far as Parquet files need it.
 
 A structure is a mapping of field numbers to values: whole numbers, bytes, lists, structures.
 https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
@@ -18,6 +18,10 @@ _SIZES = {_BYTE: 1, _DOUBLE: 8, _BINARY: 0}
 
 class BrokenThrift(ValueError):
     """The bytes are no structure of the compact protocol."""
+
+
+class TruncatedThrift(BrokenThrift):
+    """The bytes end within a structure."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,8 +44,10 @@ class ThriftReader:
         """
         try:
             return self._structure(raw)
-        except (IndexError, RecursionError) as error:
-            raise BrokenThrift("a structure ends too early") from error
+        except IndexError as error:
+            raise TruncatedThrift("a structure ends too early") from error
+        except RecursionError as error:
+            raise BrokenThrift("structures are nested too deeply") from error
 
     def _structure(self, raw: frozenset[int] = frozenset()) -> dict[int, Any]:
         found: dict[int, Any] = {}
@@ -89,8 +95,8 @@ class ThriftReader:
     def _bytes(self, count: int) -> bytes:
         start = self.position
         self.position += count
-        if count < 0 or self.position > len(self._data):
-            raise BrokenThrift("a value ends too early")
+        if self.position > len(self._data):
+            raise TruncatedThrift("a value ends too early")
         return self._data[start : self.position]
 
     def _zigzag(self) -> int:
@@ -104,6 +110,8 @@ class ThriftReader:
             value |= (byte & 0x7F) << shift
             shift += 7
             position += 1
+            if shift > 63:
+                raise BrokenThrift("a number of more than 64 bits")
         self.position = position + 1
         return value | byte << shift
 
