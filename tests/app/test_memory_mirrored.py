@@ -4,6 +4,7 @@ server: processes end in between, and tables are equal to their source again.
 
 from __future__ import annotations
 
+import json
 from collections import Counter
 from dataclasses import replace
 from pathlib import Path
@@ -15,7 +16,8 @@ from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import SelectionChanged
-from mirrorlake.landing.cuts import Cuts
+from mirrorlake.landing.cuts import Cut, Cuts
+from mirrorlake.landing.layout import METADATA
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.landed import DEFAULT_STREAM
@@ -174,7 +176,16 @@ def test_a_snapshot_is_taken_beside_changes(
     delivery = replace(settings.delivery, rows=rows)
     pipeline.settings = replace(settings, delivery=delivery, is_consistent=is_consistent)
     pipeline.write(9)
+    assert pipeline.capture(CrashPoint.CUT_WRITTEN)
     assert not pipeline.capture()
+    cuts = f"{LANDING}/_mirrorlake/cuts"
+    for file in pipeline.store.list(cuts).files:
+        cut = Cut.decode(pipeline.store.read(f"{cuts}/{file.name}"))
+        for table in cut.tables.keys() - cut.excluded.keys():
+            name = f"{LANDING}/shop.schema/{table.partition('.')[2]}/{METADATA}"
+            upto = json.loads(pipeline.store.read(name))["mirrorlake"]["source"]["upto"]
+            parse = settings.database.points.parse
+            assert not upto or parse(cut.position).covers(parse(upto))
     pipeline.apply()
     pipeline.check()
 

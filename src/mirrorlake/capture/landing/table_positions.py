@@ -41,6 +41,12 @@ class TablePosition:
     unfinished: Mapping[LogPoint, int] = field(default_factory=dict)
     upto: LogPoint | None = None
 
+    @property
+    def ahead(self) -> LogPoint | None:
+        """Before the stream stands here, the rows are those of no one point."""
+        landed = self.checkpoint.point if self.checkpoint else None
+        return landed.join(self.upto) if landed and self.upto else landed
+
 
 def folders(records: Records, tables: Sequence[SourceTable]) -> dict[TableId, str]:
     """A folder for each table: the one it has, else a new one; none for those of other streams.

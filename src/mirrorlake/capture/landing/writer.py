@@ -78,8 +78,8 @@ class LandingWriter:
             )
             for found in tables
         }
-        # Tables whose files reach beyond what the stream has brought again so far.
-        self._ahead = {t.table.table: t.checkpoint.point for t in tables if t.checkpoint}
+        # Tables whose files reach beyond what the stream has brought (again) so far.
+        self._ahead = {found.table.table: found.ahead for found in tables if found.ahead}
         self._unnamed = set(self._outboxes)  # their newest file is in no cut of this run
         self._published: set[TableId] = set()  # since the last cut
         self._stopped = {table: str(e["code"]) for table, e in records.stopped().items()}

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import datetime
+from dataclasses import dataclass, replace
+from itertools import groupby
 
 import numpy as np
 import pyarrow as pa
@@ -46,7 +46,6 @@ class MemoryStream:
         self._metadata = metadata
         self._server = database.servers
         self._tables = {table.table: table for table in tables}
-        self._lost: set[TableId] = set()
         self._at = since  # everything that it covers was sent
         self._is_open = False  # the next transaction was begun
         self._sent = 0  # writes of it that were sent
@@ -82,73 +81,96 @@ class MemoryStream:
         """Nothing is held open."""
 
     def _chunk(self, pending: Sequence[Logged]) -> Chunk:
-        building, opens, left = _Building(), self._is_open, self._delivery.messages()
+        opens, left = self._is_open, self._delivery.messages()
+        after: list[LogPoint] = []
+        begun: list[Logged] = []
+        told: list[_Row | Part] = []
         for transaction in pending:
             if left <= 0:
                 break
             writes = transaction.writes[self._sent :][:left]
-            building.begin(self._at, transaction)
+            after.append(self._at.join(transaction.after))
+            begun.append(transaction)
             for ordinal, write in enumerate(writes, start=self._sent + 1):
-                self._take(building, ordinal, write)
+                told += self._told_of(len(begun) - 1, ordinal, write)
             self._sent += len(writes)
             left -= len(writes) + 1
             self._is_open = left < 0 or self._sent < len(transaction.writes)
             if self._is_open:
-                building.leave_open(is_end_known=self._database.points.is_known_early)
                 break
             self._at, self._sent = self._at.join(transaction.end), 0
-        return Chunk(
-            building.transactions(), building.parts(metadata=self._metadata), opens, None, 1
-        )
+        end: list[LogPoint | None] = [one.end for one in begun]
+        if self._is_open and begun and not self._database.points.is_known_early:
+            end[-1] = None
+        times, names = [one.time for one in begun], [str(one.end) for one in begun]
+        transactions = Transactions(after, end, times, names, self._is_open)
+        return Chunk(transactions, list(self._parts(told)), opens, None, 1)
 
-    def _take(self, building: _Building, ordinal: int, write: Write) -> None:
+    def _told_of(self, transaction: int, ordinal: int, write: Write) -> Iterator[_Row | Part]:
         name = write.table.table
         known = self._tables.get(name)
-        if known is None or name in self._lost:
+        if known is None:
             return
         if known.identity != write.table.identity:
-            self._lost.add(name)
-            building.add(name, TableLost(name, _recreated(name)))
+            del self._tables[name]
+            yield TableLost(name, _recreated(name))
             return
         if known.schema != write.table.schema:
             known = self._tables[name] = replace(known, schema=write.table.schema)
             before = ordinal if write.kind is WriteKind.ALTER else ordinal - 1
-            building.add(name, SchemaChange(known, building.last, before))
+            yield SchemaChange(known, transaction, before)
         if write.kind is WriteKind.TRUNCATE:
-            building.add(name, Truncation(known, building.last, ordinal))
+            yield Truncation(known, transaction, ordinal)
         elif write.kind is WriteKind.INSERT or (write.old and not known.append_only):
-            building.write(known, ordinal, write)
+            for marker, row in _rows_of(write):
+                yield _Row(known, marker, row, transaction, ordinal, write)
+
+    def _parts(self, told: list[_Row | Part]) -> Iterator[Part]:
+        """What is told of each table in its order, with neighbouring rows in columns."""
+        told.sort(key=lambda one: one.table if isinstance(one, TableLost) else one.table.table)
+        for _table, group in groupby(told, lambda one: isinstance(one, _Row) and one.table):
+            members = list(group)
+            if rows := [one for one in members if isinstance(one, _Row)]:
+                yield _changes(rows, metadata=self._metadata)
+            yield from (one for one in members if not isinstance(one, _Row))
 
 
-@dataclass
-class _Run:
-    """Changes of one table with one set of columns: transaction, ordinal and write of each."""
+@dataclass(frozen=True, slots=True)
+class _Row:
+    """One row of the stream, and what it is told of."""
 
     table: SourceTable
-    writes: list[tuple[int, int, Write]] = field(default_factory=list)
+    marker: Marker
+    row: Row
+    transaction: int
+    ordinal: int
+    write: Write
 
-    def changes(self, *, metadata: bool) -> Changes:
-        rows: list[Row] = []
-        markers, transactions, ordinals, numbers, unsent = [], [], [], [], []
-        for transaction, ordinal, write in self.writes:
-            for marker, row in _rows_of(write):
-                left_out = frozenset() if marker is Marker.DELETE else write.unsent
-                rows.append({name: row[name] for name in row.keys() - left_out})
-                unsent.append([name in left_out for name in self.table.schema.names])
-                markers.append(marker)
-                transactions.append(transaction)
-                ordinals.append(ordinal)
-                numbers.append(write.number)
-        told = pa.RecordBatch.from_pydict({"number": pa.array(numbers, pa.int64())})
-        return Changes(
-            table=self.table,
-            rows=batch_of(self.table.schema, rows),
-            marker=np.array(markers, np.int8),
-            unchanged=np.array(unsent, bool) if any(map(any, unsent)) else None,
-            transaction=np.array(transactions, np.int32),
-            ordinal=np.array(ordinals, np.int64),
-            metadata=told if metadata else None,
-        )
+    def unsent(self) -> list[bool]:
+        left_out = frozenset() if self.marker is Marker.DELETE else self.write.unsent
+        return [name in left_out for name in self.table.schema.names]
+
+
+def _changes(rows: Sequence[_Row], *, metadata: bool) -> Changes:
+    table, unsent = rows[0].table, np.array([one.unsent() for one in rows], bool)
+    values = [
+        {
+            n: v
+            for n, v in one.row.items()
+            if n not in one.write.unsent or one.marker is Marker.DELETE
+        }
+        for one in rows
+    ]
+    numbers = pa.array([one.write.number for one in rows], pa.int64())
+    return Changes(
+        table=table,
+        rows=batch_of(table.schema, values),
+        marker=np.array([one.marker for one in rows], np.int8),
+        unchanged=unsent if unsent.any() else None,
+        transaction=np.array([one.transaction for one in rows], np.int32),
+        ordinal=np.array([one.ordinal for one in rows], np.int64),
+        metadata=pa.RecordBatch.from_pydict({"number": numbers}) if metadata else None,
+    )
 
 
 def _rows_of(write: Write) -> Iterator[tuple[Marker, Row]]:
@@ -163,51 +185,6 @@ def _rows_of(write: Write) -> Iterator[tuple[Marker, Row]]:
         yield Marker.INSERT, write.row
     else:
         yield Marker.UPDATE, write.row
-
-
-class _Building:
-    """A chunk under construction."""
-
-    def __init__(self) -> None:
-        self._after: list[LogPoint] = []
-        self._end: list[LogPoint | None] = []
-        self._time: list[datetime | None] = []
-        self._id: list[str] = []
-        self._is_open = False
-        self._parts: list[Part | _Run] = []
-        self._runs: dict[TableId, _Run] = {}  # of each table, to which more may be added
-
-    @property
-    def last(self) -> int:
-        """The index of the transaction that was begun last."""
-        return len(self._id) - 1
-
-    def begin(self, at: LogPoint, transaction: Logged) -> None:
-        self._after.append(at.join(transaction.after))
-        self._end.append(transaction.end)
-        self._time.append(transaction.time)
-        self._id.append(str(transaction.end))
-
-    def leave_open(self, *, is_end_known: bool) -> None:
-        self._is_open = True
-        if not is_end_known:
-            self._end[-1] = None
-
-    def add(self, table: TableId, part: Part) -> None:
-        self._runs.pop(table, None)
-        self._parts.append(part)
-
-    def write(self, table: SourceTable, ordinal: int, write: Write) -> None:
-        if table.table not in self._runs:
-            self._runs[table.table] = _Run(table)
-            self._parts.append(self._runs[table.table])
-        self._runs[table.table].writes.append((self.last, ordinal, write))
-
-    def transactions(self) -> Transactions:
-        return Transactions(self._after, self._end, self._time, self._id, self._is_open)
-
-    def parts(self, *, metadata: bool) -> list[Part]:
-        return [p.changes(metadata=metadata) if isinstance(p, _Run) else p for p in self._parts]
 
 
 def _recreated(table: TableId) -> TableRecreated:
