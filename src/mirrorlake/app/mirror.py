@@ -23,7 +23,7 @@ from mirrorlake.app.stores import store_of
 from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.landing.sink import LandingSink
-from mirrorlake.capture.landing.table_positions import held
+from mirrorlake.capture.landing.table_positions import known
 from mirrorlake.capture.members import expecting_new
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import LoadProgress
@@ -111,7 +111,7 @@ class Mirror:
         finally:
             source.close()
         records = Records(self._store, root.LANDING)
-        return expecting_new(findings, records, held(records))
+        return expecting_new(findings, records, known(records))
 
     def discover(self) -> list[SourceTable]:
         """The selected tables of the source."""

@@ -182,8 +182,7 @@ class Capture:
         return common([sink.durable() or start for sink in self._sinks])
 
     def _captured(self) -> list[SourceTable]:
-        held = {table for sink in self._sinks for table in sink.holds()}
-        return members.captured(self._source, self._records, held)
+        return members.captured(self._source, self._records, self._sinks)
 
     # -- loading --------------------------------------------------------------------------------
 

@@ -13,6 +13,7 @@ from dataclasses import replace
 import structlog
 
 from mirrorlake.capture.record import Records
+from mirrorlake.capture.sink import Sink
 from mirrorlake.errors import NotSelected, SelectionChanged, TableError, UnsupportedColumn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity, Source
@@ -23,15 +24,12 @@ log = structlog.get_logger()
 TABLE_STOPPED = "table_stopped"
 
 
-def captured(source: Source, records: Records, held: Collection[TableId]) -> list[SourceTable]:
-    """The tables to capture, by name. Raises PrerequisiteMissing when none is selected.
-
-    held: the tables of the stream of which a sink holds something.
-    """
+def captured(source: Source, records: Records, sinks: Sequence[Sink]) -> list[SourceTable]:
+    """The tables to capture, by name. Raises PrerequisiteMissing when none is selected."""
     selected = source.discover()
     for table in selected:
-        _admit(table, records, held)
-    _leave_out({table.table for table in selected}, records, held)
+        _admit(table, records, sinks)
+    _leave_out({table.table for table in selected}, records, sinks)
     return [table for table in selected if table.refused is None]
 
 
@@ -42,14 +40,14 @@ def stop(records: Records, error: TableError) -> None:
 
 
 def expecting_new(
-    findings: Sequence[CheckResult], records: Records, held: Collection[TableId]
+    findings: Sequence[CheckResult], records: Records, landed: Collection[TableId]
 ) -> list[CheckResult]:
     """The findings, without errors on tables that are not published because they are new: the next
     run adds them to the publication and loads them."""
     record = records.stream()
     if record is None or not record.is_established:
         return list(findings)
-    known = {*map(str, held), *records.stopped()}
+    known = {*map(str, landed), *records.stopped()}
     return [
         replace(
             finding,
@@ -63,7 +61,7 @@ def expecting_new(
     ]
 
 
-def _admit(table: SourceTable, records: Records, held: Collection[TableId]) -> None:
+def _admit(table: SourceTable, records: Records, sinks: Sequence[Sink]) -> None:
     name = str(table.table)
     code = records.stopped().get(name, {}).get("code")
     if table.refused is not None:
@@ -79,16 +77,16 @@ def _admit(table: SourceTable, records: Records, held: Collection[TableId]) -> N
                 hint=f"Run `mirrorlake reset {name}` to reload it.",
             ),
         )
-    elif code == UnsupportedColumn.code and table.table not in held:
+    elif code == UnsupportedColumn.code and not _is_held(table.table, sinks):
         records.forget(name)  # nothing of it is lost: it never began
 
 
-def _leave_out(selected: set[TableId], records: Records, held: Collection[TableId]) -> None:
+def _leave_out(selected: set[TableId], records: Records, sinks: Sequence[Sink]) -> None:
     """Take note of tables that were landed and are not selected, or not there, any more."""
     stopped = records.stopped()
-    for table in sorted(set(held) - selected):
+    for table in sorted({table for sink in sinks for table in sink.tables()} - selected):
         name = str(table)
-        if name in stopped:
+        if name in stopped or not _is_held(table, sinks):
             continue
         stop(
             records,
@@ -99,3 +97,7 @@ def _leave_out(selected: set[TableId], records: Records, held: Collection[TableI
                 hint=f"To mirror it again, select it and run `mirrorlake reset {name}`.",
             ),
         )
+
+
+def _is_held(table: TableId, sinks: Sequence[Sink]) -> bool:
+    return any(sink.holds(table) for sink in sinks)

@@ -110,8 +110,12 @@ class Sink(Protocol):
         """As `SinkWriter.durable`; None before anything was cut."""
         ...
 
-    def holds(self) -> Collection[TableId]:
-        """The tables of this stream of which the sink holds something."""
+    def tables(self) -> Collection[TableId]:
+        """The tables of this stream that the sink knows, loaded or not."""
+        ...
+
+    def holds(self, table: TableId) -> bool:
+        """Whether something of the table is in the sink."""
         ...
 
     def missing(self, tables: Sequence[SourceTable]) -> list[SourceTable]:

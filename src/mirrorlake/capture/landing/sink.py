@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
 
 from mirrorlake.capture.landing import table_positions
@@ -49,8 +49,12 @@ class LandingSink:
         newest = self._cuts.newest()
         return self._source.parse_point(newest.position) if newest else None
 
-    def holds(self) -> set[TableId]:
-        return table_positions.held(self._records)
+    def tables(self) -> Collection[TableId]:
+        return table_positions.known(self._records).keys()
+
+    def holds(self, table: TableId) -> bool:
+        folder = table_positions.known(self._records).get(table)
+        return folder is not None and not table_positions.is_new(table, folder, self._records)
 
     def missing(self, tables: Sequence[SourceTable]) -> list[SourceTable]:
         found = []

@@ -53,8 +53,8 @@ def folders(records: Records, tables: Sequence[SourceTable]) -> dict[TableId, st
 
     A new table whose name equals another but for case gets a folder that differs in more.
     """
-    known = _known(records)
-    chosen = {table: folder for table, (folder, _stream_id) in known.items()}
+    described = _described_folders(records)
+    chosen = {table: folder for table, (folder, _stream_id) in described.items()}
     for table in tables:
         if table.table not in chosen:
             schema = table.table.schema
@@ -66,11 +66,11 @@ def folders(records: Records, tables: Sequence[SourceTable]) -> dict[TableId, st
     return {
         table: folder
         for table, folder in found.items()
-        if table not in known or known[table][1] == records.stream_id
+        if table not in described or described[table][1] == records.stream_id
     }
 
 
-def _known(records: Records) -> dict[TableId, tuple[str, str]]:
+def _described_folders(records: Records) -> dict[TableId, tuple[str, str]]:
     """The folders that say which table they hold, with the id of its stream; of copies, the one
     with the table's name."""
     found: dict[TableId, tuple[str, str]] = {}
@@ -95,12 +95,12 @@ def is_new(table: TableId, folder: str, records: Records) -> bool:
     return publish.newest_file(records.store, folder) is None
 
 
-def held(records: Records) -> set[TableId]:
-    """The tables of the stream of which something is landed."""
+def known(records: Records) -> dict[TableId, str]:
+    """The tables of the stream with their folders."""
     return {
-        table
-        for table, (folder, stream_id) in _known(records).items()
-        if stream_id == records.stream_id and not is_new(table, folder, records)
+        table: folder
+        for table, (folder, stream_id) in _described_folders(records).items()
+        if stream_id == records.stream_id
     }
 
 
