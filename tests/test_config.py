@@ -265,3 +265,22 @@ def test_a_place_where_tables_cannot_lie_is_refused(
     assert f"field {field}" in error.where
     assert error.hint
     assert "hunter2" not in str(error)
+
+
+def test_a_setting_under_both_of_its_names_is_refused(tmp_path: Path) -> None:
+    text = "name: a\nroot: b\ncapture:\n  debounce_seconds: 3\n  settle_seconds: 3\n"
+    error = refused(tmp_path, text)
+    assert "line 5, field capture.settle_seconds" in error.where
+
+
+@pytest.mark.parametrize("source", ["oracle", "{}", "{type: [1]}", "{type: {}}", "[]", "3"])
+def test_a_source_of_no_type_that_there_is_is_refused(tmp_path: Path, source: str) -> None:
+    assert "field source" in refused(tmp_path, f"name: a\nroot: b\nsource: {source}\n").where
+
+
+def test_an_unknown_field_of_a_source_is_answered_with_the_known_ones(tmp_path: Path) -> None:
+    text = "name: a\nroot: b\nsource: {type: postgresql, url: x, extremes: {days: null}}\n"
+    error = refused(tmp_path, text)
+    assert error.hint == "The settings here are: dates, numbers."
+    error = refused(tmp_path, text.replace("extremes", "extreme"))
+    assert error.hint.startswith("The settings here are: type, url, tables, columns")

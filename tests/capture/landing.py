@@ -8,20 +8,44 @@ from dataclasses import dataclass
 
 import pyarrow.parquet as pq
 
-from mirrorlake.capture import segments
-from mirrorlake.capture.outbox import Outbox
+from mirrorlake import root
+from mirrorlake.capture.capture import Capture
+from mirrorlake.capture.landing.outbox import Outbox
+from mirrorlake.capture.landing.sink import LandingSink
+from mirrorlake.capture.record import Records
+from mirrorlake.capture.segments import Closed
+from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.landing import publish
 from mirrorlake.landing.scan import data_files
 from mirrorlake.model.change import MARKER_COLUMN
-from mirrorlake.model.landed import FileKind, Footer
-from mirrorlake.model.position import Position
-from mirrorlake.sources.base import Changes, Chunk, Truncation
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashHook, no_crash
+from mirrorlake.model.landed import DEFAULT_STREAM, FileKind, Footer
+from mirrorlake.model.position import Lsn, Position
+from mirrorlake.sources.base import Source
+from mirrorlake.sources.chunk import Changes, Chunk, Truncation
 from mirrorlake.storage.store import Store
 from tests.capture.streams import ID, Transaction
 
 FOLDER = "Files/LandingZone/shop.schema/orders"
 Change = tuple[Position, int | None, int]
 """Position, marker (None for a truncation) and value of a change."""
+
+
+def landing_capture(
+    source: Source,
+    store: Store,
+    settings: CaptureSettings,
+    clock: Clock,
+    *,
+    stream_id: str = DEFAULT_STREAM,
+    reached: CrashHook = no_crash,
+    holder: str | None = None,
+) -> Capture:
+    """Capture into the landing zone of a store."""
+    records = Records(store, root.LANDING, stream_id)
+    sink = LandingSink(source, records, settings, reached)
+    return Capture(source, records, [sink], settings, clock, reached=reached, holder=holder)
 
 
 @dataclass(frozen=True)
@@ -32,11 +56,11 @@ class LandedFile:
 
     @property
     def first(self) -> Position:
-        return Position.parse(self.footer.first)
+        return Position.parse(self.footer.first, Lsn.parse)
 
     @property
     def last(self) -> Position:
-        return Position.parse(self.footer.last)
+        return Position.parse(self.footer.last, Lsn.parse)
 
 
 def landed(store: Store) -> list[LandedFile]:
@@ -58,59 +82,40 @@ def _read(store: Store, number: int, path: str) -> LandedFile:
 def expected(stream: Iterable[Transaction], since: Position | None = None) -> list[Change]:
     """Every change of a stream that stands beyond a position."""
     return [
-        (position, event.marker, event.value)
+        (Position(transaction.end, event.ordinal), event.marker, event.value)
         for transaction in stream
         for event in transaction.events
-        if (position := Position(transaction.end, event.ordinal)) and not _covers(since, position)
+        if since is None or event.ordinal > since.reaches(transaction.end)
     ]
-
-
-def _covers(since: Position | None, position: Position) -> bool:
-    return since is not None and position <= since
-
-
-def checkpoint(store: Store, otherwise: Position | None = None) -> tuple[int, Position | None]:
-    """The number and the last position of the newest file."""
-    newest = publish.newest_file(store, FOLDER)
-    if newest is None:
-        return 0, otherwise
-    return newest.number, _read(store, newest.number, newest.path).last
 
 
 def outbox(store: Store, otherwise: Position | None = None, file_bytes: int = 1 << 30) -> Outbox:
     """The outbox of a table, as a start finds its place."""
     publish.remove_staged(store, FOLDER)
-    number, since = checkpoint(store, otherwise)
-    return Outbox(ID, FOLDER, "stream", store, number, since, file_bytes, FOLDER)
+    newest = publish.newest_file(store, FOLDER)
+    if newest is None:
+        return Outbox(ID, FOLDER, "stream", store, 0, otherwise, file_bytes, FOLDER)
+    file = _read(store, newest.number, newest.path)
+    unfinished = dict(file.last.partly)
+    if not file.footer.complete:
+        unfinished[file.last.of or file.last.point] = file.last.ordinal
+    return Outbox(
+        ID, FOLDER, "stream", store, newest.number, file.last, file_bytes, FOLDER, unfinished
+    )
 
 
 def take(box: Outbox, chunk: Chunk, now: float = 0.0) -> None:
     """What the capture loop does with a chunk, for one table."""
     told = chunk.transactions
-    if chunk.opens and told.end[0] is not None and box.has_open():
-        box.close(told.end[0], told.time[0], now)
+    ended = Closed.of(told, 0) if chunk.opens else None
+    if ended and box.has_open():
+        box.close(ended, now)
     for part in chunk.parts:
-        if isinstance(part, Changes):
-            kept = segments.after(part, told, box.checkpoint)
-            closed, still_open = segments.split(kept, told) if kept else (None, None)
-            if closed:
-                box.add(closed, now)
-            if still_open:
-                box.add_open(still_open)
-        elif isinstance(part, Truncation) and _is_new(box, part, chunk):
-            mark = segments.emptied(part, told)
-            if mark.span.last_end is None:
-                box.add_open(mark)
-            else:
-                box.add(mark, now)
-
-
-def _is_new(box: Outbox, part: Truncation, chunk: Chunk) -> bool:
-    if box.checkpoint is None:
-        return True
-    begins = chunk.transactions.after[part.transaction]
-    end = chunk.transactions.end[part.transaction]
-    return segments.is_after(begins, end, part.ordinal, box.checkpoint)
+        assert isinstance(part, Changes | Truncation)
+        box.take(part, told, now)
+    closed = told.closed()
+    if closed and box.checkpoint and told.through(closed - 1).covers(box.checkpoint.point):
+        box.pass_checkpoint()
 
 
 def roll(box: Outbox) -> list[int]:

@@ -14,7 +14,8 @@ from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.model.types import LONG, STRING
-from mirrorlake.sources.base import Changes, Chunk, SourceTable, Transactions, Truncation
+from mirrorlake.sources.chunk import Changes, Chunk, Transactions, Truncation
+from mirrorlake.sources.table import SourceTable
 
 ID = TableId("shop", "orders")
 START = datetime(2026, 1, 1, tzinfo=UTC)
@@ -68,7 +69,8 @@ class _Open:
         times: list[datetime | None] = [t.time for t in self.transactions]
         if is_open:
             ends[-1] = times[-1] = None
-        told = Transactions([t.after for t in self.transactions], ends, times)
+        ids = [str(t.end.value) for t in self.transactions]
+        told = Transactions([t.after for t in self.transactions], ends, times, ids, is_open)
         return Chunk(told, list(_parts(self.events)), self.opens, None, 0)
 
 

@@ -5,27 +5,32 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import datetime
 from random import Random
 
 import pytest
 
 from mirrorlake import root
 from mirrorlake.capture.capture import Capture
+from mirrorlake.capture.landing.table_positions import TablePosition
+from mirrorlake.capture.landing.writer import LandingWriter
 from mirrorlake.capture.loop import CaptureLoop
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
-from mirrorlake.capture.table_positions import TablePosition
-from mirrorlake.errors import LeaseLost
+from mirrorlake.errors import LeaseLost, TableError
 from mirrorlake.landing import layout, publish
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.position import LogPoint, Lsn
-from mirrorlake.sources.base import Chunk
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.chunk import Changes, Chunk
+from mirrorlake.sources.memory.settings import MemorySettings
+from mirrorlake.sources.memory.source import MemorySource
 from mirrorlake.storage.lease import TERM
-from tests.capture.landing import FOLDER, landed
+from tests.capture.landing import FOLDER, landed, landing_capture
 from tests.capture.streams import ID, NARROW, chunks, inserts
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
-from tests.sim.source import Database, ModelledSource, Write
+from tests.sim.source import SimulatedDatabase
 
 SETTINGS = CaptureSettings(roll_seconds=1.0, debounce_seconds=0.25)
 
@@ -57,6 +62,10 @@ class Due:
     def close(self) -> None: ...
 
 
+def never_lost(table: TableId, error: TableError) -> None:
+    raise AssertionError((table, error))
+
+
 def loop_of(
     stream: Due,
     store: MemoryStore,
@@ -64,18 +73,16 @@ def loop_of(
     settings: CaptureSettings = SETTINGS,
     guard: Callable[[], None] = lambda: None,
 ) -> CaptureLoop:
-    return CaptureLoop(
-        stream,
-        store,
-        StreamRecord("stream", {}, "0/0"),
+    writer = LandingWriter(
         Records(store, root.LANDING),
+        StreamRecord("stream", {}, "0/0"),
         Cuts(store, root.LANDING),
         [TablePosition(NARROW, FOLDER)],
         Lsn(0),
         settings,
-        clock,
-        guard=guard,
+        never_lost,
     )
+    return CaptureLoop(stream, [writer], never_lost, settings.heartbeat_seconds, clock, guard=guard)
 
 
 def published(moments: list[float], settings: CaptureSettings = SETTINGS) -> list[float]:
@@ -87,7 +94,7 @@ def published(moments: list[float], settings: CaptureSettings = SETTINGS) -> lis
     while clock.monotonic() < moments[-1] + 5:
         loop.step(0.05)
         seen += [clock.monotonic()] * (len(landed(store)) - len(seen))
-    assert loop.changes == len(moments)
+    assert sum(len(file.changes) for file in landed(store)) == len(moments)
     return seen
 
 
@@ -111,6 +118,66 @@ def test_no_change_waits_longer_than_it_was_told_even_alone() -> None:
 def test_a_file_that_is_full_waits_for_nothing() -> None:
     full = replace(SETTINGS, roll_bytes=1)
     assert published([0.0, 0.1, 7.0], full) == pytest.approx([0.0, 0.1, 7.0])
+
+
+class CountingWriter:
+    """A `SinkWriter` that makes what it was told durable, once in a number of seconds."""
+
+    def __init__(self, seconds: float) -> None:
+        self.durable: LogPoint = Lsn(0)
+        self._seconds, self.rows, self._taken = seconds, list[int](), 0
+        self._oldest: float | None = None
+
+    def take(self, chunk: Chunk, now: float) -> None:
+        self._taken += sum(len(part.marker) for part in chunk.parts if isinstance(part, Changes))
+        self._oldest = now if self._oldest is None else self._oldest
+
+    def due(self) -> float | None:
+        return None if self._oldest is None else self._oldest + self._seconds
+
+    def roll(self, now: float) -> None:
+        self.rows.append(self._taken)
+        self._taken, self._oldest = 0, None
+
+    def cut(self, point: LogPoint, time: datetime | None) -> None:
+        assert self._oldest is None
+        self.durable = self.durable.join(point)
+
+    def stop(self, table: TableId, error: TableError) -> None: ...
+
+    def abandon(self) -> None: ...
+
+
+def test_what_the_slowest_sink_has_cut_is_acknowledged() -> None:
+    clock = SteppedClock()
+    stream = Due(clock, [0.0, 1.0, 2.0])
+    quick, slow = CountingWriter(0.1), CountingWriter(1.5)
+    loop = CaptureLoop(stream, [quick, slow], never_lost, 10.0, clock)
+    stream.acknowledged.clear()
+    while clock.monotonic() < 5:
+        loop.step(0.05)
+    assert quick.rows == [1, 1, 1]
+    assert slow.rows == [2, 1]
+    first, last = stream.acknowledged
+    assert (first, last) == (Lsn(25), Lsn(35))
+    assert loop.position == quick.durable == slow.durable == last
+
+
+def test_a_sink_in_which_nothing_waits_holds_nothing_up() -> None:
+    class Deaf(CountingWriter):
+        def take(self, chunk: Chunk, now: float) -> None: ...
+
+    clock = SteppedClock()
+    stream = Due(clock, [0.0])
+    loop = CaptureLoop(stream, [CountingWriter(0.1), Deaf(0.1)], never_lost, 10.0, clock)
+    while clock.monotonic() < 1:
+        loop.step(0.05)
+    assert stream.acknowledged[-1] == Lsn(15)
+
+
+def insert(database: SimulatedDatabase) -> None:
+    with database.memory.transaction() as write:
+        write.insert(str(ID), id=1, note="a", text="b")
 
 
 class Lost(Exception):
@@ -146,15 +213,15 @@ def test_nothing_is_published_or_acknowledged_once_the_right_to_write_is_lost(
 def test_a_capture_whose_lease_was_taken_publishes_nothing_more() -> None:
     clock = SteppedClock()
     store = MemoryStore(clock)
-    database = Database(clock, Random(1), {ID: {}})
+    database = SimulatedDatabase(clock, Random(1), [ID])
     captures = [
-        Capture(ModelledSource(database, Random(1)), store, SETTINGS, clock, holder=holder)
+        landing_capture(database.source(), store, SETTINGS, clock, holder=holder)
         for holder in ("first", "second")
     ]
     captures[0].open()
     clock.advance(2 * TERM.total_seconds())  # it was suspended, and is taken for dead
     captures[1].open()
-    database.commit([Write("insert", ID, (1, "a", "b"))])
+    insert(database)
     before = publish.newest_file(store, FOLDER)
     with pytest.raises(LeaseLost):
         go_on(captures[0])
@@ -167,25 +234,25 @@ def test_what_an_earlier_process_has_named_is_durable_before_the_source_hears_of
     """It may have been killed between the name of a file and the flush of its folder."""
     clock = SteppedClock()
     store = MemoryStore(clock)
-    database = Database(clock, Random(1), {ID: {}})
-    first = Capture(ModelledSource(database, Random(1)), store, SETTINGS, clock)
+    database = SimulatedDatabase(clock, Random(1), [ID])
+    first = landing_capture(database.source(), store, SETTINGS, clock)
     first.open()
-    database.commit([Write("insert", ID, (1, "a", "b"))])
+    insert(database)
     first.once()
     first.close()
     done: list[str] = []
 
-    class Listening(ModelledSource):
+    class Listening(MemorySource):
         def resume(self, since: LogPoint) -> None:
             done.append("resume")
 
-    again = Capture(
-        Listening(database, Random(1)),
+    again = landing_capture(
+        Listening(MemorySettings(database.memory)),
         store.reopened(lambda e: done.append(e.path) if e.done and e.name == "flush" else None),
         SETTINGS,
         clock,
     )
     again.open()
     zone, schema = root.LANDING, FOLDER.rpartition("/")[0]
-    settled = [zone, f"{zone}/_mirrorlake", schema, f"{zone}/{layout.CUTS}", FOLDER]
+    settled = [zone, f"{zone}/_mirrorlake", schema, f"{zone}/_mirrorlake/{layout.CUTS}", FOLDER]
     assert done == [*settled, "resume"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from mirrorlake.capture.outbox import Outbox
+from mirrorlake.capture.landing.outbox import Outbox
 from mirrorlake.model.landed import FileKind
 from mirrorlake.model.position import Lsn, Position
 from tests.capture.landing import FOLDER, landed, outbox, roll, take

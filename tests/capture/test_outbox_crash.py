@@ -35,7 +35,7 @@ class Run:
         closed = sent
         for chunk in chunks(stream[sent:], stops):
             take(box, chunk)
-            closed += sum(end is not None for end in chunk.transactions.end)
+            closed += chunk.transactions.closed()
             if self.data.draw(st.booleans(), "roll"):
                 roll(box)
                 self.acknowledged = max(self.acknowledged, closed)
@@ -84,14 +84,14 @@ def check(store: MemoryStore, stream: list[Transaction], start: Position | None)
         assert (file.first, file.last) == (of_file[0][0], of_file[-1][0])
         check_footer(file, stream)
     for earlier, later in pairwise(files):
-        assert earlier.last < later.first
-        assert earlier.footer.complete == (earlier.last.end != later.first.end)
+        assert later.first.ordinal > earlier.last.reaches(later.first.point)
+        assert earlier.footer.complete == (earlier.last.point != later.first.point)
     assert all(file.footer.complete for file in files[-1:])
 
 
 def check_footer(file: LandedFile, stream: list[Transaction]) -> None:
     times = {transaction.end: transaction.time for transaction in stream}
-    assert file.footer.commit_times == (times[file.first.end], times[file.last.end])
+    assert file.footer.commit_times == (times[file.first.point], times[file.last.point])
     markers = [marker for marker, _value in file.changes if marker is not None]
     assert file.footer.rows == {str(m): markers.count(m) for m in sorted(set(markers))}
 

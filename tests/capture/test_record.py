@@ -48,6 +48,30 @@ def test_a_stream_is_established_when_its_place_in_the_log_is_made(records: Reco
     assert (found.is_established, found.start, list(found.made)) == (True, "0/A", ["slot x"])
 
 
+def test_records_without_the_id_of_a_stream_are_of_the_default_one(
+    store: MemoryStore, records: Records
+) -> None:
+    stored = {"format": "1", "stream": "u", "source": {}, "start": "0/A", "made": []}
+    store.create(f"{ZONE}/_mirrorlake/stream.json", json.dumps(stored).encode())
+    assert records.stream() == StreamRecord("u", {}, "0/A", [])
+
+
+def test_streams_of_one_zone_have_records_of_their_own(
+    store: MemoryStore, records: Records
+) -> None:
+    other = Records(store, ZONE, "crm")
+    other.write_stream(StreamRecord.new({"system": "8"}))
+    other.stop("a", {"code": "x"})
+    assert (records.stream(), records.stopped()) == (None, {})
+    assert other.stopped() == {"a": {"code": "x"}}
+
+
+@pytest.mark.parametrize("stream_id", ["", "..", "a/b", "Crm", "a" * 64])
+def test_what_is_no_id_of_a_stream_is_refused(store: MemoryStore, stream_id: str) -> None:
+    with pytest.raises(ValueError, match="not the id of a stream"):
+        Records(store, ZONE, stream_id).stream()
+
+
 def test_streams_differ() -> None:
     assert StreamRecord.new({}).stream != StreamRecord.new({}).stream
 

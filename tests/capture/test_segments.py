@@ -10,10 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.capture import segments
-from mirrorlake.capture.segments import Rows, Span
+from mirrorlake.capture.segments import Closed, RowSegment, Span
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN
 from mirrorlake.model.position import Lsn, Position
-from mirrorlake.sources.base import Changes, Chunk, Transactions
+from mirrorlake.sources.chunk import Changes, Chunk, Transactions
 from tests.capture.streams import (
     NARROW,
     WIDE,
@@ -36,7 +36,7 @@ def only(*stream: Transaction, stops: frozenset[int] = frozenset()) -> tuple[Cha
     return part, chunk.transactions
 
 
-def values(found: Rows | Changes | None) -> list[int]:
+def values(found: RowSegment | Changes | None) -> list[int]:
     return [] if found is None else found.rows.column(0).to_pylist()
 
 
@@ -61,13 +61,15 @@ class TestSplit:
     def test_a_segment_tells_its_first_and_last_commit(self) -> None:
         closed, _still_open = segments.split(*only(FIRST, SECOND))
         assert closed is not None
-        assert (closed.span.first_time, closed.span.last_time) == (FIRST.time, SECOND.time)
+        assert closed.span.begun == Closed(FIRST.end, FIRST.end, FIRST.time)
+        assert closed.span.done == Closed(SECOND.end, SECOND.end, SECOND.time)
 
     def test_a_segment_of_the_open_transaction_has_no_end_yet(self) -> None:
         _closed, still_open = segments.split(*only(SECOND, stops=frozenset({2})))
         assert still_open is not None
-        assert still_open.span.last_end is None
-        assert still_open.span.closed(Lsn(20)).positions()[1] == Position(Lsn(20), 2)
+        assert still_open.span.done is None
+        ended = still_open.span.closed(Closed(SECOND.end, SECOND.end, SECOND.time))
+        assert ended.positions()[1] == Position(Lsn(20), 2)
 
 
 class TestCheckpoint:
@@ -132,21 +134,19 @@ class TestCheckpoint:
                         for value, index, number in zip(
                             values(part), part.transaction, part.ordinal, strict=True
                         )
-                        if Position(chunk.transactions.end[index], number) > checkpoint
+                        if number > checkpoint.reaches(chunk.transactions.end[index])
                     ]
                     assert values(left) == expected
                 else:
-                    begins = chunk.transactions.after[part.transaction]
                     ends = chunk.transactions.end[part.transaction]
-                    assert ends is not None
-                    found = segments.is_after(begins, ends, part.ordinal, checkpoint)
-                    assert found == (Position(ends, part.ordinal) > checkpoint)
+                    found = segments.is_after(part, chunk.transactions, checkpoint)
+                    assert found == (part.ordinal > checkpoint.reaches(ends))
 
 
 class TestFiles:
-    SPAN = Span(1, 1, Lsn(1), Lsn(1), None, None)
+    SPAN = Span(1, 1, Closed(Lsn(1), Lsn(1), None), Closed(Lsn(1), Lsn(1), None))
 
-    def rows(self, *events: Event) -> Rows:
+    def rows(self, *events: Event) -> RowSegment:
         found = only(Transaction(Lsn(0), Lsn(10), events))
         closed, _still_open = segments.split(*found)
         assert closed is not None
@@ -182,26 +182,27 @@ class TestFiles:
             transaction=whole.transaction[:10],
             ordinal=whole.ordinal[:10],
         )
-        closed, _still_open = segments.split(few, Transactions([Lsn(0)], [Lsn(1)], [None]))
+        closed, _still_open = segments.split(few, Transactions([Lsn(0)], [Lsn(1)], [None], ["1"]))
         assert closed is not None
         assert closed.size < 2_000
 
     def test_a_span_goes_from_the_first_to_the_last_change(self) -> None:
-        later = Span(5, 9, Lsn(3), Lsn(4), FIRST.time, SECOND.time)
-        both = self.SPAN.until(later)
-        assert both == Span(1, 9, Lsn(1), Lsn(4), None, SECOND.time)
+        later = Closed(Lsn(4), Lsn(4), SECOND.time)
+        both = self.SPAN.until(Span(5, 9, Closed(Lsn(3), Lsn(3), FIRST.time), later))
+        assert both == Span(1, 9, self.SPAN.begun, later)
 
 
 def test_a_truncation_tells_its_place() -> None:
     emptying = Transaction(Lsn(0), Lsn(10), (Event(3, None),))
     chunk = next(chunks([emptying]))
-    mark = segments.emptied(chunk.parts[0], chunk.transactions)
+    mark, still_open = segments.emptied(chunk.parts[0], chunk.transactions)
+    assert still_open is None
     assert mark.span.positions() == (Position(Lsn(10), 3),) * 2
     assert mark.table is NARROW
 
 
 def test_masks_of_a_segment_are_packed() -> None:
     found = changes([(0, Event(1, 1, 7)), (0, Event(2, 0, 8))])
-    closed, _still_open = segments.split(found, Transactions([Lsn(0)], [Lsn(1)], [None]))
+    closed, _still_open = segments.split(found, Transactions([Lsn(0)], [Lsn(1)], [None], ["1"]))
     assert closed is not None
     assert closed.unchanged.to_pylist() == [b"\x02", None]

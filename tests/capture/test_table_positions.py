@@ -8,7 +8,8 @@ from typing import cast
 import pytest
 
 from mirrorlake import root
-from mirrorlake.capture import table_positions
+from mirrorlake.capture.landing import table_positions
+from mirrorlake.capture.record import Records
 from mirrorlake.errors import (
     BadFile,
     BadMetadata,
@@ -19,7 +20,8 @@ from mirrorlake.errors import (
 from mirrorlake.model.landed import FileKind, Footer
 from mirrorlake.model.position import LogPoint, Lsn, Position
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Source, SourceTable
+from mirrorlake.sources.base import Source
+from mirrorlake.sources.table import SourceTable
 from tests.capture.streams import NARROW
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
@@ -53,12 +55,12 @@ def table(text: str) -> SourceTable:
 def folders(store: MemoryStore, *tables: str) -> list[str]:
     """The folders of these tables, relative to the zone."""
     wanted = [table(text) for text in tables]
-    found = table_positions.folders(store, ZONE, wanted)
+    found = table_positions.folders(Records(store, ZONE), wanted)
     return [found[one.table].removeprefix(f"{ZONE}/") for one in wanted]
 
 
 def describe(store: MemoryStore, one: SourceTable, folder: str = FOLDER) -> None:
-    table_positions.describe(store, one, folder, {"system": "1"})
+    table_positions.describe(Records(store, ZONE), one, folder, {"system": "1"})
 
 
 def land(store: MemoryStore, number: int, footer: Footer | None, aside: str = "") -> None:
@@ -108,32 +110,35 @@ class TestFolders:
 class TestPlace:
     def test_a_table_without_files_stands_at_the_beginning(self, store: MemoryStore) -> None:
         describe(store, NARROW)
-        location = table_positions.find(store, SOURCE, NARROW, FOLDER)
+        location = table_positions.find(Records(store, ZONE), SOURCE, NARROW, FOLDER)
         assert (location.number, location.checkpoint) == (0, None)
 
     def test_an_emptied_table_stands_at_its_truncation(self, store: MemoryStore) -> None:
         since = Position(Lsn(9), 1)
-        assert table_positions.find(store, SOURCE, NARROW, FOLDER, since).checkpoint == since
+        assert (
+            table_positions.find(Records(store, ZONE), SOURCE, NARROW, FOLDER, since).checkpoint
+            == since
+        )
 
     def test_a_table_stands_at_the_end_of_its_newest_file(self, store: MemoryStore) -> None:
         describe(store, NARROW)
         land(store, 1, replace(FOOTER, last="0/B:1"))
         land(store, 2, FOOTER)
-        location = table_positions.find(store, SOURCE, NARROW, FOLDER)
+        location = table_positions.find(Records(store, ZONE), SOURCE, NARROW, FOLDER)
         assert (location.number, location.checkpoint) == (2, Position(Lsn(0x14), 3))
 
     @pytest.mark.clause("LZ-140")
     def test_the_newest_file_may_have_been_moved_aside(self, store: MemoryStore) -> None:
         describe(store, NARROW)
         land(store, 7, FOOTER, "/_FilesReadyToDelete")
-        assert table_positions.find(store, SOURCE, NARROW, FOLDER).number == 7
+        assert table_positions.find(Records(store, ZONE), SOURCE, NARROW, FOLDER).number == 7
 
     def test_a_loaded_table_stands_behind_all_that_ends_at_its_snapshot(
         self, store: MemoryStore
     ) -> None:
         describe(store, NARROW)
         land(store, 1, Footer("stream", FileKind.LOAD, "0/A:0", "0/A:0", complete=True))
-        location = table_positions.find(store, SOURCE, NARROW, FOLDER)
+        location = table_positions.find(Records(store, ZONE), SOURCE, NARROW, FOLDER)
         assert location.checkpoint == Position.after(Lsn(10))
 
     @pytest.mark.parametrize(
@@ -150,18 +155,18 @@ class TestPlace:
         describe(store, NARROW)
         land(store, 1, FOOTER)
         with pytest.raises(error, match=r"mirrorlake reset shop\.orders"):
-            table_positions.find(store, SOURCE, replace(NARROW, **change), FOLDER)
+            table_positions.find(Records(store, ZONE), SOURCE, replace(NARROW, **change), FOLDER)
 
     def test_files_of_another_publisher_stop_the_table(self, store: MemoryStore) -> None:
         land(store, 1, None)
         with pytest.raises(BadFile, match="not written by this capture"):
-            table_positions.find(store, SOURCE, NARROW, FOLDER)
+            table_positions.find(Records(store, ZONE), SOURCE, NARROW, FOLDER)
 
     def test_broken_metadata_stops_the_table(self, store: MemoryStore) -> None:
         land(store, 1, FOOTER)
         store.create(f"{FOLDER}/_metadata.json", b"{")
         with pytest.raises(BadMetadata):
-            table_positions.find(store, SOURCE, NARROW, FOLDER)
+            table_positions.find(Records(store, ZONE), SOURCE, NARROW, FOLDER)
 
 
 class TestGenerations:

@@ -21,16 +21,9 @@ import pyarrow as pa
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.change import Marker
 from mirrorlake.model.position import LogPoint
-from mirrorlake.sources.base import (
-    Changes,
-    ChangeStream,
-    Chunk,
-    Snapshot,
-    Source,
-    SourceTable,
-    TableFault,
-    Truncation,
-)
+from mirrorlake.sources.base import ChangeStream, ManagedObjects, Snapshot, Source
+from mirrorlake.sources.chunk import Changes, Chunk, TableLost, Transactions, Truncation
+from mirrorlake.sources.table import SourceTable
 
 T = TypeVar("T")
 
@@ -83,7 +76,7 @@ class Scene(Protocol):
         ...
 
     def acknowledged(self) -> LogPoint:
-        """Up to where the database may forget."""
+        """Up to where the server remembers to have been told that it may forget."""
         ...
 
     def recreate(self, table: str) -> None:
@@ -95,20 +88,26 @@ class Scene(Protocol):
     def rename_column(self, table: str, column: str, new: str) -> None: ...
 
     def lose_place(self) -> None:
-        """Let the place in the log, which `establish` made, be gone."""
+        """Let what was written to the log until now be gone from it."""
         ...
 
 
 @dataclass(frozen=True)
 class Event:
-    """A change as a reader of one row at a time sees it. `end`: the end of its transaction."""
+    """A change as a reader of one row at a time sees it.
+
+    transaction: what the source calls its transaction; end: the point of that; through: where the
+    stream stands behind it.
+    """
 
     table: str
     kind: Marker | str
     row: dict[str, Any]
     ordinal: int
     time: datetime | None
+    transaction: str
     end: LogPoint | None = None
+    through: LogPoint | None = None
 
 
 class Reader:
@@ -127,8 +126,7 @@ class Reader:
             if chunk is None:
                 return False
             self.chunks.append(chunk)
-            ends = [end for end in (*chunk.transactions.end, chunk.idle) if end is not None]
-            return bool(ends) and ends[-1] >= target
+            return any(point.covers(target) for point in reached(chunk))
 
         until(has_come)
         return self.chunks[begun:]
@@ -145,13 +143,26 @@ def until(condition: Callable[[], T]) -> T:
     return result
 
 
+def passed(transactions: Transactions) -> list[LogPoint]:
+    """Where the stream stands behind each transaction that has ended."""
+    return [transactions.through(index) for index in range(transactions.closed())]
+
+
+def reached(chunk: Chunk) -> list[LogPoint]:
+    """Where the stream stands behind each transaction that ends in the chunk, and at its end."""
+    points = passed(chunk.transactions)
+    return points if chunk.idle is None else [*points, chunk.idle]
+
+
 @contextmanager
-def streaming(source: Source, tables: Sequence[SourceTable]) -> Iterator[Reader]:
+def streaming(
+    source: Source, tables: Sequence[SourceTable], since: LogPoint, *, metadata: bool = False
+) -> Iterator[Reader]:
     """The stream of the source. A place that is still held by the stream before is waited for."""
 
     def opened() -> ChangeStream | None:
         try:
-            return source.stream(tables)
+            return source.stream(tables, since, metadata=metadata)
         except SourceUnavailable:
             return None
 
@@ -162,10 +173,10 @@ def streaming(source: Source, tables: Sequence[SourceTable]) -> Iterator[Reader]
         reader.close()
 
 
-def changes_now(source: Source, tables: Sequence[SourceTable]) -> list[Event]:
-    """What was not acknowledged, up to now, in order."""
+def changes_now(source: Source, tables: Sequence[SourceTable], since: LogPoint) -> list[Event]:
+    """What happened after a point and was not acknowledged, up to now, in order."""
     target = source.current()
-    with streaming(source, tables) as reader:
+    with streaming(source, tables, since) as reader:
         return events(reader.read_to(target))
 
 
@@ -179,31 +190,34 @@ def events(chunks: Sequence[Chunk]) -> list[Event]:
     for chunk in chunks:
         assert chunk.opens or not open_, "a transaction was not continued"
         mine = sorted(_rows(chunk), key=lambda event: event[1].ordinal)
-        for number, end in enumerate(chunk.transactions.end):
+        transactions = chunk.transactions
+        for number, end in enumerate(transactions.end):
             open_ += [event for of, event in mine if of == number]
-            if end is not None:
-                done += [replace(event, end=end) for event in open_]
+            if number < transactions.closed():
+                through = transactions.through(number)
+                done += [replace(event, end=end, through=through) for event in open_]
                 open_ = []
     return done
 
 
-def faults(chunks: Sequence[Chunk]) -> list[TableFault]:
-    return [part for chunk in chunks for part in chunk.parts if isinstance(part, TableFault)]
+def faults(chunks: Sequence[Chunk]) -> list[TableLost]:
+    return [part for chunk in chunks for part in chunk.parts if isinstance(part, TableLost)]
 
 
 def _rows(chunk: Chunk) -> Iterator[tuple[int, Event]]:
     """The changes of a chunk, each with the number of its transaction."""
-    times = chunk.transactions.time
+    times, ids = chunk.transactions.time, chunk.transactions.id
     for part in chunk.parts:
         match part:
             case Truncation(table, number, ordinal):
-                yield number, Event(table.table.name, TRUNCATE, {}, ordinal, times[number])
+                name, of = table.table.name, (times[number], ids[number])
+                yield number, Event(name, TRUNCATE, {}, ordinal, *of)
             case Changes():
                 numbers = part.transaction.tolist()
                 rows = zip(_values(part), part.marker, part.ordinal.tolist(), numbers, strict=True)
                 for row, marker, ordinal, number in rows:
-                    name = part.table.table.name
-                    yield number, Event(name, Marker(marker), row, ordinal, times[number])
+                    name, of = part.table.table.name, (times[number], ids[number])
+                    yield number, Event(name, Marker(marker), row, ordinal, *of)
 
 
 def _values(part: Changes) -> list[dict[str, Any]]:
@@ -217,12 +231,16 @@ def _values(part: Changes) -> list[dict[str, Any]]:
 
 def loaded(snapshot: Snapshot, table: SourceTable) -> list[dict[str, Any]]:
     """The rows of a table in a snapshot, in no order."""
-    return [
-        row
-        for part in snapshot.parts(table)
-        for batch in snapshot.read(part)
-        for row in batch.to_pylist()
-    ]
+    return read_whole(snapshot, table)[0]
+
+
+def read_whole(
+    snapshot: Snapshot, table: SourceTable
+) -> tuple[list[dict[str, Any]], list[LogPoint]]:
+    """The rows of a table in a snapshot, and the point at which each of its parts was read."""
+    parts = snapshot.parts(table)
+    rows = [row for part in parts for batch in snapshot.read(part) for row in batch.to_pylist()]
+    return rows, [snapshot.upto(part) for part in parts]
 
 
 def keys_of(ids: Sequence[int]) -> pa.Table:
@@ -231,18 +249,36 @@ def keys_of(ids: Sequence[int]) -> pa.Table:
 
 def prepared(
     scene: Scene, *tables: str, keyed: bool = True, chunk_rows: int | None = None
-) -> tuple[Source, list[SourceTable]]:
-    """A source of these tables with a place in the log."""
+) -> tuple[Source, list[SourceTable], LogPoint]:
+    """A source of these tables, the tables, and the point at which their stream begins."""
     scene.create(*tables, keyed=keyed)
     source = scene.source(chunk_rows=chunk_rows)
-    return source, established(source)
+    return source, *established(source)
 
 
-def established(source: Source) -> list[SourceTable]:
+def established(source: Source) -> tuple[list[SourceTable], LogPoint]:
     """A new place in the log for everything that there is; its snapshot is not wanted."""
     tables = source.discover()
-    source.establish(tables).snapshot.close()
-    return tables
+    snapshot = begun(source, tables)
+    snapshot.close()
+    return tables, snapshot.point
+
+
+def begun(source: Source, tables: Sequence[SourceTable]) -> Snapshot:
+    """The snapshot at which a new stream of these tables begins."""
+    return source.objects.establish(tables).snapshot if source.objects else source.snapshot()
+
+
+def included(source: Source, tables: Sequence[SourceTable]) -> None:
+    """Let the stream of the source carry these tables too."""
+    if source.objects:
+        source.objects.include(tables)
+
+
+def objects_of(source: Source) -> ManagedObjects:
+    """What is made for the source in its server."""
+    assert source.objects is not None
+    return source.objects
 
 
 def named(tables: Sequence[SourceTable], name: str) -> SourceTable:

@@ -2,21 +2,31 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import pytest
 
 from mirrorlake.errors import PrerequisiteMissing, SourceGap
 from mirrorlake.model.change import Marker
-from mirrorlake.sources.base import Severity
+from mirrorlake.model.position import LogPoint
+from mirrorlake.sources.base import CheckSeverity
 from tests.conformance.delivery import DeliveryContract, SchemaContract
 from tests.conformance.scene import (
+    Event,
     Scene,
+    begun,
     changes_now,
     established,
     events,
+    included,
     keys_of,
     loaded,
     named,
+    objects_of,
     prepared,
+    reached,
+    read_whole,
     streaming,
     told,
     until,
@@ -63,7 +73,7 @@ class DiscoveryContract:
     def test_the_check_of_a_prepared_source_finds_no_error(self, scene: Scene) -> None:
         scene.create("apples")
         findings = scene.source().check()
-        assert [f for f in findings if f.severity is Severity.ERROR] == []
+        assert [f for f in findings if f.severity is CheckSeverity.ERROR] == []
         assert findings
 
     def test_a_point_of_the_log_is_read_as_it_was_printed(self, scene: Scene) -> None:
@@ -89,77 +99,109 @@ class DiscoveryContract:
         assert (rows.num_rows, rows.schema.names) == (0, ["id", "note"])
 
 
-class PlaceContract:
-    """The place in the log: made, found again, lost, removed."""
+class LogContract:
+    """The place in the log: found again, or lost."""
+
+    def test_a_place_that_nothing_was_taken_from_is_resumed(self, scene: Scene) -> None:
+        _, _, since = prepared(scene, "apples")
+        with scene.transaction() as write:
+            write.insert("apples", (1, "a"))
+        scene.source().resume(since)
+
+    def test_what_the_log_has_lost_is_a_gap(self, scene: Scene) -> None:
+        _, _, since = prepared(scene, "apples")
+        with scene.transaction() as write:
+            write.insert("apples", (1, "a"))
+        scene.lose_place()
+        with pytest.raises(SourceGap):
+            scene.source().resume(since)
+
+    def test_a_prepared_source_has_nothing_to_watch_for(self, scene: Scene) -> None:
+        scene.create("apples")
+        scene.create("log", keyed=False)
+        source = scene.source()
+        tables, _ = established(source)
+        assert [f for f in source.watch(tables) if f.severity is CheckSeverity.ERROR] == []
+
+
+class ManagedObjectsContract:
+    """What is made in the server: named, found again, removed. For sources that have objects."""
 
     def test_nothing_stands_where_nothing_was_built(self, scene: Scene) -> None:
         scene.create("apples")
-        assert scene.source().occupied() is None
+        assert objects_of(scene.source()).occupied() is None
 
     def test_what_stands_after_establishing_is_named(self, scene: Scene) -> None:
         prepared(scene, "apples")
-        assert scene.source().occupied()
+        assert objects_of(scene.source()).occupied()
+
+    def test_what_is_made_was_intended(self, scene: Scene) -> None:
+        scene.create("apples")
+        source = scene.source()
+        intended = objects_of(source).intended()
+        made = objects_of(source).establish(source.discover())
+        made.snapshot.close()
+        assert sorted(made.made) == sorted(intended)
 
     def test_establishing_again_begins_anew(self, scene: Scene) -> None:
         prepared(scene, "apples")
         with scene.transaction() as write:
             write.insert("apples", (1, "before"))
         source = scene.source()
-        tables = established(source)
+        tables, since = established(source)
         with scene.transaction() as write:
             write.insert("apples", (2, "after"))
-        assert told(changes_now(source, tables)) == [(Marker.INSERT, 2, "after")]
+        assert told(changes_now(source, tables, since)) == [(Marker.INSERT, 2, "after")]
 
-    def test_a_place_that_nothing_was_taken_from_is_resumed(self, scene: Scene) -> None:
-        scene.create("apples")
-        source = scene.source()
-        with_snapshot = source.establish(source.discover())
-        with_snapshot.snapshot.close()
-        scene.source().resume(with_snapshot.snapshot.point)
+    def test_the_server_remembers_what_was_acknowledged(self, scene: Scene) -> None:
+        source, tables, since = prepared(scene, "apples")
+        for key in (1, 2):
+            with scene.transaction() as write:
+                write.insert("apples", (key, "a"))
+        with streaming(source, tables, since) as reader:
+            found = events(reader.read_to(source.current()))
+            reader.stream.acknowledge(found[0].through)
+            until(lambda: scene.acknowledged().covers(found[0].end))
+        assert changes_now(scene.source(), tables, since) == found[1:]
 
-    def test_a_lost_place_is_a_gap(self, scene: Scene) -> None:
-        source, _ = prepared(scene, "apples")
-        scene.lose_place()
-        with pytest.raises(SourceGap):
-            scene.source().resume(source.current())
+    def test_an_idle_point_may_be_acknowledged(self, scene: Scene) -> None:
+        source, tables, since = prepared(scene, "apples")
+        scene.write_elsewhere()
+        target = source.current()
+        assert not scene.acknowledged().covers(target)
+        with streaming(source, tables, since) as reader:
+            reader.stream.acknowledge(reached(reader.read_to(target)[-1])[-1])
+            until(lambda: scene.acknowledged().covers(target))
 
     def test_a_source_that_forgot_more_than_the_zone_holds_is_a_gap(self, scene: Scene) -> None:
-        source, tables = prepared(scene, "apples")
-        held = source.current()
+        source, tables, since = prepared(scene, "apples")
         with scene.transaction() as write:
             write.insert("apples", (1, "a"))
-        with streaming(source, tables) as reader:
+        with streaming(source, tables, since) as reader:
             (event,) = events(reader.read_to(source.current()))
-            reader.stream.acknowledge(event.end)
-            until(lambda: scene.acknowledged() > held)
+            reader.stream.acknowledge(event.through)
+            until(lambda: scene.acknowledged().covers(event.end))
         with pytest.raises(SourceGap):
-            scene.source().resume(held)
+            scene.source().resume(since)
 
     def test_detaching_removes_what_was_made(self, scene: Scene) -> None:
         scene.create("apples")
         source = scene.source()
-        made = source.establish(source.discover())
+        made = objects_of(source).establish(source.discover())
         made.snapshot.close()
-        assert sorted(scene.source().detach(made.made)) == sorted(made.made)
-        assert scene.source().occupied() is None
+        assert sorted(objects_of(scene.source()).detach(made.made)) == sorted(made.made)
+        assert objects_of(scene.source()).occupied() is None
 
     def test_detaching_leaves_what_was_not_made(self, scene: Scene) -> None:
-        _, tables = prepared(scene, "apples")
-        assert scene.source().detach([]) == []
+        _, tables, since = prepared(scene, "apples")
+        assert objects_of(scene.source()).detach([]) == []
         with scene.transaction() as write:
             write.insert("apples", (1, "a"))
-        assert len(changes_now(scene.source(), tables)) == 1
-
-    def test_a_prepared_source_has_nothing_to_watch_for(self, scene: Scene) -> None:
-        scene.create("apples")
-        scene.create("log", keyed=False)
-        source = scene.source()
-        tables = established(source)
-        assert [f for f in source.watch(tables) if f.severity is Severity.ERROR] == []
+        assert len(changes_now(scene.source(), tables, since)) == 1
 
 
 class HandOverContract:
-    """Snapshot and stream meet without gap and without overlap."""
+    """Snapshot and stream meet without gap, and overlap only where the snapshot says so."""
 
     def test_the_snapshot_holds_what_was_committed_before(self, scene: Scene) -> None:
         scene.create("apples")
@@ -167,9 +209,7 @@ class HandOverContract:
             write.insert("apples", (1, "a"), (2, None))
         source = scene.source()
         tables = source.discover()
-        snapshot = source.establish(tables).snapshot
-        with scene.transaction() as write:
-            write.insert("apples", (3, "later"))
+        snapshot = begun(source, tables)
         assert loaded(snapshot, tables[0]) == [{"id": 1, "note": "a"}, {"id": 2, "note": None}]
         snapshot.close()
 
@@ -177,8 +217,20 @@ class HandOverContract:
         scene.create("apples")
         source = scene.source()
         tables = source.discover()
-        snapshot = source.establish(tables).snapshot
+        snapshot = begun(source, tables)
         assert loaded(snapshot, tables[0]) == []
+        snapshot.close()
+
+    def test_a_part_was_read_at_a_point_that_covers_the_snapshot_s(self, scene: Scene) -> None:
+        scene.create("apples")
+        source = scene.source()
+        (table,) = source.discover()
+        snapshot = begun(source, [table])
+        with scene.transaction() as write:
+            write.insert("apples", (3, "later"))
+        rows, uptos = read_whole(snapshot, table)
+        assert all(upto.covers(snapshot.point) for upto in uptos)
+        assert not rows or any(upto != snapshot.point for upto in uptos)
         snapshot.close()
 
     def test_the_stream_begins_where_the_first_snapshot_ends(self, scene: Scene) -> None:
@@ -186,48 +238,63 @@ class HandOverContract:
         source = scene.source()
         tables = source.discover()
         with scene.busy("apples") as committed:
-            snapshot = source.establish(tables).snapshot
-            rows = loaded(snapshot, tables[0])
+            snapshot = begun(source, tables)
+            rows, uptos = read_whole(snapshot, tables[0])
         snapshot.close()
-        found = changes_now(source, tables)
-        assert all(event.end > snapshot.point for event in found)
-        both = [row["id"] for row in rows] + [event.row["id"] for event in found]
-        assert sorted(both) == sorted(committed)
+        found = changes_now(source, tables, snapshot.point)
+        assert not any(snapshot.point.covers(event.end) for event in found)
+        check_joined(rows, uptos, found, committed)
 
     def test_a_later_snapshot_holds_exactly_what_ended_at_or_before_it(self, scene: Scene) -> None:
         if not scene.admits_tables:
             pytest.skip("no table can join")
-        source, tables = prepared(scene, "apples")
+        source, _, since = prepared(scene, "apples")
         scene.create("pears")
         tables = source.discover()
         pears = named(tables, "pears")
         with scene.busy("pears") as committed:
-            source.include([pears])
+            included(source, [pears])
             snapshot = source.snapshot()
-            rows = loaded(snapshot, pears)
+            rows, uptos = read_whole(snapshot, pears)
         snapshot.close()
-        later = [e for e in changes_now(source, tables) if e.end > snapshot.point]
-        both = [row["id"] for row in rows] + [event.row["id"] for event in later]
-        assert sorted(both) == sorted(committed)
+        found = changes_now(source, tables, since)
+        later = [event for event in found if not snapshot.point.covers(event.end)]
+        check_joined(rows, uptos, later, committed)
 
     def test_an_included_table_without_a_key_is_streamed(self, scene: Scene) -> None:
         if not scene.admits_tables:
             pytest.skip("no table can join")
-        source, _ = prepared(scene, "apples")
+        source, _, since = prepared(scene, "apples")
         with scene.transaction() as write:
             write.insert("apples", (1, "before"))
         scene.create("log", keyed=False)
         tables = source.discover()
-        source.include(tables)
+        included(source, tables)
         with scene.transaction() as write:
             write.insert("log", (7, "line"))
-        found = changes_now(source, tables)
+        found = changes_now(source, tables, since)
         assert told(found) == [(Marker.INSERT, 1, "before"), (Marker.INSERT, 7, "line")]
+
+
+def check_joined(
+    rows: Sequence[dict[str, Any]],
+    uptos: Sequence[LogPoint],
+    later: Sequence[Event],
+    committed: Sequence[int],
+) -> None:
+    """Each key that was inserted is in the snapshot or comes later; in both, only if it was
+    committed before a part of the snapshot was read."""
+    loaded, streamed = [row["id"] for row in rows], [event.row["id"] for event in later]
+    assert (len(set(loaded)), len(set(streamed))) == (len(loaded), len(streamed))
+    assert sorted({*loaded, *streamed}) == sorted(committed)
+    for event in later:
+        if event.row["id"] in loaded:
+            assert any(upto.covers(event.end) for upto in uptos)
 
 
 class SourceContract(
     DiscoveryContract,
-    PlaceContract,
+    LogContract,
     HandOverContract,
     StreamContract,
     DeliveryContract,

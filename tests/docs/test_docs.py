@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 import yaml
 
-from mirrorlake import config
+from mirrorlake.config.sections import ProjectFile
+from mirrorlake.config.sources import SECTIONS
+from mirrorlake.sources.section import Section
 from tests.docs.generate import DOCS, FINDINGS, pages
 
 ROOT = DOCS.parent
@@ -29,7 +31,8 @@ def test_every_page_of_a_finding_belongs_to_a_rule() -> None:
 
 def test_every_setting_is_documented() -> None:
     page = (DOCS / "reference" / "configuration.md").read_text()
-    for field in _fields(config._File, ""):
+    sources = [name for section in SECTIONS.values() for name in _fields(section, "source.")]
+    for field in [*_fields(ProjectFile, ""), *sources]:
         assert f"`{field}`" in page, field
 
 
@@ -47,7 +50,7 @@ def test_every_default_is_what_its_page_says() -> None:
         *parts, last = name.split(".")
         location = reduce(lambda some, part: some.setdefault(part, {}), parts, said)
         location[last] = yaml.safe_load(default)
-    assert config._File.model_validate(said) == config._File.model_validate(needed)
+    assert ProjectFile.model_validate(said) == ProjectFile.model_validate(needed)
 
 
 def _fields(model: type, prefix: str) -> list[str]:
@@ -55,7 +58,7 @@ def _fields(model: type, prefix: str) -> list[str]:
     for name, field in model.model_fields.items():
         inner = field.annotation
         parts = [inner, *getattr(inner, "__args__", ())]
-        part = next((p for p in parts if isinstance(p, type) and issubclass(p, config._Part)), None)
+        part = next((p for p in parts if isinstance(p, type) and issubclass(p, Section)), None)
         found += _fields(part, f"{prefix}{name}.") if part else [prefix + name]
     return found
 

@@ -35,6 +35,7 @@ footers = st.builds(
     complete=st.booleans(),
     commit_times=st.none() | st.tuples(times, times),
     rows=st.dictionaries(st.sampled_from("0124"), st.integers(0, 2**40)),
+    stream_id=st.text(),
 )
 FOOTER = Footer("stream", FileKind.CHANGES, "0/1:1", "0/2:3", complete=True, rows={"0": 1})
 
@@ -101,6 +102,11 @@ class TestFooter:
         del facts[f"mirrorlake.{member}"]
         with pytest.raises(ValueError, match=f"mirrorlake.{member}"):
             Footer.decode(facts)
+
+    def test_a_footer_without_the_id_of_a_stream_is_of_the_default_one(self) -> None:
+        facts = FOOTER.encode()
+        del facts["mirrorlake.stream_id"]
+        assert Footer.decode(facts) == FOOTER
 
     def test_one_commit_time_alone_is_damage(self) -> None:
         times = (datetime(2026, 1, 1, tzinfo=UTC),) * 2

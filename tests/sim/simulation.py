@@ -23,15 +23,18 @@ from mirrorlake.errors import LeaseHeld, LeaseLost, SourceUnavailable
 from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.crash_points import CrashPoint
-from mirrorlake.model.position import Lsn
+from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
+from mirrorlake.sources.memory.database import MemoryTransaction
 from mirrorlake.storage.lease import TERM
+from tests.capture.landing import landing_capture
 from tests.doubles.clock import SteppedClock
 from tests.doubles.executors import seeded
 from tests.doubles.memory_store import Crash, Effect, Files, MemoryStore
+from tests.doubles.replica import fail_over
 from tests.reference import plain
 from tests.sim.engine import Lake, ModelledEngine, replayed
-from tests.sim.source import Database, ModelledSource, Row, Write
+from tests.sim.source import Row, SimulatedDatabase, values
 
 TABLES = [TableId("shop", "orders"), TableId("shop", "items")]
 KEYS = 6
@@ -44,11 +47,12 @@ class Simulation:
     def __init__(self, seed: int) -> None:
         self.random = Random(seed)
         self.clock = SteppedClock()
-        self.database = Database(self.clock, self.random, {table: {} for table in TABLES})
+        sets = self.random.random() < 0.3
+        self.database = SimulatedDatabase(self.clock, self.random, TABLES, sets=sets)
         self.files = Files(self.clock)
         self.lake = Lake()
         self.trace: list[str] = []
-        self._cuts: dict[int, Lsn] = {}
+        self._cuts: dict[int, LogPoint] = {}
         self._capture: Capture | None = None
         self._apply: ApplyLoop | None = None
         self._processes = 0
@@ -74,7 +78,7 @@ class Simulation:
         for _ in range(STEPS):
             step = self.random.choice(
                 [self._write, self._write, self._capture_step, self._capture_step,
-                 self._apply_step, self._apply_step, self._wait]
+                 self._apply_step, self._apply_step, self._wait, self._fail_over]
             )  # fmt: skip
             self._surviving(step)
         self._settle()
@@ -83,45 +87,48 @@ class Simulation:
     # -- what happens ---------------------------------------------------------------------------
 
     def _write(self) -> None:
-        count = self.random.choice([1, 1, 2, 3, 9])
-        writes: list[Write] = []
-        tables = {name: dict(rows) for name, rows in self.database.tables.items()}
-        for _ in range(count):
-            write = self._a_write(tables)
-            if write is not None:
-                writes.append(write)
-        if writes:
-            self.database.commit(writes)
-            self.trace.append(f"commit {self.database.end} {[w.kind for w in writes]}")
+        transaction = MemoryTransaction()
+        tables = {table: self.database.rows(table) for table in TABLES}
+        for _ in range(self.random.choice([1, 1, 2, 3, 9])):
+            self._add_write(transaction, tables)
+        if transaction.steps:
+            self.database.commit(transaction)
+            kinds = [str(step.kind) for step in transaction.steps]
+            self.trace.append(f"commit {self.database.memory.current} {kinds}")
 
-    def _a_write(self, tables: dict[TableId, dict[int, Row]]) -> Write | None:
+    def _add_write(
+        self, transaction: MemoryTransaction, tables: dict[TableId, dict[int, Row]]
+    ) -> None:
         table = self.random.choice(TABLES)
-        rows = tables[table]
+        rows, name = tables[table], str(table)
         free = [key for key in range(KEYS) if key not in rows]
         kind = self.random.choice(["insert", "insert", "update", "update", "rekey", "delete"])
         if self.random.random() < 0.04:
             rows.clear()
-            return Write("truncate", table)
+            transaction.truncate(name)
+            return
         if kind == "insert" and free:
             row: Row = (self.random.choice(free), self._text(), self._text())
             rows[row[0]] = row
-            return Write("insert", table, row)
+            transaction.insert(name, **values(row))
+            return
         if not rows:
-            return None
+            return
         old = self.random.choice(sorted(rows))
+        _, _, text = rows.pop(old)
         if kind == "delete":
-            del rows[old]
-            return Write("delete", table, old=old)
-        sends = self.random.random() < 0.5
-        text = self._text() if sends else rows[old][2]
-        if kind == "rekey" and free:
-            row = (self.random.choice(free), self._text(), text)
-            del rows[old]
-            rows[row[0]] = row
-            return Write("rekey", table, row, old, sends)
-        row = (old, self._text(), text)
-        rows[old] = row
-        return Write("update", table, row, sends_text=sends)
+            transaction.delete(name, id=old)
+            return
+        unsent = self.random.choice([[], ["text"]])
+        key = self.random.choice(free) if kind == "rekey" and free else old
+        row = (key, self._text(), text if unsent else self._text())
+        rows[key] = row
+        transaction.update(name, {"id": old}, unsent, **values(row))
+
+    def _fail_over(self) -> None:
+        if self.database.has_sets and self.random.random() < 0.3:
+            fail_over(self.database.memory, self.random)
+            self.trace.append("another server takes over")
 
     def _text(self) -> str | None:
         return self.random.choice([None, f"t{self.random.randint(0, 99)}"])
@@ -173,9 +180,8 @@ class Simulation:
             self.clock.advance(TERM.total_seconds() + 1)
 
     def _new_capture(self) -> Capture:
-        source = ModelledSource(self.database, self.random, failures=0.01)
-        return Capture(
-            source,
+        return landing_capture(
+            self.database.source(failures=0.01),
             self._store(),
             self._settings,
             self.clock,
@@ -246,7 +252,7 @@ class Simulation:
 
     def _note_cut(self, path: str) -> None:
         cut: dict[str, Any] = json.loads(self.files.content[path].content)
-        self._cuts[cut["cut"]] = Lsn.parse(cut["position"])
+        self._cuts[cut["cut"]] = self.database.memory.points.parse(cut["position"])
 
     def _check_cuts(self) -> None:
         """A version that completes a cut is the source as it was there, row for row.
@@ -256,7 +262,7 @@ class Simulation:
         for table in [] if self._strict else TABLES:
             mirrored = self.lake.tables.get(f"Tables/{table.schema}/{table.name}")
             if mirrored is not None and mirrored.cut is not None:
-                expected = self.database.state_at(self._cuts[mirrored.cut])[table]
+                expected = self.database.rows_at(self._cuts[mirrored.cut], table)
                 assert Counter(mirrored.table.rows) == Counter(expected.values()), self.told()
 
     def _settle(self) -> None:
@@ -264,8 +270,13 @@ class Simulation:
         self._quiet = True
         self.clock.advance(TERM.total_seconds() + 1)
         self._capture = self._apply = None
-        source = ModelledSource(self.database, self.random)
-        capture = Capture(source, self._store(), self._settings, self.clock, holder=self._holder())
+        capture = landing_capture(
+            self.database.source(),
+            self._store(),
+            self._settings,
+            self.clock,
+            holder=self._holder(),
+        )
         capture.open()
         capture.once()
         capture.close()
@@ -278,7 +289,7 @@ class Simulation:
     def _check_all(self) -> None:
         for table in TABLES:
             mirrored = self.lake.tables[f"Tables/{table.schema}/{table.name}"]
-            expected = Counter(self.database.tables[table].values())
+            expected = Counter(self.database.rows(table).values())
             assert Counter(mirrored.table.rows) == expected, self.told()
             assert replayed(mirrored) == Counter(map(plain, expected.elements())), self.told()
             ends = [last for _first, last in mirrored.applied]

@@ -65,6 +65,16 @@ class TestTaking:
         taken(memory, clock)
         Lease(memory, "capture", clock).take()
 
+    def test_streams_have_leases_of_their_own(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        Lease(memory, "capture", clock, stream_id="crm").take()
+        assert holder_of(memory, "capture", clock.now()) is None
+        assert holder_of(memory, "capture", clock.now(), "crm")
+        Lease(memory, "capture", clock).take()
+        with pytest.raises(LeaseHeld):
+            Lease(memory, "capture", clock, stream_id="crm").take()
+
     def test_a_lease_given_back_is_free_at_once(
         self, memory: MemoryStore, clock: SteppedClock
     ) -> None:

@@ -27,10 +27,13 @@ from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.capture.capture import Capture
-from mirrorlake.capture.load import LoadProgress
+from mirrorlake.capture.landing.sink import LandingSink
+from mirrorlake.capture.landing.table_positions import known
 from mirrorlake.capture.members import expecting_new
 from mirrorlake.capture.record import Records
+from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.config import Project
+from mirrorlake.config.sources import open_source
 from mirrorlake.errors import SparkUnavailable, UsageError
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.steps import TablePlan
@@ -38,7 +41,8 @@ from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Finding, Source, SourceTable
+from mirrorlake.sources.base import CheckResult, Source
+from mirrorlake.sources.table import SourceTable
 
 if TYPE_CHECKING:
     from mirrorlake.spark.session.spark_session import Spark
@@ -104,14 +108,15 @@ class Mirror:
 
     # -- looking --------------------------------------------------------------------------------
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[CheckResult]:
         """Test every prerequisite of the source."""
         source = self._source()
         try:
             findings = source.check()
         finally:
             source.close()
-        return expecting_new(findings, Records(self._store, root.LANDING))
+        records = Records(self._store, root.LANDING)
+        return expecting_new(findings, records, known(records))
 
     def discover(self) -> list[SourceTable]:
         """The selected tables of the source."""
@@ -215,7 +220,8 @@ class Mirror:
         source = self._source()
         record = Records(self._store, root.LANDING).stream()
         try:
-            return source.detach(record.made if record else ())
+            made = record.made if record else ()
+            return source.objects.detach(made) if source.objects else []
         finally:
             source.close()
 
@@ -272,14 +278,16 @@ class Mirror:
         self._platform = self._platform or jars.untested() or trials.failure()
 
     def capture(self, progress: Loading = lambda _progress: None) -> Capture:
+        source, settings = self._source(), self.project.capture
+        records = Records(self._store, root.LANDING)
         return Capture(
-            self._source(),
-            self._store,
-            self.project.capture,
+            source,
+            records,
+            [LandingSink(source, records, settings, self._reached, progress)],
+            settings,
             WallClock(self.stop),
             stop=self.stop,
             reached=self._reached,
-            progress=progress,
         )
 
     def _loop(
@@ -295,22 +303,21 @@ class Mirror:
             pending=pending,
             executors=lambda: Executors.threads(engine.slots),
             name=self.project.name,
-            source="GenericMirror" if self.project.source is None else "PostgreSql",
+            source=self.project.source.monitored_as if self.project.source else "GenericMirror",
             platform=self._platform,
         )
 
     def _source(self) -> Source:
-        if self.project.source is None:
+        settings = self.project.source
+        if settings is None:
             raise UsageError(
                 "this mirror has no source",
                 where=f"mirror {self.project.name}",
                 hint="Add a `source:` section to the project file; `mirrorlake init` writes an "
                 "example.",
             )
-        with extras.needed("a PostgreSQL source"):
-            from mirrorlake.sources.postgresql.source import PostgresSource
-
-        return PostgresSource(self.project.source)
+        with extras.needed(f"a {settings.product} source"):
+            return open_source(settings)
 
 
 def _capture(project: Project, stop: threading.Event) -> None:

@@ -70,7 +70,7 @@ class Reset:
         if self.everything and record is not None:
             # First, so that a crash in between leaves a stream that begins anew, not a gap.
             records.write_stream(replace(record, start=""))
-            store.delete_folder(f"{root.LANDING}/{layout.CUTS}")
+            store.delete_folder(f"{records.folder}/{layout.CUTS}")
         for scan in self.tables:
             store.delete_folder(scan.folder.path)
             records.forget(str(scan.table))

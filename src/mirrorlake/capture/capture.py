@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import replace
 
 import structlog
 
-from mirrorlake import root
-from mirrorlake.capture import members, table_positions
-from mirrorlake.capture.load import Loader, LoadProgress
-from mirrorlake.capture.loop import CaptureLoop
+from mirrorlake.capture import members
+from mirrorlake.capture.loop import CaptureLoop, common
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
-from mirrorlake.capture.strict import Strict
-from mirrorlake.capture.table_positions import TablePosition
+from mirrorlake.capture.sink import Sink, SinkWriter
 from mirrorlake.errors import (
     PrerequisiteMissing,
     SourceGap,
@@ -24,22 +21,20 @@ from mirrorlake.errors import (
     TableError,
     UnsupportedTable,
 )
-from mirrorlake.landing import publish
-from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import (
     ChangeStream,
-    Finding,
-    Severity,
+    CheckResult,
+    CheckSeverity,
+    Established,
     Snapshot,
     Source,
-    SourceTable,
 )
+from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.lease import Lease
-from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 
@@ -54,30 +49,28 @@ MOST_RETRY_SECONDS = 30.0
 
 
 class Capture:
-    """Lands the changes of one source in one zone. Not for several threads."""
+    """Takes the changes of one source into the sinks of its stream. Not for several threads."""
 
     def __init__(
         self,
         source: Source,
-        store: Store,
+        records: Records,
+        sinks: Sequence[Sink],
         settings: CaptureSettings,
         clock: Clock,
         *,
         stop: threading.Event | None = None,
         reached: CrashHook = no_crash,
         holder: str | None = None,
-        progress: Callable[[LoadProgress], None] = lambda _progress: None,
     ) -> None:
-        self._source, self._store, self._settings = source, store, settings
-        self._clock, self._reached, self._stop = clock, reached, stop or threading.Event()
-        self._zone = root.LANDING
-        self._records = Records(store, self._zone)
-        self._cuts = Cuts(store, self._zone)
-        self._lease = Lease(store, "capture", clock, holder)
-        self._progress = progress
+        self._source, self._records, self._sinks = source, records, sinks
+        self._settings, self._clock, self._reached = settings, clock, reached
+        self._stop = stop or threading.Event()
+        self._writers: list[SinkWriter] = []
+        self._lease = Lease(records.store, "capture", clock, holder, records.stream_id)
         self._tables: list[SourceTable] = []
         self._stream: ChangeStream | None = None
-        self._found: set[Finding] = set()  # by the watch, and logged
+        self._found: set[CheckResult] = set()  # by the watch, and logged
         self.loop: CaptureLoop | None = None
 
     # -- life -----------------------------------------------------------------------------------
@@ -88,8 +81,9 @@ class Capture:
         Raises LeaseHeld, PrerequisiteMissing, SourceGap, SourceUnavailable.
         """
         self._lease.take()
-        table_positions.flush_zone(self._store, self._zone)
-        self._tables = members.captured(self._source, self._records)
+        for sink in self._sinks:
+            sink.recover()
+        self._tables = self._captured()
         for table in self._tables:
             if table.append_only:
                 log.warning(APPEND_ONLY, table=str(table.table), reason=table.append_only)
@@ -140,14 +134,15 @@ class Capture:
         identity = self._source.identity()
         record = self._records.stream()
         if record is None:
-            if occupant := self._source.occupied():
+            objects = self._source.objects
+            if objects and (occupant := objects.occupied()):
                 raise PrerequisiteMissing(
                     f"{occupant.message}, but was not created for this landing zone",
-                    where=self._store.location(self._zone),
+                    where=self._records.store.location(self._records.zone),
                     hint=occupant.remedy,
                 )
             self._check_prerequisites()
-            record = StreamRecord.new(identity, self._source.intended())
+            record = StreamRecord.new(identity, objects.intended() if objects else ())
             self._records.write_stream(record)
             self._reached(CrashPoint.STREAM_RECORDED)
         if not record.is_established:
@@ -161,114 +156,108 @@ class Capture:
     def _check_prerequisites(self) -> None:
         """Nothing is made in a source that cannot be captured."""
         for finding in self._source.check():
-            if finding.severity is Severity.ERROR and finding.table is None:
+            if finding.severity is CheckSeverity.ERROR and finding.table is None:
                 raise PrerequisiteMissing(finding.message, where="the source", hint=finding.remedy)
 
     def _establish(self, record: StreamRecord) -> StreamRecord:
-        established = self._source.establish(self._tables)
+        objects = self._source.objects
+        if objects is not None:
+            established = objects.establish(self._tables)
+        else:
+            established = Established(self._source.snapshot(), ())
         try:
             self._reached(CrashPoint.SLOT_CREATED)
             record = replace(record, source=self._source.identity())
             record = record.established(str(established.snapshot.point), established.made)
             self._records.write_stream(record)
             self._reached(CrashPoint.ESTABLISHED)
-            self._load(established.snapshot, self._to_load())
+            self._load(established.snapshot, record)
         finally:
             established.snapshot.close()
         return record
 
     def _landed(self, record: StreamRecord) -> LogPoint:
-        """Up to where the zone holds everything: the newest cut, else the start of the stream."""
-        newest = self._cuts.newest()
-        return self._source.parse_point(newest.position if newest else record.start)
+        """Up to where every sink holds everything, at least from the start of the stream."""
+        start = self._source.parse_point(record.start)
+        return common([sink.durable() or start for sink in self._sinks])
+
+    def _captured(self) -> list[SourceTable]:
+        return members.captured(self._source, self._records, self._sinks)
 
     # -- loading --------------------------------------------------------------------------------
 
-    def _to_load(self) -> dict[TableId, tuple[SourceTable, str]]:
-        """The selected tables that have no complete load; complete ones are published here."""
-        loader, found = self._loader(), {}
+    def _streamed(self) -> list[SourceTable]:
+        """The tables that are not stopped."""
         stopped = self._records.stopped()
-        for table, folder in self._folders():
-            if str(table.table) in stopped:
-                continue
-            publish.remove_staged(self._store, folder)
-            if loader.unfinished(folder):
-                loader.finish(folder, table.table)
-            elif members.is_new(table.table, folder, self._records):
-                found[table.table] = (table, folder)
-        return found
+        return [table for table in self._tables if str(table.table) not in stopped]
 
-    def _load(self, snapshot: Snapshot, tables: dict[TableId, tuple[SourceTable, str]]) -> None:
-        record = self._records.stream()
-        assert record is not None
-        for table, folder in tables.values():
-            table_positions.describe(self._store, table, folder, record.source)
-        with self._pool() as pool:
-            for outcome in self._loader().run(snapshot, tables, pool):
-                if isinstance(outcome, TableError):
-                    members.stop(self._records, outcome)
-                    continue
-                log.info(
-                    TABLE_LOADED,
-                    table=str(outcome.table),
-                    rows=outcome.rows,
-                    files=outcome.files,
-                    position=str(outcome.point),
-                )
-                self._lease.check()
+    def _load(self, snapshot: Snapshot, record: StreamRecord) -> None:
+        """Load what is missing, sink by sink."""
+        for sink in self._sinks:
+            missing = sink.missing(self._streamed())
+            with self._pool() as pool:
+                for outcome in sink.load(record, snapshot, missing, pool):
+                    if isinstance(outcome, TableError):
+                        members.stop(self._records, outcome)
+                        continue
+                    log.info(
+                        TABLE_LOADED,
+                        table=str(outcome.table),
+                        rows=outcome.rows,
+                        files=outcome.files,
+                        position=str(outcome.point),
+                    )
+                    self._lease.check()
 
     def _pool(self) -> Executor:
         if self._settings.load_workers <= 1:
             return _InTurn()
         return ThreadPoolExecutor(self._settings.load_workers, thread_name_prefix="load")
 
-    def _loader(self) -> Loader:
-        record = self._records.stream()
-        assert record is not None
-        return Loader(
-            self._store, record.stream, self._settings.load_bytes, self._reached, self._progress
-        )
-
-    def _folders(self) -> list[tuple[SourceTable, str]]:
-        found = table_positions.folders(self._store, self._zone, self._tables)
-        return [(table, found[table.table]) for table in self._tables]
-
     # -- streaming ------------------------------------------------------------------------------
 
     def _connect(self, record: StreamRecord) -> None:
         """Load what is missing, then stream from the last acknowledged point."""
-        late = self._to_load()
-        if late and self._included([table for table, _folder in late.values()]):
+        streamed = self._streamed()
+        missing = {table.table: table for sink in self._sinks for table in sink.missing(streamed)}
+        if missing and self._included(list(missing.values())):
             snapshot = self._source.snapshot()
             try:
-                self._load(snapshot, late)
+                self._load(snapshot, record)
             finally:
                 snapshot.close()
-        strict = None
-        if self._settings.strict:
-            strict = Strict(self._source, self._store, self._records, record, self._tables)
-            strict.remove_staged()
-        found = self._table_positions(strict)
-        self._stream = self._source.stream([location.table for location in found])
+        start = self._source.parse_point(record.start)
+        self._writers = []
+        for sink in self._sinks:
+            self._writers.append(sink.open(record, self._streamed(), start, self._lost))
+        self._stream = self._source.stream(
+            self._streamed(),
+            common([writer.durable for writer in self._writers]),
+            metadata=any(sink.metadata for sink in self._sinks),
+        )
         self.loop = CaptureLoop(
             self._stream,
-            self._store,
-            record,
-            self._records,
-            self._cuts,
-            found,
-            self._landed(record),
-            self._settings,
+            self._writers,
+            self._lost,
+            self._settings.heartbeat_seconds,
             self._clock,
             self._reached,
-            strict,
             self._lease.check,
         )
 
+    def _lost(self, table: TableId, error: TableError) -> None:
+        """A table leaves the stream, for a person to reset it; the others go on."""
+        members.stop(self._records, error)
+        for writer in self._writers:
+            writer.stop(table, error)
+
     def _included(self, tables: Sequence[SourceTable]) -> bool:
         """Let the stream carry more tables. If the source cannot, they stop, and no others."""
+        objects = self._source.objects
+        if objects is None:
+            return True
         try:
-            self._source.include(tables)
+            objects.include(tables)
         except PrerequisiteMissing as error:
             for table in tables:
                 members.stop(
@@ -278,27 +267,12 @@ class Capture:
             return False
         return True
 
-    def _table_positions(self, strict: Strict | None) -> list[TablePosition]:
-        stopped = self._records.stopped()
-        found = []
-        for table, folder in self._folders():
-            if str(table.table) in stopped:
-                continue
-            truncated = strict.complete(table, folder) if strict else None
-            try:
-                found.append(
-                    table_positions.find(self._store, self._source, table, folder, truncated)
-                )
-            except TableError as error:
-                members.stop(self._records, error)
-        return found
-
     def _reopen(self) -> None:
         record = self._records.stream()
         assert record is not None
         _same_source(record, self._source.identity())
         self._source.resume(self._landed(record))
-        self._tables = members.captured(self._source, self._records)
+        self._tables = self._captured()
         self._connect(record)
 
     def _disconnect(self) -> None:
@@ -308,6 +282,7 @@ class Capture:
         if self._stream is not None:
             self._stream.close()
             self._stream = None
+        self._writers = []
 
     def step(self, wait: float) -> None:
         """Read once from the stream, and publish when it is time."""
@@ -320,7 +295,7 @@ class Capture:
             self.loop.roll()
 
     def _has_reached(self, target: LogPoint) -> bool:
-        return self.loop is not None and self.loop.position >= target
+        return self.loop is not None and self.loop.position.covers(target)
 
     def _is_read_to(self, target: LogPoint) -> bool:
         return self.loop is not None and self.loop.is_read_to(target)
@@ -329,16 +304,14 @@ class Capture:
         """Look for what would be lost silently, and for tables that came or went."""
         self._check_source()
         known = {table.table for table in self._tables}
-        if {table.table for table in members.captured(self._source, self._records)} != known:
+        if {table.table for table in self._captured()} != known:
             self._finish()
             self._disconnect()  # the next round loads new tables and streams on
 
     def _check_source(self) -> None:
         """Look for what would be lost silently. Raises SourceGap; stops single tables."""
-        stopped = self._records.stopped()
-        streamed = [table for table in self._tables if str(table.table) not in stopped]
-        for finding in self._source.watch(streamed):
-            if finding.severity is Severity.OK:
+        for finding in self._source.watch(self._streamed()):
+            if finding.severity is CheckSeverity.OK:
                 continue
             if finding not in self._found:
                 self._found.add(finding)
@@ -350,11 +323,11 @@ class Capture:
                     hint=finding.remedy,
                     **about,
                 )
-            if finding.severity is Severity.ERROR and finding.table is None:
+            if finding.severity is CheckSeverity.ERROR and finding.table is None:
                 raise SourceGap(finding.message, where="the source", hint=finding.remedy)
-            if finding.severity is Severity.ERROR and self.loop is not None:
+            if finding.severity is CheckSeverity.ERROR and finding.table is not None:
                 error = TableError(finding.message, table=str(finding.table), hint=finding.remedy)
-                self.loop.stop_table(finding.table, error)  # type: ignore[arg-type]
+                self._lost(finding.table, error)
 
 
 def _same_source(record: StreamRecord, identity: Mapping[str, str]) -> None:

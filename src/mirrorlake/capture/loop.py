@@ -2,275 +2,121 @@
 
 Order, on which "nothing lost, nothing twice" rests; a crash test stands behind every arrow:
 
-    staged files of all tables durable → published under their numbers → cut written
-        → acknowledged to the source
+    a chunk taken by every sink → rolled → cut → what all sinks have cut acknowledged to the source
 
-The source forgets only what was acknowledged. What was published and not acknowledged comes again
-and is recognised by the positions in the newest footer of each table.
+The source forgets only what was acknowledged. What is durable in a sink and was not acknowledged
+comes again, and the sink recognises it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import datetime
-from functools import partial
+from functools import reduce
 
-import structlog
-
-from mirrorlake.capture import members, segments
-from mirrorlake.capture.outbox import Outbox
-from mirrorlake.capture.record import Records, StreamRecord
-from mirrorlake.capture.settings import CaptureSettings
-from mirrorlake.capture.strict import Strict
-from mirrorlake.capture.table_positions import TablePosition
-from mirrorlake.errors import TableError
-from mirrorlake.landing.cuts import Cut, Cuts
+from mirrorlake.capture.sink import Lost, SinkWriter
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
-from mirrorlake.model.landed import format_time
 from mirrorlake.model.position import LogPoint
-from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Changes, ChangeStream, Chunk, TableFault, Truncation
-from mirrorlake.storage.store import Store
+from mirrorlake.sources.base import ChangeStream
+from mirrorlake.sources.chunk import Chunk, TableLost
 
-log = structlog.get_logger()
 
-FILES_PUBLISHED = "files_published"
-
-AHEAD = "ahead"
-"""The files of a table reach beyond the cut: it was loaded later, or a crash came between."""
+def common(points: Sequence[LogPoint]) -> LogPoint:
+    """What all of the points cover."""
+    return reduce(lambda one, other: one.meet(other), points)
 
 
 class CaptureLoop:
-    """Reads one stream into the outboxes of its tables, and publishes them.
+    """Reads one stream into its sinks, and acknowledges what is durable in all of them.
 
-    places: the tables that are loaded. landed: the position of the newest cut, else the start of
-    the stream; cuts only grow. guard: raises when we may not write any more; asked after each read,
-    before anything is done about it. `position`: up to where everything is landed and
-    acknowledged. `changes`: rows taken from the stream in this run.
+    lost: told of a table that the source gives up. heartbeat_seconds: how often the sinks cut
+    while nothing waits in them. guard: raises when we may not write any more; asked after each
+    read, before anything is done about it. `position`: up to where everything is acknowledged.
     """
 
     def __init__(
         self,
         stream: ChangeStream,
-        store: Store,
-        record: StreamRecord,
-        records: Records,
-        cuts: Cuts,
-        locations: Sequence[TablePosition],
-        landed: LogPoint,
-        settings: CaptureSettings,
+        writers: Sequence[SinkWriter],
+        lost: Lost,
+        heartbeat_seconds: float,
         clock: Clock,
         reached: CrashHook = no_crash,
-        strict: Strict | None = None,
         guard: Callable[[], None] = lambda: None,
     ) -> None:
-        self._guard = guard
-        self._stream, self._record, self._records = stream, record, records
-        self._cuts, self._settings, self._clock, self._reached = cuts, settings, clock, reached
-        self._outboxes = {
-            location.table.table: Outbox(
-                table=location.table.table,
-                folder=location.folder,
-                stream=record.stream,
-                store=store,
-                number=location.number,
-                checkpoint=location.checkpoint,
-                file_bytes=settings.roll_bytes,
-                staging=strict.staging(location.folder) if strict else location.folder,
-                fill=strict.fill if strict else None,
-                recreate=strict.recreate if strict else None,
-            )
-            for location in locations
-        }
-        # Tables whose files reach beyond what the stream has brought again so far.
-        self._ahead = {p.table.table: p.checkpoint.end for p in locations if p.checkpoint}
-        self._unnamed = set(self._outboxes)  # their newest file is in no cut of this run
-        self._stopped = {t: str(e["code"]) for t, e in records.stopped().items()}
-        self._cut = cuts.newest()
-        self._complete = landed  # everything that ends here or before was read
+        self._stream, self._writers, self._lost = stream, writers, lost
+        self._heartbeat_seconds, self._clock = heartbeat_seconds, clock
+        self._reached, self._guard = reached, guard
+        self.position = common([writer.durable for writer in writers])
+        self._complete = self.position  # everything that ends here or before was read
         self._commit_time: datetime | None = None
         self._last_cut = clock.monotonic()
-        self._rolled = float("-inf")
-        self.position = landed
-        self.changes = 0
         # A crash may have come between the cut and this.
-        stream.acknowledge(landed)
+        stream.acknowledge(self.position)
 
     def step(self, wait: float) -> bool:
-        """Read once, and publish when it is time. Returns whether anything came."""
-        chunk = self._stream.read(min(wait, self._until_roll()))
+        """Read once, and write when it is time. Returns whether anything came."""
+        chunk = self._stream.read(min(wait, self._until_due()))
         self._guard()
         if chunk is not None:
             self._take(chunk)
-        if self._roll_is_due():
-            self.roll()
-        elif self._heartbeat_is_due():
-            self._write_cut([])
+        now = self._clock.monotonic()
+        dues = [(writer, writer.due()) for writer in self._writers]
+        ready = [writer for writer, due in dues if due is not None and due <= now]
+        idle = [writer for writer, due in dues if due is None]
+        if ready:
+            self._roll(ready, idle)
+        elif len(idle) == len(self._writers) and self._heartbeat_is_due(now):
+            self._roll([], idle)
         return chunk is not None
 
     def is_read_to(self, target: LogPoint) -> bool:
         """Whether everything that ends at or before `target` has been read."""
-        return self._complete >= target
+        return self._complete.covers(target)
 
     def roll(self) -> None:
-        """Publish everything that is closed, in all tables, and acknowledge it."""
-        self._rolled = self._clock.monotonic()
-        busy = [box for box in self._outboxes.values() if not box.is_empty()]
-        for box in busy:
-            self._guarded(box, box.seal)
-        if busy:
-            self._reached(CrashPoint.CHANGES_STAGED)
-        for box in busy:
-            self._guarded(box, partial(self._publish, box))
-        if busy:
-            self._reached(CrashPoint.CHANGES_PUBLISHED)
-        self._write_cut([box for box in busy if box.table in self._outboxes])
-
-    def _publish(self, box: Outbox) -> None:
-        for _number in box.publish():
-            self._reached(CrashPoint.CHANGES_PUBLISHED_ONE)
-
-    def _guarded(self, box: Outbox, action: Callable[[], None]) -> None:
-        """What is wrong with one table stops that table only (LZ-267)."""
-        if box.table in self._outboxes:
-            try:
-                action()
-            except TableError as error:
-                self.stop_table(box.table, error)
+        """Make everything that has ended durable in all sinks, and acknowledge it."""
+        self._roll(self._writers, [])
 
     def abandon(self) -> None:
-        """Forget what is not published."""
-        for box in self._outboxes.values():
-            box.abandon()
-
-    def stop_table(self, table: TableId, error: TableError) -> None:
-        """Take a table out of the stream, for a person to reset it; the others go on."""
-        members.stop(self._records, error)
-        self._stopped[str(table)] = error.code
-        box = self._outboxes.pop(table, None)
-        if box is not None:
-            box.abandon()
-
-    # -- reading --------------------------------------------------------------------------------
+        """Forget what is not durable."""
+        for writer in self._writers:
+            writer.abandon()
 
     def _take(self, chunk: Chunk) -> None:
-        transactions, now = chunk.transactions, self._clock.monotonic()
-        if chunk.opens and transactions.end[0] is not None:
-            for box in self._outboxes.values():
-                if box.has_open():
-                    box.close(transactions.end[0], transactions.time[0], now)
         for part in chunk.parts:
-            match part:
-                case Changes():
-                    self._take_changes(part, chunk, now)
-                case Truncation():
-                    self._take_truncation(part, chunk, now)
-                case TableFault(table, error):
-                    assert isinstance(error, TableError)
-                    self.stop_table(table, error)
-        ends = [end for end in transactions.end if end is not None]
-        if ends and ends[-1] > self._complete:
-            self._complete = ends[-1]
-            self._commit_time = transactions.time[len(ends) - 1]
-        if chunk.idle is not None and chunk.idle > self._complete:
-            self._complete = chunk.idle
+            if isinstance(part, TableLost):
+                self._lost(part.table, part.error)
+        for writer in self._writers:
+            writer.take(chunk, self._clock.monotonic())
+        transactions = chunk.transactions
+        last = transactions.closed() - 1
+        if last >= 0 and not self._complete.covers(transactions.through(last)):
+            self._commit_time = transactions.time[last]
+        for point in chunk.reached():
+            self._complete = self._complete.join(point)
 
-    def _take_changes(self, part: Changes, chunk: Chunk, now: float) -> None:
-        box = self._outboxes.get(part.table.table)
-        kept = segments.after(part, chunk.transactions, box.checkpoint) if box else None
-        if box is None or kept is None:
-            return
-        self.changes += len(kept.marker)
-        closed, still_open = segments.split(kept, chunk.transactions)
-        if closed:
-            box.add(closed, now)
-        if still_open:
-            box.add_open(still_open)
+    def _until_due(self) -> float:
+        dues = [due for writer in self._writers if (due := writer.due()) is not None]
+        if not dues:
+            return self._heartbeat_seconds
+        return max(min(dues) - self._clock.monotonic(), 0.0)
 
-    def _take_truncation(self, part: Truncation, chunk: Chunk, now: float) -> None:
-        box = self._outboxes.get(part.table.table)
-        if box is None:
-            return
-        mark = segments.emptied(part, chunk.transactions)
-        end = mark.span.first_end
-        after = chunk.transactions.after[part.transaction]
-        if box.checkpoint is not None and not segments.is_after(
-            after, end, part.ordinal, box.checkpoint
-        ):
-            return
-        if end is None:
-            box.add_open(mark)
-        else:
-            box.add(mark, now)
+    def _heartbeat_is_due(self, now: float) -> bool:
+        moved = not self.position.covers(self._complete)
+        return moved and now - self._last_cut >= self._heartbeat_seconds
 
-    # -- publishing -----------------------------------------------------------------------------
-
-    def _until_roll(self) -> float:
-        due = self._roll_at()
-        if due is None:
-            return self._settings.heartbeat_seconds
-        return max(due - self._clock.monotonic(), 0.0)
-
-    def _roll_at(self) -> float | None:
-        """When what waits is published, if no file gets full before.
-
-        Changes that keep coming are published together, at a distance: each batch costs the same
-        at the other end, however small. What comes after a pause is not kept waiting for others.
-        No change waits longer than `roll_seconds` either way.
-        """
-        oldest = self._oldest()
-        if oldest is None:
-            return None
-        debounced = oldest + min(self._settings.debounce_seconds, self._settings.roll_seconds)
-        return max(debounced, self._rolled + self._settings.roll_seconds)
-
-    def _oldest(self) -> float | None:
-        ages = [box.oldest for box in self._outboxes.values() if box.oldest is not None]
-        return min(ages, default=None)
-
-    def _roll_is_due(self) -> bool:
-        due = self._roll_at()
-        if due is None:
-            return False
-        full = sum(box.size for box in self._outboxes.values()) >= self._settings.roll_bytes
-        return full or self._clock.monotonic() >= due
-
-    def _heartbeat_is_due(self) -> bool:
-        moved = self._complete != self.position
-        waited = self._clock.monotonic() - self._last_cut
-        return moved and self._oldest() is None and waited >= self._settings.heartbeat_seconds
-
-    def _write_cut(self, busy: Sequence[Outbox]) -> None:
-        """Everything up to `_complete` is published: say so, then let the source forget it."""
-        self._unnamed |= {box.table for box in busy}
-        if self._cut is not None and self._complete <= self.position:
-            return  # brought again after a restart, and nothing beyond
-        excluded = self._excluded(self._complete)
-        cut = Cut(
-            number=self._cut.number + 1 if self._cut else 1,
-            stream=self._record.stream,
-            position=str(self._complete),
-            commit_time=format_time(self._commit_time) if self._commit_time else None,
-            tables={
-                str(table): box.number
-                for table, box in self._outboxes.items()
-                if table in self._unnamed and str(table) not in excluded
-            },
-            excluded=excluded,
-            source=self._record.source,
-        )
-        self._cut = self._cuts.write(cut)
-        self._unnamed = {table for table in self._unnamed if str(table) in excluded}
-        self._reached(CrashPoint.CUT_WRITTEN)
-        self._stream.acknowledge(self._complete)
-        self.position, self._last_cut = self._complete, self._clock.monotonic()
-        self._reached(CrashPoint.ACKNOWLEDGED)
-        if busy:
-            log.debug(FILES_PUBLISHED, cut=cut.number, position=cut.position, tables=len(busy))
-
-    def _excluded(self, complete: LogPoint) -> dict[str, str]:
-        """Tables about which a cut at `complete` says nothing: stopped, or ahead of it."""
-        self._ahead = {table: end for table, end in self._ahead.items() if end > complete}
-        stopped = {table: f"stopped: {code}" for table, code in self._stopped.items()}
-        return stopped | {str(table): AHEAD for table in self._ahead}
+    def _roll(self, waiting: Sequence[SinkWriter], idle: Sequence[SinkWriter]) -> None:
+        """Make everything up to `_complete` durable in these sinks, of which nothing waits in the
+        idle ones, and let the source forget what is durable in all."""
+        for writer in waiting:
+            writer.roll(self._clock.monotonic())
+        for writer in (*waiting, *idle):
+            writer.cut(self._complete, self._commit_time)
+        self._last_cut = self._clock.monotonic()
+        durable = common([writer.durable for writer in self._writers])
+        if not self.position.covers(durable):
+            self._stream.acknowledge(durable)
+            self.position = durable
+            self._reached(CrashPoint.ACKNOWLEDGED)

@@ -7,29 +7,29 @@ meanwhile was acknowledged without it.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 import structlog
 
-from mirrorlake.capture import table_positions
 from mirrorlake.capture.record import Records
+from mirrorlake.capture.sink import Sink
 from mirrorlake.errors import NotSelected, SelectionChanged, TableError, UnsupportedColumn
-from mirrorlake.landing import publish
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Finding, Severity, Source, SourceTable
+from mirrorlake.sources.base import CheckResult, CheckSeverity, Source
+from mirrorlake.sources.table import SourceTable
 
 log = structlog.get_logger()
 
 TABLE_STOPPED = "table_stopped"
 
 
-def captured(source: Source, records: Records) -> list[SourceTable]:
+def captured(source: Source, records: Records, sinks: Sequence[Sink]) -> list[SourceTable]:
     """The tables to capture, by name. Raises PrerequisiteMissing when none is selected."""
     selected = source.discover()
     for table in selected:
-        _admit(table, records)
-    _leave_out({table.table for table in selected}, records)
+        _admit(table, records, sinks)
+    _leave_out({table.table for table in selected}, records, sinks)
     return [table for table in selected if table.refused is None]
 
 
@@ -39,24 +39,19 @@ def stop(records: Records, error: TableError) -> None:
     log.error(TABLE_STOPPED, table=error.table, code=error.code, hint=error.hint)
 
 
-def is_new(table: TableId, folder: str, records: Records) -> bool:
-    """Whether nothing of the table was ever landed."""
-    if str(table) in records.truncated():
-        return False
-    return publish.newest_file(records.store, folder) is None
-
-
-def expecting_new(findings: Sequence[Finding], records: Records) -> list[Finding]:
+def expecting_new(
+    findings: Sequence[CheckResult], records: Records, landed: Collection[TableId]
+) -> list[CheckResult]:
     """The findings, without errors on tables that are not published because they are new: the next
     run adds them to the publication and loads them."""
     record = records.stream()
     if record is None or not record.is_established:
         return list(findings)
-    known = {*map(str, table_positions.known(records.store, records.zone)), *records.stopped()}
+    known = {*map(str, landed), *records.stopped()}
     return [
         replace(
             finding,
-            severity=Severity.OK,
+            severity=CheckSeverity.OK,
             message="the table is new and will be loaded at the next run",
             remedy="",
         )
@@ -66,7 +61,7 @@ def expecting_new(findings: Sequence[Finding], records: Records) -> list[Finding
     ]
 
 
-def _admit(table: SourceTable, records: Records) -> None:
+def _admit(table: SourceTable, records: Records, sinks: Sequence[Sink]) -> None:
     name = str(table.table)
     code = records.stopped().get(name, {}).get("code")
     if table.refused is not None:
@@ -82,18 +77,16 @@ def _admit(table: SourceTable, records: Records) -> None:
                 hint=f"Run `mirrorlake reset {name}` to reload it.",
             ),
         )
-    elif code == UnsupportedColumn.code:
-        folder = table_positions.folders(records.store, records.zone, [table])[table.table]
-        if is_new(table.table, folder, records):  # nothing of it is lost: it never began
-            records.forget(name)
+    elif code == UnsupportedColumn.code and not _is_held(table.table, sinks):
+        records.forget(name)  # nothing of it is lost: it never began
 
 
-def _leave_out(selected: set[TableId], records: Records) -> None:
+def _leave_out(selected: set[TableId], records: Records, sinks: Sequence[Sink]) -> None:
     """Take note of tables that were landed and are not selected, or not there, any more."""
     stopped = records.stopped()
-    for table, folder in table_positions.known(records.store, records.zone).items():
+    for table in sorted({table for sink in sinks for table in sink.tables()} - selected):
         name = str(table)
-        if table in selected or name in stopped or is_new(table, folder, records):
+        if name in stopped or not _is_held(table, sinks):
             continue
         stop(
             records,
@@ -104,3 +97,7 @@ def _leave_out(selected: set[TableId], records: Records) -> None:
                 hint=f"To mirror it again, select it and run `mirrorlake reset {name}`.",
             ),
         )
+
+
+def _is_held(table: TableId, sinks: Sequence[Sink]) -> bool:
+    return any(sink.holds(table) for sink in sinks)

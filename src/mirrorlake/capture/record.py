@@ -15,11 +15,10 @@ from dataclasses import dataclass, replace
 from typing import Any, Self
 
 from mirrorlake.landing import layout
-from mirrorlake.model.landed import FORMAT, LaterFormat
+from mirrorlake.model.landed import DEFAULT_STREAM, FORMAT, LaterFormat
 from mirrorlake.storage.store import Store
 
-STOPPED = "_mirrorlake/stopped.json"
-TRUNCATED = "_mirrorlake/truncated.json"
+STREAM, STOPPED, TRUNCATED = "stream.json", "stopped.json", "truncated.json"
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 """What comes of reading a record that somebody else has put there."""
@@ -49,20 +48,25 @@ class StreamRecord:
 
 @dataclass(slots=True)
 class Records:
-    """Reads and writes the records of one zone."""
+    """Reads and writes the records of one stream in a zone."""
 
     store: Store
     zone: str
+    stream_id: str = DEFAULT_STREAM
+
+    @property
+    def folder(self) -> str:
+        return layout.stream_folder(self.zone, self.stream_id)
 
     def stream(self) -> StreamRecord | None:
-        record = self._read(layout.STREAM)
+        record = self._read(STREAM)
         if not record:
             return None
         return StreamRecord(record["stream"], record["source"], record["start"], record["made"])
 
     def write_stream(self, record: StreamRecord) -> None:
         self._write(
-            layout.STREAM,
+            STREAM,
             {
                 "stream": record.stream,
                 "source": dict(record.source),
@@ -95,7 +99,7 @@ class Records:
 
     def _read(self, path: str) -> dict[str, Any]:
         try:
-            record: dict[str, Any] = json.loads(self.store.read(f"{self.zone}/{path}"))
+            record: dict[str, Any] = json.loads(self.store.read(f"{self.folder}/{path}"))
         except FileNotFoundError:
             return {}
         if record["format"] != FORMAT:
@@ -105,5 +109,6 @@ class Records:
         return record
 
     def _write(self, path: str, record: dict[str, Any]) -> None:
-        content = json.dumps({"format": FORMAT, **record}, indent=1, ensure_ascii=False)
-        self.store.replace(f"{self.zone}/{path}", content.encode())
+        stored = {"format": FORMAT, "stream_id": self.stream_id, **record}
+        content = json.dumps(stored, indent=1, ensure_ascii=False)
+        self.store.replace(f"{self.folder}/{path}", content.encode())

@@ -7,9 +7,10 @@ end arrives they get positions and join the closed ones.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from typing import Self
 
 import numpy as np
 import pyarrow as pa
@@ -17,36 +18,66 @@ import pyarrow as pa
 from mirrorlake.landing.parquet.unchanged import packed
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Marker
 from mirrorlake.model.position import LogPoint, Position
-from mirrorlake.sources.base import Changes, SourceTable, Transactions, Truncation
+from mirrorlake.sources.chunk import Changes, Transactions, Truncation
+from mirrorlake.sources.table import SourceTable
+
+
+@dataclass(frozen=True, slots=True)
+class Closed:
+    """A transaction that has ended: its own point, where the stream stands behind it, its time."""
+
+    end: LogPoint
+    through: LogPoint
+    time: datetime | None
+
+    @classmethod
+    def of(cls, transactions: Transactions, index: int) -> Self | None:
+        """None for one that is still open."""
+        end = transactions.end[index]
+        if end is None or index >= transactions.closed():
+            return None
+        return cls(end, transactions.through(index), transactions.time[index])
 
 
 @dataclass(frozen=True, slots=True)
 class Span:
-    """Where a run of changes stands: ordinals, and the ends of their transactions when known."""
+    """Where a run of changes stands: the ordinals of the first and the last, and their
+    transactions; None while these are open.
+
+    partly: transactions of which only the first changes are landed, with the last ordinal of those.
+    """
 
     first: int
     last: int
-    first_end: LogPoint | None
-    last_end: LogPoint | None
-    first_time: datetime | None
-    last_time: datetime | None
+    begun: Closed | None = None
+    done: Closed | None = None
+    partly: tuple[tuple[LogPoint, int], ...] = ()
 
-    def closed(self, end: LogPoint) -> Span:
-        """The span of an open transaction, now that its end is known."""
-        return replace(self, first_end=end, last_end=end)
+    def closed(self, transaction: Closed) -> Span:
+        """The span of an open transaction, now that it has ended."""
+        return replace(self, begun=transaction, done=transaction)
+
+    def beyond(self, point: LogPoint, partly: Mapping[LogPoint, int]) -> Span:
+        """The span, where everything at or before `point` is landed too, some of it partly."""
+        assert self.done is not None
+        done = replace(self.done, through=self.done.through.join(point))
+        return replace(self, done=done, partly=tuple(partly.items()))
 
     def positions(self) -> tuple[Position, Position]:
-        assert self.first_end is not None
-        assert self.last_end is not None
-        return Position(self.first_end, self.first), Position(self.last_end, self.last)
+        assert self.begun is not None
+        assert self.done is not None
+        return (
+            Position(self.begun.end, self.first),
+            Position(self.done.through, self.last, self.done.end, self.partly),
+        )
 
     def until(self, later: Span) -> Span:
         """From the beginning of this span to the end of a later one."""
-        return replace(self, last=later.last, last_end=later.last_end, last_time=later.last_time)
+        return replace(later, first=self.first, begun=self.begun)
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class RowSegment:
     """Rows in memory: the data columns, then the mask when there is one, then the marker."""
 
     table: SourceTable
@@ -70,26 +101,31 @@ class Emptied:
     span: Span
 
 
-Segment = Rows | Emptied
+Segment = RowSegment | Emptied
 
 
-def split(changes: Changes, transactions: Transactions) -> tuple[Rows | None, Rows | None]:
+def split(
+    changes: Changes, transactions: Transactions
+) -> tuple[RowSegment | None, RowSegment | None]:
     """The changes of closed transactions, and those of the open one."""
     n = len(changes.marker)
     closed = n
-    if transactions.end and transactions.end[-1] is None:
-        last = len(transactions.end) - 1
-        closed = int(np.searchsorted(changes.transaction, last))
+    if transactions.is_open:
+        closed = int(np.searchsorted(changes.transaction, transactions.closed()))
     return (
         _rows(changes, transactions, 0, closed) if closed else None,
         _rows(changes, transactions, closed, n) if closed < n else None,
     )
 
 
-def emptied(truncation: Truncation, transactions: Transactions) -> Emptied:
-    index, ordinal = truncation.transaction, truncation.ordinal
-    end, time = transactions.end[index], transactions.time[index]
-    return Emptied(truncation.table, Span(ordinal, ordinal, end, end, time, time))
+def emptied(
+    truncation: Truncation, transactions: Transactions
+) -> tuple[Emptied | None, Emptied | None]:
+    """The truncation by a closed transaction, or that by the open one."""
+    closed = Closed.of(transactions, truncation.transaction)
+    span = Span(truncation.ordinal, truncation.ordinal, closed, closed)
+    mark = Emptied(truncation.table, span)
+    return (mark, None) if closed else (None, mark)
 
 
 def after(
@@ -97,16 +133,13 @@ def after(
 ) -> Changes | None:
     """The changes that are not at or below the checkpoint, as far as that can be told yet.
 
-    A transaction that ends at the checkpoint's end keeps the ordinals beyond it. While the end of
-    a transaction is unknown, its changes count as if it were that one, or beyond a snapshot;
-    `Outbox.close` drops them when it was an earlier one.
+    The checkpoint's own transaction keeps the ordinals beyond it. While the end of a transaction is
+    unknown, its changes count as if it were that one, or beyond a snapshot; `Outbox.close` drops
+    them when it was an earlier one.
     """
     if checkpoint is None:
         return changes
-    least = [
-        _least_ordinal(a, e, checkpoint)
-        for a, e in zip(transactions.after, transactions.end, strict=True)
-    ]
+    least = [_landed(transactions, i, checkpoint) for i in range(len(transactions.after))]
     keep = changes.ordinal > np.array(least)[changes.transaction]
     if keep.all():
         return changes
@@ -123,29 +156,37 @@ def after(
     )
 
 
-_ALL = 2**62
+def upserts(changes: Changes, transactions: Transactions, upto: LogPoint) -> Changes:
+    """The changes, with each row as an upsert that may have been loaded with what is up to a
+    point."""
+    loaded = np.array([not after.covers(upto) for after in transactions.after])
+    replaced = loaded[changes.transaction] & (changes.marker != Marker.DELETE)
+    return replace(changes, marker=np.where(replaced, np.int8(Marker.UPSERT), changes.marker))
 
 
-def is_after(begins: LogPoint, end: LogPoint | None, ordinal: int, checkpoint: Position) -> bool:
-    """Whether one change lies beyond the checkpoint, as far as that can be told yet."""
-    return ordinal > _least_ordinal(begins, end, checkpoint)
+def is_after(
+    truncation: Truncation, transactions: Transactions, checkpoint: Position | None
+) -> bool:
+    """Whether it is not at or below the checkpoint, as far as that can be told yet."""
+    if checkpoint is None:
+        return True
+    return truncation.ordinal > _landed(transactions, truncation.transaction, checkpoint)
 
 
-def _least_ordinal(begins: LogPoint, end: LogPoint | None, checkpoint: Position) -> int:
+def _landed(transactions: Transactions, index: int, checkpoint: Position) -> int:
     """The last ordinal of a transaction that is already landed; 0 for none."""
-    if begins >= checkpoint.end:
-        return 0
-    if end is None and checkpoint == Position.after(checkpoint.end):
-        return 0  # the point of a snapshot is no end of a transaction: this one may end beyond it
-    if end is None or end == checkpoint.end:
-        return checkpoint.ordinal
-    return _ALL if end < checkpoint.end else 0
+    end = transactions.end[index]
+    if end is not None:
+        return checkpoint.reaches(end)
+    # The point of a snapshot is no end of a transaction: this one may end beyond it.
+    is_beyond = checkpoint.is_whole or transactions.after[index].covers(checkpoint.point)
+    return 0 if is_beyond else checkpoint.ordinal
 
 
-def _rows(changes: Changes, transactions: Transactions, start: int, stop: int) -> Rows:
-    first, last = changes.transaction[start], changes.transaction[stop - 1]
+def _rows(changes: Changes, transactions: Transactions, start: int, stop: int) -> RowSegment:
+    first, last = int(changes.transaction[start]), int(changes.transaction[stop - 1])
     unchanged = changes.unchanged
-    return Rows(
+    return RowSegment(
         table=changes.table,
         rows=changes.rows.slice(start, stop - start),
         unchanged=None if unchanged is None else packed(unchanged[start:stop]),
@@ -153,15 +194,13 @@ def _rows(changes: Changes, transactions: Transactions, start: int, stop: int) -
         span=Span(
             int(changes.ordinal[start]),
             int(changes.ordinal[stop - 1]),
-            transactions.end[first],
-            transactions.end[last],
-            transactions.time[first],
-            transactions.time[last],
+            Closed.of(transactions, first),
+            Closed.of(transactions, last),
         ),
     )
 
 
-def table_of(segments: Sequence[Rows]) -> pa.Table:
+def table_of(segments: Sequence[RowSegment]) -> pa.Table:
     """The segments of one file as its columns (LZ-072)."""
     masked = any(segment.unchanged is not None for segment in segments)
     batches = []

@@ -17,10 +17,10 @@ def check(config: Config = DEFAULT, as_json: Json = False) -> None:
     from mirrorlake.app.mirror import Mirror
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import print_json, say
-    from mirrorlake.sources.base import Severity
+    from mirrorlake.sources.base import CheckSeverity
 
     findings = Mirror(project(config)).check()
-    failed = [f for f in findings if f.severity is Severity.ERROR]
+    failed = [f for f in findings if f.severity is CheckSeverity.ERROR]
     if as_json:
         print_json(
             {
@@ -41,7 +41,7 @@ def check(config: Config = DEFAULT, as_json: Json = False) -> None:
         for finding in findings:
             location = f"{finding.table}: " if finding.table else ""
             typer.echo(f"{finding.severity:8} {location}{finding.check}: {finding.message}")
-            if finding.severity is not Severity.OK and finding.remedy:
+            if finding.severity is not CheckSeverity.OK and finding.remedy:
                 typer.echo(f"         {finding.remedy}")
         say(f"{len(failed)} of {len(findings)} checks failed." if failed else "All checks passed.")
     if failed:

@@ -9,7 +9,7 @@ import typer
 from mirrorlake.cli.options import DEFAULT, Config, Json
 
 if TYPE_CHECKING:
-    from mirrorlake.sources.base import SourceTable
+    from mirrorlake.sources.table import SourceTable
 
 
 def discover(

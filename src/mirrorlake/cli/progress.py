@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from mirrorlake.capture.load import LoadProgress
+from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.model.table import TableId
 
 

@@ -292,7 +292,7 @@ def _running(mirror: Mirror) -> Iterator[list[BaseException]]:
 
 def _has_arrived(mirror: Mirror, target: Lsn) -> bool:
     newest = Cuts(LocalStore(mirror.project.root), LANDING).newest()
-    if newest is None or Lsn.parse(newest.position) < target:
+    if newest is None or not Lsn.parse(newest.position).covers(target):
         return False
     return _is_applied(mirror.status())
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 from mirrorlake.landing import layout
-from mirrorlake.model.landed import FORMAT, LaterFormat
+from mirrorlake.model.landed import DEFAULT_STREAM, FORMAT, LaterFormat
 from mirrorlake.storage.store import Store, UnsafePath
 
 FULL_EVERY = 64
@@ -80,12 +80,11 @@ class Cut:
 
 
 class Cuts:
-    """The cuts of a landing zone: reads the newest, writes the next. There is one writer
-    (LZ-138)."""
+    """The cuts of a stream: reads the newest, writes the next. There is one writer (LZ-138)."""
 
-    def __init__(self, store: Store, zone: str) -> None:
+    def __init__(self, store: Store, zone: str, stream_id: str = DEFAULT_STREAM) -> None:
         self._store = store
-        self._folder = f"{zone}/{layout.CUTS}"
+        self._folder = f"{layout.stream_folder(zone, stream_id)}/{layout.CUTS}"
         self._newest: Cut | None = None
         self._told = 0  # the number that `is_behind` has reported
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from mirrorlake.landing.names import folder_name
+from mirrorlake.model.landed import DEFAULT_STREAM
 from mirrorlake.model.table import TableId
 from mirrorlake.root import LANDING, LANDING_V1
 from mirrorlake.storage.store import Store
@@ -16,8 +18,17 @@ METADATA = "_metadata.json"
 PARTNER = "_partnerEvents.json"
 CLEANUP = "_FilesReadyToDelete"
 CLEANUP_INFO = "_FilesReadyToDeleteInfo.json"
-CUTS = "_mirrorlake/cuts"
-STREAM = "_mirrorlake/stream.json"
+CUTS = "cuts"
+_STREAM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+
+
+def stream_folder(zone: str, stream_id: str = DEFAULT_STREAM) -> str:
+    """Where the records and the cuts of a stream are. Raises ValueError."""
+    if stream_id == DEFAULT_STREAM:
+        return f"{zone}/_mirrorlake"
+    if not _STREAM.fullmatch(stream_id):
+        raise ValueError(f"not the id of a stream: {stream_id!r}")
+    return f"{zone}/_mirrorlake/streams/{stream_id}"
 
 
 @dataclass(frozen=True, order=True, slots=True)

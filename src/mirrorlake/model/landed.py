@@ -15,6 +15,9 @@ FORMAT = "1"
 _NAME = re.compile(r"([0-9]{20})\.([A-Za-z0-9][A-Za-z0-9.]*)")
 _PREFIX = "mirrorlake."
 
+DEFAULT_STREAM = "default"
+"""The id of the only stream of a project, and of what was stored before streams had ids."""
+
 
 @dataclass(frozen=True, order=True, slots=True)
 class FileName:
@@ -114,9 +117,11 @@ class LaterFormat(ValueError):
 class Footer:
     """What a landed file of ours says about itself, format version 1.
 
-    `first` and `last` are the positions of its first and last change, in the printed form that only
-    their source can order; `complete` tells whether the last transaction ends in this file. For a
-    load both positions are the snapshot's point with ordinal 0, and `complete` marks the last file.
+    `stream_id` tells the streams of a project apart, `stream` those of one id from the ones before
+    it. `first` and `last` are the positions of its first and last change, in the printed form that
+    only their source can order; `complete` tells whether the last transaction ends in this file.
+    For a load both positions are the snapshot's point with ordinal 0, and `complete` marks the last
+    file.
     """
 
     stream: str
@@ -126,12 +131,14 @@ class Footer:
     complete: bool
     commit_times: tuple[datetime, datetime] | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
+    stream_id: str = DEFAULT_STREAM
 
     def encode(self) -> dict[str, str]:
         """The key-value metadata of the Parquet file."""
         facts = {
             "format": FORMAT,
             "stream": self.stream,
+            "stream_id": self.stream_id,
             "kind": str(self.kind),
             "first": self.first,
             "last": self.last,
@@ -172,6 +179,7 @@ class Footer:
                 complete=_boolean(facts["complete"]),
                 commit_times=times,
                 rows={str(k): int(v) for k, v in json.loads(facts["rows"]).items()},
+                stream_id=facts.get("stream_id", DEFAULT_STREAM),
             )
         except KeyError as missing:
             raise ValueError(f"the footer does not have {_PREFIX}{missing.args[0]}") from None

@@ -1,7 +1,11 @@
 """Where a change stands in the log of its source.
 
-A position is (end of the transaction in the log, ordinal of the change in it): a total order per
-stream. It is the end of the commit record, never its start: a transaction just outside an exported
+A point says which transactions are at or before it. The points of a source are partially ordered:
+of two sets of transactions each may hold some that the other lacks. So nobody asks which of two
+points is the larger; what is asked is whether one covers the other.
+
+A position is a point and the ordinal of a change in the last transaction there. The point of a
+transaction is the end of its commit record, never its start: a transaction just outside an exported
 snapshot can start its commit record exactly at the snapshot's point, and would be skipped.
 """
 
@@ -10,26 +14,65 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import total_ordering
-from typing import Any, Protocol, Self
+from typing import Protocol, Self
 
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
+_WHOLE = 2**62
+"""Above every ordinal."""
 
 
 class LogPoint(Protocol):
-    """A place in a log: ordered, printable, parsed by the source that printed it."""
+    """A place in a log: which transactions are at or before it.
 
-    def __lt__(self, other: Any, /) -> bool: ...
-    def __le__(self, other: Any, /) -> bool: ...
-    def __gt__(self, other: Any, /) -> bool: ...
-    def __ge__(self, other: Any, /) -> bool: ...
+    Covering is reflexive and transitive, and two points that cover each other are equal. `str`
+    prints a point; only its source parses it. The printed form is never empty and has no `@`.
+    """
+
+    def covers(self, other: LogPoint, /) -> bool:
+        """Whether everything at or before `other` is at or before this point."""
+        ...
+
+    def join(self, other: LogPoint, /) -> LogPoint:
+        """The least point that covers both."""
+        ...
+
+    def meet(self, other: LogPoint, /) -> LogPoint:
+        """The greatest point that both cover."""
+        ...
 
 
 @dataclass(frozen=True, order=True, slots=True)
-class Lsn:
-    """PostgreSQL log sequence number, in bytes from the start of the log."""
+class LogNumber:
+    """A point in a log that numbers its transactions, so that of two points one covers the other.
+
+    Printed in decimal; other logs print their numbers in their own way.
+    """
 
     value: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        if not (text.isascii() and text.isdecimal()):
+            raise ValueError(f"not a number of a log: {text!r}")
+        return cls(int(text))
+
+    def __str__(self) -> str:
+        return str(self.value)
+
+    def covers(self, other: LogPoint, /) -> bool:
+        assert isinstance(other, type(self))
+        return self.value >= other.value
+
+    def join(self, other: LogPoint, /) -> LogPoint:
+        return self if self.covers(other) else other
+
+    def meet(self, other: LogPoint, /) -> LogPoint:
+        return other if self.covers(other) else self
+
+
+@dataclass(frozen=True, order=True, slots=True)
+class Lsn(LogNumber):
+    """PostgreSQL log sequence number, in bytes from the start of the log."""
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -42,32 +85,71 @@ class Lsn:
         return f"{self.value >> 32:X}/{self.value & 0xFFFFFFFF:X}"
 
 
-@total_ordering
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A change: the end of its transaction, and its ordinal in it. Printed as `0/4BFD4D8:17`.
+    """Up to a change: its point, which covers its transaction, and its ordinal in that transaction.
 
-    Ordinals count from 1. `after` is the position behind a whole transaction.
+    of: the point of the transaction alone, None when that is `point` itself, as wherever points are
+    totally ordered. partly: other transactions of which only the first changes are at or before the
+    position, with the ordinal of the last that is; where points are totally ordered there is none.
+    Ordinals count from 1. Printed as `0/4BFD4D8:17`, and with `of` and `partly` as
+    `a:1-5,b:1-3@b:3:17@a:4:2`.
     """
 
-    end: LogPoint
+    point: LogPoint
     ordinal: int
+    of: LogPoint | None = None
+    partly: tuple[tuple[LogPoint, int], ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.of == self.point:
+            object.__setattr__(self, "of", None)
 
     @classmethod
-    def after(cls, end: LogPoint) -> Self:
-        """Behind every change of the transaction that ends at `end`."""
-        return cls(end, 2**62)
+    def after(cls, point: LogPoint) -> Self:
+        """Behind every change of every transaction that the point covers."""
+        return cls(point, _WHOLE)
 
     @classmethod
-    def parse(cls, text: str, point: Callable[[str], LogPoint] = Lsn.parse) -> Self:
-        """Read the printed form; `point` parses the part of the log."""
-        end, separator, ordinal = text.rpartition(":")
-        if not separator or not ordinal.isdecimal():
-            raise ValueError(f"not a position: {text!r}")
-        return cls(point(end), int(ordinal))
+    def parse(cls, text: str, point: Callable[[str], LogPoint]) -> Self:
+        """Read the printed form; `point` parses the parts of the log."""
+        first, *rest = text.split("@")
+        try:
+            if not rest:
+                return cls(*_parsed(first, point))
+            (of, ordinal), *partly = (_parsed(part, point) for part in rest)
+            return cls(point(first), ordinal, of, tuple(partly))
+        except ValueError as error:
+            raise ValueError(f"not a position: {text!r}: {error}") from None
 
     def __str__(self) -> str:
-        return f"{self.end}:{self.ordinal}"
+        if self.of is None and not self.partly:
+            return f"{self.point}:{self.ordinal}"
+        return "@".join([str(self.point), *(f"{end}:{last}" for end, last in self._cut_short())])
 
-    def __lt__(self, other: Position) -> bool:
-        return (self.end, self.ordinal) < (other.end, other.ordinal)
+    @property
+    def is_whole(self) -> bool:
+        """Whether every transaction that the point covers is here with all its changes."""
+        return self.ordinal == _WHOLE
+
+    def passes(self, end: LogPoint) -> bool:
+        """Whether the whole transaction that ends at `end` is at or before this position."""
+        return self.reaches(end) == _WHOLE
+
+    def reaches(self, end: LogPoint) -> int:
+        """How far the transaction that ends at `end` is at or before this position: the ordinal of
+        its last change that is, 0 for none."""
+        for one, last in self._cut_short():
+            if one == end:
+                return last
+        return _WHOLE if self.point.covers(end) else 0
+
+    def _cut_short(self) -> tuple[tuple[LogPoint, int], ...]:
+        return ((self.of or self.point, self.ordinal), *self.partly)
+
+
+def _parsed(text: str, point: Callable[[str], LogPoint]) -> tuple[LogPoint, int]:
+    end, separator, ordinal = text.rpartition(":")
+    if not separator or not (ordinal.isascii() and ordinal.isdecimal()):
+        raise ValueError("it ends in no ordinal")
+    return point(end), int(ordinal)

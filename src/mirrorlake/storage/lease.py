@@ -23,7 +23,7 @@ from typing import Any
 from mirrorlake import root
 from mirrorlake.errors import LeaseHeld, LeaseLost
 from mirrorlake.model.clock import Clock
-from mirrorlake.model.landed import format_time, parse_time
+from mirrorlake.model.landed import DEFAULT_STREAM, format_time, parse_time
 from mirrorlake.storage.store import Store
 
 TERM = timedelta(seconds=30)
@@ -38,11 +38,18 @@ _COMMANDS = {
 
 class Lease:
     """The right to write in one role (`capture`, `mirror`, or one per published table) below one
-    root."""
+    root, for one stream."""
 
-    def __init__(self, store: Store, role: str, clock: Clock, holder: str | None = None) -> None:
+    def __init__(
+        self,
+        store: Store,
+        role: str,
+        clock: Clock,
+        holder: str | None = None,
+        stream_id: str = DEFAULT_STREAM,
+    ) -> None:
         self._store, self._role, self._clock = store, role, clock
-        self._folder = f"{root.LEASES}/{role}"
+        self._folder, self._stream_id = _folder_of(role, stream_id), stream_id
         self._holder = holder or uuid.uuid4().hex
         self._epoch = self._asked = 0
         self._renewed = clock.now() - TERM
@@ -113,6 +120,7 @@ class Lease:
         return json.dumps(
             {
                 "holder": self._holder,
+                "stream_id": self._stream_id,
                 "host": socket.gethostname(),
                 "pid": os.getpid(),
                 "started": _start_of(os.getpid()),
@@ -131,11 +139,18 @@ class Lease:
         return _path_of(self._folder, epoch)
 
 
-def holder_of(store: Store, role: str, now: datetime) -> str | None:
+def holder_of(
+    store: Store, role: str, now: datetime, stream_id: str = DEFAULT_STREAM
+) -> str | None:
     """The holder of a role below this root, in words; None if there is none. Takes nothing."""
-    folder = f"{root.LEASES}/{role}"
+    folder = _folder_of(role, stream_id)
     record = _record_of(store, folder, _newest_epoch(store, folder))
     return _named(record) if _lives(record, now) else None
+
+
+def _folder_of(role: str, stream_id: str) -> str:
+    folder = f"{root.LEASES}/{role}"
+    return folder if stream_id == DEFAULT_STREAM else f"{folder}/{stream_id}"
 
 
 def _newest_epoch(store: Store, folder: str) -> int:

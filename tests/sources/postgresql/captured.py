@@ -6,12 +6,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from mirrorlake.sources.base import Chunk, SourceTable
+from mirrorlake.model.position import Lsn
+from mirrorlake.sources.chunk import Chunk
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.sources.selection import Selection
+from mirrorlake.sources.table import SourceTable
 from tests.conformance.scene import Event, changes_now, loaded, named, streaming
 from tests.conftest import Database
+
+BEGINNING = Lsn(0)
+"""The slot remembers by itself what was acknowledged."""
 
 
 @dataclass
@@ -37,21 +42,21 @@ class Captured:
         self.run(*statements)
         source = self.source()
         self.tables = source.discover()
-        established = source.establish(self.tables)
+        established = source.objects.establish(self.tables)
         established.snapshot.close()
         return established.made
 
     def changes(self, *statements: str) -> list[Event]:
         """Run the statements. Returns all changes since the beginning."""
         self.run(*statements)
-        return changes_now(self.source(), self.tables)
+        return changes_now(self.source(), self.tables, BEGINNING)
 
     def chunks(self, *statements: str) -> list[Chunk]:
         """As `changes`, not taken apart."""
         self.run(*statements)
         source = self.source()
         target = source.current()
-        with streaming(source, self.tables) as reader:
+        with streaming(source, self.tables, BEGINNING) as reader:
             return reader.read_to(target)
 
     def snapshot(self, table: str) -> list[dict[str, Any]]:

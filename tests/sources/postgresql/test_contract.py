@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.source import SourceContract
+from tests.conformance.source import ManagedObjectsContract, SourceContract
 from tests.conftest import Database
 from tests.sources.postgresql.scene import PostgresScene
 
 pytestmark = pytest.mark.postgres
 
 
-class TestPostgres(SourceContract):
+class TestPostgres(SourceContract, ManagedObjectsContract):
     """On each version that the ordinary run tests."""
 
     @pytest.fixture

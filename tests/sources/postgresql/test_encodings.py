@@ -56,7 +56,7 @@ def test_texts_that_are_utf_8_come_from_a_database_without_encoding(foreign: Cap
     foreign.run("insert into things values (1, 'é')", "insert into others values ('ß')")
     source = foreign.source()
     tables = source.discover()
-    snapshot = source.establish(tables).snapshot
+    snapshot = source.objects.establish(tables).snapshot
     found = [row["v"] for table in tables for row in loaded(snapshot, table)]
     snapshot.close()
     assert found == ["ß", "é"]

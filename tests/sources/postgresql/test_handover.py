@@ -11,7 +11,7 @@ import pytest
 
 from mirrorlake.sources.base import Snapshot
 from tests.conformance.scene import changes_now, loaded, named, until
-from tests.sources.postgresql.captured import Captured
+from tests.sources.postgresql.captured import BEGINNING, Captured
 
 pytestmark = pytest.mark.postgres
 
@@ -46,13 +46,13 @@ def opened_around(captured: Captured, kind: str) -> Iterator[tuple[Snapshot, Tra
     source = captured.source()
     captured.tables = source.discover()
     if kind == "later":
-        source.establish(captured.tables).snapshot.close()
+        source.objects.establish(captured.tables).snapshot.close()
     first = Transaction(captured, 1)
     with ThreadPoolExecutor(1) as pool:
         asked = pool.submit(
             source.snapshot
             if kind == "later"
-            else lambda: source.establish(captured.tables).snapshot
+            else lambda: source.objects.establish(captured.tables).snapshot
         )
         until(first.is_waited_for)
         second = Transaction(captured, 2)
@@ -73,9 +73,9 @@ def test_a_transaction_open_at_the_point_is_streamed_and_not_loaded(
     with opened_around(any_captured, kind) as (snapshot, third):
         third.commit()
         rows = loaded(snapshot, named(any_captured.tables, "apples"))
-    found = changes_now(any_captured.source(), any_captured.tables)
+    found = changes_now(any_captured.source(), any_captured.tables, BEGINNING)
     assert sorted(row["id"] for row in rows) == [1, 2]
-    assert [event.row["id"] for event in found if event.end > snapshot.point] == [3]
+    assert [event.row["id"] for event in found if not snapshot.point.covers(event.end)] == [3]
 
 
 def test_a_commit_record_may_begin_exactly_at_the_point(any_captured: Captured) -> None:
@@ -88,7 +88,9 @@ def test_a_commit_record_may_begin_exactly_at_the_point(any_captured: Captured) 
             third.commit()
         (begun, *_) = [c.transactions.after[0] for c in any_captured.chunks() if c.parts]
         (event,) = any_captured.changes()
-        assert event.end > snapshot.point
+        assert not snapshot.point.covers(event.end)
+        asked = changes_now(any_captured.source(), any_captured.tables, snapshot.point)
+        assert asked == [event]
         return begun == snapshot.point
 
     until(hit)

@@ -6,7 +6,7 @@ import pytest
 
 from mirrorlake.errors import PrerequisiteMissing, SourceGap, SourceUnavailable
 from tests.conformance.scene import streaming, until
-from tests.sources.postgresql.captured import Captured
+from tests.sources.postgresql.captured import BEGINNING, Captured
 
 pytestmark = pytest.mark.postgres
 
@@ -30,27 +30,27 @@ def test_what_was_made_is_named(captured: Captured) -> None:
 def test_detaching_leaves_the_publication_of_others(captured: Captured) -> None:
     captured.run(APPLES, f"create publication {captured.settings.publication} for all tables")
     made = captured.begin()
-    captured.source().detach(made)
+    captured.source().objects.detach(made)
     assert publications(captured) == [captured.settings.publication]
 
 
 def test_detaching_leaves_the_slot_of_others_that_is_named_alike(captured: Captured) -> None:
     captured.settings = captured.database.settings(publication=captured.settings.slot)
     ours = captured.begin(APPLES)[1]
-    assert captured.source().detach([ours]) == [ours]
-    assert captured.source().occupied()
+    assert captured.source().objects.detach([ours]) == [ours]
+    assert captured.source().objects.occupied()
 
 
 def test_detaching_twice_finds_nothing_the_second_time(captured: Captured) -> None:
     made = captured.begin(APPLES)
-    captured.source().detach(made)
-    assert captured.source().detach(made) == []
+    captured.source().objects.detach(made)
+    assert captured.source().objects.detach(made) == []
 
 
 def test_what_an_interrupted_call_made_is_made_anew_and_named(captured: Captured) -> None:
     made = captured.begin(APPLES)
     assert captured.begin() == made
-    captured.source().detach(made)
+    captured.source().objects.detach(made)
     assert publications(captured) == []
 
 
@@ -58,7 +58,7 @@ def test_a_publication_of_another_slot_is_left_as_it_is(captured: Captured) -> N
     captured.begin(APPLES)
     own = captured.settings.publication
     other = captured.source(slot=f"{captured.settings.slot}_other")
-    made = other.establish(captured.tables)
+    made = other.objects.establish(captured.tables)
     made.snapshot.close()
     assert f"publication {own}" not in made.made
     assert len(captured.changes("insert into apples values (1, 1)")) == 1
@@ -73,18 +73,18 @@ def test_tables_are_added_to_a_publication_of_others(captured: Captured) -> None
 def test_a_slot_that_is_read_by_another_is_not_taken(captured: Captured) -> None:
     captured.begin(APPLES)
     source = captured.source()
-    with streaming(source, captured.tables):
+    with streaming(source, captured.tables, BEGINNING):
         with pytest.raises(PrerequisiteMissing, match="in use"):
-            captured.source().establish(captured.tables)
+            captured.source().objects.establish(captured.tables)
         with pytest.raises(SourceUnavailable, match="is active for PID"):
-            captured.source().stream(captured.tables)
+            captured.source().stream(captured.tables, BEGINNING)
 
 
 def test_a_stream_that_cannot_begin_leaves_no_connection(captured: Captured) -> None:
     captured.begin(APPLES)
-    with streaming(captured.source(), captured.tables):
+    with streaming(captured.source(), captured.tables, BEGINNING):
         with pytest.raises(SourceUnavailable):
-            captured.source().stream(captured.tables)
+            captured.source().stream(captured.tables, BEGINNING)
         # The server takes note of the end of a connection in its own time.
         senders = "select count(*) from pg_stat_replication where application_name = 'mirrorlake'"
         until(lambda: captured.database.sql.execute(senders).fetchone() == (1,))
@@ -102,7 +102,7 @@ def test_a_table_that_cannot_be_published_leaves_nothing_behind(captured: Captur
     with pytest.raises(PrerequisiteMissing, match="unlogged"):
         captured.begin(APPLES, "create unlogged table pears (id int primary key)")
     assert publications(captured) == []
-    assert captured.source().occupied() is None
+    assert captured.source().objects.occupied() is None
 
 
 def test_a_slot_and_a_publication_may_have_any_name(captured: Captured) -> None:
@@ -110,4 +110,4 @@ def test_a_slot_and_a_publication_may_have_any_name(captured: Captured) -> None:
     captured.settings = settings
     made = captured.begin(APPLES)
     assert len(captured.changes("insert into apples values (1, 1)")) == 1
-    assert len(captured.source().detach(made)) == 3
+    assert len(captured.source().objects.detach(made)) == 3

@@ -8,12 +8,13 @@ import pytest
 
 from mirrorlake.model.change import Marker
 from mirrorlake.model.position import Lsn
-from mirrorlake.sources.base import Changes, Chunk
+from mirrorlake.sources.chunk import Changes, Chunk, SchemaChange
 from tests.conformance.scene import TRUNCATE, UNCHANGED, events, faults, told
 from tests.sources.postgresql.wire import (
     COLUMNS,
     INT4,
     TEXT,
+    VARCHAR,
     begin,
     commit,
     decoder,
@@ -170,11 +171,15 @@ def test_a_relation_with_other_columns_cuts() -> None:
         relation("apples", APPLES, [("size", INT4), ("id", INT4)]),
         insert(APPLES, ["4", "5"]),
     )
-    assert [part.rows.schema.names for part in chunk.parts] == [
-        ["id", "note"],
-        ["id", "note", "size"],
-        ["size", "id"],
+    told = [(type(part), part.table.schema.names) for part in chunk.parts]
+    assert told == [
+        (Changes, ["id", "note"]),
+        (SchemaChange, ["id", "note", "size"]),
+        (Changes, ["id", "note", "size"]),
+        (SchemaChange, ["size", "id"]),
+        (Changes, ["size", "id"]),
     ]
+    assert [p.ordinal for p in chunk.parts if isinstance(p, SchemaChange)] == [1, 2]
     assert [event.row["id"] for event in events([chunk])] == [1, 2, 5]
 
 
@@ -183,6 +188,69 @@ def test_a_relation_that_is_told_again_does_not_cut() -> None:
         insert(APPLES, ["1", "a"]), relation("apples", APPLES), insert(APPLES, ["2", "b"])
     )
     assert len(chunk.parts) == 1
+
+
+def test_a_type_with_other_bounds_is_another_description() -> None:
+    tables = decoder(table("apples", APPLES))
+    wider = [("id", INT4), ("note", VARCHAR)]
+    (change,) = tables.decode([begin(10), relation("apples", APPLES, wider), commit(10, 20)]).parts
+    assert isinstance(change, SchemaChange)
+    assert (change.transaction, change.ordinal) == (0, 0)
+    assert change.table.schema == table("apples", APPLES).schema
+    assert str(change.table.source_types["note"]) == "varchar"
+
+
+def test_a_description_in_a_transaction_that_goes_on_stands_behind_what_came_before() -> None:
+    tables = decoder(table("apples", APPLES))
+    messages = [
+        begin(1),
+        commit(1, 5),
+        begin(10),
+        relation("apples", APPLES),
+        insert(APPLES, ["1", "a"]),
+        relation("apples", APPLES, [*COLUMNS, ("size", INT4)]),
+        insert(APPLES, ["2", "b", "3"]),
+        commit(10, 20),
+    ]
+    chunks = [tables.decode(messages[:5]), tables.decode(messages[5:])]
+    (change,) = [p for c in chunks for p in c.parts if isinstance(p, SchemaChange)]
+    assert (chunks[1].opens, change.transaction, change.ordinal) == (True, 0, 1)
+
+
+def test_a_transaction_is_called_by_its_number_wherever_a_chunk_ends() -> None:
+    tables = decoder(table("apples", APPLES))
+    messages = [
+        begin(10, xid=4_000_000_000),
+        relation("apples", APPLES),
+        insert(APPLES, ["1", "a"]),
+        insert(APPLES, ["2", "a"]),
+        commit(10, 20),
+        begin(20, xid=7),
+        commit(20, 30),
+    ]
+    chunks = [tables.decode(messages[:3]), tables.decode(messages[3:])]
+    assert [list(chunk.transactions.id) for chunk in chunks] == [
+        ["4000000000"],
+        ["4000000000", "7"],
+    ]
+    assert [chunk.transactions.is_open for chunk in chunks] == [True, False]
+
+
+def test_the_place_of_each_message_in_the_log_is_told_of_its_rows() -> None:
+    tables = decoder(table("apples", APPLES))
+    messages = [
+        begin(10),
+        relation("apples", APPLES),
+        insert(APPLES, ["1", "a"]),
+        update(APPLES, ["2", "a"], key=["1", None]),
+        delete(APPLES, key=["2", None]),
+        commit(10, 20),
+    ]
+    (part,) = tables.decode(messages, [1, 2, 3, 4, 2**63, 6]).parts
+    assert isinstance(part, Changes)
+    assert part.metadata is not None
+    assert part.marker.tolist() == [INSERT, DELETE, INSERT, DELETE]
+    assert part.metadata.to_pydict() == {"lsn": [3, 4, 4, 2**63]}
 
 
 def test_a_relation_that_changes_leaves_other_tables_whole() -> None:

@@ -10,7 +10,8 @@ import pytest
 
 from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import MirrorlakeError, SourceUnavailable, UsageError
-from mirrorlake.sources.base import Severity
+from mirrorlake.model.position import Lsn
+from mirrorlake.sources.base import CheckSeverity
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.source import PostgresSource
 
@@ -72,7 +73,7 @@ def test_a_url_that_leads_nowhere_is_not_repeated(url: str) -> None:
 @pytest.mark.parametrize("url", MISTAKES)
 def test_a_check_does_not_repeat_the_url(url: str) -> None:
     (finding,) = PostgresSource(PostgresSettings(url)).check()
-    assert finding.severity is Severity.ERROR
+    assert finding.severity is CheckSeverity.ERROR
     assert "hush" not in repr(finding)
     assert "hidden" not in repr(finding)
 
@@ -119,7 +120,7 @@ def test_a_right_password_is_not_repeated_when_a_statement_fails(asking: Embedde
     url = asking.url.replace("postgres@", "guarded:right-hushhidden@")
     source = PostgresSource(PostgresSettings(url, slot="no_such_slot"))
     with pytest.raises(Exception, match="no_such_slot") as caught:
-        source.stream([])
+        source.stream([], Lsn(0))
     assert "hushhidden" not in everything_said(caught.value)
 
 

@@ -80,7 +80,7 @@ def test_a_condition_that_would_block_the_updates_of_others_is_refused(
     captured.select("public.*", rows={"public.apples": "size > 5"})
     captured.run(APPLES, "insert into apples values (1, 1)")
     source = captured.source()
-    action = source.include if adding == "later" else source.establish
+    action = source.objects.include if adding == "later" else source.objects.establish
     with pytest.raises(PrerequisiteMissing, match="uses size, which is not in the replica"):
         action(source.discover())
     captured.run("update apples set size = 9")

@@ -9,17 +9,17 @@ import pytest
 
 from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import PrerequisiteMissing, SourceGap, SourceUnavailable
-from mirrorlake.sources.base import ChangeStream, Severity
+from mirrorlake.sources.base import ChangeStream, CheckSeverity
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from tests.conformance.scene import until
 from tests.conftest import Database, database_on
 from tests.older_postgres import RELEASES
-from tests.sources.postgresql.captured import Captured
+from tests.sources.postgresql.captured import BEGINNING, Captured
 from tests.sources.postgresql.checks.test_server import the_finding
 
 pytestmark = pytest.mark.postgres
 
-OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
+OK, WARNING, ERROR = CheckSeverity.OK, CheckSeverity.WARNING, CheckSeverity.ERROR
 APPLES = "create table apples (id int primary key, size int)"
 
 
@@ -175,7 +175,7 @@ def test_a_server_that_is_killed_ends_the_stream_as_unavailable() -> None:
             database := Database(server.url, server, sql, "postgres"), database.settings()
         )
         captured.begin(APPLES)
-        stream = captured.source().stream(captured.tables)
+        stream = captured.source().stream(captured.tables, BEGINNING)
         server.kill()
         with pytest.raises(SourceUnavailable):
             until(lambda: read_and_go_on(stream))
@@ -194,5 +194,5 @@ def test_a_table_cannot_join_where_its_changes_could_be_lost(
         captured.run("create table pears (id int primary key)")
         source = captured.source()
         with pytest.raises(PrerequisiteMissing, match=r"can lose changes of .*: public\.pears"):
-            source.include(source.discover())
+            source.objects.include(source.discover())
         captured.close()

@@ -7,16 +7,17 @@ from collections.abc import Sequence
 
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.model.types import INTEGER, STRING
-from mirrorlake.sources.base import SourceTable
 from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.types.mapping import TypeRow, Types
+from mirrorlake.sources.table import SourceTable
 from tests.conformance.scene import UNCHANGED
 
-INT4, TEXT = 23, 25
+INT4, TEXT, VARCHAR = 23, 25, 1043
 TYPES = Types(
     {
         INT4: TypeRow(INT4, "int4", "b", "N", 0, -1, 0, ","),
         TEXT: TypeRow(TEXT, "text", "b", "S", 0, -1, 0, ","),
+        VARCHAR: TypeRow(VARCHAR, "varchar", "b", "S", 0, -1, 0, ","),
     }
 )
 COLUMNS = (("id", INT4), ("note", TEXT))
@@ -28,15 +29,16 @@ Values = Sequence[str | None]
 def table(name: str, oid: int, key: tuple[str, ...] = ("id",)) -> SourceTable:
     """A selected table with the columns `id` and `note`."""
     schema = Schema.of([Column("id", INTEGER), Column("note", STRING)])
-    return SourceTable(TableId("public", name), schema, key, str(oid))
+    types = {column: TYPES.resolve(kind, -1) for column, kind in COLUMNS}
+    return SourceTable(TableId("public", name), schema, key, str(oid), types)
 
 
 def decoder(*tables: SourceTable) -> Decoder:
     return Decoder({each.table: each for each in tables}, TYPES.resolve)
 
 
-def begin(lsn: int, time: int = 0) -> bytes:
-    return struct.pack("!cQqI", b"B", lsn, time, 700)
+def begin(lsn: int, time: int = 0, xid: int = 700) -> bytes:
+    return struct.pack("!cQqI", b"B", lsn, time, xid)
 
 
 def commit(lsn: int, end: int, time: int = 0) -> bytes:

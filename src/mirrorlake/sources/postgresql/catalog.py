@@ -9,10 +9,10 @@ from typing import Any
 from mirrorlake.errors import UnsupportedColumn
 from mirrorlake.model.change import FEED_COLUMNS
 from mirrorlake.model.table import Column, Schema, TableId
-from mirrorlake.sources.base import SourceTable
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.types.mapping import TypeRow, Types
 from mirrorlake.sources.selection import Selection
+from mirrorlake.sources.table import SourceTable
 
 _TYPES = """
 select oid::bigint, typname, typtype::text, typcategory::text, typbasetype::bigint, typtypmod,

@@ -20,11 +20,12 @@ from mirrorlake.errors import BadValue, TableError, TableRecreated
 from mirrorlake.model.change import Marker
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import Column, Schema, TableId
-from mirrorlake.sources.base import (
+from mirrorlake.sources.chunk import (
     Changes,
     Chunk,
-    SourceTable,
-    TableFault,
+    Part,
+    SchemaChange,
+    TableLost,
     Transactions,
     Truncation,
 )
@@ -34,14 +35,13 @@ from mirrorlake.sources.postgresql.protocol import Messages, Relation, Tuples
 from mirrorlake.sources.postgresql.types.mapping import PgType
 from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
 from mirrorlake.sources.selection import matches
+from mirrorlake.sources.table import SourceTable
 
 Resolve = Callable[[int, int], PgType]
 """From the oid and modifier of a type to what it becomes; may ask the database."""
 
 NotedIn = Callable[[TableId, str, int], None]
 """Told of a table, a column and how many of its values were replaced."""
-
-Part = Changes | Truncation | TableFault
 
 
 @dataclass(slots=True)
@@ -50,6 +50,7 @@ class _Open:
 
     after: Lsn
     time: datetime
+    id: str
     changes: int = 0
 
 
@@ -60,7 +61,7 @@ class _Known:
     relation: Relation
     table: SourceTable | None  # None: not selected
     offsets: tuple[int, ...] = ()
-    keys: tuple[int, ...] = ()  # places of the key columns
+    keys: tuple[int, ...] = ()  # lsns of the key columns
     decoders: tuple[ColumnDecoder, ...] = ()
 
 
@@ -84,11 +85,14 @@ class Decoder:
     def in_transaction(self) -> bool:
         return self._open is not None
 
-    def decode(self, raw: Sequence[bytes | memoryview]) -> Chunk:
-        """The changes in a batch of messages, in the order in which they came."""
+    def decode(self, raw: Sequence[bytes | memoryview], lsns: Sequence[int] | None = None) -> Chunk:
+        """The changes in a batch of messages, in the order in which they came.
+
+        lsns: where in the log each message stands; the changes then have the metadata `lsn`.
+        """
         if not raw:
-            return Chunk(Transactions((), (), ()), (), opens=False, idle=None, size=0)
-        messages = Messages(raw)
+            return Chunk(Transactions((), (), (), ()), (), opens=False, idle=None, size=0)
+        messages = Messages(raw, lsns)
         carried = self._open
         transactions, transaction, ordinal = self._transactions(messages)
         parts: list[Part] = []
@@ -116,11 +120,14 @@ class Decoder:
         carried = self._open
         after = [Lsn(int(v)) for v in messages.int64(start[begins] + 1)]
         times = [_moment(int(v)) for v in messages.int64(start[begins] + 9)]
+        ids = [str(v & 0xFFFFFFFF) for v in messages.int32(start[begins] + 17).tolist()]
         ends: list[Lsn | None] = [Lsn(int(v)) for v in messages.int64(start[commits] + 10)]
         if carried:
             after.insert(0, carried.after)
             times.insert(0, carried.time)
-        if len(ends) < len(after):
+            ids.insert(0, carried.id)
+        is_open = len(ends) < len(after)
+        if is_open:
             ends.append(None)
         transaction = np.cumsum(kind == protocol.BEGIN) - (0 if carried else 1)
 
@@ -132,9 +139,10 @@ class Decoder:
             bases = np.zeros(1, np.int64)
         ordinal = counted - bases[np.clip(transaction, 0, len(bases) - 1)]
         self._open = None
-        if after and ends[-1] is None:
-            self._open = _Open(after[-1], times[-1], int(ordinal[-1]))
-        return Transactions(after, ends, times), transaction.astype(np.int32), ordinal
+        if is_open:
+            self._open = _Open(after[-1], times[-1], ids[-1], int(ordinal[-1]))
+        told = Transactions(after, ends, times, ids, is_open)
+        return told, transaction.astype(np.int32), ordinal
 
     # -- cuts -----------------------------------------------------------------------------------
 
@@ -164,11 +172,20 @@ class Decoder:
         former = self._names.get(str(relation.oid), name)
         if former != name and former not in self._faulty:
             yield self._fault(former, _renamed(former, name))
+        former_table = self._table_of(relation.oid, name)
         try:
-            self._relations[relation.oid] = self._describe(relation)
+            known = self._relations[relation.oid] = self._describe(relation)
         except TableError as error:
             yield self._fault(name, error)
             self._relations[relation.oid] = _Known(relation, None)
+            return
+        if known.table and former_table and not _is_alike(known.table, former_table):
+            yield SchemaChange(known.table, int(transaction[index]), int(ordinal[index]))
+
+    def _table_of(self, oid: int, name: TableId) -> SourceTable | None:
+        """The table as it was described last."""
+        known = self._relations.get(oid)
+        return known.table if known else self.tables.get(name)
 
     def _describe(self, relation: Relation) -> _Known:
         selected = self.tables.get(TableId(relation.schema, relation.name))
@@ -292,6 +309,7 @@ class Decoder:
             unchanged=_unchanged(tuples, known.offsets),
             transaction=transaction[message],
             ordinal=ordinal[message],
+            metadata=messages.metadata(message),
         )
 
     def _key_changed(
@@ -332,13 +350,17 @@ class Decoder:
                 ) from error
         return pa.RecordBatch.from_arrays(columns, names=table.schema.names)
 
-    def _fault(self, table: TableId, error: Exception) -> TableFault:
+    def _fault(self, table: TableId, error: TableError) -> TableLost:
         self._faulty.add(table)
-        return TableFault(table, error)
+        return TableLost(table, error)
 
 
 def _is_change(kind: np.ndarray) -> np.ndarray:
     return np.isin(kind, np.frombuffer(b"IUDT", np.uint8))
+
+
+def _is_alike(one: SourceTable, other: SourceTable) -> bool:
+    return one.schema == other.schema and one.source_types == other.source_types
 
 
 def _moment(microseconds: int) -> datetime:

@@ -47,10 +47,13 @@ class Relation:
 class Messages:
     """A batch of messages as vectors.
 
-    kind: uint8, the type byte of each; start: int64, where each begins in `buffer`.
+    kind: uint8, the type byte of each; start: int64, where each begins in `buffer`. lsns: where
+    each stands in the log, when that is wanted.
     """
 
-    def __init__(self, messages: Sequence[bytes | memoryview]) -> None:
+    def __init__(
+        self, messages: Sequence[bytes | memoryview], lsns: Sequence[int] | None = None
+    ) -> None:
         lengths = np.fromiter(map(len, messages), np.int64, len(messages))
         self.raw = b"".join([*messages, bytes(_PADDING)])
         self.buffer = np.frombuffer(self.raw, np.uint8)
@@ -60,6 +63,7 @@ class Messages:
         size = len(self.raw)
         self._int32 = np.ndarray((size - 3,), ">i4", self.raw, strides=(1,))
         self._int64 = np.ndarray((size - 7,), ">i8", self.raw, strides=(1,))
+        self._lsns = None if lsns is None else np.array(lsns, np.uint64)
 
     def __len__(self) -> int:
         return len(self.start)
@@ -71,6 +75,12 @@ class Messages:
     def int64(self, at: np.ndarray) -> np.ndarray:
         values: np.ndarray = self._int64[at].astype(np.int64)
         return values
+
+    def metadata(self, at: np.ndarray) -> pa.RecordBatch | None:
+        """What the log says of these messages: `lsn`, uint64."""
+        if self._lsns is None:
+            return None
+        return pa.RecordBatch.from_arrays([pa.array(self._lsns[at])], names=["lsn"])
 
     def relation(self, index: int) -> Relation:
         """The Relation message at `index`."""

@@ -10,9 +10,9 @@ from psycopg import sql
 
 from mirrorlake.errors import PrerequisiteMissing
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import SourceTable
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.table import SourceTable
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from mirrorlake.sources.postgresql.types.values import Extremes
 from mirrorlake.sources.selection import Selection
@@ -16,6 +17,9 @@ class PostgresSettings:
 
     `url` may hold a password and is never printed.
     """
+
+    product: ClassVar[str] = "PostgreSQL"
+    monitored_as: ClassVar[str] = "PostgreSql"
 
     url: str = field(repr=False)
     selection: Selection = field(default_factory=Selection)

@@ -19,7 +19,6 @@ from psycopg import sql
 from mirrorlake.errors import BadValue, SourceUnavailable, TableError
 from mirrorlake.model.arrow import arrow_type, contiguous, nullable_schema
 from mirrorlake.model.position import Lsn
-from mirrorlake.sources.base import SnapshotPart, SourceTable
 from mirrorlake.sources.postgresql.connect import Connection, any_text, connect, translated
 from mirrorlake.sources.postgresql.copy import copied
 from mirrorlake.sources.postgresql.decoder import NotedIn
@@ -27,6 +26,7 @@ from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.types.arrays import json_to_array
 from mirrorlake.sources.postgresql.types.mapping import Form
 from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
+from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 _PAGE = 8192
 _BOM = "\ufeff".encode()
@@ -104,6 +104,9 @@ class PostgresSnapshot:
             connection.close()  # in the middle of a COPY it is of no further use
             raise
         self._idle.put(connection)
+
+    def upto(self, _part: SnapshotPart) -> Lsn:
+        return self.point
 
     def close(self) -> None:
         while True:

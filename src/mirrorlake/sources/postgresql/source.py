@@ -12,7 +12,7 @@ import structlog
 from mirrorlake.errors import PrerequisiteMissing, SourceGap, SourceUnavailable, UsageError
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Established, Finding, Severity, SourceTable
+from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql import slot as slots
 from mirrorlake.sources.postgresql.catalog import (
@@ -30,10 +30,12 @@ from mirrorlake.sources.postgresql.connect import (
     translated,
 )
 from mirrorlake.sources.postgresql.decoder import Decoder
+from mirrorlake.sources.postgresql.objects import PostgresObjects
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot, read_rows
 from mirrorlake.sources.postgresql.stream import PostgresStream
 from mirrorlake.sources.postgresql.types.mapping import PgType, Types
+from mirrorlake.sources.table import SourceTable
 
 log = structlog.get_logger()
 
@@ -45,22 +47,25 @@ class PostgresSource:
 
     def __init__(self, settings: PostgresSettings) -> None:
         self._settings = settings
+        self.objects = PostgresObjects(settings, self._sql, self._at_slot)
         self._connection: Connection | None = None
         self._types: Types | None = None
         self._replaced: Counter[tuple[TableId, str]] = Counter()
 
     # -- before ---------------------------------------------------------------------------------
 
-    def check(self) -> list[Finding]:
+    def check(self) -> list[CheckResult]:
         try:
             connection = self._sql()
         except SourceUnavailable as error:
-            return [Finding("reachable", Severity.ERROR, error.what, error.hint)]
+            return [CheckResult("reachable", CheckSeverity.ERROR, error.what, error.hint)]
         except UsageError as error:
-            return [Finding("reachable", Severity.ERROR, error.what, error.hint)]
+            return [CheckResult("reachable", CheckSeverity.ERROR, error.what, error.hint)]
         with translated():
             findings = [
-                Finding("reachable", Severity.OK, f"connected to {connection.info.dbname}"),
+                CheckResult(
+                    "reachable", CheckSeverity.OK, f"connected to {connection.info.dbname}"
+                ),
                 *server_checks.server(connection, self._settings),
             ]
             catalog = self._catalog()
@@ -106,47 +111,7 @@ class PostgresSource:
     def parse_point(self, text: str) -> LogPoint:
         return Lsn.parse(text)
 
-    # -- the place in the log -------------------------------------------------------------------
-
-    def occupied(self) -> Finding | None:
-        slot = self._settings.slot
-        with translated():
-            if not slots.slot_state(self._sql(), slot):
-                return None
-        return Finding(
-            "slot",
-            Severity.ERROR,
-            f"{_slot_words(slot)} already exists",
-            "Choose another name in source.slot. If the slot is not used any more, drop it: with "
-            "`mirrorlake detach` where it was created, or with `select "
-            f"pg_drop_replication_slot('{slot}')`.",
-        )
-
-    def intended(self) -> Sequence[str]:
-        connection, settings = self._sql(), self._settings
-        with translated():
-            publications = [
-                name
-                for name in (settings.publication, settings.append_publication)
-                if publication.state_of(connection, name) is None
-            ]
-        return [_slot_words(settings.slot), *map(_publication_words, publications)]
-
-    def establish(self, tables: Sequence[SourceTable]) -> Established:
-        connection, settings = self._sql(), self._settings
-        with translated():
-            state = slots.slot_state(connection, settings.slot)
-            if state and state.active_pid:
-                raise PrerequisiteMissing(
-                    f"replication slot {settings.slot} is in use by process {state.active_pid}",
-                    where="PostgreSQL",
-                    hint="Choose another name in source.slot.",
-                )
-            publications = publication.create(connection, settings, tables)
-            slots.drop_slot(connection, settings.slot)
-        snapshot = self._at_slot(settings.slot, temporary=False)
-        made = [_slot_words(settings.slot), *map(_publication_words, publications)]
-        return Established(snapshot, made)
+    # -- streaming ------------------------------------------------------------------------------
 
     def resume(self, since: LogPoint) -> None:
         with translated():
@@ -156,24 +121,23 @@ class PostgresSource:
             raise _gap(f"replication slot {slot} does not exist")
         if state.status == "lost":
             raise _gap(f"replication slot {slot} was invalidated")
-        if state.confirmed is not None and state.confirmed > since:
+        if state.confirmed is not None and not since.covers(state.confirmed):
             raise _gap(
                 f"replication slot {slot} was read up to {state.confirmed}, but the landing zone "
                 f"holds changes only up to {since}"
             )
         findings = server_checks.watch(self._sql(), self._settings, [])
         for finding in findings:
-            if finding.severity is Severity.ERROR:
+            if finding.severity is CheckSeverity.ERROR:
                 raise _gap(finding.message)
-
-    def include(self, tables: Sequence[SourceTable]) -> None:
-        with translated():
-            publication.include(self._sql(), self._settings, tables)
 
     def snapshot(self) -> PostgresSnapshot:
         return self._at_slot(f"mirrorlake_load_{uuid.uuid4().hex[:12]}", temporary=True)
 
-    def stream(self, tables: Sequence[SourceTable]) -> PostgresStream:
+    def stream(
+        self, tables: Sequence[SourceTable], since: LogPoint, *, metadata: bool = False
+    ) -> PostgresStream:
+        """What the slot has not been told of, and `since` does not cover either."""
         with translated():
             decoder = Decoder(
                 {table.table: table for table in tables},
@@ -189,12 +153,14 @@ class PostgresSource:
                     publication.names_of(self._settings, tables),
                     decoder,
                     self._settings.chunk_bytes,
+                    since,
+                    metadata=metadata,
                 )
             except BaseException:
                 replication.close()
                 raise
 
-    def watch(self, tables: Sequence[SourceTable]) -> list[Finding]:
+    def watch(self, tables: Sequence[SourceTable]) -> list[CheckResult]:
         with translated():
             findings = list(server_checks.watch(self._sql(), self._settings, tables))
             catalog = self._catalog()
@@ -214,23 +180,6 @@ class PostgresSource:
     def reread(self, table: SourceTable, keys: pa.Table) -> pa.Table:
         with translated():
             return read_rows(self._sql(), table, keys, self._settings.extremes, self._noted)
-
-    # -- after ----------------------------------------------------------------------------------
-
-    def detach(self, made: Sequence[str]) -> list[str]:
-        connection, settings = self._sql(), self._settings
-        removed = []
-        with translated():
-            ours = _slot_words(settings.slot)
-            if ours in made and slots.slot_state(connection, settings.slot):
-                slots.drop_slot(connection, settings.slot)
-                removed.append(ours)
-            for name in (settings.publication, settings.append_publication):
-                ours = _publication_words(name)
-                if ours in made and publication.state_of(connection, name):
-                    publication.drop(connection, name)
-                    removed.append(ours)
-        return removed
 
     def close(self) -> None:
         if self._connection is not None:
@@ -275,14 +224,6 @@ class PostgresSource:
         self._replaced[table, column] = now = before + count
         if before == 0 or len(str(before)) != len(str(now)):
             log.warning(VALUES_REPLACED, table=str(table), column=column, values=now)
-
-
-def _slot_words(name: str) -> str:
-    return f"replication slot {name}"
-
-
-def _publication_words(name: str) -> str:
-    return f"publication {name}"
 
 
 def _gap(what: str) -> SourceGap:

@@ -12,7 +12,7 @@ from psycopg import sql
 
 from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.position import LogPoint, Lsn
-from mirrorlake.sources.base import Chunk
+from mirrorlake.sources.chunk import Chunk
 from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.connect import Connection, simple_query, translated
 from mirrorlake.sources.postgresql.decoder import Decoder
@@ -40,9 +40,13 @@ class PostgresStream:
         publications: Sequence[str],
         decoder: Decoder,
         chunk_bytes: int,
+        since: LogPoint,
+        *,
+        metadata: bool,
     ) -> None:
         self._connection, self._decoder, self._limit = replication, decoder, chunk_bytes
         self._pgconn = replication.pgconn
+        self._lsns: list[int] | None = [] if metadata else None  # of the messages gathered
         self._acknowledged = Lsn(0)
         self._answered = time.monotonic()
         self._sent = Lsn(0)  # how far the server has sent, by its own word
@@ -51,9 +55,9 @@ class PostgresStream:
         simple_query(
             replication,
             sql.SQL(
-                "START_REPLICATION SLOT {} LOGICAL 0/0 (proto_version '1', publication_names {})"
+                "START_REPLICATION SLOT {} LOGICAL {} (proto_version '1', publication_names {})"
             )
-            .format(sql.Identifier(slot), sql.Literal(names))
+            .format(sql.Identifier(slot), sql.SQL(str(since)), sql.Literal(names))
             .as_string(replication),
         )
 
@@ -62,7 +66,7 @@ class PostgresStream:
             messages, caught_up = self._gathered(time.monotonic() + wait)
             self._answer_when_due()
         # What the server had sent when it last told us has been read: it all comes in order.
-        chunk = self._decoder.decode(messages)
+        chunk = self._decoder.decode(messages, self._lsns)
         if caught_up and not self._decoder.in_transaction and self._sent > self._idle:
             self._idle = self._sent
             chunk = replace(chunk, idle=self._sent)
@@ -75,6 +79,8 @@ class PostgresStream:
         """
         messages: list[bytes] = []
         size, caught_up = 0, False
+        if self._lsns is not None:
+            self._lsns = []
         while size < self._limit:
             count, data = self._pgconn.get_copy_data(1)
             if count > 0:
@@ -85,6 +91,8 @@ class PostgresStream:
                     deadline = min(deadline, time.monotonic() + GATHER_SECONDS)
                 # A copy: the collector follows every view, and there are hundred thousands.
                 messages.append(bytes(data[_HEADER:]))
+                if self._lsns is not None:
+                    self._lsns.append(int.from_bytes(data[1:9], "big"))
                 size += count - _HEADER
             elif count == 0:
                 left = deadline - time.monotonic()

@@ -9,27 +9,27 @@ from dataclasses import replace
 import pytest
 
 from mirrorlake.errors import PrerequisiteMissing, TableError
-from mirrorlake.sources.base import Finding, Severity
+from mirrorlake.sources.base import CheckResult, CheckSeverity
 from tests.conftest import Database
 from tests.sources.postgresql.captured import Captured
 
 pytestmark = pytest.mark.postgres
 
-OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
+OK, WARNING, ERROR = CheckSeverity.OK, CheckSeverity.WARNING, CheckSeverity.ERROR
 APPLES = "create table apples (id int primary key, size int)"
 
 
-def findings(captured: Captured, check: str) -> list[Finding]:
+def findings(captured: Captured, check: str) -> list[CheckResult]:
     return [finding for finding in captured.source().check() if finding.check == check]
 
 
-def the_finding(captured: Captured, check: str, severity: Severity) -> Finding:
+def the_finding(captured: Captured, check: str, severity: CheckSeverity) -> CheckResult:
     """The one finding of a check that has this severity."""
     (found,) = [f for f in findings(captured, check) if f.severity is severity]
     return found
 
 
-def cure(captured: Captured, finding: Finding) -> None:
+def cure(captured: Captured, finding: CheckResult) -> None:
     """Run the statements that the remedy names, as a superuser."""
     for statement in re.findall("`((?!mirrorlake )[^`]+)`", finding.remedy):
         captured.run(statement)
@@ -66,7 +66,7 @@ def test_checking_changes_nothing(captured: Captured) -> None:
     captured.run(APPLES)
     captured.select("public.*", rows={"public.apples": "id > 0"})
     captured.source().check()
-    assert captured.source().occupied() is None
+    assert captured.source().objects.occupied() is None
     assert captured.database.sql.execute("select from pg_publication").fetchall() == []
 
 

@@ -6,18 +6,18 @@ import psycopg
 import pytest
 
 from mirrorlake.errors import PrerequisiteMissing
-from mirrorlake.sources.base import Finding, Severity
+from mirrorlake.sources.base import CheckResult, CheckSeverity
 from tests.conformance.scene import faults
 from tests.sources.postgresql.captured import Captured
 from tests.sources.postgresql.checks.test_server import cure, findings, the_finding
 
 pytestmark = pytest.mark.postgres
 
-OK, WARNING, ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
+OK, WARNING, ERROR = CheckSeverity.OK, CheckSeverity.WARNING, CheckSeverity.ERROR
 APPLES = "create table apples (id int primary key, size int)"
 
 
-def watched(captured: Captured, check: str) -> list[Finding]:
+def watched(captured: Captured, check: str) -> list[CheckResult]:
     found = captured.source().watch(captured.tables)
     return [f for f in found if f.check == check and f.severity is not OK]
 
@@ -289,7 +289,7 @@ def test_columns_that_change_while_running_are_nothing_to_watch_for(captured: Ca
     assert [f for f in found if f.severity is not OK] == []
 
 
-def cure_first_statement(captured: Captured, finding: Finding) -> None:
+def cure_first_statement(captured: Captured, finding: CheckResult) -> None:
     captured.run(finding.remedy.split("`")[1])
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from tests.conformance.scene import changes_now, loaded
 from tests.conftest import VERSIONS, Database, database_on
-from tests.sources.postgresql.captured import Captured
+from tests.sources.postgresql.captured import BEGINNING, Captured
 from tests.sources.postgresql.type_cases import CASES, SETUP, Case
 
 pytestmark = pytest.mark.postgres
@@ -40,11 +40,11 @@ def read_both_ways(database: Database) -> Read:
     captured.run(*rows_of(cases))
     source = captured.source()
     tables = source.discover()
-    snapshot = source.establish(tables).snapshot
+    snapshot = source.objects.establish(tables).snapshot
     first = loaded(snapshot, tables[0])
     snapshot.close()
     captured.run("truncate things", *rows_of(cases))
-    later = [event.row for event in changes_now(source, tables) if event.row]
+    later = [event.row for event in changes_now(source, tables, BEGINNING) if event.row]
     captured.close()
     return Read(
         types={column.name: str(column.type) for column in tables[0].schema},

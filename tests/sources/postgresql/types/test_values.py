@@ -15,13 +15,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.sources.base import SourceTable
 from mirrorlake.sources.postgresql.source import PostgresSource
+from mirrorlake.sources.table import SourceTable
 from tests.conformance.scene import Reader, events, keys_of, named, streaming
 from tests.conftest import VERSIONS, Database, database_on
 from tests.profiles import tries
 from tests.sources.postgresql.array_texts import write_array
-from tests.sources.postgresql.captured import Captured
+from tests.sources.postgresql.captured import BEGINNING, Captured
 
 pytestmark = pytest.mark.postgres
 
@@ -115,7 +115,7 @@ class Channel:
             [keys, list(texts)],
         )
         found = events(self.reader.read_to(self.source.current()))
-        self.reader.stream.acknowledge(found[-1].end)
+        self.reader.stream.acknowledge(found[-1].through)
         rows = self.source.reread(table, keys_of(keys)).sort_by("id")
         return rows["v"].to_pylist(), [event.row["v"] for event in found]
 
@@ -132,7 +132,7 @@ def channel(request: pytest.FixtureRequest) -> Iterator[Channel]:
         names = {type_.name for type_ in TYPES}
         captured.begin(*(f"create table {table_of(n)} (id int primary key, v {n})" for n in names))
         source = captured.source()
-        with streaming(source, captured.tables) as reader:
+        with streaming(source, captured.tables, BEGINNING) as reader:
             yield Channel(database, source, captured.tables, reader, itertools.count())
         captured.close()
 

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from mirrorlake.sources.base import Finding, Severity, SourceTable
+from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql import slot as slots
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.table import SourceTable
 
 OLDEST, NEWEST = 14, 18
 KEEP_FREE = 1 << 30
 """Bytes of WAL that a slot may still hold back before a warning becomes an error."""
 
-_OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
+_OK, _WARNING, _ERROR = CheckSeverity.OK, CheckSeverity.WARNING, CheckSeverity.ERROR
 
 
-def server(connection: Connection, settings: PostgresSettings) -> Iterator[Finding]:
+def server(connection: Connection, settings: PostgresSettings) -> Iterator[CheckResult]:
     """The server and the rights of our user in it."""
     yield _version(connection)
     yield _wal_level(connection)
@@ -28,7 +29,7 @@ def server(connection: Connection, settings: PostgresSettings) -> Iterator[Findi
 
 def watch(
     connection: Connection, settings: PostgresSettings, tables: Sequence[SourceTable]
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """What would lose changes without a word: the slot and what the publications carry."""
     yield _slot(connection, settings)
     for name in publication.names_of(settings, tables):
@@ -38,19 +39,19 @@ def watch(
         yield from _publication(connection, name, members, keyed=name == settings.publication)
 
 
-def _version(connection: Connection) -> Finding:
+def _version(connection: Connection) -> CheckResult:
     number = connection.info.server_version
     major = number // 10_000
     text = f"PostgreSQL {major}.{number % 10_000}"
     if major < OLDEST:
-        return Finding(
+        return CheckResult(
             "version", _ERROR, f"{text} is too old", f"Use PostgreSQL {OLDEST} to {NEWEST}."
         )
     if major > NEWEST:
-        return Finding(
+        return CheckResult(
             "version", _WARNING, f"{text} has not been tested", "Please report the result."
         )
-    return Finding("version", _OK, text)
+    return CheckResult("version", _OK, text)
 
 
 def _setting(connection: Connection, name: str) -> str:
@@ -58,11 +59,11 @@ def _setting(connection: Connection, name: str) -> str:
     return str(row[0]) if row else ""
 
 
-def _wal_level(connection: Connection) -> Finding:
+def _wal_level(connection: Connection) -> CheckResult:
     level = _setting(connection, "wal_level")
     if level == "logical":
-        return Finding("wal_level", _OK, "wal_level is logical")
-    return Finding(
+        return CheckResult("wal_level", _OK, "wal_level is logical")
+    return CheckResult(
         "wal_level",
         _ERROR,
         f"wal_level is {level}, but logical decoding requires logical",
@@ -70,7 +71,7 @@ def _wal_level(connection: Connection) -> Finding:
     )
 
 
-def _room(connection: Connection, settings: PostgresSettings) -> Iterator[Finding]:
+def _room(connection: Connection, settings: PostgresSettings) -> Iterator[CheckResult]:
     """A slot and a sender for the stream, and one more of each while tables are loaded."""
     ours = slots.slot_state(connection, settings.slot) is not None
     for name, view in (
@@ -82,9 +83,9 @@ def _room(connection: Connection, settings: PostgresSettings) -> Iterator[Findin
         free = most - (row[0] if row else 0)
         needed = 1 if ours else 2
         if free >= needed:
-            yield Finding(name, _OK, f"{free} of {most} are free")
+            yield CheckResult(name, _OK, f"{free} of {most} are free")
         else:
-            yield Finding(
+            yield CheckResult(
                 name,
                 _ERROR,
                 f"{free} of {most} are free, but {needed} are needed",
@@ -93,7 +94,7 @@ def _room(connection: Connection, settings: PostgresSettings) -> Iterator[Findin
             )
 
 
-def _rights(connection: Connection) -> Finding:
+def _rights(connection: Connection) -> CheckResult:
     row = connection.execute(
         "select rolsuper or rolreplication, rolsuper, current_user::text, "
         "has_database_privilege(current_database(), 'create'), current_database()::text "
@@ -106,34 +107,34 @@ def _rights(connection: Connection) -> Finding:
         "and pg_has_role(current_user, oid, 'usage')"
     ).fetchone()
     if not may_replicate and not granted:
-        return Finding(
+        return CheckResult(
             "rights",
             _ERROR,
             f"user {user} may not replicate",
             f'Run `alter role "{user}" with replication` as a superuser.',
         )
     if not is_super and not may_create:
-        return Finding(
+        return CheckResult(
             "rights",
             _WARNING,
             f"user {user} may not create a publication in {database}",
             f'Run `grant create on database "{database}" to "{user}"`, or create the publication '
             "yourself and name it in source.publication.",
         )
-    return Finding("rights", _OK, f"user {user} may replicate")
+    return CheckResult("rights", _OK, f"user {user} may replicate")
 
 
-def _retention(connection: Connection) -> Finding:
+def _retention(connection: Connection) -> CheckResult:
     limit = _setting(connection, "max_slot_wal_keep_size")
     if limit == "-1":
-        return Finding(
+        return CheckResult(
             "max_slot_wal_keep_size",
             _WARNING,
             "a slot may retain WAL without limit: while capture is stopped, WAL fills the disk",
             "Set max_slot_wal_keep_size to an amount that the disk has room for, and watch "
             "`mirrorlake status`.",
         )
-    return Finding(
+    return CheckResult(
         "max_slot_wal_keep_size",
         _OK,
         f"a slot may retain {limit} of WAL; if capture falls further behind, changes are lost "
@@ -141,10 +142,10 @@ def _retention(connection: Connection) -> Finding:
     )
 
 
-def _slot(connection: Connection, settings: PostgresSettings) -> Finding:
+def _slot(connection: Connection, settings: PostgresSettings) -> CheckResult:
     state = slots.slot_state(connection, settings.slot)
     if state is None:
-        return Finding(
+        return CheckResult(
             "slot",
             _ERROR,
             f"replication slot {settings.slot} no longer exists",
@@ -152,7 +153,7 @@ def _slot(connection: Connection, settings: PostgresSettings) -> Finding:
             "tables again.",
         )
     if state.status == "lost":
-        return Finding(
+        return CheckResult(
             "slot",
             _ERROR,
             f"replication slot {settings.slot} was invalidated: it retained more WAL than "
@@ -160,22 +161,22 @@ def _slot(connection: Connection, settings: PostgresSettings) -> Finding:
             "Raise the limit, then run `mirrorlake reset --all` to load all tables again.",
         )
     if state.status == "unreserved" or (state.safe_bytes or KEEP_FREE) < KEEP_FREE // 4:
-        return Finding(
+        return CheckResult(
             "slot",
             _WARNING,
             f"replication slot {settings.slot} is close to its limit: "
             f"{max(state.safe_bytes or 0, 0) >> 20} MiB of WAL are left",
             "Let capture catch up, or raise max_slot_wal_keep_size now.",
         )
-    return Finding("slot", _OK, f"replication slot {settings.slot} is {state.status}")
+    return CheckResult("slot", _OK, f"replication slot {settings.slot} is {state.status}")
 
 
 def _publication(
     connection: Connection, name: str, members: Sequence[SourceTable], *, keyed: bool
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     state = publication.state_of(connection, name)
     if state is None:
-        yield Finding(
+        yield CheckResult(
             "publication",
             _ERROR,
             f"publication {name} no longer exists: changes of its tables are not captured",
@@ -186,7 +187,7 @@ def _publication(
     # A table without key must not publish updates: they would be refused to its own users.
     operations = "insert, update, delete, truncate" if keyed else "insert, truncate"
     if not (state.inserts and state.truncates and (not keyed or (state.updates and state.deletes))):
-        yield Finding(
+        yield CheckResult(
             "publication",
             _ERROR,
             f"publication {name} does not publish all operations",
@@ -194,7 +195,7 @@ def _publication(
             "did not publish are lost; run `mirrorlake reset --all` to load all tables again.",
         )
     if state.partitions:
-        yield Finding(
+        yield CheckResult(
             "publication",
             _ERROR,
             f"publication {name} publishes partitions under their own names",
@@ -204,9 +205,9 @@ def _publication(
     for table in members:
         if table.table not in state.tables:
             if refused := publication.late_addition(connection, name, [table]):
-                yield Finding("version", _ERROR, refused.what, refused.hint, table.table)
+                yield CheckResult("version", _ERROR, refused.what, refused.hint, table.table)
                 continue
-            yield Finding(
+            yield CheckResult(
                 "publication",
                 _ERROR,
                 f"publication {name} no longer contains the table: its changes are lost",

@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Finding, Severity, SourceTable
+from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql.catalog import CatalogTable
 from mirrorlake.sources.postgresql.connect import Connection
 from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.table import SourceTable
 
-_OK, _WARNING, _ERROR = Severity.OK, Severity.WARNING, Severity.ERROR
+_OK, _WARNING, _ERROR = CheckSeverity.OK, CheckSeverity.WARNING, CheckSeverity.ERROR
 
 
 IDLE_HINT = "Correct the spelling (names are case-sensitive), or remove it from the project file."
@@ -28,10 +29,10 @@ def tables(
     settings: PostgresSettings,
     catalog: Sequence[CatalogTable],
     selected: Sequence[SourceTable],
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """The selected tables, one by one."""
     if not selected:
-        yield Finding(
+        yield CheckResult(
             "tables",
             _ERROR,
             "no table is selected",
@@ -40,7 +41,7 @@ def tables(
     yield from _idle_tables(connection, settings)
     certain = idle(settings, catalog)
     for what in idle(settings, catalog, precautions=True):
-        yield Finding("selection", _ERROR if what in certain else _WARNING, what, IDLE_HINT)
+        yield CheckResult("selection", _ERROR if what in certain else _WARNING, what, IDLE_HINT)
     by_name = {table.table: table for table in catalog}
     published = {
         table
@@ -74,10 +75,10 @@ def idle(
     return [*told, *selection.idle_rows(columns)]
 
 
-def _idle_tables(connection: Connection, settings: PostgresSettings) -> Iterator[Finding]:
+def _idle_tables(connection: Connection, settings: PostgresSettings) -> Iterator[CheckResult]:
     names = [TableId(schema, name) for schema, name in connection.execute(_NAMES)]
     for pattern in settings.selection.idle_tables(names):
-        yield Finding(
+        yield CheckResult(
             "selection",
             _WARNING,
             f"{pattern} in source.tables matches no table of the database",
@@ -90,7 +91,7 @@ def changed(
     tables: Sequence[SourceTable],
     now: Mapping[TableId, SourceTable],
     catalog: Sequence[CatalogTable],
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Tables that are other tables now, tell their rows apart in another way, or have values that
     the log does not tell."""
     defaults = {table.table: table.defaults for table in catalog}
@@ -100,10 +101,12 @@ def changed(
             continue
         remedy = f"Run `mirrorlake reset {table.table}` to reload it."
         if current.identity != table.identity:
-            yield Finding("table", _ERROR, "it was dropped and created again", remedy, table.table)
+            yield CheckResult(
+                "table", _ERROR, "it was dropped and created again", remedy, table.table
+            )
         elif not table.append_only and current.key != table.key:
             told = f"is {', '.join(current.key)} now" if current.key else "no longer exists"
-            yield Finding(
+            yield CheckResult(
                 "replica identity",
                 _ERROR,
                 f"its key was {', '.join(table.key)} and {told}: changes may have been lost",
@@ -112,7 +115,7 @@ def changed(
             )
         for name in current.schema.names:
             if name not in table.schema and name in defaults[table.table]:
-                yield Finding(
+                yield CheckResult(
                     "default",
                     _WARNING,
                     f"column {name} was added with a default: PostgreSQL does not log the "
@@ -123,12 +126,12 @@ def changed(
                 )
 
 
-def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[Finding]:
+def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[CheckResult]:
     name = table.table
     if table.refused:
-        yield Finding("columns", _ERROR, table.refused.what, table.refused.hint, name)
+        yield CheckResult("columns", _ERROR, table.refused.what, table.refused.hint, name)
     if not catalog.logged:
-        yield Finding(
+        yield CheckResult(
             "logged",
             _ERROR,
             "the table is unlogged: its changes are not in the WAL",
@@ -136,7 +139,7 @@ def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[Finding]:
             name,
         )
     if catalog.generated:
-        yield Finding(
+        yield CheckResult(
             "columns",
             _WARNING,
             "generated columns are not mirrored, because the WAL does not contain them: "
@@ -145,7 +148,7 @@ def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[Finding]:
             name,
         )
     if table.append_only:
-        yield Finding(
+        yield CheckResult(
             "replica identity",
             _WARNING,
             f"{table.append_only}: it is mirrored append-only; its updates and deletes are not "
@@ -154,11 +157,11 @@ def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[Finding]:
             name,
         )
     else:
-        yield Finding("replica identity", _OK, f"key {', '.join(table.key)}", table=name)
+        yield CheckResult("replica identity", _OK, f"key {', '.join(table.key)}", table=name)
 
 
-def _blocked(table: TableId, name: str) -> Finding:
-    return Finding(
+def _blocked(table: TableId, name: str) -> CheckResult:
+    return CheckResult(
         "replica identity",
         _ERROR,
         f"publication {name} publishes updates of the table, which has no replica identity: "
@@ -170,11 +173,11 @@ def _blocked(table: TableId, name: str) -> Finding:
 
 def _access(
     connection: Connection, table: SourceTable, catalog: CatalogTable, *, is_published: bool
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """What our user may do with the table."""
     name, user = table.table, connection.info.user
     if unreadable := [c for c in table.schema.names if c in catalog.unreadable]:
-        yield Finding(
+        yield CheckResult(
             "select",
             _ERROR,
             f"user {user} may not read column {unreadable[0]}",
@@ -183,7 +186,7 @@ def _access(
             name,
         )
     if catalog.filtered:
-        yield Finding(
+        yield CheckResult(
             "row security",
             _ERROR,
             f"a row security policy hides rows from user {user}",
@@ -191,7 +194,7 @@ def _access(
             name,
         )
     if not (catalog.owned or is_published):
-        yield Finding(
+        yield CheckResult(
             "owner",
             _ERROR,
             f"user {user} does not own the table, so it cannot add it to a publication",
@@ -203,14 +206,14 @@ def _access(
 
 def _conditions(
     connection: Connection, settings: PostgresSettings, selected: Sequence[SourceTable]
-) -> Iterator[Finding]:
+) -> Iterator[CheckResult]:
     """Try the row conditions on a publication that is rolled back."""
     for table in selected:
         if "rows" not in table.selection or table.append_only:
             continue
         refused = publication.tried_condition(connection, settings, table)
         if refused:
-            yield Finding("rows", _ERROR, refused.what, refused.hint, table.table)
+            yield CheckResult("rows", _ERROR, refused.what, refused.hint, table.table)
 
 
 def _identity_remedy(name: TableId, catalog: CatalogTable) -> str:

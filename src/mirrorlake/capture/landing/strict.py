@@ -13,21 +13,20 @@ from dataclasses import replace
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake import root
-from mirrorlake.capture import table_positions
+from mirrorlake.capture.landing import table_positions
+from mirrorlake.capture.landing.staged import StagedFile
 from mirrorlake.capture.record import Records, StreamRecord
-from mirrorlake.capture.segments import Rows
-from mirrorlake.capture.staged import StagedFile
+from mirrorlake.capture.segments import RowSegment
 from mirrorlake.landing import publish
 from mirrorlake.landing.parquet.unchanged import unpacked
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.landed import FileKind, Footer
 from mirrorlake.model.position import Position
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Source, SourceTable
-from mirrorlake.storage.store import Store
+from mirrorlake.sources.base import Source
+from mirrorlake.sources.table import SourceTable
 
-STAGING = "_mirrorlake/staged"
+STAGING = "staged"
 
 
 class Strict:
@@ -36,24 +35,24 @@ class Strict:
     def __init__(
         self,
         source: Source,
-        store: Store,
         records: Records,
         stream: StreamRecord,
         tables: Sequence[SourceTable],
     ) -> None:
-        self._source, self._store, self._records = source, store, records
+        self._source, self._store, self._records = source, records.store, records
+        self._staging = f"{records.folder}/{STAGING}"
         self._stream, self._identity = stream.stream, stream.source
         self._tables = {table.table: table for table in tables}
 
     def staging(self, folder: str) -> str:
         """Where files of a table are staged: its own folder may be deleted at any time."""
-        return f"{root.LANDING}/{STAGING}/{folder.removeprefix(f'{root.LANDING}/')}"
+        return f"{self._staging}/{folder.removeprefix(f'{self._records.zone}/')}"
 
     def remove_staged(self) -> None:
         """Remove what an interrupted run left unpublished."""
-        self._store.delete_folder(f"{root.LANDING}/{STAGING}")
+        self._store.delete_folder(self._staging)
 
-    def fill(self, rows: Rows) -> Rows:
+    def fill(self, rows: RowSegment) -> RowSegment:
         """The rows with every value in them."""
         if rows.unchanged is None:
             return rows
@@ -102,7 +101,7 @@ class Strict:
         self, table: SourceTable, folder: str, generation: str, position: Position
     ) -> None:
         self._store.delete_folder(folder)
-        table_positions.describe(self._store, table, folder, self._identity, generation)
+        table_positions.describe(self._records, table, folder, self._identity, generation)
         staged = publish.staged_path(self.staging(folder), "empty")
         file = StagedFile(self._store, staged, arrow_schema(table.schema))
         file.finish(
@@ -112,6 +111,7 @@ class Strict:
                 first=str(position),
                 last=str(position),
                 complete=True,
+                stream_id=self._records.stream_id,
             )
         )
         publish.publish(self._store, folder, staged, 1, table=str(table.table))

@@ -10,21 +10,23 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from datetime import datetime
 
+import numpy as np
 import pyarrow as pa
 
-from mirrorlake.capture.segments import Emptied, Rows, Segment, Span, counts, table_of
-from mirrorlake.capture.staged import StagedFile
+from mirrorlake.capture import segments
+from mirrorlake.capture.landing.staged import StagedFile
+from mirrorlake.capture.segments import Closed, Emptied, RowSegment, Segment, Span, counts, table_of
 from mirrorlake.landing import publish
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.change import MARKER_COLUMN
-from mirrorlake.model.landed import FileKind, Footer
+from mirrorlake.model.landed import DEFAULT_STREAM, FileKind, Footer
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.table import TableId
+from mirrorlake.sources.chunk import Changes, Transactions, Truncation
 from mirrorlake.storage.store import Store
 
-Fill = Callable[[Rows], Rows]
+Fill = Callable[[RowSegment], RowSegment]
 """Makes rows whole that the source sent in part (strict zones)."""
 
 Recreate = Callable[[TableId, str, Position], int]
@@ -46,7 +48,9 @@ class Outbox:
     """What waits to be published for one table.
 
     checkpoint: the position up to which everything is landed already; None once the stream has
-    passed it. number: of the last published file.
+    passed it. unfinished: transactions of which only the first changes are landed, with the last
+    ordinal of those, until the rest has come. upto: what the loaded rows may hold, until all of it
+    has come: whatever tells a row replaces it. number: of the last published file.
     """
 
     table: TableId
@@ -57,6 +61,9 @@ class Outbox:
     checkpoint: Position | None
     file_bytes: int
     staging: str  # where files are staged; the table's folder, unless that may be recreated
+    unfinished: dict[LogPoint, int] = field(default_factory=dict)
+    upto: LogPoint | None = None
+    stream_id: str = DEFAULT_STREAM
     fill: Fill | None = None
     recreate: Recreate | None = None
     oldest: float | None = None  # when the oldest closed change arrived, by the loop's clock
@@ -76,43 +83,78 @@ class Outbox:
     def has_open(self) -> bool:
         return bool(self._open or self._parked)
 
-    def add(self, segment: Segment, now: float) -> None:
-        """A segment whose transactions are closed, after all that were added or closed before."""
-        self._closed.append(segment)
-        self.size += segment.size if isinstance(segment, Rows) else 0
-        self.oldest = now if self.oldest is None else self.oldest
-        self._passed(segment.span.last_end)
+    def take(self, part: Changes | Truncation, transactions: Transactions, now: float) -> int:
+        """What happened to the table next; what is landed already is left out. Returns its rows."""
+        closed: Segment | None
+        still_open: Segment | None
+        if isinstance(part, Changes):
+            kept = segments.after(part, transactions, self.checkpoint)
+            if kept is None:
+                return 0
+            if self.unfinished:
+                self._finish_all(kept.transaction, transactions)
+            if self.upto is not None:
+                kept = segments.upserts(kept, transactions, self.upto)
+                if transactions.after[0].covers(self.upto):
+                    self.upto = None
+            closed, still_open = segments.split(kept, transactions)
+            rows = len(kept.marker)
+        else:
+            if not segments.is_after(part, transactions, self.checkpoint):
+                return 0
+            self._finish_all(np.array([part.transaction]), transactions)
+            closed, still_open = segments.emptied(part, transactions)
+            rows = 0
+        if closed:
+            self._add(closed, now)
+        if still_open:
+            self._add_open(still_open)
+        return rows
 
-    def add_open(self, segment: Segment) -> None:
+    def _finish_all(self, indexes: np.ndarray, transactions: Transactions) -> None:
+        """The rest of these transactions has come, of those that have ended."""
+        for index in np.unique(indexes[indexes < transactions.closed()]).tolist():
+            self.unfinished.pop(transactions.end[index], None)
+
+    def _add(self, segment: Segment, now: float) -> None:
+        """A segment whose transactions are closed, after all that were added or closed before."""
+        self._closed.append(replace(segment, span=self._beyond(segment.span)))
+        self.size += segment.size if isinstance(segment, RowSegment) else 0
+        self.oldest = now if self.oldest is None else self.oldest
+
+    def _add_open(self, segment: Segment) -> None:
         """A segment of the open transaction."""
         self._open.append(segment)
-        self.open_size += segment.size if isinstance(segment, Rows) else 0
+        self.open_size += segment.size if isinstance(segment, RowSegment) else 0
         if self.open_size >= self.file_bytes:
-            self.park()
+            self._park()
 
-    def park(self) -> None:
+    def _park(self) -> None:
         """Write the open segments to staged files that wait for the end of their transaction."""
         for group in _files(self._open):
             self._parked.append(self._write(group))
         self._open, self.open_size = [], 0
 
-    def close(self, end: LogPoint, time: datetime | None, now: float) -> None:
+    def close(self, transaction: Closed, now: float) -> None:
         """The open transaction has ended."""
-        if self.checkpoint is not None and Position.after(end) <= self.checkpoint:
+        self.unfinished.pop(transaction.end, None)
+        if self.checkpoint is not None and self.checkpoint.passes(transaction.end):
             self._discard_open()  # an earlier transaction after all: landed before the restart
             return
         if self._parked:
             self._stage()  # what was closed before goes first
             for written in self._parked:
-                written.span = replace(written.span.closed(end), first_time=time, last_time=time)
+                written.span = self._beyond(written.span.closed(transaction))
             self._ready += self._parked
             self._parked = []
             self.oldest = now if self.oldest is None else self.oldest
-            self._passed(end)
         waiting, self._open, self.open_size = self._open, [], 0
         for segment in waiting:
-            span = replace(segment.span.closed(end), first_time=time, last_time=time)
-            self.add(replace(segment, span=span), now)
+            self._add(replace(segment, span=segment.span.closed(transaction)), now)
+
+    def pass_checkpoint(self) -> None:
+        """Everything that was landed before the restart has come again."""
+        self.checkpoint, self.unfinished = None, {}
 
     def seal(self) -> None:
         """Make everything that is closed durable in staged files."""
@@ -151,9 +193,11 @@ class Outbox:
             self._ready.append(self._write(group))
         self._closed, self.size = [], 0
 
-    def _passed(self, end: LogPoint | None) -> None:
-        if self.checkpoint is not None and end is not None and end > self.checkpoint.end:
-            self.checkpoint = None
+    def _beyond(self, span: Span) -> Span:
+        """The span, where what was landed before the restart is landed too."""
+        if self.checkpoint is None:
+            return span
+        return span.beyond(self.checkpoint.point, self.unfinished)
 
     def _discard_open(self) -> None:
         for written in self._parked:
@@ -170,7 +214,7 @@ class Outbox:
             schema, kind = arrow_schema(first.table.schema), FileKind.TRUNCATE
             table = schema.append(pa.field(MARKER_COLUMN, pa.int8())).empty_table()
         else:
-            rows = [s for s in group if isinstance(s, Rows)]
+            rows = [s for s in group if isinstance(s, RowSegment)]
             table = table_of([self.fill(s) for s in rows] if self.fill else rows)
             kind = FileKind.CHANGES
         file = StagedFile(self.store, path, table.schema)
@@ -180,25 +224,34 @@ class Outbox:
     def _finish(self, written: Written, following: Written | None) -> None:
         """Write the footer, which is known only when the transaction has ended."""
         first, last = written.span.positions()
+        begun, done = written.span.begun, written.span.done
         times = None
-        if written.span.first_time and written.span.last_time:
-            times = (written.span.first_time, written.span.last_time)
+        if begun and done and begun.time and done.time:
+            times = (begun.time, done.time)
         footer = Footer(
             stream=self.stream,
             kind=written.kind,
             first=str(first),
             last=str(last),
-            complete=following is None or following.span.first_end != last.end,
+            complete=following is None or not _shares(written.span, following.span),
             commit_times=times,
             rows=written.rows,
+            stream_id=self.stream_id,
         )
         written.file.finish(footer)
 
 
-def _files(segments: list[Segment]) -> Iterator[list[Segment]]:
+def _shares(span: Span, following: Span) -> bool:
+    """Whether the last transaction of a span goes on in the one that follows."""
+    assert span.done is not None
+    assert following.begun is not None
+    return span.done.end == following.begun.end
+
+
+def _files(found: list[Segment]) -> Iterator[list[Segment]]:
     """Neighbouring rows with the same columns make one file; a truncation is one by itself."""
     group: list[Segment] = []
-    for segment in segments:
+    for segment in found:
         if group and not _together(group[-1], segment):
             yield group
             group = []
@@ -209,5 +262,7 @@ def _files(segments: list[Segment]) -> Iterator[list[Segment]]:
 
 def _together(one: Segment, other: Segment) -> bool:
     return (
-        isinstance(one, Rows) and isinstance(other, Rows) and one.table.schema == other.table.schema
+        isinstance(one, RowSegment)
+        and isinstance(other, RowSegment)
+        and one.table.schema == other.table.schema
     )

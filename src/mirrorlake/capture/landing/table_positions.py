@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
 
+from mirrorlake.capture.record import Records
 from mirrorlake.errors import (
     BadFile,
     BadMetadata,
@@ -16,66 +18,105 @@ from mirrorlake.errors import (
 from mirrorlake.landing import layout, metadata, publish
 from mirrorlake.landing.metadata import Metadata, OurMetadata
 from mirrorlake.landing.parquet import reader as parquet
-from mirrorlake.model.landed import FileKind
-from mirrorlake.model.position import Position
+from mirrorlake.model.landed import DEFAULT_STREAM, FileKind
+from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import Source, SourceTable
+from mirrorlake.sources.base import Source
+from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.store import Store
 
 
 @dataclass(frozen=True, slots=True)
 class TablePosition:
-    """A table in the zone. `number` is 0 and `checkpoint` None before its first file."""
+    """A table in the zone. `number` is 0 and `checkpoint` None before its first file.
+
+    unfinished: transactions of which only the first changes are landed, with their last ordinal.
+    upto: until the stream has brought all of this, its changes may be in the loaded rows.
+    """
 
     table: SourceTable
     folder: str
     number: int = 0
     checkpoint: Position | None = None
+    unfinished: Mapping[LogPoint, int] = field(default_factory=dict)
+    upto: LogPoint | None = None
+
+    @property
+    def ahead(self) -> LogPoint | None:
+        """Before the stream stands here, the rows are those of no one point."""
+        landed = self.checkpoint.point if self.checkpoint else None
+        return landed.join(self.upto) if landed and self.upto else landed
 
 
-def folders(store: Store, zone: str, tables: Sequence[SourceTable]) -> dict[TableId, str]:
-    """A folder for each table: the one it has, else a new one.
+def folders(records: Records, tables: Sequence[SourceTable]) -> dict[TableId, str]:
+    """A folder for each table: the one it has, else a new one; none for those of other streams.
 
     A new table whose name equals another but for case gets a folder that differs in more.
     """
-    chosen = known(store, zone)
+    described = _described_folders(records)
+    chosen = {table: folder for table, (folder, _stream_id) in described.items()}
     for table in tables:
         if table.table not in chosen:
             schema = table.table.schema
             beside = {t.table.name for t in tables if t.table.schema == schema}
             beside |= {t.name for t in chosen if t.schema == schema}
             others = frozenset(name.casefold() for name in beside - {table.table.name})
-            chosen[table.table] = layout.folder_of(zone, table.table, others)
-    return {table.table: chosen[table.table] for table in tables}
+            chosen[table.table] = layout.folder_of(records.zone, table.table, others)
+    found = {table.table: chosen[table.table] for table in tables}
+    return {
+        table: folder
+        for table, folder in found.items()
+        if table not in described or described[table][1] == records.stream_id
+    }
 
 
-def known(store: Store, zone: str) -> dict[TableId, str]:
-    """The folders that say which table they hold; of copies, the one with the table's name."""
-    found: dict[TableId, str] = {}
-    for folder in layout.table_folders(store, zone):
+def _described_folders(records: Records) -> dict[TableId, tuple[str, str]]:
+    """The folders that say which table they hold, with the id of its stream; of copies, the one
+    with the table's name."""
+    found: dict[TableId, tuple[str, str]] = {}
+    for folder in layout.table_folders(records.store, records.zone):
         try:
-            described = _described(store, folder.table, folder.path)
+            described = _described(records.store, folder.table, folder.path)
         except BadMetadata:
             continue  # if it is one of ours it is found by its name, and stops its own table
         if described and described.ours:
             schema = str(described.ours.source.get("schema", folder.table.schema))
             table = TableId(schema, described.ours.table)
-            if table not in found or folder.path == layout.folder_of(zone, table):
-                found[table] = folder.path
+            if table not in found or folder.path == layout.folder_of(records.zone, table):
+                stream_id = str(described.ours.source.get("stream", DEFAULT_STREAM))
+                found[table] = folder.path, stream_id
     return found
 
 
-def flush_zone(store: Store, zone: str) -> None:
+def is_new(table: TableId, folder: str, records: Records) -> bool:
+    """Whether nothing of the table was ever landed."""
+    if str(table) in records.truncated():
+        return False
+    return publish.newest_file(records.store, folder) is None
+
+
+def known(records: Records) -> dict[TableId, str]:
+    """The tables of the stream with their folders."""
+    return {
+        table: folder
+        for table, (folder, stream_id) in _described_folders(records).items()
+        if stream_id == records.stream_id
+    }
+
+
+def flush_zone(records: Records) -> None:
     """Make durable what an earlier process has named in a zone and may not have lived to flush: the
     source will be told that it may forget all of it."""
-    inner = [f"{zone}/{layout.CUTS}", *(f.path for f in layout.table_folders(store, zone))]
-    above = {path.rpartition("/")[0] for path in inner}
-    for folder in [zone, *sorted(above - {zone}), *inner]:
+    store, zone = records.store, records.zone
+    inner = [f"{records.folder}/{layout.CUTS}"]
+    inner += [folder.path for folder in layout.table_folders(store, zone)]
+    above = {str(one) for path in inner for one in PurePosixPath(path).parents}
+    for folder in [zone, *sorted(one for one in above if one.startswith(f"{zone}/")), *inner]:
         store.flush(folder)
 
 
 def find(
-    store: Store,
+    records: Records,
     source: Source,
     table: SourceTable,
     folder: str,
@@ -85,34 +126,43 @@ def find(
 
     truncated: nothing at or before it may be published again, though the folder is empty.
     """
+    store = records.store
     newest = publish.newest_file(store, folder)
     if newest is None:
         return TablePosition(table, folder, checkpoint=truncated)
-    _check_unchanged(store, table, folder)
+    ours = _check_unchanged(store, table, folder)
+    upto = source.parse_point(ours.source["upto"]) if ours and ours.source.get("upto") else None
     with store.open(newest.path) as handle:
         found = parquet.inspect(handle, newest.size, table=str(table.table), file=str(newest.name))
-    if found.footer is None:
+    if found.footer is None or found.footer.stream_id != records.stream_id:
         raise BadFile(
             "the newest file was not written by this capture",
             table=str(table.table),
             file=str(newest.name),
             hint="Use another root for this source, or remove the table from source.tables.",
         )
-    checkpoint = Position.parse(found.footer.last, source.parse_point)
+    last = Position.parse(found.footer.last, source.parse_point)
     if found.footer.kind is FileKind.LOAD:
         # The snapshot holds every transaction that ends at its point, and all of it.
-        checkpoint = Position.after(checkpoint.end)
-    return TablePosition(table, folder, newest.number, checkpoint)
+        return TablePosition(table, folder, newest.number, Position.after(last.point), upto=upto)
+    unfinished = dict(last.partly)
+    if not found.footer.complete:
+        unfinished[last.of or last.point] = last.ordinal
+    return TablePosition(table, folder, newest.number, last, unfinished, upto)
 
 
 def describe(
-    store: Store,
+    records: Records,
     table: SourceTable,
     folder: str,
     source: Mapping[str, str],
     generation: str | None = None,
+    upto: str = "",
 ) -> None:
-    """Write `_metadata.json` of a table that begins anew (LZ-029, LZ-056)."""
+    """Write `_metadata.json` of a table that begins anew (LZ-029, LZ-056).
+
+    upto: where the last of its parts was read, if not all were read at one point.
+    """
     content = Metadata(
         key_columns=table.key,
         ours=OurMetadata(
@@ -120,15 +170,17 @@ def describe(
             table=table.table.name,
             source={
                 **source,
+                "stream": records.stream_id,
                 "schema": table.table.schema,
                 "identity": table.identity,
                 "append_only": table.append_only,
                 "selection": dict(table.selection),
+                "upto": upto,
                 "types": {name: str(kind) for name, kind in table.source_types.items()},
             },
         ),
     )
-    store.replace(f"{folder}/{layout.METADATA}", metadata.encode(content))
+    records.store.replace(f"{folder}/{layout.METADATA}", metadata.encode(content))
 
 
 def new_generation() -> str:
@@ -141,11 +193,11 @@ def generation_of(store: Store, table: TableId, folder: str) -> str:
     return described.ours.generation if described and described.ours else ""
 
 
-def _check_unchanged(store: Store, table: SourceTable, folder: str) -> None:
+def _check_unchanged(store: Store, table: SourceTable, folder: str) -> OurMetadata | None:
     """The table is selected and told apart as it was when it was loaded (LZ-036)."""
     described = _described(store, table.table, folder)
     if described is None or described.ours is None:
-        return
+        return None
     name = str(table.table)
     hint = f"Run `mirrorlake reset {name}` to reload it, or undo the change."
     if described.ours.source.get("identity", table.identity) != table.identity:
@@ -167,6 +219,7 @@ def _check_unchanged(store: Store, table: SourceTable, folder: str) -> None:
             table=name,
             hint=hint,
         )
+    return described.ours
 
 
 def _described(store: Store, table: TableId, folder: str) -> Metadata | None:

@@ -1,0 +1,122 @@
+"""The landing zone as a sink."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator, Sequence
+from concurrent.futures import Executor
+
+from mirrorlake.capture.landing import table_positions
+from mirrorlake.capture.landing.load import Loader
+from mirrorlake.capture.landing.strict import Strict
+from mirrorlake.capture.landing.table_positions import TablePosition
+from mirrorlake.capture.landing.writer import LandingWriter
+from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.capture.sink import Loaded, LoadProgress, Lost
+from mirrorlake.errors import SelectionChanged, TableError
+from mirrorlake.landing import publish
+from mirrorlake.landing.cuts import Cuts
+from mirrorlake.model.crash_points import CrashHook, no_crash
+from mirrorlake.model.position import LogPoint
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import Snapshot, Source
+from mirrorlake.sources.table import SourceTable
+
+
+class LandingSink:
+    """A `Sink`: numbered files per table, and cuts across the tables of the stream."""
+
+    metadata = False
+
+    def __init__(
+        self,
+        source: Source,
+        records: Records,
+        settings: CaptureSettings,
+        reached: CrashHook = no_crash,
+        progress: Callable[[LoadProgress], None] = lambda _progress: None,
+    ) -> None:
+        self._source, self._records, self._settings = source, records, settings
+        self._store = records.store
+        self._reached = reached
+        self._cuts = Cuts(records.store, records.zone, records.stream_id)
+        self._loader = Loader(records, settings.load_bytes, reached, progress)
+
+    def recover(self) -> None:
+        table_positions.flush_zone(self._records)
+
+    def durable(self) -> LogPoint | None:
+        newest = self._cuts.newest()
+        return self._source.parse_point(newest.position) if newest else None
+
+    def tables(self) -> Collection[TableId]:
+        return table_positions.known(self._records).keys()
+
+    def holds(self, table: TableId) -> bool:
+        folder = table_positions.known(self._records).get(table)
+        return folder is not None and not table_positions.is_new(table, folder, self._records)
+
+    def missing(self, tables: Sequence[SourceTable]) -> list[SourceTable]:
+        found = []
+        for table, folder in self._folders(tables):
+            publish.remove_staged(self._store, folder)
+            if self._loader.unfinished(folder):
+                self._loader.finish(folder, table.table)
+            elif table_positions.is_new(table.table, folder, self._records):
+                found.append(table)
+        return found
+
+    def load(
+        self,
+        record: StreamRecord,
+        snapshot: Snapshot,
+        tables: Sequence[SourceTable],
+        pool: Executor,
+    ) -> Iterator[Loaded | TableError]:
+        return self._loader.run(record, snapshot, self._folders(tables), pool)
+
+    def open(
+        self,
+        record: StreamRecord,
+        tables: Sequence[SourceTable],
+        start: LogPoint,
+        lost: Lost,
+    ) -> LandingWriter:
+        strict = None
+        if self._settings.strict:
+            strict = Strict(self._source, self._records, record, tables)
+            strict.remove_staged()
+        return LandingWriter(
+            self._records,
+            record,
+            self._cuts,
+            list(self._positions(tables, strict, lost)),
+            self.durable() or start,
+            self._settings,
+            lost,
+            self._reached,
+            strict,
+        )
+
+    def _positions(
+        self, tables: Sequence[SourceTable], strict: Strict | None, lost: Lost
+    ) -> Iterator[TablePosition]:
+        located = self._folders(tables)
+        for other in {table.table for table in tables} - {table.table for table, _ in located}:
+            error = SelectionChanged(
+                "another stream of this project captures the table already",
+                table=str(other),
+                hint="Remove it from source.tables of one of the two sources.",
+            )
+            lost(other, error)
+        for table, folder in located:
+            truncated = strict.complete(table, folder) if strict else None
+            try:
+                yield table_positions.find(self._records, self._source, table, folder, truncated)
+            except TableError as error:
+                lost(table.table, error)
+
+    def _folders(self, tables: Sequence[SourceTable]) -> list[tuple[SourceTable, str]]:
+        """The tables with their folders, without those of other streams."""
+        found = table_positions.folders(self._records, tables)
+        return [(table, found[table.table]) for table in tables if table.table in found]

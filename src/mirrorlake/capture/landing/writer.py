@@ -1,0 +1,192 @@
+"""Changes into the files of a landing zone.
+
+Order of effects; a crash test stands behind every arrow:
+
+    staged files of all tables durable → published under their numbers → cut written
+
+What was published and not acknowledged comes again, and is recognised by the positions in the
+newest footer of each table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from functools import partial
+
+import structlog
+
+from mirrorlake.capture.landing.outbox import Outbox
+from mirrorlake.capture.landing.strict import Strict
+from mirrorlake.capture.landing.table_positions import TablePosition
+from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.segments import Closed
+from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.capture.sink import Lost
+from mirrorlake.errors import TableError
+from mirrorlake.landing.cuts import Cut, Cuts
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
+from mirrorlake.model.landed import format_time
+from mirrorlake.model.position import LogPoint
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.chunk import Changes, Chunk, Truncation
+
+log = structlog.get_logger()
+
+FILES_PUBLISHED = "files_published"
+
+AHEAD = "ahead"
+"""The files of a table reach beyond the cut: it was loaded later, or a crash came between."""
+
+
+class LandingWriter:
+    """The `SinkWriter` of a landing zone.
+
+    tables: those that are loaded. durable: the position of the newest cut, else the start of the
+    stream.
+    """
+
+    def __init__(
+        self,
+        records: Records,
+        record: StreamRecord,
+        cuts: Cuts,
+        tables: Sequence[TablePosition],
+        durable: LogPoint,
+        settings: CaptureSettings,
+        lost: Lost,
+        reached: CrashHook = no_crash,
+        strict: Strict | None = None,
+    ) -> None:
+        self._record, self._cuts, self._settings = record, cuts, settings
+        self._lost, self._reached = lost, reached
+        self._outboxes = {
+            found.table.table: Outbox(
+                table=found.table.table,
+                folder=found.folder,
+                stream=record.stream,
+                stream_id=records.stream_id,
+                store=records.store,
+                number=found.number,
+                checkpoint=found.checkpoint,
+                file_bytes=settings.roll_bytes,
+                staging=strict.staging(found.folder) if strict else found.folder,
+                unfinished=dict(found.unfinished),
+                upto=found.upto,
+                fill=strict.fill if strict else None,
+                recreate=strict.recreate if strict else None,
+            )
+            for found in tables
+        }
+        # Tables whose files reach beyond what the stream has brought (again) so far.
+        self._ahead = {found.table.table: found.ahead for found in tables if found.ahead}
+        self._unnamed = set(self._outboxes)  # their newest file is in no cut of this run
+        self._published: set[TableId] = set()  # since the last cut
+        self._stopped = {table: str(e["code"]) for table, e in records.stopped().items()}
+        self._cut = cuts.newest()
+        self._rolled = float("-inf")
+        self.durable = self._taken = durable
+
+    def take(self, chunk: Chunk, now: float) -> None:
+        ended = Closed.of(chunk.transactions, 0) if chunk.opens else None
+        for box in self._outboxes.values() if ended else ():
+            if ended and box.has_open():
+                box.close(ended, now)
+        for part in chunk.parts:
+            # Other columns need nothing: rows that have them begin another file.
+            if isinstance(part, Changes | Truncation) and part.table.table in self._outboxes:
+                self._outboxes[part.table.table].take(part, chunk.transactions, now)
+        self._advance(chunk)
+
+    def due(self) -> float | None:
+        """Changes that keep coming are published together, at a distance: each batch costs the same
+        at the other end, however small. What comes after a pause is not kept waiting for others.
+        No change waits longer than `roll_seconds` either way, and none behind a full file.
+        """
+        waiting = [box.oldest for box in self._outboxes.values() if box.oldest is not None]
+        if not waiting:
+            return None
+        if sum(box.size for box in self._outboxes.values()) >= self._settings.roll_bytes:
+            return float("-inf")
+        debounce = min(self._settings.debounce_seconds, self._settings.roll_seconds)
+        return max(min(waiting) + debounce, self._rolled + self._settings.roll_seconds)
+
+    def roll(self, now: float) -> None:
+        """Publish everything that is closed, in all tables."""
+        self._rolled = now
+        busy = [box for box in self._outboxes.values() if not box.is_empty()]
+        for box in busy:
+            self._guarded(box, box.seal)
+        if busy:
+            self._reached(CrashPoint.CHANGES_STAGED)
+        for box in busy:
+            self._guarded(box, partial(self._publish, box))
+        if busy:
+            self._reached(CrashPoint.CHANGES_PUBLISHED)
+        self._published |= {box.table for box in busy if box.table in self._outboxes}
+
+    def cut(self, point: LogPoint, time: datetime | None) -> None:
+        self._unnamed |= self._published
+        if self._cut is not None and self.durable.covers(point):
+            return  # brought again after a restart, and nothing beyond
+        position = self.durable.join(point)
+        excluded = {table: f"stopped: {code}" for table, code in self._stopped.items()}
+        excluded |= {str(table): AHEAD for table in self._ahead}
+        self._cut = self._cuts.write(
+            Cut(
+                number=self._cut.number + 1 if self._cut else 1,
+                stream=self._record.stream,
+                position=str(position),
+                commit_time=format_time(time) if time else None,
+                tables={
+                    str(table): box.number
+                    for table, box in self._outboxes.items()
+                    if table in self._unnamed and str(table) not in excluded
+                },
+                excluded=excluded,
+                source=self._record.source,
+            )
+        )
+        self._unnamed = {table for table in self._unnamed if str(table) in excluded}
+        self.durable = position
+        self._reached(CrashPoint.CUT_WRITTEN)
+        if self._published:
+            log.debug(
+                FILES_PUBLISHED,
+                cut=self._cut.number,
+                position=str(position),
+                tables=len(self._published),
+            )
+        self._published = set()
+
+    def stop(self, table: TableId, error: TableError) -> None:
+        self._stopped[str(table)] = error.code
+        box = self._outboxes.pop(table, None)
+        if box is not None:
+            box.abandon()
+
+    def abandon(self) -> None:
+        for box in self._outboxes.values():
+            box.abandon()
+
+    def _advance(self, chunk: Chunk) -> None:
+        """Tables of which everything has come again that was landed before the restart go on."""
+        for point in chunk.reached():
+            self._taken = self._taken.join(point)
+        for table, ahead in list(self._ahead.items()):
+            if self._taken.covers(ahead):
+                del self._ahead[table]
+                if table in self._outboxes:
+                    self._outboxes[table].pass_checkpoint()
+
+    def _publish(self, box: Outbox) -> None:
+        for _number in box.publish():
+            self._reached(CrashPoint.CHANGES_PUBLISHED_ONE)
+
+    def _guarded(self, box: Outbox, action: Callable[[], None]) -> None:
+        """What is wrong with one table stops that table only (LZ-267)."""
+        if box.table in self._outboxes:
+            try:
+                action()
+            except TableError as error:
+                self._lost(box.table, error)

@@ -1,0 +1,49 @@
+"""A mirror as it is configured."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.sources.section import SourceSettings
+from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.storage.urls import StorageLocation
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """A mirror: what it is called, where it lies, and the settings of its parts.
+
+    source: None for a landing zone that others fill. landing, tables: where `Files/LandingZone` and
+    `Tables` lie when they are not below root.
+    """
+
+    name: str
+    root: Path
+    source: SourceSettings | None = None
+    capture: CaptureSettings = field(default_factory=CaptureSettings)
+    mirror: MirrorSettings = field(default_factory=MirrorSettings)
+    spark: SparkSettings = field(default_factory=SparkSettings)
+    landing: StorageLocation | None = None
+    tables: StorageLocation | None = None
+
+    @classmethod
+    def of_root(cls, root: Path) -> Project:
+        """A mirror of a landing zone that somebody else fills, with nothing configured."""
+        return cls(name=root.absolute().name, root=root)
+
+
+TEMPLATE = """\
+# A mirror: keeps Delta tables equal to a database. docs/reference/configuration.md has every field.
+name: {name}
+root: {root}                # Files/LandingZone and Tables lie below it; relative to this file
+source:
+  type: postgresql
+  url: {url}
+  tables: ["public.*"]      # patterns; "!public.audit_*" takes tables away again
+spark:
+  master: local[*]          # or spark://..., or leave out inside an existing session
+"""
+"""What `mirrorlake init` writes."""

@@ -1,0 +1,205 @@
+"""The shape of a project file, section by section."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from datetime import timedelta
+from pathlib import Path
+from typing import Literal
+
+from pydantic import ByteSize, Field, PositiveInt
+
+from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.config.project import Project
+from mirrorlake.config.sources import AnySource
+from mirrorlake.errors import ConfigError, UsageError
+from mirrorlake.mirror.row_checks import RowChecks
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.sources.section import Section
+from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import StorageLocation, check_url
+
+ON_OBJECTS = ("s3", "s3a")
+"""Schemes of URLs below which tables are written."""
+_SAFE_DAYS = 7
+_LONGEST_DAYS, _LONGEST_SECONDS = 36_500, 86_400
+
+_CAPTURE, _MIRROR = CaptureSettings(), MirrorSettings()
+
+
+class CaptureSection(Section):
+    roll_bytes: ByteSize = ByteSize(_CAPTURE.roll_bytes)
+    roll_seconds: float = Field(default=_CAPTURE.roll_seconds, gt=0, le=_LONGEST_SECONDS)
+    debounce_seconds: float = Field(default=_CAPTURE.debounce_seconds, ge=0, le=_LONGEST_SECONDS)
+    heartbeat_seconds: float = Field(default=_CAPTURE.heartbeat_seconds, gt=0, le=_LONGEST_SECONDS)
+
+
+class ElsewhereSection(Section):
+    """Where a part of a mirror lies, when that is not below root."""
+
+    url: str | None = Field(default=None, min_length=1)
+    endpoint: str | None = Field(default=None, min_length=1)
+    region: str | None = Field(default=None, min_length=1)
+    anonymous: bool = False
+
+    def location_in(
+        self, path: Path, section: str, account: str | None = None
+    ) -> StorageLocation | None:
+        """The place that a section of a project file names. Raises ConfigError."""
+        reached = {
+            "endpoint": self.endpoint,
+            "region": self.region,
+            "account": account,
+            "anonymous": self.anonymous,
+        }
+        named = next((name for name, value in reached.items() if value), None)
+        if self.url is None:
+            if named is not None:
+                raise ConfigError(
+                    "this setting describes how to access a URL, but no URL is set",
+                    where=f"{path}, field {section}.{named}",
+                    hint=f"Set {section}.url as well, or remove this setting.",
+                )
+            return None
+        try:
+            options = ObjectOptions(self.endpoint, self.region, account, self.anonymous)
+            check_url(self.url, options)
+            return StorageLocation(self.url, options)
+        except UsageError as error:
+            raise ConfigError(
+                error.what, where=f"{path}, field {section}.{_field_of(error)}", hint=error.hint
+            ) from None
+
+
+class LandingSection(ElsewhereSection):
+    account: str | None = Field(default=None, min_length=1)
+    strict: bool = False
+    metadata_required: bool = True
+    strict_text: bool = False
+    partitions: bool = False
+    retention_days: float = Field(default=7, gt=0, le=_LONGEST_DAYS)
+
+    def location(self, path: Path) -> StorageLocation | None:
+        return self.location_in(path, "landing", self.account)
+
+
+class TablesSection(ElsewhereSection):
+    def location(self, path: Path) -> StorageLocation | None:
+        found = self.location_in(path, "tables")
+        if found is None or found.url.partition("://")[0].lower() in ON_OBJECTS:
+            return found
+        raise ConfigError(
+            "tables can be stored only in a folder or on S3 (or a compatible storage)",
+            where=f"{path}, field tables.url",
+            hint="Write s3://bucket/path, or remove the setting: tables are then stored below "
+            "root, which may be a mounted folder.",
+        )
+
+
+class MirrorSection(Section):
+    # One value each for now; the others are refused rather than ignored.
+    change_feed: Literal[True] = True
+    metadata_columns: Literal[False] = False
+    deletes: Literal["hard"] = "hard"
+    schema_change: Literal["evolve"] = "evolve"
+    strategy: Literal["auto", "direct", "merge"] = "auto"
+    compaction: bool = True
+    strict_keys: bool = False
+    file_bytes: ByteSize = ByteSize(RowChecks().file_bytes)
+    drop_tables: bool = True
+    drop_after_seconds: float = Field(default=60, ge=0, le=_LONGEST_DAYS * _LONGEST_SECONDS)
+    max_tables: PositiveInt | None = None
+    max_bytes_per_day: ByteSize | None = Field(default=None, gt=0)
+    vacuum_days: float | None = Field(default=7, gt=0, le=_LONGEST_DAYS)
+    vacuum_early: bool = False
+
+
+class SparkSection(Section):
+    master: str | None = "local[*]"
+    jars: Path | None = None
+    conf: dict[str, str] = Field(default_factory=dict)
+    driver_memory: str = "2g"
+
+
+class ProjectFile(Section):
+    name: str = Field(min_length=1)
+    root: str = Field(min_length=1)
+    default_schema: str | None = None
+    source: AnySource | None = None
+    capture: CaptureSection = Field(default_factory=CaptureSection)
+    landing: LandingSection = Field(default_factory=LandingSection)
+    tables: TablesSection = Field(default_factory=TablesSection)
+    mirror: MirrorSection = Field(default_factory=MirrorSection)
+    spark: SparkSection = Field(default_factory=SparkSection)
+
+    def project(self, path: Path) -> Project:
+        if "://" in self.root:
+            raise ConfigError(
+                "root is a URL, but a mirror keeps its own state in a local or mounted folder",
+                where=f"{path}, field root",
+                hint="Name a folder. To store the landing zone or the tables elsewhere, set "
+                "landing.url or tables.url.",
+            )
+        source = self.source.settings(self.name) if self.source else None
+        capture = CaptureSettings(
+            roll_bytes=int(self.capture.roll_bytes),
+            roll_seconds=self.capture.roll_seconds,
+            debounce_seconds=self.capture.debounce_seconds,
+            heartbeat_seconds=self.capture.heartbeat_seconds,
+            strict=self.landing.strict,
+        )
+        mirror = MirrorSettings(
+            default_schema=self.default_schema,
+            metadata_required=self.landing.metadata_required,
+            strict_text=self.landing.strict_text,
+            partitions=self.landing.partitions,
+            # Where a look is a request that is paid for, a pause is a pause.
+            look_seconds=math.inf if self.landing.url else _MIRROR.look_seconds,
+            retention=timedelta(days=self.landing.retention_days),
+            strategy=Wanted(self.mirror.strategy),
+            compaction=self.mirror.compaction,
+            row_checks=RowChecks(self.mirror.strict_keys, int(self.mirror.file_bytes)),
+            drop_tables=self.mirror.drop_tables,
+            drop_after=timedelta(seconds=self.mirror.drop_after_seconds),
+            max_tables=self.mirror.max_tables,
+            max_bytes_per_day=self._daily(),
+            vacuum=self._vacuum(path),
+        )
+        spark = SparkSettings(
+            master=self.spark.master,
+            jars=_beside(path, self.spark.jars) if self.spark.jars else None,
+            conf=self.spark.conf,
+            driver_memory=self.spark.driver_memory,
+        )
+        if source is not None:
+            capture = replace(capture, load_workers=source.load_workers)
+        root = _beside(path, Path(self.root))
+        landing, tables = self.landing.location(path), self.tables.location(path)
+        return Project(self.name, root, source, capture, mirror, spark, landing, tables)
+
+    def _daily(self) -> int | None:
+        most = self.mirror.max_bytes_per_day
+        return None if most is None else int(most)
+
+    def _vacuum(self, path: Path) -> timedelta | None:
+        days = self.mirror.vacuum_days
+        if days is not None and days < _SAFE_DAYS and not self.mirror.vacuum_early:
+            raise ConfigError(
+                f"less than {_SAFE_DAYS} days removes files that readers of older versions, or "
+                "writers that run longer than that, still need",
+                where=f"{path}, field mirror.vacuum_days",
+                hint="Set it to 7 or more, or also set mirror.vacuum_early: true.",
+            )
+        return None if days is None else timedelta(days=days)
+
+
+def _field_of(error: UsageError) -> str:
+    return error.where if error.where in {"endpoint", "region", "account", "anonymous"} else "url"
+
+
+def _beside(path: Path, found: Path) -> Path:
+    """A relative path in a project file starts at that file."""
+    return (path.parent / found.expanduser()).absolute()

@@ -1,0 +1,125 @@
+"""What a source streams: chunks of transactions, and what they did to each table, in columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import numpy as np
+import pyarrow as pa
+
+from mirrorlake.errors import TableError
+from mirrorlake.model.position import LogPoint
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.table import SourceTable
+
+
+@dataclass(frozen=True, slots=True)
+class Transactions:
+    """The transactions of a chunk, in the order in which the stream brings them.
+
+    after[i]: covers where the stream began and the end of every earlier transaction, and not the
+    end of transaction i. It is known before that end is.
+    end[i]: the point of transaction i alone: a point covers it if and only if the transaction is at
+    or before that point, and no two transactions share one. None while it is not known, which may
+    be while the transaction is open, and only where points are totally ordered.
+    time[i]: when it was committed, None when that is not known.
+    id[i]: what the source calls it, "" when it has no name.
+    is_open: the chunk stops inside the last one, with which the next chunk begins.
+    """
+
+    after: Sequence[LogPoint]
+    end: Sequence[LogPoint | None]
+    time: Sequence[datetime | None]
+    id: Sequence[str]
+    is_open: bool = False
+
+    def closed(self) -> int:
+        """How many of them end in the chunk."""
+        return len(self.after) - self.is_open
+
+    def through(self, index: int) -> LogPoint:
+        """Where the stream stands behind transaction `index`, the end of which is known."""
+        end = self.end[index]
+        assert end is not None
+        return self.after[index].join(end)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Changes of one table with one set of columns, in their order.
+
+    rows: the data columns; in a deletion only the key counts. marker: int8 (0, 1, 2). unchanged:
+    None, or a bool matrix rows x columns, true where the source did not send the value.
+    transaction: int32, index into the chunk's transactions. ordinal: int64, from 1 in each
+    transaction. A change of the key is a deletion directly followed by an insert of one ordinal.
+    metadata: when it was asked for, what the log says of each row beyond that; which columns these
+    are is the source's own matter.
+    """
+
+    table: SourceTable
+    rows: pa.RecordBatch
+    marker: np.ndarray
+    unchanged: np.ndarray | None
+    transaction: np.ndarray
+    ordinal: np.ndarray
+    metadata: pa.RecordBatch | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Truncation:
+    """The table was emptied."""
+
+    table: SourceTable
+    transaction: int
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class SchemaChange:
+    """The table is described as `table` from here on: behind change `ordinal` of the transaction,
+    which is its own if it has one.
+
+    Until the first one of a stream a table is what the stream was asked for.
+    """
+
+    table: SourceTable
+    transaction: int
+    ordinal: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableLost:
+    """A table that can no longer be captured, while the others go on."""
+
+    table: TableId
+    error: TableError
+
+
+Part = Changes | Truncation | SchemaChange | TableLost
+
+
+@dataclass(frozen=True, slots=True)
+class Chunk:
+    """A stretch of the stream.
+
+    parts: per table in order; parts of different tables stand in no order to each other.
+    opens: the first transaction continues the last one of the chunk before.
+    idle: a point up to which there is nothing more to come, when the source said so while no
+    transaction was open; None otherwise.
+    size: bytes received.
+    """
+
+    transactions: Transactions
+    parts: Sequence[Part]
+    opens: bool
+    idle: LogPoint | None
+    size: int
+
+    def reached(self) -> list[LogPoint]:
+        """Where the stream stands behind the last transaction that ends in the chunk, and at its
+        end. Everything that these points cover has come."""
+        last = self.transactions.closed() - 1
+        points = [] if last < 0 else [self.transactions.through(last)]
+        return points if self.idle is None else [*points, self.idle]

@@ -1,0 +1,1 @@
+"""A database in memory, with a log, as a source: for tests, examples and simulations."""

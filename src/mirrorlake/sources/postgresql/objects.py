@@ -1,0 +1,97 @@
+"""What we make in PostgreSQL: a replication slot, and publications."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from mirrorlake.errors import PrerequisiteMissing
+from mirrorlake.sources.base import CheckResult, CheckSeverity, Established
+from mirrorlake.sources.postgresql import publication
+from mirrorlake.sources.postgresql import slot as slots
+from mirrorlake.sources.postgresql.connect import Connection, translated
+from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot
+from mirrorlake.sources.table import SourceTable
+
+
+class AtSlot(Protocol):
+    """Makes a slot. Returns the snapshot at its beginning."""
+
+    def __call__(self, slot: str, *, temporary: bool) -> PostgresSnapshot: ...
+
+
+class PostgresObjects:
+    """The `ManagedObjects` of one PostgreSQL source."""
+
+    def __init__(
+        self, settings: PostgresSettings, sql: Callable[[], Connection], at_slot: AtSlot
+    ) -> None:
+        self._settings, self._sql, self._at_slot = settings, sql, at_slot
+
+    def occupied(self) -> CheckResult | None:
+        slot = self._settings.slot
+        with translated():
+            if not slots.slot_state(self._sql(), slot):
+                return None
+        return CheckResult(
+            "slot",
+            CheckSeverity.ERROR,
+            f"{_slot_words(slot)} already exists",
+            "Choose another name in source.slot. If the slot is not used any more, drop it: with "
+            "`mirrorlake detach` where it was created, or with `select "
+            f"pg_drop_replication_slot('{slot}')`.",
+        )
+
+    def intended(self) -> Sequence[str]:
+        connection, settings = self._sql(), self._settings
+        with translated():
+            publications = [
+                name
+                for name in (settings.publication, settings.append_publication)
+                if publication.state_of(connection, name) is None
+            ]
+        return [_slot_words(settings.slot), *map(_publication_words, publications)]
+
+    def establish(self, tables: Sequence[SourceTable]) -> Established:
+        connection, settings = self._sql(), self._settings
+        with translated():
+            state = slots.slot_state(connection, settings.slot)
+            if state and state.active_pid:
+                raise PrerequisiteMissing(
+                    f"replication slot {settings.slot} is in use by process {state.active_pid}",
+                    where="PostgreSQL",
+                    hint="Choose another name in source.slot.",
+                )
+            publications = publication.create(connection, settings, tables)
+            slots.drop_slot(connection, settings.slot)
+        snapshot = self._at_slot(settings.slot, temporary=False)
+        made = [_slot_words(settings.slot), *map(_publication_words, publications)]
+        return Established(snapshot, made)
+
+    def include(self, tables: Sequence[SourceTable]) -> None:
+        with translated():
+            publication.include(self._sql(), self._settings, tables)
+
+    def detach(self, made: Sequence[str]) -> list[str]:
+        connection, settings = self._sql(), self._settings
+        removed = []
+        with translated():
+            ours = _slot_words(settings.slot)
+            if ours in made and slots.slot_state(connection, settings.slot):
+                slots.drop_slot(connection, settings.slot)
+                removed.append(ours)
+            for name in (settings.publication, settings.append_publication):
+                ours = _publication_words(name)
+                if ours in made and publication.state_of(connection, name):
+                    publication.drop(connection, name)
+                    removed.append(ours)
+        return removed
+
+
+def _slot_words(name: str) -> str:
+    return f"replication slot {name}"
+
+
+def _publication_words(name: str) -> str:
+    return f"publication {name}"

@@ -1,0 +1,41 @@
+"""A table of a source, as it is selected and described."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirrorlake.errors import TableError
+from mirrorlake.model.table import Schema, TableId
+
+
+@dataclass(frozen=True, slots=True)
+class SourceTable:
+    """A selected table of the source.
+
+    key: the columns that tell its rows apart, empty when it has none; append_only: why updates and
+    deletions cannot be captured, empty when they can; refused: why it cannot be captured at all,
+    None when it can; identity: what tells this table from a later
+    one of the same name; source_types: for each column what its source says of its type, printable;
+    selection: what was selected of it, as plain data.
+    """
+
+    table: TableId
+    schema: Schema
+    key: tuple[str, ...]
+    identity: str
+    source_types: Mapping[str, Any] = field(default_factory=dict)
+    append_only: str = ""
+    refused: TableError | None = None
+    rows: int | None = None
+    size: int = 0
+    selection: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotPart:
+    """A part of a table that is read in one go. `range` means something to its source only."""
+
+    table: SourceTable
+    range: Any = None
