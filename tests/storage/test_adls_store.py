@@ -12,7 +12,9 @@ import pytest
 from mirrorlake.storage.adls import store as adls
 from mirrorlake.storage.adls.files import AHEAD, BLOCK
 from mirrorlake.storage.adls.store import AdlsStore
+from mirrorlake.storage.adls.url import split
 from mirrorlake.storage.store import Store, UnsafePath
+from mirrorlake.storage.urls import open_file
 from tests.conformance.store import FINAL, STAGED, StoreContract, entry_of, names, stage
 from tests.doubles.dfs import DataLake, Fault, Seen
 from tests.doubles.dfs.server import PAGE
@@ -98,12 +100,17 @@ class TestOnTheWire:
 
 
 @pytest.mark.parametrize("name", ["1.parquet", "a?b#c", "%5Fx", "a b"])
+@pytest.mark.parametrize(
+    "container", ["zone@acme.dfs.core.windows.net", "sales@onelake.dfs.fabric.microsoft.com"]
+)
 def test_a_file_is_opened_by_its_location(
-    lake: Lake, monkeypatch: pytest.MonkeyPatch, name: str
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, container: str, name: str
 ) -> None:
     monkeypatch.setattr(adls, "client_of", lambda *_others: lake.store._container)
+    adls._container_of.cache_clear()
     lake.store.create(f"a/{name}", b"rows")
-    with adls.open_file(lake.store.location(f"a/{name}")) as file:
+    _container, path = split(lake.store.location(f"a/{name}"))
+    with open_file(f"abfss://{container}/{path}") as file:
         assert file.read() == b"rows"
 
 

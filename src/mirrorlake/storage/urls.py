@@ -17,7 +17,8 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
@@ -85,7 +86,9 @@ def open_store(location: str | Path, options: ObjectOptions | None = None) -> St
         return LocalStore(location)
     if adls.handles(str(location)):
         _check_options(_AZURE_FORMS, options or ObjectOptions())
-        return _azure_store(str(location))
+        with _required("azure", "azure", str(location)):
+            from mirrorlake.storage.adls.store import AdlsStore
+        return AdlsStore.of_url(str(location))
     scheme, bucket, prefix = _root(str(location))
     return _object_store(scheme, bucket, prefix, options or ObjectOptions())
 
@@ -98,8 +101,9 @@ def open_file(location: str, options: ObjectOptions | None = None) -> BinaryIO:
     if not is_url(location):
         return Path(location).open("rb")
     if adls.handles(location):
-        container, path = split(location)
-        return _container(container, os.getpid()).open(path)
+        with _required("azure", "azure", location):
+            from mirrorlake.storage.adls.store import open_file as open_in_lake
+        return open_in_lake(location)
     store, key = addressed(location, options)
     return store.open(key)
 
@@ -164,29 +168,19 @@ def _bucket(scheme: str, bucket: str, options: ObjectOptions, _process: int) -> 
     return _object_store(scheme, bucket, "", options)
 
 
-@functools.lru_cache(maxsize=16)
-def _container(url: str, _process: int) -> Store:
-    """One client for all files of a container."""
-    return _azure_store(url)
-
-
-def _azure_store(url: str) -> Store:
+@contextmanager
+def _required(module: str, extra: str, url: str) -> Iterator[None]:
+    """Convert the error of an import that needs a library which is not installed."""
     try:
-        from mirrorlake.storage.adls.store import AdlsStore
+        yield
     except ModuleNotFoundError as error:
-        raise _lacking(error, "azure", "azure", url.partition("://")[0]) from None
-    return AdlsStore.of_url(url)
-
-
-def _lacking(error: ModuleNotFoundError, module: str, extra: str, scheme: str) -> Exception:
-    """The error for a failed import; for another module, the import error itself."""
-    if (error.name or "").partition(".")[0] != module:
-        return error
-    return UsageError(
-        f"{scheme}:// requires a library that is not installed",
-        where=module,
-        hint=f'Run `pip install "mirrorlake[{extra}]"`.',
-    )
+        if (error.name or "").partition(".")[0] != module:
+            raise
+        raise UsageError(
+            f"{url.partition('://')[0]}:// requires a library that is not installed",
+            where=module,
+            hint=f'Run `pip install "mirrorlake[{extra}]"`.',
+        ) from None
 
 
 def _check_options(scheme: str, options: ObjectOptions) -> None:
@@ -201,10 +195,8 @@ def _check_options(scheme: str, options: ObjectOptions) -> None:
 
 def _object_store(scheme: str, bucket: str, prefix: str, options: ObjectOptions) -> ObjectStore:
     _check_options(scheme, options)
-    try:
+    with _required("obstore", "objects", scheme):
         from mirrorlake.storage.objects import ObjectStore
-    except ModuleNotFoundError as error:
-        raise _lacking(error, "obstore", "objects", scheme) from None
     client = _CLIENTS[scheme](bucket, prefix or None, options)
     return ObjectStore(client, f"{scheme}://{bucket}/{prefix}", options)
 
