@@ -6,21 +6,19 @@ import errno
 import hashlib
 import io
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, BinaryIO, cast
+from typing import TYPE_CHECKING, Any, BinaryIO
 
 from azure.core import MatchConditions
 from azure.core.exceptions import HttpResponseError
 
 from mirrorlake.storage.adls.errors import is_absent, translated
+from mirrorlake.storage.ranges import AHEAD, reader
 
 if TYPE_CHECKING:
     from azure.storage.filedatalake import DataLakeFileClient
 
 BLOCK = 8 << 20
 """Bytes of one append."""
-
-AHEAD = 4 << 20
-"""Size of one read request, in bytes: smaller files are read by the first request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,58 +95,14 @@ def opened(file: DataLakeFileClient, path: str) -> BinaryIO:
     the file is larger than `AHEAD` and was replaced in the meantime."""
     with translated(path):
         first, etag, size = _beginning(file, path)
-    if size <= len(first):
-        return io.BytesIO(first)
-    ranges = Ranges(file, path, first, etag, size)
-    return cast("BinaryIO", io.BufferedReader(ranges, AHEAD))
 
+    def fetch(start: int, end: int) -> bytes:
+        with translated(path):
+            return file.download_file(
+                start, end - start, etag=etag, match_condition=MatchConditions.IfNotModified
+            ).readall()
 
-class Ranges(io.RawIOBase):
-    """A file that is larger than its first request."""
-
-    def __init__(
-        self, file: DataLakeFileClient, path: str, first: bytes, etag: str, size: int
-    ) -> None:
-        self._file, self._path = file, path
-        self._first, self._etag, self._size = first, etag, size
-        self._at = 0
-
-    def readable(self) -> bool:
-        return True
-
-    def seekable(self) -> bool:
-        return True
-
-    def tell(self) -> int:
-        return self._at
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
-        if base + offset < 0:
-            raise OSError(errno.EINVAL, "before the beginning", self._path)
-        self._at = base + offset
-        return self._at
-
-    def readall(self) -> bytes:
-        """Read the rest by one call: the inherited method reads it in small pieces."""
-        return self.read(max(self._size - self._at, 0)) or b""
-
-    def readinto(self, buffer: Any) -> int:
-        wanted = min(len(buffer), self._size - self._at)
-        if wanted <= 0:
-            return 0
-        data = self._first[self._at : self._at + wanted]
-        if len(data) < wanted:
-            with translated(self._path):
-                data = self._file.download_file(
-                    self._at,
-                    wanted,
-                    etag=self._etag,
-                    match_condition=MatchConditions.IfNotModified,
-                ).readall()
-        buffer[: len(data)] = data
-        self._at += len(data)
-        return len(data)
+    return reader(first, size, fetch)
 
 
 def _beginning(file: DataLakeFileClient, path: str) -> tuple[bytes, str, int]:

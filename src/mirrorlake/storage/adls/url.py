@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from urllib.parse import SplitResult, unquote, urlsplit
 
 from mirrorlake.errors import UsageError
+from mirrorlake.storage.ranges import AHEAD
 from mirrorlake.storage.store import UnsafePath, checked
 
 if TYPE_CHECKING:
@@ -153,8 +154,6 @@ def client_of(
     endpoint: of another service with the same protocol.
     """
     from azure.storage.filedatalake import ExponentialRetry, FileSystemClient
-
-    from mirrorlake.storage.adls.files import AHEAD
 
     retry = ExponentialRetry(
         initial_backoff=0,
