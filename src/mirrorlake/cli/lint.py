@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
-from contextlib import contextmanager
 from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -15,7 +12,6 @@ from mirrorlake.cli.options import Json
 
 if TYPE_CHECKING:
     from mirrorlake.lint import Finding, Profile, Reading, Result, Target
-    from mirrorlake.lint.linter import Progress
 
 
 class SpecVersion(StrEnum):
@@ -99,6 +95,7 @@ def _lint(
     target: Target, path: str, profile: Profile, reading: Reading, sarif: Path | None
 ) -> Result:
     from mirrorlake import lint as linter
+    from mirrorlake.cli.progress import bars
     from mirrorlake.errors import UsageError
     from mirrorlake.storage.urls import is_url
 
@@ -109,8 +106,10 @@ def _lint(
             where=str(sarif),
             hint="Write the SARIF file to another folder.",
         )
-    with _progress() as show:
-        result = linter.lint(target, profile, reading, show)
+    with bars() as show:
+        result = linter.lint(
+            target, profile, reading, lambda _table, done, most: show("tables", done, most)
+        )
     if sarif is not None:
         _write_sarif(result, target.root, sarif)
     return result
@@ -195,18 +194,3 @@ def _print_facts(result: Result) -> None:
             "unreadable": [{"path": path, "reason": why} for path, why in result.unreadable],
         }
     )
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A bar over the tables on a terminal, nothing elsewhere."""
-    if not sys.stderr.isatty():
-        yield lambda _table, _done, _all: None
-        return
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
-
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
-        bar = bars.add_task("tables", total=None)
-        yield lambda _table, done, most: bars.update(bar, completed=done, total=most)
