@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -96,3 +97,17 @@ def decoded(values: pa.DictionaryArray) -> pa.Array:
         if known.type == view:
             values = pa.DictionaryArray.from_arrays(values.indices, known.cast(plain))
     return values.dictionary_decode()
+
+
+def first_failing(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:
+    """The index of the first value that cannot be converted, by bisection; there is one."""
+    low, high = 0, len(values)
+    while high - low > 1:
+        middle = (low + high) // 2
+        try:
+            convert(values.slice(low, middle - low))
+        except (pa.ArrowException, ValueError):
+            high = middle
+        else:
+            low = middle
+    return low

@@ -244,9 +244,8 @@ def match_columns(wanted: list[str], found: list[str]) -> Mapping[str, str]:
 
 def column_type(field: pa.Field, *, table: str, file: str) -> types.DataType:
     """The type of a Parquet column in the table (LZ-151 to LZ-155)."""
-    for found, data_type in _candidates(field.type):
-        if found:
-            return data_type
+    if (data_type := data_type_of(field.type)) is not None:
+        return data_type
     nested = pa.types.is_nested(field.type)
     raise UnsupportedColumn(
         f"its type {field.type} cannot be stored",
@@ -257,18 +256,17 @@ def column_type(field: pa.Field, *, table: str, file: str) -> types.DataType:
     )
 
 
-def _candidates(kind: pa.DataType) -> Iterator[tuple[bool, types.DataType]]:
+def data_type_of(kind: pa.DataType) -> types.DataType | None:
+    """The type of a Parquet column in the table; None if it cannot be stored."""
     is_ = pa.types
     if is_.is_dictionary(kind):
-        yield from _candidates(kind.value_type)
-        return
+        return data_type_of(kind.value_type)
     if isinstance(kind, pa.BaseExtensionType):  # JSON and UUID, among others
-        yield from _candidates(kind.storage_type)
-        return
-    for test, data_type in _SIMPLE:
-        yield test(kind), data_type
-    if is_.is_decimal(kind) and kind.precision <= types.MAX_PRECISION and kind.scale >= 0:
-        yield True, types.decimal(kind.precision, max(kind.scale, 0))
+        return data_type_of(kind.storage_type)
+    if is_.is_decimal(kind):
+        fits = kind.precision <= types.MAX_PRECISION and kind.scale >= 0
+        return types.decimal(kind.precision, kind.scale) if fits else None
+    return next((data_type for test, data_type in _SIMPLE if test(kind)), None)
 
 
 _SIMPLE: tuple[tuple[Any, types.DataType], ...] = (

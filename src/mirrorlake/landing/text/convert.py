@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from mirrorlake.landing.text.binary import octets
 from mirrorlake.landing.text.format import DECIMAL, DeclaredColumn
-from mirrorlake.model.arrow import arrow_type
+from mirrorlake.model.arrow import arrow_type, first_failing
 
 _CLAUSES = {
     "Double": "LZ-175",
@@ -47,7 +47,7 @@ def convert(values: pa.Array, column: DeclaredColumn) -> pa.Array:
     try:
         return change(values, target)
     except (pa.ArrowException, ValueError):
-        raise Unconvertible(_first_bad(values, lambda part: change(part, target))) from None
+        raise Unconvertible(first_failing(values, lambda part: change(part, target))) from None
 
 
 def expectation(column: DeclaredColumn) -> str:
@@ -56,20 +56,6 @@ def expectation(column: DeclaredColumn) -> str:
     if kind == DECIMAL:
         kind = f"{DECIMAL}({column.precision},{column.scale})"
     return f"not a value of type {kind} ({_CLAUSES[column.type]})"
-
-
-def _first_bad(values: pa.Array, change: Callable[[pa.Array], pa.Array]) -> int:
-    """The first text that cannot be converted, by bisection."""
-    low, high = 0, len(values)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            change(values.slice(low, middle - low))
-        except (pa.ArrowException, ValueError):
-            high = middle
-        else:
-            low = middle
-    return low
 
 
 # -- numbers --------------------------------------------------------------------------------------

@@ -7,8 +7,6 @@ their name.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -16,7 +14,7 @@ import pyarrow.compute as pc
 from mirrorlake.errors import BadValue, SchemaMergeFailure, UnsupportedColumn
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.model import types
-from mirrorlake.model.arrow import arrow_type, contiguous, decoded
+from mirrorlake.model.arrow import arrow_type, contiguous, decoded, first_failing
 from mirrorlake.model.types import DataType
 from mirrorlake.publisher.encoding.json_text import json_text
 
@@ -96,7 +94,7 @@ def conformed(
     try:
         return _exactly(values, target)
     except pa.ArrowException:
-        bad = _first_failing(values, lambda part: _exactly(part, target))
+        bad = first_failing(values, lambda part: _exactly(part, target))
         raise BadValue(
             f"the value does not fit the table's type {known}",
             table=table,
@@ -123,9 +121,10 @@ def _plain(values: pa.Array) -> pa.Array:
 
 def _landed(values: pa.Array) -> pa.Array:
     kind, is_ = values.type, pa.types
-    target = next((target for test, target in _SIMPLE if test(kind)), None)
     if is_.is_nested(kind):
         return json_text(values)
+    if is_.is_null(kind):
+        return values
     if is_.is_timestamp(kind):
         # Without a zone it is UTC (LZ-152); nanoseconds are truncated, because tables have none.
         values = values.cast(pa.timestamp("us", kind.tz), safe=kind.unit != "ns")
@@ -135,35 +134,11 @@ def _landed(values: pa.Array) -> pa.Array:
         target = pa.int64()
     elif is_.is_decimal(kind):
         target = _decimal(kind)
-    if target is None:
+    elif (known := parquet.data_type_of(kind)) is not None:
+        target = arrow_type(known)
+    else:
         raise pa.ArrowNotImplementedError(str(kind))
     return values if kind == target else values.cast(target)
-
-
-_SIMPLE: tuple[tuple[Callable[[pa.DataType], bool], pa.DataType], ...] = (
-    (pa.types.is_boolean, pa.bool_()),
-    (pa.types.is_int8, pa.int8()),
-    (pa.types.is_int16, pa.int16()),
-    (pa.types.is_int32, pa.int32()),
-    (pa.types.is_int64, pa.int64()),
-    (pa.types.is_uint8, pa.int16()),
-    (pa.types.is_uint16, pa.int32()),
-    (pa.types.is_uint32, pa.int64()),
-    (pa.types.is_uint64, pa.decimal128(20, 0)),
-    (pa.types.is_float16, pa.float32()),
-    (pa.types.is_float32, pa.float32()),
-    (pa.types.is_float64, pa.float64()),
-    (pa.types.is_string, pa.string()),
-    (pa.types.is_large_string, pa.string()),
-    (pa.types.is_string_view, pa.string()),
-    (pa.types.is_binary, pa.binary()),
-    (pa.types.is_large_binary, pa.binary()),
-    (pa.types.is_binary_view, pa.binary()),
-    (pa.types.is_fixed_size_binary, pa.binary()),
-    (pa.types.is_date, pa.date32()),
-    (pa.types.is_time, pa.string()),  # ISO (LZ-153)
-    (pa.types.is_null, pa.null()),
-)
 
 
 def _decimal(kind: pa.DataType) -> pa.DataType:
@@ -223,17 +198,3 @@ def _is_nan(values: pa.Array) -> pa.Array:
     if pa.types.is_floating(values.type):
         return pc.is_nan(values)
     return pa.repeat(pa.scalar(False), len(values))
-
-
-def _first_failing(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:
-    """The index of the first value that cannot be converted; there is one."""
-    low, high = 0, len(values)
-    while high - low > 1:
-        middle = (low + high) // 2
-        try:
-            convert(values.slice(low, middle - low))
-        except pa.ArrowException:
-            high = middle
-        else:
-            low = middle
-    return low
