@@ -24,19 +24,9 @@ _MARK = b"\xef\xbb\xbf"
 _SPACE = re.compile(r"[ \t\n\r]*")
 _NUMBER = re.compile(r"-?(?:0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?")
 _WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
-_PLAIN = re.compile(r'[^"\\\x00-\x1f]*')
-_HEX = re.compile(r"[0-9A-Fa-f]{4}")
+_STRING = re.compile(r'(?:[^"\\\x00-\x1f]|\\"|\\\\|\\)*')
+_BACKSLASH = re.compile(r'\\(["\\/bfnrt]|u[0-9A-Fa-f]{4})?')
 _ENDS = re.compile(r"[ \t\n\r]*[,}\]]")
-_ESCAPES = {
-    '"': '"',
-    "\\": "\\",
-    "/": "/",
-    "b": "\b",
-    "f": "\f",
-    "n": "\n",
-    "r": "\r",
-    "t": "\t",
-}
 _CONSTANTS = {"true": True, "false": False, "null": None}
 
 Path = tuple[str | int, ...]
@@ -226,39 +216,27 @@ class _Reader:
             self._note("a single backslash")
             self._at += 2
             return "\\"
-        parts: list[str] = []
-        while True:
-            plain = _PLAIN.match(self._text, self._at)
-            assert plain is not None  # it also matches the empty text
-            parts.append(plain[0])
-            self._at = plain.end()
-            found = self._text[self._at : self._at + 1]
-            if found == '"':
-                self._at += 1
-                return _paired("".join(parts))
-            if found != "\\":
-                self._fail(
-                    "a control character in a string" if found else "a string without an end"
-                )
-            parts.append(self._escape())
+        begin, match = self._at, _STRING.match(self._text, self._at)
+        assert match is not None  # it also matches the empty text
+        self._at = match.end()
+        if not self._text.startswith('"', self._at):
+            is_end = self._at == len(self._text)
+            self._fail("a string without an end" if is_end else "a control character in a string")
+        self._at += 1
+
+        def doubled(backslash: re.Match[str]) -> str:
+            if backslash[1]:
+                return backslash[0]
+            self._note("a single backslash", begin + backslash.start())
+            return r"\\"
+
+        return str(json.loads(f'"{_BACKSLASH.sub(doubled, match[0])}"'))
 
     def _is_lone_backslash(self) -> bool:
         """Whether the string is a single unescaped backslash: what follows must end the value."""
         return self._text.startswith('\\"', self._at) and bool(
             _ENDS.match(self._text, self._at + 2)
         )
-
-    def _escape(self) -> str:
-        kind = self._text[self._at + 1 : self._at + 2]
-        if kind in _ESCAPES:
-            self._at += 2
-            return _ESCAPES[kind]
-        if kind == "u" and (code := _HEX.match(self._text, self._at + 2)):
-            self._at += 6
-            return chr(int(code[0], 16))
-        self._note("a single backslash")
-        self._at += 1
-        return "\\"
 
     def _next(self) -> str:
         """The next character that is not white space, without consuming it; empty at the end."""
@@ -280,10 +258,3 @@ class _Reader:
 
     def _fail(self, message: str) -> NoReturn:
         raise NotJson(*_line_and_column(self._text, self._at), message)
-
-
-def _paired(text: str) -> str:
-    """A text in which surrogate pairs, written as two escapes, become one character each."""
-    if not any("\ud800" <= character <= "\udbff" for character in text):
-        return text
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "surrogatepass")
