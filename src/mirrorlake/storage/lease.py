@@ -22,7 +22,7 @@ from typing import Any
 
 from mirrorlake import root
 from mirrorlake.errors import LeaseHeld, LeaseLost
-from mirrorlake.model.clock import Clock
+from mirrorlake.model.clock import Clock, WallClock
 from mirrorlake.model.landed import DEFAULT_STREAM, format_time, parse_time
 from mirrorlake.storage.store import Store
 
@@ -49,7 +49,9 @@ class Lease:
         stream_id: str = DEFAULT_STREAM,
     ) -> None:
         self._store, self._role, self._clock = store, role, clock
-        self._folder, self._stream_id = _folder_of(role, stream_id), stream_id
+        folder = f"{root.LEASES}/{role}"
+        self._folder = folder if stream_id == DEFAULT_STREAM else f"{folder}/{stream_id}"
+        self._stream_id = stream_id
         self._holder = holder or uuid.uuid4().hex
         self._epoch = self._asked = 0
         self._renewed = clock.now() - TERM
@@ -129,47 +131,33 @@ class Lease:
             }
         ).encode()
 
+    def holder(self, now: datetime) -> str | None:
+        """The holder of the role, in words; None if there is none. Takes nothing."""
+        record = self._read(self._newest())
+        return _named(record) if _lives(record, now) else None
+
     def _newest(self) -> int:
-        return _newest_epoch(self._store, self._folder)
+        """The highest epoch, 0 for none. Files with other names are incomplete."""
+        names = (_NAME.fullmatch(file.name) for file in self._store.list(self._folder).files)
+        return max((int(name[1]) for name in names if name), default=0)
 
     def _read(self, epoch: int) -> dict[str, Any]:
-        return _record_of(self._store, self._folder, epoch)
+        """The record of an epoch; empty, and so of no holder, if it cannot be read."""
+        try:
+            record = json.loads(self._store.read(self._path(epoch)))
+        except (FileNotFoundError, ValueError):
+            return {}
+        return record if isinstance(record, dict) else {}
 
     def _path(self, epoch: int) -> str:
-        return _path_of(self._folder, epoch)
+        return f"{self._folder}/{epoch:020d}.json"
 
 
 def holder_of(
     store: Store, role: str, now: datetime, stream_id: str = DEFAULT_STREAM
 ) -> str | None:
-    """The holder of a role below this root, in words; None if there is none. Takes nothing."""
-    folder = _folder_of(role, stream_id)
-    record = _record_of(store, folder, _newest_epoch(store, folder))
-    return _named(record) if _lives(record, now) else None
-
-
-def _folder_of(role: str, stream_id: str) -> str:
-    folder = f"{root.LEASES}/{role}"
-    return folder if stream_id == DEFAULT_STREAM else f"{folder}/{stream_id}"
-
-
-def _newest_epoch(store: Store, folder: str) -> int:
-    """The highest epoch, 0 for none. Files with other names are incomplete."""
-    names = (_NAME.fullmatch(file.name) for file in store.list(folder).files)
-    return max((int(name[1]) for name in names if name), default=0)
-
-
-def _record_of(store: Store, folder: str, epoch: int) -> dict[str, Any]:
-    """The record of an epoch; empty if it is missing or cannot be read, and so holds nothing."""
-    try:
-        record = json.loads(store.read(_path_of(folder, epoch)))
-    except (FileNotFoundError, ValueError):
-        return {}
-    return record if isinstance(record, dict) else {}
-
-
-def _path_of(folder: str, epoch: int) -> str:
-    return f"{folder}/{epoch:020d}.json"
+    """The holder of a role below this root, in words; None if there is none."""
+    return Lease(store, role, WallClock(), stream_id=stream_id).holder(now)
 
 
 def _lives(record: dict[str, Any], now: datetime) -> bool:
