@@ -13,9 +13,7 @@ from __future__ import annotations
 import errno
 import io
 import json
-import os
 import time
-import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
@@ -29,7 +27,7 @@ import pyarrow.parquet as pq
 from mirrorlake.delta.log.files import FOLDER
 from mirrorlake.delta.log.table_log import Action, TableLog, file_id
 from mirrorlake.model.arrow import contiguous
-from mirrorlake.storage.local import flush_folder
+from mirrorlake.storage.local import LocalStore
 
 LAST = "_last_checkpoint"
 RETENTION = timedelta(days=7)
@@ -330,45 +328,29 @@ def _check(rows: pa.Table) -> None:
 
 def _publish(log: Path, version: int, rows: pa.Table) -> None:
     """Write the file, then what points to it. A file that somebody else wrote meanwhile stays."""
-    content = io.BytesIO()
+    content, folder, name = io.BytesIO(), LocalStore(log), f"{version:020d}.checkpoint.parquet"
     pq.write_table(rows, content, compression="snappy", store_schema=False)
-    size, target = content.tell(), log / f"{version:020d}.checkpoint.parquet"
-    staged = _staged(log, content.getbuffer())
-    _forget_checksum(target)
+    _forget_checksum(log / name)
     try:
-        os.link(staged, target)
+        folder.create(name, content.getvalue())
     except FileExistsError:
         return
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
         raise Unfamiliar("this file system has no hard links") from error
-    finally:
-        staged.unlink()
-    flush_folder(log)
     if _pointed_to(log) > version:
         return
     adds = rows.num_rows - rows["add"].null_count
-    pointer = {"version": version, "size": rows.num_rows, "sizeInBytes": size}
+    pointer = {"version": version, "size": rows.num_rows, "sizeInBytes": content.tell()}
     said = json.dumps({**pointer, "numOfAddFiles": adds}, separators=(",", ":"))
     _forget_checksum(log / LAST)
-    _staged(log, said.encode()).replace(log / LAST)
-    flush_folder(log)
+    folder.replace(LAST, said.encode())
 
 
 def _forget_checksum(path: Path) -> None:
     """Hadoop writes one beside each local file, by which ours in its place would be damaged."""
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
-
-
-def _staged(log: Path, content: Any) -> Path:
-    """A durable file that no reader of the log looks at."""
-    path = log / f".{uuid.uuid4()}.tmp"
-    with path.open("xb") as file:
-        file.write(content)
-        file.flush()
-        os.fsync(file.fileno())
-    return path
 
 
 def _pointed_to(log: Path) -> int:
