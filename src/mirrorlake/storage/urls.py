@@ -17,7 +17,7 @@ from __future__ import annotations
 import functools
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import timedelta
@@ -121,7 +121,7 @@ def _parsed(url: str) -> tuple[str, str, str]:
     assert found is not None
     scheme, rest = found[1].lower(), found[2]
     bucket, _, prefix = rest.partition("/")
-    if scheme not in _CLIENTS:
+    if scheme not in _OPTIONS or scheme == _AZURE_FORMS:
         raise UsageError(
             f"{scheme}:// is not a supported storage",
             where="URL",
@@ -197,47 +197,30 @@ def _object_store(scheme: str, bucket: str, prefix: str, options: ObjectOptions)
     _check_options(scheme, options)
     with _required("obstore", "objects", scheme):
         from mirrorlake.storage.objects import ObjectStore
-    client = _CLIENTS[scheme](bucket, prefix or None, options)
+    client = _client_of(scheme, bucket, prefix, options)
     return ObjectStore(client, f"{scheme}://{bucket}/{prefix}", options)
 
 
-def _s3(bucket: str, prefix: str | None, options: ObjectOptions) -> Client:
-    from obstore.store import S3Store
+def _client_of(scheme: str, bucket: str, prefix: str, options: ObjectOptions) -> Client:
+    from obstore.store import AzureStore, GCSStore, S3Store
 
-    config: dict[str, Any] = {"skip_signature": True} if options.anonymous else {}
-    if "AWS_COPY_IF_NOT_EXISTS" not in os.environ:
+    given = {
+        "skip_signature": options.anonymous,
+        "endpoint": options.endpoint,
+        "region": options.region,
+        "account_name": options.account,
+    }
+    config: dict[str, Any] = {name: value for name, value in given.items() if value}
+    kinds: dict[str, type[AzureStore | GCSStore | S3Store]] = {"gs": GCSStore, "az": AzureStore}
+    kind = kinds.get(scheme, S3Store)
+    if kind is S3Store and "AWS_COPY_IF_NOT_EXISTS" not in os.environ:
         config["copy_if_not_exists"] = "multipart"
-    if options.endpoint:
-        config["endpoint"] = options.endpoint
-    if options.region:
-        config["region"] = options.region
-    return S3Store(
-        bucket, prefix=prefix, client_options=_client(options), retry_config=_retry(), **config
-    )
-
-
-def _gcs(bucket: str, prefix: str | None, options: ObjectOptions) -> Client:
-    from obstore.store import GCSStore
-
-    return GCSStore(
+    return kind(
         bucket,
-        prefix=prefix,
-        client_options=_client(options),
+        prefix=prefix or None,
+        client_options=_client_options(options),
         retry_config=_retry(),
-        skip_signature=options.anonymous,
-    )
-
-
-def _azure(container: str, prefix: str | None, options: ObjectOptions) -> Client:
-    from obstore.store import AzureStore
-
-    config: dict[str, Any] = {"skip_signature": True} if options.anonymous else {}
-    if options.account:
-        config["account_name"] = options.account
-    if options.endpoint:
-        config["endpoint"] = options.endpoint
-    return AzureStore(
-        container, prefix=prefix, client_options=_client(options), retry_config=_retry(), **config
+        **config,
     )
 
 
@@ -256,7 +239,7 @@ def _first(option: str | None, variables: Sequence[str]) -> str:
     return next((value for value in known if value), "")
 
 
-def _client(options: ObjectOptions) -> ClientConfig:
+def _client_options(options: ObjectOptions) -> ClientConfig:
     found: ClientConfig = {"connect_timeout": timedelta(seconds=5), "timeout": timedelta(minutes=2)}
     endpoint = s3_endpoint(options)
     if endpoint.lower().startswith("http://"):  # written explicitly, so it is intended
@@ -277,14 +260,6 @@ def _retry() -> RetryConfig:
     }
 
 
-_CLIENTS: dict[str, Callable[[str, str | None, ObjectOptions], Client]] = {
-    "s3": _s3,
-    "s3a": _s3,
-    "gs": _gcs,
-    "az": _azure,
-}
-
-
 _AZURE_FORMS = "abfss"
 _OPTIONS: dict[str, tuple[str, ...]] = {
     "s3": ("endpoint", "region", "anonymous"),
@@ -296,5 +271,5 @@ _OPTIONS: dict[str, tuple[str, ...]] = {
 
 
 def _known() -> str:
-    schemes = [f"{scheme}://" for scheme in sorted([*_CLIENTS, _AZURE_FORMS])]
+    schemes = [f"{scheme}://" for scheme in sorted(_OPTIONS)]
     return f"{', '.join(schemes[:-1])} or {schemes[-1]}"
