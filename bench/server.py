@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,7 +12,7 @@ import psycopg
 
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.config import Project
-from mirrorlake.demo.server import INSTALLS, EmbeddedServer, free_port
+from mirrorlake.demo.server import INSTALLS, EmbeddedServer
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.selection import Selection
 
@@ -23,7 +24,7 @@ class Server(EmbeddedServer):
     """A server that listens on the loopback interface, with slots for all rounds of all sides."""
 
     def __init__(self) -> None:
-        self.port = free_port()
+        self.port = _free_port()
         super().__init__(
             settings={
                 "listen_addresses": "127.0.0.1",
@@ -66,3 +67,10 @@ def value(sql: psycopg.Connection, query: str) -> str:
     row = sql.execute(query).fetchone()
     assert row is not None
     return str(row[0])
+
+
+def _free_port() -> int:
+    """A TCP port of the loopback interface that nobody uses now."""
+    with socket.socket() as reached:
+        reached.bind(("127.0.0.1", 0))
+        return int(reached.getsockname()[1])

@@ -45,7 +45,7 @@ def move(store: MemoryStore, files: list[Landed]) -> list[int]:
 
 
 def expire(store: MemoryStore) -> int:
-    return cleanup.expire(store, FOLDER, store.files.clock.now())
+    return cleanup.sweep(store, FOLDER, store.files.clock.now())[0]
 
 
 def aside(store: MemoryStore) -> list[str]:
@@ -142,7 +142,7 @@ class TestExpiry:
     def test_the_time_can_be_chosen(self, store: MemoryStore, clock: SteppedClock) -> None:
         move(store, landed(store, 1))
         clock.advance(61)
-        assert cleanup.expire(store, FOLDER, clock.now(), timedelta(minutes=1)) == 1
+        assert cleanup.sweep(store, FOLDER, clock.now(), timedelta(minutes=1))[0] == 1
 
     def test_the_move_counts_and_not_the_age_of_the_file(
         self, store: MemoryStore, clock: SteppedClock

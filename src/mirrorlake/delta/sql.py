@@ -42,9 +42,9 @@ def connect(root: Path, query: str | None = None) -> duckdb.DuckDBPyConnection:
                 where="the query",
                 hint="Query one by its folder: select * from delta_scan('FOLDER').",
             )
-        connection.execute(f"create schema if not exists {_quoted(schema)}")
+        connection.execute(f"create schema if not exists {quoted(schema)}")
         connection.execute(
-            f"create view {_quoted(schema)}.{_quoted(name)} as "  # noqa: S608
+            f"create view {quoted(schema)}.{quoted(name)} as "  # noqa: S608
             f"select * from delta_scan({_literal(str(path))})"
         )
     return connection
@@ -90,7 +90,8 @@ def _is_named(name: str, query: str) -> bool:
     return re.search(rf"(?<!\w){word}(?!\w)", query, re.IGNORECASE) is not None
 
 
-def _quoted(name: str) -> str:
+def quoted(name: str) -> str:
+    """A name as SQL writes it."""
     return '"' + name.replace('"', '""') + '"'
 
 

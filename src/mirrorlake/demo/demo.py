@@ -16,7 +16,6 @@ from typing import Any, Protocol
 import psycopg
 
 from mirrorlake.app.mirror import Mirror
-from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.config import Project
 from mirrorlake.demo import shop
@@ -294,8 +293,5 @@ def _has_arrived(mirror: Mirror, target: Lsn) -> bool:
     newest = Cuts(LocalStore(mirror.project.root), LANDING).newest()
     if newest is None or not Lsn.parse(newest.position).covers(target):
         return False
-    return _is_applied(mirror.status())
-
-
-def _is_applied(status: Status) -> bool:
-    return all(table.pending_files == 0 or table.error for table in status.tables)
+    tables = mirror.status().tables
+    return all(table.pending_files == 0 or table.error for table in tables)

@@ -12,7 +12,6 @@ import os
 import pwd
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -265,10 +264,3 @@ def _others_may_enter(folder: Path) -> bool:
         if not facts.st_mode & may:
             return False
     return True
-
-
-def free_port() -> int:
-    """A TCP port of the loopback interface that nobody uses now."""
-    with socket.socket() as reached:
-        reached.bind(("127.0.0.1", 0))
-        return int(reached.getsockname()[1])

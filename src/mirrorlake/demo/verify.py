@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from psycopg import sql
 
-from mirrorlake.delta.sql import load_delta
+from mirrorlake.delta.sql import load_delta, quoted
 
 # How each side says a value of a type. The source's type decides for both.
 _SAYS: dict[str, tuple[str, str]] = {
@@ -60,7 +60,7 @@ def _verify(source: psycopg.Connection, name: str, path: Path, folder: Path) -> 
     columns = _columns(source, name)
     exported = folder / f"{name}.csv"
     with exported.open("wb") as file, source.cursor() as cursor:
-        expressions = [sql.SQL(_source(t).format(c=_quoted(c))) for c, t in columns]
+        expressions = [sql.SQL(_source(t).format(c=quoted(c))) for c, t in columns]
         query = sql.SQL("copy (select {} from {}) to stdout with (format csv, null '\\N')").format(
             sql.SQL(", ").join(expressions), sql.Identifier(*name.split("."))
         )
@@ -71,7 +71,7 @@ def _verify(source: psycopg.Connection, name: str, path: Path, folder: Path) -> 
     load_delta(connection)
     connection.execute("set TimeZone = 'UTC'")
     names = ", ".join(f"'{column}': 'varchar'" for column, _ in columns)
-    read = ", ".join(f"{_read(t).format(c=_quoted(c))} as {_quoted(c)}" for c, t in columns)
+    read = ", ".join(f"{_read(t).format(c=quoted(c))} as {quoted(c)}" for c, t in columns)
     csv = f"header = false, nullstr = '\\N', quote = '\"', escape = '\"', columns = {{{names}}}"
     connection.execute(
         f"create table source as select {read} "  # noqa: S608
@@ -79,7 +79,7 @@ def _verify(source: psycopg.Connection, name: str, path: Path, folder: Path) -> 
         [str(exported)],
     )
     exported.unlink()
-    said = ", ".join(f"{_mirror(t).format(c=_quoted(c))} as {_quoted(c)}" for c, t in columns)
+    said = ", ".join(f"{_mirror(t).format(c=quoted(c))} as {quoted(c)}" for c, t in columns)
     connection.execute(
         f"create table mirror as select {said} from delta_scan(?)",  # noqa: S608
         [str(path)],
@@ -100,7 +100,7 @@ def _feed_differs(connection: duckdb.DuckDBPyConnection, path: Path, columns: Se
     left must be the rows of the table.
     """
     connection.register("feed", pa.table(DeltaTable(path).load_cdf(starting_version=0).read_all()))
-    names = ", ".join(map(_quoted, columns))
+    names = ", ".join(map(quoted, columns))
     connection.execute(
         f"""
         create temp table replayed as
@@ -150,7 +150,3 @@ def _count(connection: duckdb.DuckDBPyConnection, query: str) -> int:
     row = connection.execute(query).fetchone()
     assert row is not None
     return int(row[0])
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

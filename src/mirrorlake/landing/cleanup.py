@@ -89,18 +89,14 @@ def _is_remnant(store: Store, folder: str, name: str) -> bool:
     return all(file.name.startswith("_") for file in store.list(folder).files)
 
 
-def expire(store: Store, folder: str, now: datetime, retention: timedelta = RETENTION) -> int:
-    """Delete what was moved longer ago than `retention` (LZ-245, LZ-252). Returns the number of
-    files.
+def sweep(
+    store: Store, folder: str, now: datetime, retention: timedelta = RETENTION
+) -> tuple[int, datetime]:
+    """Delete what was moved longer ago than `retention` (LZ-245, LZ-252).
 
     A file without a recorded time counts from its modification time. Publishers may empty the
-    folder earlier (LZ-249).
+    folder earlier (LZ-249). Returns the number of files, and when the next one is due.
     """
-    return sweep(store, folder, now, retention)[0]
-
-
-def sweep(store: Store, folder: str, now: datetime, retention: timedelta) -> tuple[int, datetime]:
-    """As `expire`. Returns also when the next of the remaining files is due."""
     location = f"{folder}/{layout.CLEANUP}"
     listed = store.list(location).files
     if not listed:

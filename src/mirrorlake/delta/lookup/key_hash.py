@@ -17,6 +17,7 @@ import pyarrow.compute as pc
 
 from mirrorlake.delta.lookup import key_join
 from mirrorlake.delta.schema import TableSchema
+from mirrorlake.delta.sql import quoted
 
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
 
@@ -63,7 +64,7 @@ def of_file(path: str, schema: TableSchema, key: Sequence[str]) -> np.ndarray | 
         scan, present = key_join.scanned(connection, [path], schema)
         if not present.issuperset(physical):
             return None
-        values = [f"t.{key_join.quoted(name)}" for name in physical]
+        values = [f"t.{quoted(name)}" for name in physical]
         if whole:
             wanted = ", ".join(f"{value}::bigint as k{i}" for i, value in enumerate(values))
         else:

@@ -15,6 +15,7 @@ import pyarrow as pa
 
 from mirrorlake.delta.lookup.row_cache import stored_rows
 from mirrorlake.delta.schema import TableSchema
+from mirrorlake.delta.sql import quoted
 from mirrorlake.model.arrow import contiguous
 from mirrorlake.model.equality import same
 
@@ -151,7 +152,3 @@ def _condition(left: str, index: int, schema: TableSchema, name: str) -> str:
 def number_text(value: str) -> str:
     # A NaN has a sign, and its text shows it.
     return f"case when isnan({value}) then 'nan' else {value}::varchar end"
-
-
-def quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'

@@ -44,29 +44,25 @@ INDEXED_ROWS = 4_000_000
 
 
 @dataclass(frozen=True, slots=True)
-class Matches:
+class _Found:
     """Rows of the table that have one of the keys.
 
     rows: m rows with all columns; code: int64, the key of each; file: int64, which of the probed
-    files; row: int64, the row number in it. gone: for each probed file the rows that its deletion
-    vector had removed already, ascending.
+    files; row: int64, the row number in it.
     """
 
     rows: pa.Table
     code: np.ndarray
     file: np.ndarray
     row: np.ndarray
-    gone: Mapping[int, np.ndarray]
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
-    """What was found in some of the files."""
+class Matches(_Found):
+    """What a search has found. gone: for each probed file the rows that its deletion vector had
+    removed already, ascending."""
 
-    rows: pa.Table
-    code: np.ndarray
-    file: np.ndarray
-    row: np.ndarray
+    gone: Mapping[int, np.ndarray]
 
 
 def find_rows(
