@@ -4,8 +4,9 @@ specification)."""
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from mirrorlake.errors import BadMetadata
@@ -90,37 +91,30 @@ def decode(content: bytes, *, table: str, file: str) -> Metadata:
 
     Raises BadMetadata with the position of the error (LZ-054).
     """
+    bad = partial(BadMetadata, table=table, file=file, hint=_MEND)
     if len(content) > LIMIT:
-        raise BadMetadata(
-            f"it has more than {LIMIT:,} bytes",
-            table=table,
-            file=file,
-            hint="Write only what describes the table.",
-        )
+        raise bad(f"it has more than {LIMIT:,} bytes", hint="Write only what describes the table.")
     try:
         parsed = lenient_json.parse(content)
     except NotJson as error:
-        raise BadMetadata(
-            f"not valid JSON at line {error.line}, column {error.column}: {error.message}",
-            table=table,
-            file=file,
-            hint=_MEND,
-        ) from error
+        at = f"line {error.line}, column {error.column}"
+        raise bad(f"not valid JSON at {at}: {error.message}") from error
     if not isinstance(parsed.value, dict):
-        raise BadMetadata(
-            "not a single JSON object (LZ-030)",
-            table=table,
-            file=file,
-            hint='Write one object, such as {"keyColumns": ["id"]}.',
-        )
-    _check_characters(parsed.value, table, file)
+        hint = 'Write one object, such as {"keyColumns": ["id"]}.'
+        raise bad("not a single JSON object (LZ-030)", hint=hint)
+    try:
+        # JSON can contain half of a character, which is not possible in a column name.
+        json.dumps(parsed.value, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        half = "half of a surrogate pair, such as \\ud800, which is not a character"
+        raise bad(f"a string contains {half}") from None
     members = Members(parsed.value)
     try:
-        return _metadata(members, parsed.notes, _ours(members.get("mirrorlake"), table, file))
+        return _metadata(members, parsed.notes, _ours(members.get("mirrorlake"), table, bad))
     except WrongMember as wrong:
         offset = lenient_json.locate(content, wrong.path)
         at = f" at line {offset[0]}, column {offset[1]}" if offset else ""
-        raise BadMetadata(f"{wrong}{at}", table=table, file=file, hint=_MEND) from wrong
+        raise bad(f"{wrong}{at}") from wrong
 
 
 MEMBERS = (
@@ -152,19 +146,6 @@ def _metadata(members: Members, notes: tuple[Note, ...], ours: OurMetadata | Non
     )
 
 
-def _check_characters(record: Any, table: str, file: str) -> None:
-    """JSON can contain half of a character, which is not possible in a column name."""
-    try:
-        json.dumps(record, ensure_ascii=False).encode()
-    except UnicodeEncodeError:
-        raise BadMetadata(
-            "a string contains half of a surrogate pair, such as \\ud800, which is not a character",
-            table=table,
-            file=file,
-            hint=_MEND,
-        ) from None
-
-
 def _key(members: Members) -> tuple[str, ...]:
     keys = members.get("keyColumns")
     if keys is None:
@@ -190,25 +171,21 @@ def _upsert(members: Members) -> bool:
     return bool(found)
 
 
-def _ours(member: Any, table: str, file: str) -> OurMetadata | None:
+def _ours(member: Any, table: str, bad: Callable[..., BadMetadata]) -> OurMetadata | None:
     if member is None:
         return None
     if not isinstance(member, dict) or member.get("format") != FORMAT:
         found = member.get("format") if isinstance(member, dict) else member
-        raise BadMetadata(
+        raise bad(
             f"the member mirrorlake has format {found!r}; this release reads format {FORMAT!r}",
-            table=table,
-            file=file,
             hint="Use the release that wrote this landing zone, or a later one.",
         )
     generation, name = member.get("generation"), member.get("table")
     source = member.get("source") or {}
     if not (isinstance(generation, str) and isinstance(name, str) and isinstance(source, dict)):
-        raise BadMetadata(
+        raise bad(
             "the member mirrorlake is damaged: generation and table must be strings, and source "
             "an object",
-            table=table,
-            file=file,
             hint=f"Run `mirrorlake reset {table}` to reload the table.",
         )
     return OurMetadata(generation, name, source)

@@ -157,13 +157,4 @@ class Staging:
                 hint="Nothing was published. Check the storage, and try again.",
             )
         with self.store.open(path) as handle:
-            check_file(
-                handle,
-                file.size,
-                sum(file.rows.values()),
-                self.description.text,
-                self.codec,
-                names,
-                table=table,
-                file=file.name,
-            )
+            check_file(handle, file, self.description.text, self.codec, names, table=table)

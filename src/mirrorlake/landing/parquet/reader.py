@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -302,6 +303,7 @@ def markers(column: pa.Array, *, table: str, file: str, before: int = 0) -> pa.A
     """
     known = [int(marker) for marker in Marker]
     column = _plain(column, table, file)
+    unknown = partial(UnknownMarker, table=table, file=file, column=MARKER_COLUMN, hint=_RESEND)
     if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
         plain = pc.index_in(column, value_set=pa.array([str(m) for m in known], column.type))
         numbers = pa.array(known, pa.int8()).take(plain)
@@ -309,24 +311,14 @@ def markers(column: pa.Array, *, table: str, file: str, before: int = 0) -> pa.A
         fits = pc.is_in(column, value_set=pa.array(known, pa.int8()).cast(column.type))
         numbers = pc.if_else(fits, column, None).cast(pa.int8())
     else:
-        raise UnknownMarker(
-            f"{MARKER_COLUMN} has type {column.type}; expected an integer or text",
-            table=table,
-            file=file,
-            column=MARKER_COLUMN,
-            hint=_RESEND,
-        )
+        raise unknown(f"{MARKER_COLUMN} has type {column.type}; expected an integer or text")
     if numbers.null_count:
         row = pc.index(numbers.is_null(), True).as_py()
         value = _marker(column[row])
-        raise UnknownMarker(
+        raise unknown(
             f"marker {'NULL' if value is None else repr(value)} is not 0, 1, 2 or 4",
-            table=table,
-            file=file,
             row=before + row + 1,
-            column=MARKER_COLUMN,
             value=None if value is None else str(value),
-            hint=_RESEND,
         )
     return numbers
 
@@ -397,27 +389,19 @@ def _converted(values: pa.Array, target: pa.DataType) -> pa.Array:
 @contextmanager
 def _understood(what: str, table: str, file: str) -> Iterator[None]:
     """Whatever Arrow cannot read is the fault of the file, including a name that is not UTF-8."""
+    bad = partial(BadFile, table=table, file=file, hint=_RESEND)
     try:
         yield
     except bounded.TooLarge as error:
-        raise FileTooLarge(
-            str(error),
-            table=table,
-            file=file,
-            hint=error.hint,
-        ) from None
+        raise FileTooLarge(str(error), table=table, file=file, hint=error.hint) from None
     except _Empty:
-        raise BadFile(
-            "Parquet file size is 0 bytes", table=table, file=file, hint=_RESEND
-        ) from None
+        raise bad("Parquet file size is 0 bytes") from None
     except UnicodeDecodeError as error:
-        raise BadFile(
-            f"{what}: a name in the file is not UTF-8", table=table, file=file, hint=_RESEND
-        ) from error
+        raise bad(f"{what}: a name in the file is not UTF-8") from error
     except StorageFailed:
         raise
     except (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError) as error:
-        raise BadFile(f"{what}: {error}", table=table, file=file, hint=_RESEND) from error
+        raise bad(f"{what}: {error}") from error
 
 
 class _Empty(ValueError):

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.errors import BadFile, BadValue, MisspeltMarker, UnsupportedColumn
+from mirrorlake.errors import BadValue, MisspeltMarker, UnsupportedColumn
 from mirrorlake.landing.parquet.reader import check_names, markers, match_columns
 from mirrorlake.landing.text.convert import Unconvertible, convert, expectation
 from mirrorlake.landing.text.format import RESERVED, DeclaredColumn, TextFormat
@@ -102,7 +103,7 @@ def markers_of(block: Block, index: int | None, default: Marker, origin: Origin)
 def sources_of(
     header: list[str], schema: Schema, text: TextFormat, key: Sequence[str], origin: Origin
 ) -> list[ColumnSource]:
-    columns = columns_of(header, text, origin.table, origin.file)
+    columns = columns_of(header, text, origin)
     declared = {column.name: column for column in columns}
     of_table = match_columns(schema.names, list(declared))
     of_file = match_columns(list(declared), data_names(header))
@@ -129,54 +130,47 @@ def sources_of(
     return sources
 
 
-def columns_of(header: list[str], text: TextFormat, table: str, file: str) -> list[DeclaredColumn]:
+def columns_of(header: list[str], text: TextFormat, origin: Origin) -> list[DeclaredColumn]:
     """The declared columns without the marker (LZ-197), or those of the header as texts.
 
     Raises BadFile if the first row contains none of the declared columns: it is not a header
     (LZ-198).
     """
-    _check_header(header, table, file)
+    _check_header(header, origin)
+    unsupported = partial(UnsupportedColumn, table=origin.table, file=origin.file, row=0)
     if not data_names(header):
-        raise UnsupportedColumn(
+        raise unsupported(
             "the header names no column except the marker",
-            table=table,
-            file=file,
-            row=0,
             hint="Write at least the key columns (LZ-103).",
         )
     if text.columns is not None:
         columns = [c for c in text.columns if c.name.casefold() not in RESERVED]
         if not match_columns([column.name for column in columns], data_names(header)):
-            raise BadFile(
+            raise origin.bad_file(
                 "its first row names none of the declared columns, so the header seems to be "
                 "missing (LZ-159)",
-                table=table,
-                file=file,
                 row=0,
                 hint="Write the declared column names in the first row.",
             )
         return columns
     for index, name in enumerate(header):
         if not name:
-            raise UnsupportedColumn(
+            raise unsupported(
                 f"column {index + 1} of the header has no name",
-                table=table,
-                file=file,
-                row=0,
                 hint="Name every column in the first row (LZ-159).",
             )
     return [DeclaredColumn(name, _TEXT) for name in data_names(header)]
 
 
-def _check_header(header: list[str], table: str, file: str) -> None:
+def _check_header(header: list[str], origin: Origin) -> None:
     """Raises MisspeltMarker, and UnsupportedColumn for a repeated name (LZ-199), with row 0."""
     try:
-        check_names(header, table, file)
+        check_names(header, origin.table, origin.file)
     except (MisspeltMarker, UnsupportedColumn) as error:
         raise type(error)(
             f"{error.what}, in the header (LZ-199)",
-            table=table,
-            file=file,
+            table=origin.table,
+            file=origin.file,
             row=0,
             column=error.column,
             hint=error.hint,

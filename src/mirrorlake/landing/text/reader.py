@@ -48,8 +48,9 @@ def inspect(handle: BinaryIO, size: int, text: TextFormat, *, table: str, file: 
     size: compressed size of the file in bytes. The schema is the declared one, or a nullable text
     for each column (LZ-192). Raises BadFile, UnsupportedColumn, MisspeltMarker.
     """
-    records = TextRecords(handle, size, text, Origin(table, file), COUNTED)
-    columns = columns_of(records.header, text, table, file)
+    origin = Origin(table, file)
+    records = TextRecords(handle, size, text, origin, COUNTED)
+    columns = columns_of(records.header, text, origin)
     rows = used = 0
     for block in records.blocks():
         rows, used = rows + block.rows, used + block.tokens.used

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from typing import BinaryIO, Protocol
 
 import pyarrow as pa
@@ -12,8 +13,8 @@ import pyarrow.parquet as pq
 from mirrorlake.errors import BadFile
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.text.format import TextFormat
-from mirrorlake.model.table import Schema
 from mirrorlake.publisher.encoding.text import TextEncoder, header_of
+from mirrorlake.publisher.state import DataFile
 
 GROUP_BYTES = 32 << 20
 """Size in memory of the rows of a row group."""
@@ -92,39 +93,25 @@ def encoder_of(
 
 def check_file(
     handle: BinaryIO,
-    size: int,
-    rows: int,
+    file: DataFile,
     text: TextFormat | None,
     codec: Codec,
     names: list[str],
     *,
     table: str,
-    file: str,
-) -> Schema | None:
-    """Check that a written file is complete and valid (LZ-133). Raises BadFile.
-
-    Returns the columns that a reader finds, None for text.
-    """
+) -> None:
+    """Check that a written file is complete and valid (LZ-133). Raises BadFile."""
+    hint = "Nothing was published. Check the storage, and try again."
+    bad = partial(BadFile, table=table, file=file.name, hint=hint)
     if text is None:
-        found = parquet.inspect(handle, size, table=table, file=file)
+        rows = sum(file.rows.values())
+        found = parquet.inspect(handle, file.size, table=table, file=file.name)
         if found.rows != rows:
-            raise _incomplete(f"it contains {found.rows} rows instead of {rows}", table, file)
-        return found.schema
-    expected = header_of(names, text)
+            raise bad(f"it contains {found.rows} rows instead of {rows}")
+        return
+    stream = pa.PythonFile(handle, mode="r")
     if codec in {Codec.GZIP, Codec.ZSTD}:
-        stream = pa.CompressedInputStream(pa.PythonFile(handle, mode="r"), str(codec))
-    else:
-        stream = pa.PythonFile(handle, mode="r")
-    start = stream.read(len(expected))
-    if start != expected:
-        raise _incomplete("its header is not the one that was written", table, file)
-    return None
-
-
-def _incomplete(what: str, table: str, file: str) -> BadFile:
-    return BadFile(
-        what,
-        table=table,
-        file=file,
-        hint="Nothing was published. Check the storage, and try again.",
-    )
+        stream = pa.CompressedInputStream(stream, str(codec))
+    expected = header_of(names, text)
+    if stream.read(len(expected)) != expected:
+        raise bad("its header is not the one that was written")
