@@ -45,6 +45,15 @@ class ByteReader(Protocol):
     def read(self, size: int) -> bytes: ...
 
 
+def read_all(reader: ByteReader, size: int) -> bytes:
+    """So many bytes, fewer only at the end: one call may return less than it was asked for."""
+    parts: list[bytes] = []
+    while size > 0 and (part := reader.read(size)):
+        parts.append(part)
+        size -= len(part)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 def opened(handle: BinaryIO, size: int, origin: Origin) -> ByteReader:
     """The decompressed text of a file. Raises BadFile if it cannot be decompressed.
 
@@ -90,11 +99,7 @@ class _Whole:
         self._handle = handle
 
     def read(self, size: int) -> bytes:
-        parts: list[bytes] = []
-        while size > 0 and (part := self._handle.read(size)):
-            parts.append(part)
-            size -= len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+        return read_all(self._handle, size)
 
 
 class _Bounded:
@@ -106,16 +111,12 @@ class _Bounded:
         self._given = 0
 
     def read(self, size: int) -> bytes:
-        parts: list[bytes] = []
         try:
-            while size > 0 and (part := bytes(self._inner.read(size))):
-                parts.append(part)
-                size -= len(part)
+            text = read_all(self._inner, size)
         except StorageFailed:
             raise
         except (pa.ArrowException, OSError, ValueError) as error:
             raise self._origin.bad_file(f"it cannot be decompressed: {error}") from error
-        text = b"".join(parts)
         self._given += len(text)
         if self._given > self._limit:
             raise self._origin.bad_file(

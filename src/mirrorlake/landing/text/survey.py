@@ -21,6 +21,7 @@ from typing import BinaryIO
 
 import numpy as np
 
+from mirrorlake.landing.text.compression import read_all
 from mirrorlake.landing.text.tokens import (
     CARRIAGE_RETURN,
     Bytes,
@@ -83,15 +84,11 @@ class Window:
         self._lock = lock or threading.Lock()
 
     def read(self, size: int) -> bytes:
-        parts: list[bytes] = []
-        wanted = min(size, self._end - self._at)
         with self._lock:
             self._handle.seek(self._at)
-            while wanted > 0 and (part := self._handle.read(wanted)):
-                parts.append(part)
-                wanted -= len(part)
-                self._at += len(part)
-        return parts[0] if len(parts) == 1 else b"".join(parts)
+            found = read_all(self._handle, min(size, self._end - self._at))
+            self._at += len(found)
+        return found
 
 
 def survey(
