@@ -13,6 +13,7 @@ from mirrorlake import errors
 from mirrorlake.cli.main import app
 from mirrorlake.errors import MirrorlakeError
 from mirrorlake.lint import markdown as findings
+from mirrorlake.lint.catalog import RULES
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 FINDINGS = DOCS / "reference" / "findings"
@@ -24,9 +25,29 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "reference" / "commands.md": commands(),
         DOCS / "reference" / "errors.md": error_codes(),
-        FINDINGS / "README.md": findings.index(),
+        FINDINGS / "README.md": findings_index(),
         **{FINDINGS / f"{clause}.md": findings.page(clause) for clause in findings.clauses()},
     }
+
+
+def findings_index() -> str:
+    """All rules in one table, with links to their pages."""
+    lines = [
+        "# Findings of the linter",
+        "",
+        "What `mirrorlake lint` can report, by the clause of the",
+        "[specification](../../spec/landing-zone.md) that a file or folder violates.",
+        "`mirrorlake lint --explain LZ-117` prints the same text.",
+        "",
+        "| Clause | Rule | What | Severity | With `--strict` |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for rule in RULES:
+        usual, strict = findings.severities(rule)
+        lines.append(
+            f"| [{rule.id}]({rule.id}.md) | `{rule.name}` | {rule.title} | {usual} | {strict} |"
+        )
+    return "\n".join(lines) + "\n"
 
 
 def commands() -> str:

@@ -54,12 +54,7 @@ def discover(
     print_table(
         ["table", "key", "columns", "rows"],
         [
-            [
-                t.table,
-                _key(t),
-                len(t.schema),
-                "" if t.rows is None else f"~{t.rows:,}",
-            ]
+            [t.table, _key(t), len(t.schema), "" if t.rows is None else f"~{t.rows:,}"]
             for t in tables
         ],
     )

@@ -12,6 +12,7 @@ from mirrorlake.app.loop.report import ApplyReport, TableReport
 from mirrorlake.cli.output import print_json, print_table, say
 from mirrorlake.config import Project
 from mirrorlake.errors import NotSelected
+from mirrorlake.model.table import TableId
 
 Stopped = Mapping[str, Mapping[str, Any]]
 """Table name to the error that stopped its capture."""
@@ -28,13 +29,13 @@ def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
     failed = {name: table.error.facts() for name, table in tables.items() if table.error}
     errors: Stopped = {**failed, **stopped}
     names = sorted(tables.keys() | stopped.keys())
+    found = {name: tables.get(name) or TableReport(TableId.parse(name), "") for name in names}
     if as_json:
-        facts = [_facts(name, tables.get(name), errors.get(name)) for name in names]
-        print_json({"tables": facts})
+        print_json({"tables": [_facts(found[name], errors.get(name)) for name in names]})
     elif names:
         print_table(
             ["table", "version", "files", "inserts", "updates", "deletes", ""],
-            [_row(name, tables.get(name), errors.get(name)) for name in names],
+            [_row(found[name], errors.get(name)) for name in names],
         )
     else:
         say(f"The landing zone {store_of(project).location(root.LANDING)} contains no tables.")
@@ -56,34 +57,21 @@ def _end(errors: Stopped, *, silent: bool = False) -> None:
         raise typer.Exit(1)
 
 
-def _facts(name: str, table: TableReport | None, error: Mapping[str, Any] | None) -> dict[str, Any]:
+def _facts(table: TableReport, error: Mapping[str, Any] | None) -> dict[str, Any]:
     return {
-        "table": name,
-        "path": table.path if table else None,
-        "version": table.version if table else None,
-        "last_file": (table.last_file or None) if table else None,
-        "applied": {
-            "insert": table.inserts if table else 0,
-            "update": table.updates if table else 0,
-            "delete": table.deletes if table else 0,
-        },
-        "commits": table.commits if table else 0,
-        "duplicates": table.duplicates if table else 0,
-        "waiting": (table.waiting or None) if table else None,
+        "table": str(table.table),
+        "path": table.path or None,
+        "version": table.version,
+        "last_file": table.last_file or None,
+        "applied": {"insert": table.inserts, "update": table.updates, "delete": table.deletes},
+        "commits": table.commits,
+        "duplicates": table.duplicates,
+        "waiting": table.waiting or None,
         "error": error,
     }
 
 
-def _row(name: str, table: TableReport | None, error: Mapping[str, Any] | None) -> list[Any]:
-    said = f"stopped: {error['code']}" if error else table.waiting if table else ""
-    if table is None:
-        return [name, None, None, 0, 0, 0, said]
-    return [
-        name,
-        table.version,
-        table.last_file or None,
-        table.inserts,
-        table.updates,
-        table.deletes,
-        said,
-    ]
+def _row(table: TableReport, error: Mapping[str, Any] | None) -> list[Any]:
+    counts = [table.inserts, table.updates, table.deletes]
+    said = f"stopped: {error['code']}" if error else table.waiting
+    return [table.table, table.version, table.last_file or None, *counts, said]

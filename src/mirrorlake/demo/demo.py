@@ -9,7 +9,7 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -96,11 +96,7 @@ class DemoResult:
             "tables": [table.facts() for table in self.tables],
             "load_rows_per_second": round(self.load_rows_per_second),
             "changes_per_second": round(self.changes_per_second),
-            "freshness_seconds": {
-                "p50": self.freshness.p50,
-                "p99": self.freshness.p99,
-                "max": self.freshness.max,
-            },
+            "freshness_seconds": asdict(self.freshness),
             "root": str(self.root),
         }
 

@@ -65,18 +65,10 @@ class EmbeddedServer:
         if self._user:
             shutil.chown(self.folder, self._user)
         if not (self.folder / "data").exists():
-            self._run(
-                "initdb",
-                "-D",
-                str(self.folder / "data"),
-                "-U",
-                "postgres",
-                "--auth=trust",
-                "--encoding=UTF8",
-                "--locale=C",
-                "--no-sync",
-                "--no-instructions",
+            asked = (
+                "-U postgres --auth=trust --encoding=UTF8 --locale=C --no-sync --no-instructions"
             )
+            self._run("initdb", "-D", str(self.folder / "data"), *asked.split())
         options = self._settings | {"unix_socket_directories": str(self.folder)}
         arguments = [f"-c{name}={value}" for name, value in options.items()]
         self._launch("postgres", "-D", str(self.folder / "data"), *arguments)

@@ -60,7 +60,7 @@ def _verify(source: psycopg.Connection, name: str, path: Path, folder: Path) -> 
     columns = _columns(source, name)
     exported = folder / f"{name}.csv"
     with exported.open("wb") as file, source.cursor() as cursor:
-        expressions = [sql.SQL(_source(t).format(c=quoted(c))) for c, t in columns]
+        expressions = [sql.SQL(_SAYS.get(t, _PLAIN)[0].format(c=quoted(c))) for c, t in columns]
         query = sql.SQL("copy (select {} from {}) to stdout with (format csv, null '\\N')").format(
             sql.SQL(", ").join(expressions), sql.Identifier(*name.split("."))
         )
@@ -79,7 +79,8 @@ def _verify(source: psycopg.Connection, name: str, path: Path, folder: Path) -> 
         [str(exported)],
     )
     exported.unlink()
-    said = ", ".join(f"{_mirror(t).format(c=quoted(c))} as {quoted(c)}" for c, t in columns)
+    plain = ((c, _SAYS.get(t, _PLAIN)[1].format(c=quoted(c))) for c, t in columns)
+    said = ", ".join(f"{text} as {quoted(c)}" for c, text in plain)
     connection.execute(
         f"create table mirror as select {said} from delta_scan(?)",  # noqa: S608
         [str(path)],
@@ -129,17 +130,9 @@ def _columns(source: psycopg.Connection, name: str) -> list[tuple[str, str]]:
     return [(str(column), str(kind)) for column, kind in found]
 
 
-def _source(kind: str) -> str:
-    return _SAYS.get(kind, _PLAIN)[0]
-
-
 def _read(kind: str) -> str:
     """What DuckDB makes of the source's text: floating point is compared as numbers."""
     return "{c}::double" if kind == "float8" else "{c}"
-
-
-def _mirror(kind: str) -> str:
-    return _SAYS.get(kind, _PLAIN)[1]
 
 
 def _difference(one: str, other: str) -> str:

@@ -24,28 +24,8 @@ def page(clause: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def index() -> str:
-    """All rules in one table, with links to their pages."""
-    lines = [
-        "# Findings of the linter",
-        "",
-        "What `mirrorlake lint` can report, by the clause of the",
-        "[specification](../../spec/landing-zone.md) that a file or folder violates.",
-        "`mirrorlake lint --explain LZ-117` prints the same text.",
-        "",
-        "| Clause | Rule | What | Severity | With `--strict` |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for rule in RULES:
-        usual, strict = _severities(rule)
-        lines.append(
-            f"| [{rule.id}]({rule.id}.md) | `{rule.name}` | {rule.title} | {usual} | {strict} |"
-        )
-    return "\n".join(lines) + "\n"
-
-
 def _rule(rule: Rule) -> Iterator[str]:
-    usual, strict = _severities(rule)
+    usual, strict = severities(rule)
     yield f"## {rule.title}"
     yield ""
     yield f"Rule `{rule.name}`: {usual}" + (
@@ -67,7 +47,7 @@ def _rule(rule: Rule) -> Iterator[str]:
     yield "```"
 
 
-def _severities(rule: Rule) -> tuple[str, str]:
+def severities(rule: Rule) -> tuple[str, str]:
     """As a table tells them: usual, and strict."""
     usual = str(rule.severity or "not reported")
     strict = str(rule.strict or rule.severity)

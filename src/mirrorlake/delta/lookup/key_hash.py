@@ -30,16 +30,12 @@ _NULL = np.uint64(0x6D6972726F726C6B)
 """Mixed in for a NULL; that a number has the same hash costs a look."""
 
 _HASHED_AS = {
-    "boolean": "boolean",
-    "byte": "bigint",
-    "short": "bigint",
-    "integer": "bigint",
-    "long": "bigint",
+    **dict.fromkeys(_WHOLE, "bigint"),
     "string": "varchar",
     "binary": "blob",
-    "date": "date",
     "timestamp": "timestamptz",
 }
+"""Types of DuckDB whose names are not those of Delta."""
 
 
 def of_keys(keys: pa.Table, schema: TableSchema) -> np.ndarray:

@@ -13,23 +13,13 @@ import pyarrow.compute as pc
 
 from mirrorlake.errors import BadValue, SchemaMergeFailure, UnsupportedColumn
 from mirrorlake.landing.parquet import reader as parquet
+from mirrorlake.landing.text.format import TYPES
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_type, contiguous, decoded, first_failing
 from mirrorlake.model.types import DataType
 from mirrorlake.publisher.encoding.json_text import json_text
 
-TEXT_TYPES = {
-    "boolean": "Boolean",
-    "short": "Int16",
-    "integer": "Int32",
-    "long": "Int64",
-    "float": "Single",
-    "double": "Double",
-    "string": "String",
-    "binary": "ByteArray",
-    "date": "IDate",
-    "timestamp": "DateTime",
-}
+TEXT_TYPES = {kind.name: name for name, kind in TYPES.items() if name != "ITime"}
 """Types of delimited text by their Delta names (LZ-175 to LZ-186)."""
 
 
