@@ -6,7 +6,8 @@ import pytest
 
 from mirrorlake import root
 from mirrorlake.landing import layout
-from mirrorlake.landing.layout import TableFolder, folder_of, landing_zone
+from mirrorlake.landing.layout import TableFolder, folder_of
+from mirrorlake.landing.scan import Scanner
 from mirrorlake.model.table import TableId
 from mirrorlake.root import delta_path
 from mirrorlake.storage.store import Store
@@ -34,22 +35,22 @@ class TestZone:
     @pytest.mark.clause("LZ-007", "LZ-009")
     def test_the_zone_is_found_below_files(self, store: Store) -> None:
         store.create("Files/LandingZone/t/_metadata.json", b"{}")
-        assert landing_zone(store) == "Files/LandingZone"
+        assert Scanner(store).zone() == "Files/LandingZone"
 
     @pytest.mark.clause("LZ-008", "LZ-009")
     def test_the_zone_is_found_without_files(self, store: Store) -> None:
         store.create("LandingZone/t/_metadata.json", b"{}")
-        assert landing_zone(store) == "LandingZone"
+        assert Scanner(store).zone() == "LandingZone"
 
     @pytest.mark.clause("LZ-009")
     def test_of_two_zones_the_one_below_files_is_used(self, store: Store) -> None:
         store.create("LandingZone/t/_metadata.json", b"{}")
         store.create("Files/LandingZone/t/_metadata.json", b"{}")
-        assert landing_zone(store) == "Files/LandingZone"
+        assert Scanner(store).zone() == "Files/LandingZone"
 
     @pytest.mark.clause("LZ-010")
     def test_a_new_zone_lies_below_files(self, store: Store) -> None:
-        assert landing_zone(store) == "Files/LandingZone"
+        assert Scanner(store).zone() == "Files/LandingZone"
 
 
 class TestTables:
@@ -70,7 +71,7 @@ class TestTables:
     def test_schema_folders_hold_tables(self, store: Store, zone: str) -> None:
         for location in ("Schema1.schema/TableA", "Schema1.schema/TableB", "Schema2.schema/TableC"):
             store.create(f"{zone}/{location}/_metadata.json", b"{}")
-        assert [folder.table for folder in layout.table_folders(store, landing_zone(store))] == [
+        assert [folder.table for folder in layout.table_folders(store, Scanner(store).zone())] == [
             TableId("Schema1", "TableA"),
             TableId("Schema1", "TableB"),
             TableId("Schema2", "TableC"),

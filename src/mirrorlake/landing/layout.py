@@ -45,12 +45,6 @@ def landing_zones(store: Store) -> list[str]:
     return [*found, LANDING_V1] if LANDING_V1 in store.list("").folders else found
 
 
-def landing_zone(store: Store) -> str:
-    """The folder of the landing zone in either form; the one with `Files` takes precedence
-    (LZ-009)."""
-    return next(iter(landing_zones(store)), LANDING)
-
-
 def table_folders(store: Lister, zone: str) -> Iterator[TableFolder]:
     """The table folders of the landing zone, those outside any schema first.
 

@@ -11,6 +11,6 @@ columns       the columns of the table by header and declared schema
 reader        rows of the table, all at once, in blocks, or by several threads
 """
 
-from mirrorlake.landing.text.reader import has_marker, inspect, read, read_blocks
+from mirrorlake.landing.text.reader import inspect, read, read_blocks
 
-__all__ = ["has_marker", "inspect", "read", "read_blocks"]
+__all__ = ["inspect", "read", "read_blocks"]

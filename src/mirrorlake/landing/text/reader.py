@@ -130,11 +130,6 @@ def read_blocks(
         yield reading.rows(some)
 
 
-def has_marker(handle: BinaryIO, size: int, text: TextFormat, *, table: str, file: str) -> bool:
-    """Whether a file has a marker column. Raises BadFile."""
-    return MARKER_COLUMN in TextRecords(handle, size, text, Origin(table, file)).header
-
-
 Converted = tuple[pa.RecordBatch, pa.Array]
 """Rows in the columns of the table, and their markers."""
 

@@ -56,7 +56,7 @@ def _batches(rows: Any, table: str) -> Iterator[tuple[pa.Table, Lacking]]:
         rows = [rows]
     if isinstance(rows, pa.RecordBatch):
         rows = pa.Table.from_batches([rows])
-    if _module(rows) == "pandas":
+    if type(rows).__module__.partition(".")[0] == "pandas":
         rows = _from_pandas(rows)
     try:
         arrow = _arrow(rows)
@@ -135,7 +135,9 @@ def _from_iterable(rows: Iterable[Any], table: str) -> Iterator[tuple[pa.Table, 
                 yield arrow.slice(start, ROWS), _lacking(part, names)
             continue
         for item in group:
-            inner = _arrow(pa.Table.from_batches([item]) if _is_batch(item) else item)
+            inner = _arrow(
+                pa.Table.from_batches([item]) if isinstance(item, pa.RecordBatch) else item
+            )
             if inner is None:
                 raise UsageError(
                     f"a {type(item).__name__} is not a row",
@@ -166,11 +168,3 @@ def _lacking(part: list[Mapping[str, Any]], names: Mapping[str, None]) -> Lackin
         for index, row in enumerate(part)
         if len(row) < len(names)
     }
-
-
-def _is_batch(item: Any) -> bool:
-    return isinstance(item, pa.RecordBatch)
-
-
-def _module(rows: Any) -> str:
-    return type(rows).__module__.partition(".")[0]
