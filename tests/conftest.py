@@ -42,8 +42,22 @@ settings.register_profile("quick", parent=settings.get_profile("default"), max_e
 settings.register_profile("fuzz", parent=settings.get_profile("long"), max_examples=20_000)
 settings.load_profile(profiles.ACTIVE)
 
-VERSIONS = [18, 16, *(pytest.param(version, marks=pytest.mark.long) for version in RELEASES)]
-"""Of PostgreSQL: two in the ordinary run, the oldest and one more in the long."""
+
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    """The scenarios of a suite are those of its class; of which so many are part of make test."""
+    if "scenario" in metafunc.fixturenames:
+        from tests.conformance.apply.scenario import parameters
+
+        found = parameters(metafunc.cls.scenarios)
+        metafunc.parametrize("scenario", profiles.some(found, metafunc.cls.quick or len(found)))
+
+
+VERSIONS = [
+    18,
+    pytest.param(16, marks=pytest.mark.full),
+    *(pytest.param(version, marks=pytest.mark.long) for version in RELEASES),
+]
+"""Of PostgreSQL: one in make test, one more in test-full, the oldest and another in test-long."""
 
 _numbers = itertools.count(1)
 

@@ -7,6 +7,11 @@ quick is `make test`, default `make test-full` and pytest by itself, long `make 
 from __future__ import annotations
 
 import os
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from _pytest.mark import ParameterSet
 
 ACTIVE = os.environ.get("MIRRORLAKE_TESTS", "default")
 LONG = ACTIVE == "long"
@@ -16,5 +21,18 @@ def tries(default: int, *, long: int | None = None) -> int:
     """So many examples or seeds: a quarter in the quick run. long: of the long run, if
     these are not as many as in the default one."""
     if ACTIVE == "quick":
-        return max(default // 4, min(default, 3))
+        return max(default // 4, min(default, 2))
     return long if long is not None and LONG else default
+
+
+def some(values: Sequence[Any], quick: int = 1) -> list[Any]:
+    """The values of a parameter. So many of them, evenly spread, are part of `make test`, the
+    others of `make test-full` only."""
+    chosen = {number * len(values) // quick for number in range(quick)}
+    return [value if number in chosen else _full(value) for number, value in enumerate(values)]
+
+
+def _full(value: Any) -> Any:
+    if isinstance(value, ParameterSet):
+        return value._replace(marks=[*value.marks, pytest.mark.full])
+    return pytest.param(*(value if isinstance(value, tuple) else (value,)), marks=pytest.mark.full)

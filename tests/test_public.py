@@ -29,6 +29,7 @@ def test_other_names_are_not_there() -> None:
         mirrorlake.Something  # noqa: B018
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("lacking", "extra", "action"),
     [

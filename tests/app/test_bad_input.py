@@ -66,6 +66,7 @@ def test_a_fault_stops_its_table_with_its_error(
     assert told in str(error)
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-267")
 @pytest.mark.parametrize("table", ["good", "marker", "zero", "cut", "text", "gap", "type"])
 def test_what_stood_before_the_fault_is_applied(zone: Zone, table: str) -> None:

@@ -65,6 +65,7 @@ class TestADataFileOfTheDeltaTableThatIsGone:
         assert states(zone)["s.a"] == (TableState.FAILED, "foreign_table")
         assert states(zone)["s.b"] == (TableState.REPLICATING, None)
 
+    @pytest.mark.full
     def test_once_it_is_back_the_table_goes_on(self, zone: Zone, lost: Path) -> None:
         name = next((zone.root / "Tables/s/a/_delta_log").glob("*1.json")).read_text()
         zone.apply()
@@ -81,6 +82,7 @@ class TestADataFileOfTheDeltaTableThatIsGone:
         assert path.name in str(error)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("version", [0, 1], ids=["missing", "garbage"])
 def test_a_damaged_log_stops_its_table_alone(zone: Zone, version: int) -> None:
     commit = zone.root / "Tables/s/a/_delta_log" / f"{version:020d}.json"
@@ -123,6 +125,7 @@ class TestALandedFileThatIsGoneBeforeItsTask:
         assert not report.errors  # its publisher took it away, and nothing else waits
         assert (zone.rows("a"), zone.rows("b")) == ([(1, "secret")], [(1, "new")])
 
+    @pytest.mark.full
     def test_a_later_file_waits_for_it(self, zone: Zone, monkeypatch: pytest.MonkeyPatch) -> None:
         zone.land("a", 3, {"id": [3], "v": ["c"], MARKER: [0]})
         before_the_tasks(monkeypatch, (zone.folder("a") / f"{2:020d}.parquet").unlink)

@@ -99,6 +99,7 @@ class TestNames:
         assert zone.rows(name) == [(1, "b")]
         assert stated(zone) == dict.fromkeys(["s.good", f"s.{name}"], TableState.REPLICATING)
 
+    @pytest.mark.full
     @pytest.mark.spark
     def test_on_spark_they_are_tables_too(self, tmp_path: Path, spark: Spark) -> None:
         zone = Zone(tmp_path / "root", spark)
@@ -223,6 +224,7 @@ class TestFiles:
         (zone.folder("bad") / f"{1:020d}.parquet").mkdir()
         assert applied(zone, outside).errors == []
 
+    @pytest.mark.full
     @pytest.mark.clause("LZ-276")
     def test_very_many_empty_files_are_one_error(self, zone: Zone, outside: Path) -> None:
         zone.table("bad", "id")
@@ -231,6 +233,7 @@ class TestFiles:
         error = only_error(applied(zone, outside))
         assert (error.code, error.file) == ("bad_file", f"{1:020d}.parquet")
 
+    @pytest.mark.full
     @pytest.mark.clause("LZ-141")
     def test_very_many_files_without_rows_are_applied(self, zone: Zone, outside: Path) -> None:
         zone.table("many", "id")
@@ -247,6 +250,7 @@ class TestFiles:
         many = next(t for t in loop.report.tables.values() if t.table.name == "many")
         assert (many.last_file, many.commits) == (2_501, 2)
 
+    @pytest.mark.full
     @pytest.mark.parametrize("declared", [True, False], ids=["declared", "hidden"])
     def test_a_file_that_would_unfold_to_very_much_stops_its_table_alone(
         self, tmp_path: Path, outside: Path, declared: bool
@@ -275,6 +279,7 @@ class TestFiles:
 MILLION = pytest.param(1_000_000, marks=[pytest.mark.long, pytest.mark.timeout(3_600)])
 
 
+@pytest.mark.full
 class TestVeryManyFiles:
     """Folders of very many files, of which none can be applied, or all."""
 

@@ -115,6 +115,7 @@ class TestCleanup:
         assert left[1] > len(names)  # not all in one
         assert left[-1] == len(names)  # the last of each stays
 
+    @pytest.mark.full
     def test_removes_together_what_is_due_within_an_hour(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
@@ -140,6 +141,7 @@ class TestCleanup:
         assert not list(aside.glob("*.parquet"))
         assert sum(looks) <= 5  # instead of 60
 
+    @pytest.mark.full
     def test_counts_anew_what_is_aside_once_some_of_it_is_removed(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

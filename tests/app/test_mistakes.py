@@ -30,6 +30,7 @@ def zone(tmp_path: Path, spark: Spark) -> Zone:
     return zone
 
 
+@pytest.mark.full
 def test_a_second_process_is_refused_and_told_who_works(zone: Zone) -> None:
     def second(_first: object) -> None:
         with pytest.raises(LeaseHeld, match=r"process \d+ on"):
@@ -39,6 +40,7 @@ def test_a_second_process_is_refused_and_told_who_works(zone: Zone) -> None:
     assert zone.rows("t") == [(1, "a"), (2, "B"), (3, "c")]
 
 
+@pytest.mark.full
 def test_a_driver_that_stalls_and_wakes_up_after_another_took_over_changes_nothing(
     zone: Zone,
 ) -> None:
@@ -61,6 +63,7 @@ def test_a_driver_that_stalls_and_wakes_up_after_another_took_over_changes_nothi
     assert (version.recorded, version.version) == (2, 2)
 
 
+@pytest.mark.full
 def test_a_restored_table_stops_until_it_is_reset(zone: Zone) -> None:
     zone.apply()
     path = zone.root / "Tables/s/t"
@@ -81,6 +84,7 @@ def test_a_reset_is_refused_when_files_are_gone(zone: Zone) -> None:
         plan_reset(Project.of_root(zone.root), ["s.t"])
 
 
+@pytest.mark.full
 def test_a_copied_root_goes_on_from_where_it_was_copied(
     zone: Zone, tmp_path: Path, spark: Spark
 ) -> None:
@@ -91,6 +95,7 @@ def test_a_copied_root_goes_on_from_where_it_was_copied(
     assert copy.rows("t") == zone.rows("t") == [(1, "a"), (2, "B"), (3, "c")]
 
 
+@pytest.mark.full
 def test_a_landing_zone_that_is_copied_without_its_tables_makes_them_again(
     zone: Zone, tmp_path: Path, spark: Spark
 ) -> None:

@@ -117,6 +117,7 @@ def test_a_file_that_is_no_file_stops_its_table_alone(landed: Landed) -> None:
     assert landed.rows() == APPLIED
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("reads", [0, 3])
 @pytest.mark.parametrize("text", [None, TextFormat()], ids=["parquet", "text"])
 def test_a_storage_that_fails_while_a_file_is_read_is_no_fault_of_the_file(
@@ -235,6 +236,7 @@ class TestWhatACycleAsks:
 
         return requests
 
+    @pytest.mark.full
     @pytest.mark.parametrize("tables", [1, 8])
     def test_an_idle_cycle_asks_once_however_many_tables_there_are(
         self, requests: Callable[[int], list[str]], tables: int

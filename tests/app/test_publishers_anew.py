@@ -132,6 +132,7 @@ def _killed_at(point: CrashPoint) -> Callable[[CrashPoint], None]:
     return reached
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-231", "LZ-232", "LZ-238", "LZ-326")
 @settings(max_examples=tries(60))
 @given(st.lists(acts, min_size=1, max_size=14))

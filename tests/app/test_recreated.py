@@ -50,6 +50,7 @@ def stopped(zone: Zone, report: ApplyReport, *told: str) -> bool:
     return zone.rows("t") == OLD
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-222", "LZ-232")
 @pytest.mark.parametrize("numbers", [(1,), (1, 2, 3, 4)], ids=str)
 def test_a_recreated_folder_makes_its_table_anew(zone: Zone, numbers: tuple[int, ...]) -> None:
@@ -62,6 +63,7 @@ def test_a_recreated_folder_makes_its_table_anew(zone: Zone, numbers: tuple[int,
     assert zone.rows("t")[-1] == (numbers[-1] + 1, "next")
 
 
+@pytest.mark.full
 def test_without_its_first_file_it_stops_and_nothing_is_moved(zone: Zone) -> None:
     recreate(zone)
     land(zone, "new", 2)
@@ -81,6 +83,7 @@ def test_a_number_that_was_put_aside_and_comes_again_stops_the_table(
     assert not zone.apply().errors
 
 
+@pytest.mark.full
 def test_a_copy_of_the_zone_with_other_times_goes_on(zone: Zone) -> None:
     os.utime(zone.folder("t") / f"{3:020d}.parquet", (4e9, 4e9))
     land(zone, "next", 4)

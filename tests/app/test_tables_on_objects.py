@@ -84,6 +84,7 @@ def test_what_was_landed_below_the_root_is_in_the_table(kept: Kept) -> None:
     assert kept.rows() == APPLIED
 
 
+@pytest.mark.full
 def test_another_machine_goes_on_with_the_tables(kept: Kept) -> None:
     kept.filled().forget()
     assert not kept.apply().errors
@@ -128,6 +129,7 @@ def test_status_files_and_plan_are_told_without_a_jvm(kept: Kept) -> None:
     assert "files 2 to 3" in " ".join(map(str, planned.steps))
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-231")
 def test_a_table_goes_when_its_publisher_drops_its_folder(kept: Kept) -> None:
     kept.filled().apply()
@@ -145,6 +147,7 @@ def test_a_table_goes_when_its_publisher_drops_its_folder(kept: Kept) -> None:
     assert sorted(aside.rows()) == APPLIED
 
 
+@pytest.mark.full
 def test_a_reset_table_is_applied_again(kept: Kept) -> None:
     kept.filled().apply()
     plan_reset(kept.project, ["s.t"]).execute()
@@ -160,6 +163,7 @@ def test_the_right_to_apply_lies_with_the_tables(kept: Kept, tmp_path: Path) -> 
         Lease(store_of(other), "mirror", WallClock()).take()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("tables", [1, 4])
 def test_an_idle_cycle_asks_the_same_however_many_tables_there_are(
     kept: Kept, s3: S3Server, tables: int

@@ -118,6 +118,7 @@ class TestPlaces:
         assert ([str(name) for name in report.tables], report.errors) == (["s.t"], [])
         assert zone.rows("t") == [(1,)]
 
+    @pytest.mark.full
     @pytest.mark.clause("LZ-278")
     def test_there_may_be_more_tables_than_the_original_takes(self, zone: Zone) -> None:
         for number in range(1_050):

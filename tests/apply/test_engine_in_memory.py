@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import itertools
 import shutil
-from collections.abc import Callable
 from contextlib import ExitStack
 from datetime import date
-from typing import Any
+from functools import partial
+from pathlib import Path
+from typing import Any, ClassVar
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -19,14 +20,14 @@ from mirrorlake.mirror.engine import Applied, Failed, MirrorEngine
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.storage.local import LocalStore
-from tests.conformance.apply import ApplyContract, play
-from tests.conformance.apply_by_time import ByTimeContract
-from tests.conformance.apply_columns import ColumnContract
-from tests.conformance.apply_commits import CommitContract
-from tests.conformance.apply_demands import DemandContract
-from tests.conformance.apply_examples import ExampleContract
-from tests.conformance.apply_rows import RowContract
-from tests.conformance.apply_tables import TableContract
+from tests.conformance.apply.histories import apply_together
+from tests.conformance.apply.player import Subject
+from tests.conformance.apply.suite import (
+    ApplyContract,
+    ByTimeContract,
+    CompactionContract,
+    SubjectAt,
+)
 from tests.conformance.mirrored import Mirrored
 from tests.delta.lookup_ways import Way, forced
 from tests.doubles.handmade_engine import HandmadeReader, by_plain_columns, in_process_engine
@@ -44,43 +45,45 @@ def reader(store: LocalStore) -> HandmadeReader:
     return HandmadeReader(store)
 
 
-class RandomHistories:
+def subject_of(folder: Path, **options: Any) -> Subject:
+    store = LocalStore(folder / "root")
+    return Subject(lambda: in_process_engine(store, **options), store, HandmadeReader(store))
+
+
+class RandomHistories(ApplyContract, ByTimeContract):
+    options: ClassVar[dict[str, Any]] = {}
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def subject_at(cls) -> SubjectAt:
+        return partial(subject_of, **cls.options)
+
     @pytest.mark.clause("LZ-096", "LZ-097", "LZ-110", "LZ-129", "LZ-130", "LZ-255")
     @settings(suppress_health_check=list(HealthCheck))
     @given(drawn=st.lists(histories(), min_size=1, max_size=3))
     def test_rows_and_feed_of_random_histories_are_those_of_the_model(
-        self, make: Callable[..., Mirrored], drawn
+        self, subject: Subject, drawn
     ) -> None:
-        tables = [make(shape, f"Tables/t{next(_numbers)}") for shape, _landings in drawn]
-        play(tables, [landings for _shape, landings in drawn], compacting=True)
+        tables = subject.tables(*(shape for shape, _landings in drawn))
+        apply_together(tables, [landings for _shape, landings in drawn], compacting=True)
 
 
-class TestInProcessEngine(RandomHistories, ApplyContract):
-    @pytest.fixture
-    def new_engine(self, store: LocalStore) -> Callable[[], MirrorEngine]:
-        return lambda: in_process_engine(store)
+class TestInProcessEngine(RandomHistories):
+    pass
 
 
-class TestPartitionedTables(
-    RandomHistories,
-    RowContract,
-    ColumnContract,
-    CommitContract,
-    TableContract,
-    DemandContract,
-    ExampleContract,
-    ByTimeContract,
-):
+class TestPartitionedTables(RandomHistories):
     """The same where tables are partitioned, by columns of the key and others. What is said of
     compaction there is said of files of one partition."""
 
-    engine = ApplyContract.engine
-    make = ApplyContract.make
-    orders = ApplyContract.orders
+    options: ClassVar[dict[str, Any]] = {"partitions": by_plain_columns}
 
-    @pytest.fixture
-    def new_engine(self, store: LocalStore) -> Callable[[], MirrorEngine]:
-        return lambda: in_process_engine(store, partitions=by_plain_columns)
+
+class TestCompaction(CompactionContract):
+    @pytest.fixture(scope="class")
+    @classmethod
+    def subject_at(cls) -> SubjectAt:
+        return subject_of
 
 
 @pytest.fixture

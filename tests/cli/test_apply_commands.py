@@ -50,6 +50,7 @@ def zone(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 def test_a_zone_of_somebody_else_needs_no_configuration(zone: Path, run: Run) -> None:
     done = start(zone, "apply", "--once", "--root", ".", "--json")
     assert done.returncode == 1, done.stderr  # one table is broken
@@ -62,6 +63,7 @@ def test_a_zone_of_somebody_else_needs_no_configuration(zone: Path, run: Run) ->
     assert states == {"sales.orders": "Replicating", "sales.broken": "Failed"}
 
 
+@pytest.mark.full
 @pytest.mark.postgres
 def test_run_once_ends_when_what_was_committed_is_readable(
     run: Run, shop: Database, tmp_path: Path
@@ -78,6 +80,7 @@ def _status(run: Run, zone: Path) -> list[dict[str, str]]:
     return run("status", "--root", str(zone), "--json").facts()["tables"]
 
 
+@pytest.mark.full
 class TestATableThatCaptureStopped:
     @pytest.mark.postgres
     def test_it_is_told_by_run_once(self, run: Run, shop: Database, tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ def test_wrong_use_ends_with_code_two(run: Run) -> None:
     assert run("check", "--nonsense").code == 2
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("module", "extra", "command"),
     [

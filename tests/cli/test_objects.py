@@ -116,6 +116,7 @@ def test_capture_lands_on_objects_what_the_linter_finds_good(
     assert not (tmp_path / "lake/Files/LandingZone").exists()
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_spark_applies_what_lies_on_objects(run: Run, tmp_path: Path, url: str) -> None:
     project(tmp_path, url, 'spark: {master: "local[2]", driver_memory: 1g}')

@@ -38,13 +38,20 @@ File = bytes | pa.Table | Sequence[tuple[int, Row]]
 GENERATION = "3f6d0f0c-8d8a-4d6c-9a55-3c1df1a5b7a1"
 
 
+Feeds = dict[int, Counter[tuple[str, Row]]]
+"""A change feed by version: how often each (change type, plain row). Versions without any are
+absent."""
+
+
 class Reader(Protocol):
     """Reads the tables of an engine."""
 
     def rows(self, path: str) -> list[Row]: ...
 
-    def feed(self, path: str) -> dict[int, Counter[tuple[str, Row]]]:
-        """By version: how often each (change type, plain row). Versions without any are absent."""
+    def feed(self, path: str) -> Feeds: ...
+
+    def tables(self, paths: Sequence[str]) -> list[tuple[list[Row], Feeds]]:
+        """Rows and feeds of several tables."""
         ...
 
     def commit(self, path: str, version: int) -> dict[str, Any]:
@@ -96,7 +103,8 @@ class Mirrored:
 
     def add_columns(self, *columns: Column) -> None:
         self.engine.add_columns(AddColumns(self.table, self.path, columns))
-        self.shape = Shape(Schema.of([*self.shape.schema, *columns]), self.shape.key)
+        new = [column for column in columns if column.name not in self.shape.schema]
+        self.shape = Shape(Schema.of([*self.shape.schema, *new]), self.shape.key)
 
     def land(self, number: int, file: File) -> Landed:
         """Write a landed file under its number, which is its time too: commits of tables that got

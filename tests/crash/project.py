@@ -18,10 +18,10 @@ from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashPoint, no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.conftest import Database
+from tests.crash.forked import mirrorlake
 from tests.sim.engine import Lake, ModelledEngine, replayed
 
 TABLES = ("a.orders", "a.items", "b.notes")
-PATIENCE = 240
 
 SCHEMA = """
 create schema a;
@@ -88,18 +88,17 @@ class Project:
 
     def run(self, *arguments: str) -> None:
         """Run a command to its end, which must be good."""
-        done = self._finished(self.start(*arguments))
-        assert done.returncode == 0, done.stderr
+        done = mirrorlake(*arguments, "-c", str(self.file), TEST_URL=self.database.url)
+        assert done.code == 0, done.error
 
     def killed_at(self, point: CrashPoint, *arguments: str, passage: int = 1) -> None:
         """Run a command that kills itself at a named point; it must get there."""
-        done = self._finished(self.start(*arguments, crash_at=f"{point}#{passage}"))
-        assert done.returncode == -signal.SIGKILL, f"{done.returncode}: {done.stderr}"
+        crash = {"TEST_URL": self.database.url, "MIRRORLAKE_CRASH_AT": f"{point}#{passage}"}
+        done = mirrorlake(*arguments, "-c", str(self.file), **crash)
+        assert done.code == -signal.SIGKILL, f"{done.code}: {done.error}"
 
-    def start(self, *arguments: str, crash_at: str | None = None) -> subprocess.Popen[str]:
+    def start(self, *arguments: str) -> subprocess.Popen[str]:
         environment = os.environ | {"TEST_URL": self.database.url}
-        if crash_at:
-            environment["MIRRORLAKE_CRASH_AT"] = crash_at
         return subprocess.Popen(
             [sys.executable, "-m", "mirrorlake.cli.main", *arguments, "-c", str(self.file)],
             env=environment,
@@ -108,14 +107,6 @@ class Project:
             text=True,
             start_new_session=True,
         )
-
-    def _finished(self, process: subprocess.Popen[str]) -> subprocess.CompletedProcess[str]:
-        try:
-            out, error = process.communicate(timeout=PATIENCE)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            raise
-        return subprocess.CompletedProcess(process.args, process.returncode, out, error)
 
     def source_rows(self, table: str) -> Counter[tuple[Any, ...]]:
         schema, name = table.split(".")

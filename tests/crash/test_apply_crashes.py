@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterable
 from pathlib import Path
@@ -22,12 +20,13 @@ from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.local import LocalStore
-from tests.crash.project import CHANGES, PATIENCE, TABLES, Project
+from tests.crash.forked import forked
+from tests.crash.project import CHANGES, TABLES, Project
 from tests.delta.readers import rows_by_delta_rs
 from tests.doubles.handmade_engine import HandmadeReader
 from tests.reference import Row
 
-pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.crash]
+pytestmark = [pytest.mark.postgres, pytest.mark.spark, pytest.mark.crash, pytest.mark.full]
 
 IN_THE_LOAD = [
     (CrashPoint.TABLE_CREATED, 2),
@@ -55,13 +54,6 @@ insert into a.items select g, 'item ' || g from generate_series(0, 299) g;
 """A table that is loaded in three pieces."""
 
 FILE_BY_FILE = MirrorSettings(limits=BatchLimits(files=1))
-
-DYING = """
-import sys
-from pathlib import Path
-from tests.crash.test_apply_crashes import load_and_die
-load_and_die(Path(sys.argv[1]), sys.argv[2])
-"""
 
 
 @pytest.mark.parametrize(("point", "passage"), IN_THE_LOAD)
@@ -98,15 +90,8 @@ def test_a_load_that_is_killed_between_its_batches_goes_on_with_the_next(
 ) -> None:
     project.database.execute(IN_PARTS)
     project.run("capture", "--once")
-    done = subprocess.run(
-        [sys.executable, "-c", DYING, str(project.root), f"{point}#2"],
-        cwd=Path(__file__).parents[2],
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, f"{done.returncode}: {done.stderr}"
+    ended = forked(load_and_die, str(project.root), f"{point}#2")
+    assert ended.code == -signal.SIGKILL, ended
     table = project.root / "Tables/a/items"
     before = state_of(table)
     assert recorded(table) == [1, 2]
@@ -118,10 +103,10 @@ def test_a_load_that_is_killed_between_its_batches_goes_on_with_the_next(
     assert_mirrored(project, ["a.items"])
 
 
-def load_and_die(root: Path, point: str) -> None:
+def load_and_die(root: str, point: str) -> None:
     """`apply --once` of a file per batch, killed at a point."""
     with Spark.start(SparkSettings(master="local[2]", driver_memory="1g")) as spark:
-        apply(LocalStore(root), spark, FILE_BY_FILE, kill_at(point))
+        apply(LocalStore(Path(root)), spark, FILE_BY_FILE, kill_at(point))
 
 
 def state_of(table: Path) -> dict[Path, tuple[int, bytes]]:

@@ -6,6 +6,7 @@ import pytest
 
 from mirrorlake.model.crash_points import CrashPoint
 from tests.crash.project import CHANGES, MORE, Project, assert_landed
+from tests.profiles import some
 
 pytestmark = [pytest.mark.postgres, pytest.mark.crash]
 
@@ -33,7 +34,7 @@ WHILE_STREAMING = [
 ]
 
 
-@pytest.mark.parametrize(("point", "passage"), BEFORE_STREAMING)
+@pytest.mark.parametrize(("point", "passage"), some(BEFORE_STREAMING))
 def test_a_load_that_is_killed_is_taken_up_again(
     project: Project, point: CrashPoint, passage: int
 ) -> None:
@@ -45,8 +46,8 @@ def test_a_load_that_is_killed_is_taken_up_again(
     assert_landed(project)
 
 
-@pytest.mark.parametrize(("point", "passage"), WHILE_STREAMING)
-@pytest.mark.parametrize("roll_bytes", [2_000, 50_000_000])
+@pytest.mark.parametrize(("point", "passage"), some(WHILE_STREAMING))
+@pytest.mark.parametrize("roll_bytes", some([2_000, 50_000_000]))
 def test_a_stream_that_is_killed_goes_on_where_it_was(
     project: Project, point: CrashPoint, passage: int, roll_bytes: int
 ) -> None:
@@ -60,6 +61,7 @@ def test_a_stream_that_is_killed_goes_on_where_it_was(
     assert_landed(project)
 
 
+@pytest.mark.full
 def test_finished_tables_are_not_loaded_again(project: Project) -> None:
     project.killed_at(CrashPoint.LOAD_PUBLISHED, "capture", "--once", passage=2)
     loaded = {p for p in project.root.rglob("*.parquet") if p.name.startswith("0")}
@@ -68,6 +70,7 @@ def test_finished_tables_are_not_loaded_again(project: Project) -> None:
     assert {p: p.stat().st_ino for p in loaded} == identities
 
 
+@pytest.mark.full
 def test_a_transaction_that_commits_at_the_consistent_point_is_not_lost(project: Project) -> None:
     """Transactions that are open while the slot is made end after its snapshot."""
     import psycopg

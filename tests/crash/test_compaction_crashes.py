@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,9 +12,10 @@ from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
+from tests.crash.forked import mirrorlake
 from tests.spark import reading
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash]
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.full]
 
 ROWS = 60_000
 CHANGED = ROWS // 2
@@ -44,15 +42,8 @@ def test_a_compaction_that_is_killed_changes_nothing(
     zone.land("t", 2, changed)
     project = tmp_path / "mirrorlake.yaml"
     project.write_text(f"name: p\nroot: ./root\nmirror:\n  strategy: {strategy}\n")
-    killed = subprocess.run(
-        [sys.executable, "-m", "mirrorlake.cli.main", "apply", "--once", "-c", project],
-        env=os.environ | {"MIRRORLAKE_CRASH_AT": str(point)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    ended = mirrorlake("apply", "--once", "-c", str(project), MIRRORLAKE_CRASH_AT=point)
+    assert ended.code == -signal.SIGKILL, ended
     zone.land("t", 3, {"id": [0], "v": ["last"], MARKER: [1]})
     assert not zone.apply().errors
     expected = [(0, "last"), *((n, "new") for n in range(1, CHANGED))]

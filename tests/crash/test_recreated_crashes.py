@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -14,9 +11,9 @@ import pytest
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import Zone
-from tests.crash.project import PATIENCE
+from tests.crash.forked import mirrorlake
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash]
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.full]
 
 
 @pytest.mark.parametrize("point", [CrashPoint.TABLE_CREATED, CrashPoint.COMMITTED])
@@ -45,12 +42,5 @@ def fill(zone: Zone, text: str, files: int) -> None:
 
 def killed(zone: Zone, point: CrashPoint) -> None:
     """`apply --once` in a process of its own, which kills itself at the point."""
-    done = subprocess.run(
-        [sys.executable, "-m", "mirrorlake.cli.main", "apply", "--once", "--root", str(zone.root)],
-        env=os.environ | {"MIRRORLAKE_CRASH_AT": f"{point}#1"},
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr
+    ended = mirrorlake("apply", "--once", "--root", str(zone.root), MIRRORLAKE_CRASH_AT=point)
+    assert ended.code == -signal.SIGKILL, ended

@@ -17,7 +17,7 @@ from tests.crash.project import CHANGES, MORE, SCHEMA, Project, assert_landed
 
 PATIENCE_SECONDS = 180
 
-pytestmark = [pytest.mark.postgres, pytest.mark.crash]
+pytestmark = [pytest.mark.postgres, pytest.mark.crash, pytest.mark.full]
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ from mirrorlake.model.clock import WallClock
 from mirrorlake.spark.session.spark_session import Spark
 from tests.crash.project import CHANGES, MORE, Project, assert_landed
 from tests.crash.test_apply_crashes import apply_again, assert_mirrored
+from tests.profiles import some
 
 pytestmark = [pytest.mark.postgres, pytest.mark.crash]
 
@@ -26,7 +27,7 @@ PATIENCE = 90
 """Seconds for what takes less than five by itself: other tests run on the same cores."""
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGTERM]))
 def test_capture_ends_on_a_signal_and_loses_nothing(
     project: Project, number: signal.Signals
 ) -> None:
@@ -39,6 +40,7 @@ def test_capture_ends_on_a_signal_and_loses_nothing(
     assert_landed(project)
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.parametrize(
     ("number", "group"),
@@ -70,7 +72,9 @@ MOMENTS = [
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(("moment", "number", "code"), MOMENTS, ids=[m for m, *_ in MOMENTS])
+@pytest.mark.parametrize(
+    ("moment", "number", "code"), some(MOMENTS, 2), ids=[m for m, *_ in MOMENTS]
+)
 def test_the_demo_ends_on_a_signal_and_leaves_nothing(
     temporary: Path, moment: str, number: signal.Signals, code: int
 ) -> None:

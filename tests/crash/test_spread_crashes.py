@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -18,13 +16,12 @@ from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashPoint, kill_at, no_crash
 from tests.app.zones import MARKER, Zone
-from tests.crash.project import PATIENCE
+from tests.crash.forked import forked
 from tests.delta.handmade import HandmadeTable
 from tests.doubles.handmade_engine import in_process_engine
 
 pytestmark = pytest.mark.crash
 
-ROOT = Path(__file__).parents[2]
 SPREAD = 2
 
 WITHOUT_ORPHANS = {
@@ -44,12 +41,6 @@ POINTS = {
     "after the commit": str(CrashPoint.COMMITTED),
 }
 TASKS = ("_read_keys", "_fold", "_take", "_write")
-
-DYING = """
-import sys
-from tests.crash.test_spread_crashes import die
-die(*sys.argv[1:])
-"""
 
 
 def apply(root: Path, point: str = "") -> None:
@@ -92,15 +83,8 @@ def killed(root: Path, *, point: str = "", task: str = "") -> set[Path]:
     zone.land("orders", 1, {"id": range(100), "name": ["old"] * 100, MARKER: [0] * 100})
     apply(zone.root)
     zone.land("orders", 2, {"id": range(60, 160), "name": ["new"] * 100, MARKER: [4] * 100})
-    done = subprocess.run(
-        [sys.executable, "-c", DYING, str(zone.root), point, task],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=PATIENCE,
-        check=False,
-    )
-    assert done.returncode == -signal.SIGKILL, f"{done.returncode}: {done.stderr}"
+    ended = forked(die, str(zone.root), point, task)
+    assert ended.code == -signal.SIGKILL, ended
     return set(table.rglob("*.parquet")) - named(table)
 
 

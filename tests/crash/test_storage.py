@@ -10,7 +10,7 @@ import pytest
 
 from tests.crash.project import CHANGES, Project, assert_landed
 
-pytestmark = [pytest.mark.postgres, pytest.mark.crash]
+pytestmark = [pytest.mark.postgres, pytest.mark.crash, pytest.mark.full]
 
 
 @pytest.mark.parametrize("when", ["load", "changes"])

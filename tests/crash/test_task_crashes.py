@@ -17,11 +17,11 @@ from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
-from tests.crash.project import PATIENCE
+from tests.crash.forked import PATIENCE
 from tests.delta.handmade import HandmadeTable
 from tests.delta.readers import rows_by_delta_rs
 
-pytestmark = [pytest.mark.spark, pytest.mark.crash]
+pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.full]
 
 CORES = 2
 

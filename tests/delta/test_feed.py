@@ -127,6 +127,7 @@ def test_a_removed_file_must_say_its_partition(tmp_path: Path) -> None:
         list(feed.read(table.path, 2))
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_what_delta_tells_by_data_files_and_vectors_alone(spark: Spark, tmp_path: Path) -> None:
     path = tmp_path / "table"

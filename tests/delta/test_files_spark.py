@@ -76,11 +76,13 @@ def test_spark_reads_our_deletion_vectors(session: SparkSession, tmp_path: Path)
     assert counted(reading.rows(session, table.path)) == counted(table.rows())
 
 
+@pytest.mark.full
 def test_we_read_the_deletion_vectors_of_spark(session: SparkSession, delta: HandmadeTable) -> None:
     assert any(add.get("deletionVector") for add in delta.files)
     assert counted(delta.rows()) == counted(reading.rows(session, delta.path))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", [Way.KEYS_PAGES, Way.INDEX_PAGES])
 def test_keys_are_found_in_the_files_of_spark(delta: HandmadeTable, way: Way) -> None:
     keys = keys_of(NUMBERS, [(number, None) for number in (0, 1, 2, 51, 599, 700, 998, 5_000)])
@@ -93,6 +95,7 @@ def test_keys_are_found_in_the_files_of_spark(delta: HandmadeTable, way: Way) ->
     assert {row[0] for row in found} == {1, 2, 599, 998}
 
 
+@pytest.mark.full
 def test_we_read_the_deletion_vectors_of_a_shallow_clone(
     session: SparkSession, delta: HandmadeTable
 ) -> None:
@@ -159,6 +162,7 @@ def literal(kind: str, value: object) -> str:
             return f"cast({value} as {'decimal(12, 2)' if kind == 'decimal' else kind})"
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["float", "double"])
 def test_spark_finds_what_is_not_a_number_above_all_numbers(
     session: SparkSession, tmp_path: Path, kind: str
@@ -171,6 +175,7 @@ def test_spark_finds_what_is_not_a_number_above_all_numbers(
         assert [row["id"] for row in view.where(f"`a.b` {condition}").collect()] == [2], condition
 
 
+@pytest.mark.full
 @settings(
     max_examples=2, phases=[Phase.generate], suppress_health_check=list(HealthCheck), database=None
 )
@@ -251,6 +256,7 @@ def assert_all_found(table: HandmadeTable, shape: Shape) -> None:
         assert counted(rows_of(matches.rows)) == counted(expected(table, keyed, keys))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("mapped", [False, True])
 def test_keys_are_found_in_files_of_spark(
     session: SparkSession, tmp_path: Path, mapped: bool
@@ -261,6 +267,7 @@ def test_keys_are_found_in_files_of_spark(
     assert_all_found(table, EVERYTHING)
 
 
+@pytest.mark.full
 def test_keys_are_found_in_files_of_both_before_and_after_an_optimize(
     session: SparkSession, tmp_path: Path
 ) -> None:

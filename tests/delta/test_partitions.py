@@ -142,6 +142,7 @@ def test_files_are_joined_within_their_partition(table: HandmadeTable) -> None:
     assert counted(table.rows()) == before
 
 
+@pytest.mark.full
 def test_files_stay_few_in_many_partitions_that_are_written_together(table: HandmadeTable) -> None:
     for number in range(3 * compaction.SMALLEST):
         applied(table, *((INSERT, row(number, f"{region}")) for region in range(10)))

@@ -89,6 +89,7 @@ def test_a_table_is_removed(store: Store) -> None:
     assert is_gone(store, PATH)
 
 
+@pytest.mark.full
 def test_after_a_crash_anywhere_it_is_put_aside_whole(objects: ObjectStore) -> None:
     crashes = 0
     while True:

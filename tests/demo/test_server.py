@@ -19,6 +19,7 @@ def test_it_listens_on_no_port(database: Database) -> None:
         assert sql.execute("show listen_addresses").fetchone() == ("",)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("version", [18, 16])
 def test_it_runs_from_where_others_may_not_enter(tmp_path: Path, version: int) -> None:
     private = tmp_path / "private"
@@ -37,6 +38,7 @@ def test_a_server_that_does_not_start_leaves_nothing_and_says_why() -> None:
     assert not server.folder.exists()
 
 
+@pytest.mark.full
 def test_it_is_started_at_once_after_it_was_killed() -> None:
     with EmbeddedServer() as server:
         busy = [psycopg.connect(server.url) for _ in range(10)]

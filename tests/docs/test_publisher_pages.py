@@ -22,12 +22,14 @@ def test_the_tutorial_prints_what_it_says(
         assert capsys.readouterr().out.splitlines() == said(code), code
 
 
+@pytest.mark.full
 def test_the_commands_of_the_tutorial_end_as_it_says(tmp_path: Path) -> None:
     (commands,) = blocks(TUTORIAL, "sh")
     *_, last = shell(tmp_path, commands).splitlines()
     assert "already published" in last
 
 
+@pytest.mark.full
 @pytest.mark.spark
 @pytest.mark.clause("LZ-327")
 def test_a_published_zone_is_applied_by_the_local_engine(tmp_path: Path) -> None:

@@ -19,6 +19,7 @@ from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import Schema
 from mirrorlake.storage.store import Store
+from tests.conformance.mirrored import Feeds
 from tests.delta.handmade import HandmadeTable
 from tests.delta.readers import feed_of
 from tests.doubles.handmade_merge import HandmadeMerge, HandmadeOptimizer
@@ -92,11 +93,14 @@ class HandmadeReader:
     def rows(self, path: str) -> list[Row]:
         return self._table(path).rows()
 
-    def feed(self, path: str) -> dict[int, Counter[tuple[str, Row]]]:
+    def feed(self, path: str) -> Feeds:
         """By the tests themselves, and the same by our own reader."""
         feed = dict(self._feeds(self._table(path)))
         assert feed_of(self._store.location(path), 1, self._store.options(path)) == feed
         return feed
+
+    def tables(self, paths: Sequence[str]) -> list[tuple[list[Row], Feeds]]:
+        return [(self.rows(path), self.feed(path)) for path in paths]
 
     def commit(self, path: str, version: int) -> dict[str, Any]:
         actions = self._table(path).log.actions(version)

@@ -246,6 +246,7 @@ class TestReading:
         assert keys(result) == {"LZ-054/metadata-unreadable"}
         assert result.unread == Unread(unopened=2)
 
+    @pytest.mark.full
     def test_thousands_of_tables_are_looked_at_one_by_one(self, tmp_path: Path) -> None:
         target = many(tmp_path, 2_000)
         seen: list[int] = []
@@ -254,6 +255,7 @@ class TestReading:
         assert keys(result) == {"LZ-060/partner-events-absent"}
         assert seen == list(range(2_001))
 
+    @pytest.mark.full
     def test_memory_does_not_grow_with_the_tables(self, tmp_path: Path) -> None:
         few, more = many(tmp_path / "few", 20), many(tmp_path / "more", 320)
         lint(few)  # whatever is made once is made

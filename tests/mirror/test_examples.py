@@ -6,15 +6,7 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake.storage.local import LocalStore
-from tests.conformance.apply_examples import (
-    EMPLOYEES,
-    EXAMPLE_A,
-    EXAMPLE_B,
-    RESULT_A,
-    RESULT_B,
-    Marked,
-    files,
-)
+from tests.conformance.apply.examples import EXAMPLES, STAFF, Marked, employees
 from tests.conformance.mirrored import Mirrored
 from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 from tests.histories import counted
@@ -31,9 +23,7 @@ FORMS = [
 @pytest.mark.clause("LZ-314", "LZ-315", "LZ-337", "LZ-338")
 @pytest.mark.parametrize(("kind", "first", "alone"), FORMS)
 @pytest.mark.parametrize("together", [True, False], ids=["one commit", "a commit per file"])
-@pytest.mark.parametrize(
-    ("rows", "result"), [(EXAMPLE_A, RESULT_A), (EXAMPLE_B, RESULT_B)], ids=["A", "B"]
-)
+@pytest.mark.parametrize(("rows", "result"), EXAMPLES.values(), ids=EXAMPLES)
 def test_every_form_ends_in_the_same_rows(
     store: LocalStore,
     kind: pa.DataType,
@@ -43,8 +33,9 @@ def test_every_form_ends_in_the_same_rows(
     rows: Marked,
     result: list[Row],
 ) -> None:
-    staff = Mirrored(in_process_engine(store), store, HandmadeReader(store), EMPLOYEES).create()
-    landed = files(rows, kind, marker_first=first, a_file_per_row=alone)
+    staff = Mirrored(in_process_engine(store), store, HandmadeReader(store), STAFF).create()
+    parts = [[row] for row in rows] if alone else [rows]
+    landed = [employees(part, kind, marker_first=first) for part in parts]
     for batch in [landed] if together else [[file] for file in landed]:
         staff.apply(*batch)
     assert counted(staff.rows()) == counted(result)

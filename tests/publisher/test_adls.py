@@ -105,6 +105,7 @@ def test_a_file_can_be_built_in_the_scratch_pad_and_moved(data_lake: DataLake) -
     assert list(zone.lake.tables) == ["Tables/s/t"]
 
 
+@pytest.mark.full
 def test_an_unfinished_batch_is_finished_wherever_it_was_built(data_lake: DataLake) -> None:
     for first, then in itertools.permutations(["beside", "scratch_pad"]):
         zone = LakeZone(data_lake, first)
@@ -133,6 +134,7 @@ def test_a_table_is_dropped_with_what_was_built_of_it(data_lake: DataLake) -> No
 class TestAnAnswerThatIsLost:
     """The request took effect, and nobody was told; or it never arrived."""
 
+    @pytest.mark.full
     @pytest.mark.clause("LZ-135", "LZ-136", "LZ-113")
     @pytest.mark.parametrize("target_first", [False, True])
     @pytest.mark.parametrize("keeps_etags", [True, False])
@@ -147,12 +149,14 @@ class TestAnAnswerThatIsLost:
         zone.data_lake.service.faults.clear()
         assert zone.rows("s.t") == EXPECTED
 
+    @pytest.mark.full
     @pytest.mark.parametrize("fault", [Fault.ANSWER_LOST, Fault.TIMED_OUT, Fault.BUSY])
     def test_of_any_request_is_recognised(self, zone: LakeZone, fault: Fault) -> None:
         zone.data_lake.service.next(fault, each_once(lambda seen: True), 1000)
         zone.script()
         assert list(zone.files()) == [file_name(number) for number in (1, 2, 3, 4)]
 
+    @pytest.mark.full
     @pytest.mark.clause("LZ-135", "LZ-121")
     def test_and_of_every_attempt_is_made_good_by_the_next_run(self, data_lake: DataLake) -> None:
         """The connection is gone for good at some rename: the process cannot go on."""
@@ -174,6 +178,7 @@ class TestAnAnswerThatIsLost:
             assert zone.files() == expected, renames[number - 1]
 
 
+@pytest.mark.full
 class TestACrash:
     """The process ends before or after any request that writes; its caller starts again."""
 

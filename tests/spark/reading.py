@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession, functions
 
 from tests.histories import rows_of
 from tests.reference import Row, plain
@@ -45,10 +47,39 @@ def feed(
 ) -> dict[int, Counter[tuple[str, Row]]]:
     """The change feed by version: how often each (change type, plain row)."""
     bounds = {"startingVersion": first, **({} if last is None else {"endingVersion": last})}
-    found: dict[int, Counter[tuple[str, Row]]] = {}
     read = changes(session, path, **bounds).toArrow()
     assert read.column_names[-3:] == ["_change_type", "_commit_version", "_commit_timestamp"]
-    for *row, kind, version, _time in rows_of(read):
+    return _by_version(rows_of(read))
+
+
+def rows_of_many(session: SparkSession, paths: Sequence[str]) -> list[list[Row]]:
+    """The rows of each table, by one job for all that have the same columns."""
+    return _of_many([table(session, path) for path in paths])
+
+
+def feeds_of_many(
+    session: SparkSession, paths: Sequence[str]
+) -> list[dict[int, Counter[tuple[str, Row]]]]:
+    """The change feed of each table, by one job for all that have the same columns."""
+    found = _of_many([changes(session, path) for path in paths])
+    return [_by_version(rows) for rows in found]
+
+
+def _of_many(frames: Sequence[DataFrame]) -> list[list[Row]]:
+    found: list[list[Row]] = [[] for _ in frames]
+    alike: dict[str, list[DataFrame]] = {}
+    for number, frame in enumerate(frames):
+        numbered = frame.select(functions.lit(number).alias("number of the table"), "*")
+        alike.setdefault(str(frame.schema), []).append(numbered)
+    for same in alike.values():
+        for number, *row in rows_of(functools.reduce(DataFrame.unionAll, same).toArrow()):
+            found[number].append(tuple(row))
+    return found
+
+
+def _by_version(rows: Sequence[Row]) -> dict[int, Counter[tuple[str, Row]]]:
+    found: dict[int, Counter[tuple[str, Row]]] = {}
+    for *row, kind, version, _time in rows:
         found.setdefault(version, Counter())[kind, plain(tuple(row))] += 1
     return found
 

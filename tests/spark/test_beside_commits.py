@@ -104,6 +104,7 @@ def binned(counts: list[int]) -> list[int]:
     return [sum(low <= count < high for count in counts) for low, high in bins]
 
 
+@pytest.mark.full
 def test_every_version_has_the_checksum_of_what_its_log_says(
     tables: tuple[Mirrored, Mirrored],
 ) -> None:

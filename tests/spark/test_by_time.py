@@ -6,8 +6,6 @@ import json
 import os
 import shutil
 import signal
-import subprocess
-import sys
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -25,9 +23,11 @@ from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.test_faults import before_the_tasks
 from tests.app.zones import MARKER, Zone
+from tests.crash.forked import mirrorlake
 from tests.delta.log.test_spark import delta_log
 from tests.doubles.handmade_engine import HandmadeReader
 from tests.mirror.planning import applied
+from tests.profiles import some
 from tests.spark import reading
 
 pytestmark = pytest.mark.spark
@@ -104,6 +104,7 @@ def test_files_of_any_name_are_applied_once_in_the_order_of_their_times(zone: Zo
     )
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-127", "LZ-258")
 def test_what_was_applied_is_known_when_the_log_has_forgotten_it(zone: Zone) -> None:
     for day in range(1, 4):
@@ -136,6 +137,7 @@ def test_what_was_applied_is_known_when_the_log_has_forgotten_it(zone: Zone) -> 
     assert zone.rows("t") == [*rows, (99, "1.parquet")]
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("again", [True, False], ids=["written again", "taken away"])
 def test_a_file_that_changes_after_it_was_planned_for_is_looked_at_anew(
     zone: Zone, monkeypatch: pytest.MonkeyPatch, again: bool
@@ -152,9 +154,7 @@ def test_a_file_that_changes_after_it_was_planned_for_is_looked_at_anew(
 
 POINTS = [
     pytest.param(CrashPoint.COMMITTED, marks=pytest.mark.long),
-    CrashPoint.COMMIT_DURABLE,
-    CrashPoint.NAMES_RECORDED,
-    CrashPoint.CLEANUP_MOVED_ONE,
+    *some([CrashPoint.COMMIT_DURABLE, CrashPoint.NAMES_RECORDED, CrashPoint.CLEANUP_MOVED_ONE]),
 ]
 
 
@@ -164,15 +164,8 @@ POINTS = [
 def test_a_process_that_is_killed_applies_no_file_twice(zone: Zone, point: CrashPoint) -> None:
     for number in range(3):
         land(zone, f"{number}.parquet", number + 1, number, **{MARKER: [0]})
-    killed = subprocess.run(
-        [sys.executable, "-m", "mirrorlake.cli.main", "apply", "--once", "--root", zone.root],
-        env=os.environ | {"MIRRORLAKE_CRASH_AT": str(point)},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=500,
-    )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr
+    ended = mirrorlake("apply", "--once", "--root", str(zone.root), MIRRORLAKE_CRASH_AT=point)
+    assert ended.code == -signal.SIGKILL, ended
     land(zone, "late.parquet", 0.5, 9, **{MARKER: [0]})
     assert not zone.apply().errors
     # The files insert: one that was applied twice would leave two rows.

@@ -21,7 +21,12 @@ from tests.app.zones import Zone
 from tests.objects import CREDENTIALS, S3Server
 from tests.spark.large import TABLES, content, fill, written_by_last
 
-pytestmark = [pytest.mark.spark, pytest.mark.xdist_group("cluster"), pytest.mark.timeout(1_800)]
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.xdist_group("cluster"),
+    pytest.mark.timeout(1_800),
+    pytest.mark.full,
+]
 
 PATIENCE = 1_200
 

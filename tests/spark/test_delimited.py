@@ -126,6 +126,7 @@ def test_the_golden_example_as_text(zone: Texts) -> None:
     assert zone.rows("golden") == [("E0001", "Bellevue"), ("E0002", "Redmond")]
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-167", "LZ-173", "LZ-209", "LZ-203")
 def test_typed_columns_in_an_encoding_that_spark_does_not_know(zone: Texts) -> None:
     moment = datetime(2025, 6, 17, 12, 30, tzinfo=UTC)
@@ -161,23 +162,27 @@ class TestLarge:
         assert "on line 602" in error.what
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-042")
 def test_a_text_is_read_as_soon_as_it_is_described(zone: Texts) -> None:
     assert "s.unsaid" not in errors(zone, "first")
     assert zone.rows("unsaid") == [("1", "a")]
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-196", "LZ-325")
 def test_a_column_that_is_declared_later_is_added(zone: Texts) -> None:
     assert zone.rows("grows") == [(1, "b", 7), (2, None, None)]
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-196", "LZ-221", "LZ-325")
 def test_a_column_that_is_declared_otherwise_stops_the_table(zone: Texts) -> None:
     assert errors(zone, "later")["s.retyped"].code == "SchemaMergeFailure"
     assert zone.rows("retyped") == [(1, 1)]
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-194", "LZ-212", "LZ-325")
 def test_a_new_column_of_a_text_is_added(zone: Texts) -> None:
     assert zone.rows("wide") == [("1", None), ("2", "x")]
@@ -187,6 +192,7 @@ def test_a_raw_snappy_file_is_an_error_and_not_an_empty_one(zone: Texts) -> None
     assert "raw Snappy" in errors(zone, "later")["s.wide"].what
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-142")
 def test_a_header_alone_makes_the_table(zone: Texts) -> None:
     assert zone.rows("empty") == []

@@ -87,6 +87,7 @@ def test_a_commit_between_reading_and_committing_is_a_conflict(
     assert isinstance(outcome, Conflicted)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("statement", STATEMENTS.values(), ids=STATEMENTS)
 def test_a_commit_inside_the_transaction_is_a_conflict(
     table: Mirrored,
@@ -119,6 +120,7 @@ def test_two_batches_that_change_no_row_conflict_by_their_application(
     assert isinstance(table.run(step), Conflicted)
 
 
+@pytest.mark.full
 def test_the_batch_is_right_after_a_conflict(
     table: Mirrored, by_hand: Callable[[str], None]
 ) -> None:
@@ -149,6 +151,7 @@ def newest(store: LocalStore, table: Mirrored) -> Path:
     return max(Path(store.location(table.path), "_delta_log").glob("*.json"))
 
 
+@pytest.mark.full
 def test_a_batch_after_our_own_needs_no_look_at_the_log(table: Mirrored, known: list[bool]) -> None:
     table.apply([(UPDATE, row(1, "new"))])
     table.apply([(UPDATE, row(2, "new"))])
@@ -156,6 +159,7 @@ def test_a_batch_after_our_own_needs_no_look_at_the_log(table: Mirrored, known: 
     assert counted(table.rows()) == counted([row(1, "new"), row(2, "new"), row(3, "c")])
 
 
+@pytest.mark.full
 def test_a_commit_of_another_process_is_never_overlooked(
     store: LocalStore, table: Mirrored, known: list[bool]
 ) -> None:
@@ -193,6 +197,7 @@ def test_each_commit_has_its_own_metrics(spark: Spark, store: LocalStore, table:
     assert told == [(0, 0, 1), (0, 1, 0), (1, 2, 0)]
 
 
+@pytest.mark.full
 def test_a_restore_after_our_last_batch_is_noticed_and_nothing_is_applied(
     spark: Spark, store: LocalStore, table: Mirrored, by_hand: Callable[[str], None]
 ) -> None:
@@ -212,6 +217,7 @@ def test_nothing_is_applied_to_a_table_that_would_forget_its_number(
     assert isinstance(table.run(table.step([(INSERT, row(4, "d"))])), Conflicted)
 
 
+@pytest.mark.full
 def test_changes_find_their_rows_behind_a_checkpoint_of_delta(
     spark: Spark, store: LocalStore, table: Mirrored
 ) -> None:
@@ -221,6 +227,7 @@ def test_changes_find_their_rows_behind_a_checkpoint_of_delta(
     assert counted(table.rows()) == counted([row(1, "new"), row(2, "b"), row(3, "c")])
 
 
+@pytest.mark.full
 def test_rows_of_a_column_that_somebody_added_are_null(
     table: Mirrored, by_hand: Callable[[str], None]
 ) -> None:

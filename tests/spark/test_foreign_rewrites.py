@@ -30,7 +30,7 @@ from tests.spark import reading
 from tests.spark.test_apply import SparkReader
 from tests.spark.test_readers import replayed
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 INSERT, UPDATE, DELETE, UPSERT = Marker.INSERT, Marker.UPDATE, Marker.DELETE, Marker.UPSERT
 

@@ -21,7 +21,7 @@ from tests.evolving import Life, live, live_many
 from tests.histories import Shape
 from tests.spark.test_apply import SparkReader
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 BATCHES = {Wanted.DIRECT: 1_000, Wanted.MERGE: 100}
 """By `merge` a batch takes some seconds, by `direct` less than one."""

@@ -21,7 +21,7 @@ from tests.conformance.mirrored import Mirrored
 from tests.histories import Shape
 from tests.spark.test_apply import SparkReader
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 SHAPE = Shape.of(["id"], id=types.LONG, v=types.STRING)
 FILES, ROWS = 5, 2_000

@@ -29,6 +29,7 @@ from tests.conformance.mirrored import Mirrored
 from tests.delta.handmade import HandmadeTable
 from tests.histories import Shape, counted
 from tests.objects import CREDENTIALS, S3Server
+from tests.profiles import some
 from tests.spark.test_apply import SparkReader
 
 pytestmark = pytest.mark.spark
@@ -58,7 +59,7 @@ def table_of(engine: MirrorEngine, store: Any, reader: SparkReader) -> Mirrored:
     return Mirrored(engine, store, reader, SHAPE)
 
 
-@pytest.mark.parametrize("wanted", [Wanted.DIRECT, Wanted.MERGE])
+@pytest.mark.parametrize("wanted", some([Wanted.DIRECT, Wanted.MERGE]))
 def test_rows_and_feed_are_those_of_the_changes(
     spark: Spark, store: Store, reader: SparkReader, wanted: Wanted, monkeypatch: Any
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_batch_is_spread_over_tasks(spark: Spark, store: Store, reader: SparkR
     assert sum(orders.feed(done.version).values()) == 500
 
 
+@pytest.mark.full
 def test_vacuum_removes_what_no_version_needs_and_spares_tables_inside(
     spark: Spark, store: Store, reader: SparkReader
 ) -> None:
@@ -114,6 +116,7 @@ def test_vacuum_removes_what_no_version_needs_and_spares_tables_inside(
         orders.engine.vacuum(orders.path, timedelta(0), lambda: None)
 
 
+@pytest.mark.full
 def test_a_mirror_on_objects_is_looked_at_without_a_jvm_and_holds_no_secret(
     spark: Spark, project: Project, s3: S3Server, caplog: pytest.LogCaptureFixture
 ) -> None:

@@ -25,7 +25,7 @@ from mirrorlake.model.table import Schema
 from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
-from tests.conformance.apply import play
+from tests.conformance.apply.histories import apply_together
 from tests.conformance.mirrored import Mirrored, marked
 from tests.delta.readers import feed_by_delta_rs, rows_by_delta_rs, rows_by_duckdb
 from tests.histories import DECIMAL, SHAPES, Shape, counted, histories
@@ -93,13 +93,14 @@ def agree(table: Mirrored) -> None:
 def test_all_readers_see_the_same_rows_and_the_same_feed(soon: None, make: Make, history) -> None:
     shape, landings = history
     table = make(shape)
-    play([table], [landings], compacting=True)
+    apply_together([table], [landings], compacting=True)
     agree(table)
     path, feed = table.store.location(table.path), table.reader.feed(table.path)
     assert feed_by_delta_rs(path) == feed
     assert replayed(feed) == counted(table.rows())
 
 
+@pytest.mark.full
 def test_all_readers_see_the_rows_of_files_that_are_compressed_in_part(make: Make) -> None:
     shape = Shape.of(["id"], id=types.LONG, digest=types.STRING, same=types.STRING)
     table = make(shape)
@@ -118,6 +119,7 @@ def test_all_readers_see_the_rows_of_files_that_are_compressed_in_part(make: Mak
     assert replayed(feed) == counted(table.rows())
 
 
+@pytest.mark.full
 @FEW
 @given(history=histories([PARTITIONED, PARTITIONED_AND_MAPPED], batches=4))
 def test_all_readers_see_the_same_of_a_partitioned_table(
@@ -127,7 +129,7 @@ def test_all_readers_see_the_same_of_a_partitioned_table(
     table = partitioned(spark, make(shape), ["day", "amount"])
     assert table.engine.progress(table.path).delegated == ""
     with capture_logs() as logs:
-        play([table], [landings], compacting=True)
+        apply_together([table], [landings], compacting=True)
     assert not [log for log in logs if log["event"] == STRATEGY]  # all of it by `direct`
     path, feed = table.store.location(table.path), table.reader.feed(table.path)
     if shape is PARTITIONED:
@@ -157,6 +159,7 @@ def beside(spark: Spark, made: Mirrored, properties: dict[str, str], *partitions
     return table
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-261")
 @FEW
 @given(history=histories([MAPPED], batches=4))
@@ -165,11 +168,12 @@ def test_all_readers_see_the_rows_of_a_table_with_column_mapping(
 ) -> None:
     shape, landings = history
     table = make(shape)
-    play([table], [landings], compacting=True)
+    apply_together([table], [landings], compacting=True)
     agree(table)
     assert replayed(table.reader.feed(table.path)) == counted(table.rows())
 
 
+@pytest.mark.full
 @FEW
 @given(history=histories([SHAPES["long"]], batches=4))
 def test_columns_that_are_mapped_by_id_are_found_after_a_change_of_name(

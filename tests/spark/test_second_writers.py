@@ -140,6 +140,7 @@ def test_commits_before_the_transaction_of_a_merge_are_conflicts_until_there_are
     table.holds(LEFT, batch, table.ours.run(step))
 
 
+@pytest.mark.full
 def test_commits_before_that_of_a_spread_batch_are_conflicts_until_there_are_none(
     spark: Spark, store: LocalStore
 ) -> None:
@@ -151,6 +152,7 @@ def test_commits_before_that_of_a_spread_batch_are_conflicts_until_there_are_non
     assert table.points.count(CrashPoint.STAGE_WRITTEN) == 4 * (len(STATEMENTS) + 1)
 
 
+@pytest.mark.full
 def test_commits_inside_the_transaction_of_a_spread_batch_are_conflicts_until_there_are_none(
     spark: Spark, store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -162,6 +164,7 @@ def test_commits_inside_the_transaction_of_a_spread_batch_are_conflicts_until_th
     table.holds(LEFT, batch, table.ours.run(step))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("way", ["merge", "spread"])
 def test_a_batch_that_another_mirror_applies_first_is_applied_once(
     spark: Spark, store: LocalStore, way: str
@@ -232,6 +235,7 @@ def test_commits_inside_a_merge_are_conflicts_until_there_are_none(
     table.holds(LEFT, batch, table.ours.run(step))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["property", "optimize", "delete"])
 def test_an_append_is_whole_beside_what_others_commit_inside_its_transaction(
     spark: Spark, store: LocalStore, monkeypatch: pytest.MonkeyPatch, name: str
@@ -247,6 +251,7 @@ def test_an_append_is_whole_beside_what_others_commit_inside_its_transaction(
     assert table.ours.engine.progress(table.ours.path).recorded == 3
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("batch", BATCHES.values(), ids=BATCHES)
 def test_a_batch_that_another_mirror_applies_inside_its_transaction_is_applied_once(
     spark: Spark, store: LocalStore, monkeypatch: pytest.MonkeyPatch, batch: list[Change]
@@ -272,6 +277,7 @@ def compacting(
     return table
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("name", ["optimize", "delete", "update"])
 def test_a_compaction_gives_way_to_whoever_changes_its_files_inside_its_transaction(
     spark: Spark, store: LocalStore, monkeypatch: pytest.MonkeyPatch, name: str

@@ -63,6 +63,7 @@ def changes(*rows: tuple[Marker, int | None, str | None]) -> list[tuple[int, tup
     return [(marker, (number, name, None)) for marker, number, name in rows]
 
 
+@pytest.mark.full
 def test_a_table_that_only_delta_can_write_goes_by_merge(spark: Spark, store: LocalStore) -> None:
     table = delegated(spark, store)
     assert table.engine.progress(table.path).unsupported == ""
@@ -87,6 +88,7 @@ def test_a_table_that_only_delta_can_write_goes_by_merge(spark: Spark, store: Lo
     assert isinstance(outcome.error, UnsupportedTable)
 
 
+@pytest.mark.full
 def test_a_text_that_is_longer_than_its_column_stops_its_own_table_alone(
     spark: Spark, store: LocalStore
 ) -> None:
@@ -123,6 +125,7 @@ def astonished(_self: Direct, batches: Sequence[Any], _before: Callable[[], None
     return [Failed(TableFault("KeyError at log.py:1", table="orders")) for _ in batches]
 
 
+@pytest.mark.full
 def test_what_astonishes_the_direct_way_goes_by_merge(
     orders: Callable[..., Mirrored], monkeypatch: pytest.MonkeyPatch
 ) -> None:

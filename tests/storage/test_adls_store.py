@@ -208,6 +208,7 @@ def any_refusal(request: pytest.FixtureRequest, lake: Lake) -> None:
     lake.tree.target_first = request.param == "target exists"
 
 
+@pytest.mark.full
 @pytest.mark.usefixtures("any_etag", "any_refusal")
 class TestAnAnswerThatIsLost:
     """The effect is there, the client tries again, and is told that it cannot be done."""

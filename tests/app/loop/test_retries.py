@@ -119,6 +119,7 @@ class TestATableThatDoesNotGetOn:
         assert len(scene.engine.tried) == limit
         assert scene.recorded("well") == 1
 
+    @pytest.mark.full
     def test_it_is_tried_again_ever_more_rarely(
         self, scene: Scene, answer: Any, limit: int, told: str
     ) -> None:

@@ -247,6 +247,7 @@ class TestAFolderThatOnlySeemsDeleted:
         mirror.table("u", "a")
         wait(mirror)
 
+    @pytest.mark.full
     def test_a_listing_is_short_now_and_then(
         self, mirror: Operated, monkeypatch: pytest.MonkeyPatch
     ) -> None:

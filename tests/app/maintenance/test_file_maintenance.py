@@ -74,6 +74,7 @@ class Worked:
         return Counter(map(tuple, HandmadeReader(self.store).rows("Tables/s/t")))
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-263", "CF-156")
 def test_over_many_small_batches_files_stay_few_and_mostly_alive(tmp_path: Path) -> None:
     worked = Worked(tmp_path / "root")

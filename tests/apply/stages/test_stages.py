@@ -42,8 +42,10 @@ from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore
 from tests.apply.stages.batches import BATCH, ORDERS, filled, holds_batch
-from tests.conformance.apply import play
-from tests.conformance.apply_rows import RowContract
+from tests.conformance.apply.histories import apply_together
+from tests.conformance.apply.player import Subject
+from tests.conformance.apply.rows import ROWS
+from tests.conformance.apply.suite import ScenarioContract, SubjectAt
 from tests.conformance.mirrored import Mirrored
 from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 from tests.histories import SHAPES, Shape, as_file, histories
@@ -76,8 +78,19 @@ def orders(make: Callable[..., Mirrored]) -> Mirrored:
     return make()
 
 
-class TestRows(RowContract):
+class TestRows(ScenarioContract):
     """What the rows of a batch do, as of every engine."""
+
+    scenarios = ROWS
+
+    @pytest.fixture(scope="class")
+    @classmethod
+    def subject_at(cls) -> SubjectAt:
+        def at(folder: Path) -> Subject:
+            store = LocalStore(folder / "root")
+            return Subject(lambda: in_process_engine(store, spread=3), store, HandmadeReader(store))
+
+        return at
 
 
 @settings(max_examples=tries(40), suppress_health_check=list(HealthCheck))
@@ -86,7 +99,7 @@ def test_rows_and_feed_of_random_histories_are_those_of_the_model(
     make: Callable[..., Mirrored], drawn
 ) -> None:
     tables = [make(shape, f"Tables/t{next(_numbers)}") for shape, _landings in drawn]
-    play(tables, [landings for _shape, landings in drawn], compacting=True)
+    apply_together(tables, [landings for _shape, landings in drawn], compacting=True)
 
 
 def test_a_table_with_partitions_is_left_to_one_task(

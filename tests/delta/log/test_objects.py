@@ -136,6 +136,7 @@ def test_a_storage_that_does_not_let_us_in_is_no_fault_of_the_table(s3: S3Server
     assert CREDENTIALS["AWS_SECRET_ACCESS_KEY"] not in str(found.value)
 
 
+@pytest.mark.full
 def test_long_logs_are_read_in_their_order(s3: S3Server) -> None:
     url = s3.new_bucket()
     contents = [str(number).encode() for number in range(300)]

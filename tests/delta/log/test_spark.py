@@ -84,6 +84,7 @@ WORK: list[list[Callable[[Written], None]]] = [
 ]
 
 
+@pytest.mark.full
 def test_whatever_delta_does_is_followed(written: Written) -> None:
     followed = TableLog(written.path)
     for group in WORK:
@@ -98,6 +99,7 @@ def test_whatever_delta_does_is_followed(written: Written) -> None:
         assert snapshot.transactions["app"] == other.transaction_version("app")
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("kind", ["classic", "parts", "v2 parquet", "v2 json"])
 def test_every_kind_of_checkpoint_is_read(spark: Spark, tmp_path: Path, kind: str) -> None:
     table = HandmadeTable(tmp_path / "table", SHAPE.schema)

@@ -91,6 +91,7 @@ def test_rows_and_feed_of_a_history_are_those_of_its_changes_one_by_one(history)
         pass
 
 
+@pytest.mark.full
 @settings(max_examples=tries(50))
 @given(histories())
 def test_column_mapping_makes_no_difference(history) -> None:
@@ -146,6 +147,7 @@ def test_an_unchanged_value_without_a_single_row_in_the_table_is_an_error(
         apply(table, (UPDATE, (1, UNCHANGED)))
 
 
+@pytest.mark.full
 def test_a_truncation_counts_the_live_rows_only(table: HandmadeTable) -> None:
     apply(table, *[(INSERT, (n, "a")) for n in range(5)])
     apply(table, (DELETE, (1, None)))
@@ -159,6 +161,7 @@ def test_a_truncation_removes_the_rows_of_files_without_statistics(table: Handma
     assert (done.deleted, table.rows()) == (5, [(9, "new")])
 
 
+@pytest.mark.full
 def test_files_of_data_carry_the_ids_of_column_mapping(tmp_path: Path) -> None:
     table = HandmadeTable(tmp_path / "mapped", SHAPE.schema, mapped=True)
     (action,) = apply(table, (INSERT, (1, "a"))).actions

@@ -21,7 +21,7 @@ from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.maintenance import checkpoint
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
-from tests.conformance.apply import ORDERS
+from tests.conformance.apply.scenario import ORDERS
 from tests.conformance.mirrored import Mirrored
 from tests.delta import readers
 from tests.spark import reading
@@ -45,6 +45,7 @@ def checkpoints(orders: Mirrored) -> list[str]:
     return [file.name[:20] for file in log.glob("*.checkpoint*.parquet")]
 
 
+@pytest.mark.full
 def test_no_commit_writes_one_and_whoever_asks_does(orders: Mirrored) -> None:
     for number in range(DELTAS_OWN + 1):
         assert isinstance(orders.apply([(UPSERT, (number % 3, str(number), None))]), Applied)
@@ -59,6 +60,7 @@ def test_no_commit_writes_one_and_whoever_asks_does(orders: Mirrored) -> None:
     assert sorted(orders.rows()) == sorted([*before, (9, "after", None)])
 
 
+@pytest.mark.full
 def test_a_table_that_is_merged_gets_them_within_commits_and_not_through_insides_of_delta(
     spark: Spark, store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +114,7 @@ def actions(checkpoint: Path) -> list[str]:
         return sorted(json.dumps(row, sort_keys=True) for row in _parquet_actions(file))
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "mapped", [pytest.param(False, marks=pytest.mark.long), True], ids=["", "columns mapped"]
 )
@@ -148,6 +151,7 @@ def test_ours_holds_what_deltas_holds_also_upon_each_other_and_every_reader_begi
     assert sorted(map(str, readers.rows_by_duckdb(alone))) == rows
 
 
+@pytest.mark.full
 def test_vacuum_spares_what_ours_says_was_deleted_lately(spark: Spark, orders: Mirrored) -> None:
     table = lived(spark, orders, mapped=False)
     orders.engine.checkpoint(orders.path)
@@ -158,6 +162,7 @@ def test_vacuum_spares_what_ours_says_was_deleted_lately(spark: Spark, orders: M
     assert {path.name for path in table.glob("*.parquet")} == before
 
 
+@pytest.mark.full
 def test_a_log_that_is_not_known_gets_one_of_deltas(
     spark: Spark, orders: Mirrored, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -32,7 +32,7 @@ from tests.spark import reading
 from tests.spark.test_apply import SparkReader
 from tests.spark.test_strategies import delegated
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 INSERT, DELETE = Marker.INSERT, Marker.DELETE
 SHAPE = Shape.of(["id"], id=types.LONG, name=types.STRING, at=types.TIMESTAMP)

@@ -48,6 +48,7 @@ def data_files(orders: Mirrored) -> set[Path]:
     return set(Path(orders.store.location(orders.path)).rglob("*.parquet"))
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-263")
 def test_files_that_only_older_versions_need_are_removed(orders: Mirrored) -> None:
     before = data_files(orders)
@@ -93,6 +94,7 @@ def test_files_that_no_commit_names_are_never_read_and_go_when_they_are_old(
     assert sorted(orders.rows()) == [(2, "newer"), (3, "last")]
 
 
+@pytest.mark.full
 def test_the_indexes_of_removed_files_go_and_no_others(orders: Mirrored) -> None:
     root = Path(orders.store.location(orders.path))
     (root / key_index.FOLDER).mkdir(parents=True)
@@ -124,6 +126,7 @@ def test_who_may_not_write_removes_nothing(orders: Mirrored) -> None:
     assert data_files(orders) == before
 
 
+@pytest.mark.full
 def test_the_session_of_the_program_stays_the_active_one(orders: Mirrored, spark: Spark) -> None:
     sessions = spark.session._jvm.org.apache.spark.sql.SparkSession
     sessions.setActiveSession(spark.session._jsparkSession)
@@ -131,6 +134,7 @@ def test_the_session_of_the_program_stays_the_active_one(orders: Mirrored, spark
     assert sessions.getActiveSession().get().equals(spark.session._jsparkSession)
 
 
+@pytest.mark.full
 @pytest.mark.clause("LZ-231")
 def test_a_dropped_table_is_put_aside_whole(orders: Mirrored) -> None:
     other = DropTable(orders.table, orders.path, orders.folder, "of another generation")
@@ -144,6 +148,7 @@ def test_a_dropped_table_is_put_aside_whole(orders: Mirrored) -> None:
     assert orders.rows() == [(2, "new")]
 
 
+@pytest.mark.full
 def test_a_table_that_is_made_again_after_a_drop_begins_at_nothing(orders: Mirrored) -> None:
     orders.engine.drop(DropTable(orders.table, orders.path, orders.folder, GENERATION))
     orders.recorded = 0

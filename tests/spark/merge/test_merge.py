@@ -27,8 +27,19 @@ from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.merge import statements
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
-from tests.conformance.apply import ORDERS, ApplyContract, play
-from tests.conformance.apply_rows import RowContract
+from tests.conformance.apply.columns import ANY_NAMES, KEYS
+from tests.conformance.apply.histories import apply_together
+from tests.conformance.apply.player import Subject
+from tests.conformance.apply.rows import MARKERS, TRUNCATION
+from tests.conformance.apply.scenario import ORDERS, Refused, Scenario, insert, lands, update
+from tests.conformance.apply.suite import (
+    SCENARIOS,
+    ApplyContract,
+    ByTimeContract,
+    CompactionContract,
+    ScenarioContract,
+    SubjectAt,
+)
 from tests.conformance.mirrored import Mirrored
 from tests.delta.readers import feed_by_delta_rs
 from tests.histories import NAN, Landing, Shape, counted, histories
@@ -107,7 +118,7 @@ def test_rows_feed_and_statistics_are_those_of_the_model_to_every_reader(
     engine = new_engine()
     keyed = Mirrored(engine, store, reader, FLOATS, "Tables/keyed").create()
     keyless = Mirrored(engine, store, reader, KEYLESS, "Tables/it`s 'keyless'").create()
-    play([keyed, keyless], [EVERYTHING, GROWING])
+    apply_together([keyed, keyless], [EVERYTHING, GROWING])
     agree(keyed)
     agree(keyless)
     feed = reader.feed(keyed.path)
@@ -124,6 +135,7 @@ BATCHES = {
 }
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("files", BATCHES.values(), ids=BATCHES)
 def test_a_batch_never_follows_another_that_holds_a_part_of_it(
     orders: Mirrored,
@@ -171,6 +183,7 @@ def overtaking(
     return fence
 
 
+@pytest.mark.full
 def test_a_batch_that_is_overtaken_inside_its_transaction_is_a_conflict(
     orders: Mirrored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -180,6 +193,7 @@ def test_a_batch_that_is_overtaken_inside_its_transaction_is_a_conflict(
     assert orders.rows() == [(1, "a", "x")]
 
 
+@pytest.mark.full
 def test_a_restore_beneath_rows_that_were_added_is_noticed(
     orders: Mirrored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -191,6 +205,7 @@ def test_a_restore_beneath_rows_that_were_added_is_noticed(
     assert (progress.recorded, progress.restored) == (3, progress.version - 1)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(("marker", "text"), [(INSERT, ""), (UPSERT, "__HIVE_DEFAULT_PARTITION__")])
 def test_a_text_that_delta_would_make_null_is_refused(
     spark: Spark, orders: Mirrored, marker: int, text: str
@@ -213,39 +228,59 @@ FEW = settings(
 )
 
 
-class TestMergeCore:
+PATTERN = Scenario(
+    "the name of a table is no pattern",
+    [],
+    ORDERS,
+    [lands([insert(1, "a", "x")]), lands([update(1, "b", UNCHANGED)])],
+    rows=[(1, "b", "x")],
+    path="Tables/[a-z]{x,y}*?",
+)
+# Delta's MERGE forgets to quote a backtick, where it looks for a change image.
+BACKTICK = Scenario(
+    "a column whose name has a backtick is refused",
+    [],
+    Shape.of(["id"], id=types.LONG, **{"back`tick": types.STRING}),
+    [
+        lands([insert(1, "a")]),
+        lands([update(1, "b")], outcome=Refused(UnsupportedColumn, column="back`tick", file=None)),
+    ],
+    rows=[(1, "a")],
+)
+WITH_BACKTICKS = {ANY_NAMES.name, *(f"a key may be called {key}" for key in KEYS if "`" in key)}
+
+
+class ByMerge:
+    @pytest.fixture(scope="class")
+    @classmethod
+    def subject_at(cls, spark: Spark) -> SubjectAt:
+        def at(folder: Path) -> Subject:
+            store = LocalStore(folder / "root")
+            reader = SparkReader(spark.session, store)
+            return Subject(lambda: spark_engine(spark, store, wanted=Wanted.MERGE), store, reader)
+
+        return at
+
+
+class TestMergeCore(ByMerge, ScenarioContract):
     """What of the suite runs each time: every marker, and a truncation."""
 
-    engine, make, orders = ApplyContract.engine, ApplyContract.make, ApplyContract.orders
-    test_markers = RowContract.test_a_marker_does_to_its_key_what_the_table_of_markers_says
-    test_a_truncation = RowContract.test_a_truncation_and_the_rows_after_it_are_one_commit
-
-    def test_the_name_of_a_table_is_no_pattern(self, make: Callable[..., Mirrored]) -> None:
-        table = make(ORDERS, "Tables/[a-z]{x,y}*?")
-        table.apply([(INSERT, (1, "a", "x"))])
-        table.apply([(UPDATE, (1, "b", UNCHANGED))])
-        assert table.rows() == [(1, "b", "x")]
+    scenarios = (*MARKERS, TRUNCATION, PATTERN)
 
 
 @pytest.mark.long
-class TestMerge(ApplyContract):
-    def test_columns_may_have_any_name(self, make: Callable[..., Mirrored]) -> None:
-        # Delta's MERGE forgets to quote a backtick, where it looks for a change image.
-        table = make(Shape.of(["id"], id=types.LONG, **{"back`tick": types.STRING}))
-        table.apply([(INSERT, (1, "a"))])
-        outcome = table.run(table.step([(UPDATE, (1, "b"))]))
-        assert isinstance(outcome, Failed)
-        assert isinstance(outcome.error, UnsupportedColumn)
-        assert table.rows() == [(1, "a")]
-
-    @pytest.mark.parametrize("name", ["file_row_number", "filename", "rowid", "a.b", "q\"'%"])
-    def test_a_key_may_have_any_name(self, make: Callable[..., Mirrored], name: str) -> None:
-        super().test_a_key_may_have_any_name(make, name)
+class TestMerge(ByMerge, ApplyContract, ByTimeContract):
+    scenarios = (BACKTICK, *(one for one in SCENARIOS if one.name not in WITH_BACKTICKS))
 
     @FEW
     @given(drawn=st.lists(histories(), min_size=4, max_size=4))
     def test_rows_and_feed_of_random_histories_are_those_of_the_model(
-        self, make: Callable[..., Mirrored], drawn
+        self, subject: Subject, drawn
     ) -> None:
-        tables = [make(shape, f"Tables/t{next(_numbers)}") for shape, _landings in drawn]
-        play(tables, [landings for _shape, landings in drawn])
+        tables = subject.tables(*(shape for shape, _landings in drawn))
+        apply_together(tables, [landings for _shape, landings in drawn])
+
+
+@pytest.mark.long
+class TestCompaction(ByMerge, CompactionContract):
+    pass

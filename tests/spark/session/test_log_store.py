@@ -120,6 +120,7 @@ def test_the_jar_is_of_the_sources_beside_it_and_has_its_checksum() -> None:
     assert hashlib.sha256(log_store.JAR.read_bytes()).hexdigest() == log_store.SHA256
 
 
+@pytest.mark.full
 def test_the_sources_give_the_jar(tmp_path: Path) -> None:
     script = Path(__file__).parents[3] / "scripts" / "build-log-store.py"
     subprocess.run([sys.executable, script, tmp_path / "built.jar"], check=True, timeout=300)

@@ -113,6 +113,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.full
 def test_a_given_session_without_delta_is_refused_and_left_alone() -> None:
     found = in_a_process_of_its_own(WITHOUT_DELTA)
     assert found == {
@@ -185,6 +186,7 @@ print(json.dumps(found))
 """
 
 
+@pytest.mark.full
 def test_our_own_session_starts_from_a_folder_of_jars_and_is_stopped(tmp_path: Path) -> None:
     for jar in class_path.recorded(jars.configuration(SparkSettings())):
         (tmp_path / Path(jar).name).symlink_to(jar)
@@ -199,6 +201,7 @@ def test_our_own_session_starts_from_a_folder_of_jars_and_is_stopped(tmp_path: P
     }
 
 
+@pytest.mark.full
 def test_a_master_that_does_not_exist_is_named() -> None:
     found = in_a_process_of_its_own(
         """

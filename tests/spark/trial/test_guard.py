@@ -93,6 +93,7 @@ def test_a_trial_that_meets_other_insides_says_so(
     assert trial.fails(spark) == said
 
 
+@pytest.mark.full
 def test_a_trial_without_a_deletion_vector_says_so(
     spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -210,6 +211,7 @@ def test_on_a_cluster_the_trial_has_a_process_of_its_own(
     assert trials.went_well() is not bool(said)
 
 
+@pytest.mark.full
 def test_there_it_runs_with_the_jars_of_the_session_and_fetches_none(
     home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
