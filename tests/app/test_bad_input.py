@@ -48,7 +48,7 @@ def zone(tmp_path_factory: pytest.TempPathFactory, spark: Spark) -> Zone:
         pytest.param("cut", "bad_file", 2, "not a complete Parquet file",
                      marks=pytest.mark.clause("LZ-276")),
         pytest.param("text", "bad_file", 2, "not a complete Parquet file"),
-        pytest.param("gap", "missing_file", None, "file 2 is missing, 3 waits",
+        pytest.param("gap", "missing_file", None, "file 2 is missing, 3 is waiting",
                      marks=pytest.mark.clause("LZ-117")),
         pytest.param("type", "SchemaMergeFailure", 2, "existing type: 'long'",
                      marks=pytest.mark.clause("LZ-221", "LZ-224")),

@@ -90,7 +90,7 @@ class TestTheCommand:
             *["file", "state", "inserts", "updates", "deletes", "upserts", "version", "time"]
         ]
         assert lines[4].split() == ["4", "waiting"]
-        assert lines[5] == "s.t: all files up to number 3 are applied."
+        assert lines[5] == "s.t: all files up to number 3 have been applied."
 
 
 @pytest.mark.clause("LZ-309")

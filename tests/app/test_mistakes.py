@@ -80,7 +80,7 @@ def test_a_restored_table_stops_until_it_is_reset(zone: Zone) -> None:
 def test_a_reset_is_refused_when_files_are_gone(zone: Zone) -> None:
     zone.apply()
     shutil.rmtree(zone.folder("t") / "_FilesReadyToDelete")
-    with pytest.raises(TableError, match="file 1 is gone"):
+    with pytest.raises(TableError, match="file 1 no longer exists"):
         plan_reset(Project.of_root(zone.root), ["s.t"])
 
 

@@ -118,7 +118,7 @@ class TestASequenceInEachFolder:
             zone.put(part, number, (number, part))
         (error,) = zone.applied().errors
         assert isinstance(error, MissingFile)
-        assert "file 2 is missing in Day=1, 3 waits" in str(error)
+        assert "file 2 is missing in Day=1, 3 is waiting" in str(error)
         assert zone.order() == [f"{MON}/1", f"{TUE}/1", f"{TUE}/2"]
         zone.put(MON, 2, (2, MON))
         assert not zone.applied().errors

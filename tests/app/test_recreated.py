@@ -77,7 +77,7 @@ def test_a_number_that_was_put_aside_and_comes_again_stops_the_table(
     zone: Zone, number: int
 ) -> None:
     land(zone, "new", number)
-    assert stopped(zone, zone.apply(), f"file {number} was applied and put aside")
+    assert stopped(zone, zone.apply(), f"file {number} was applied and moved to the cleanup folder")
     assert present(zone) == {number, 3}
     (zone.folder("t") / f"{number:020d}.parquet").unlink()
     assert not zone.apply().errors

@@ -42,7 +42,7 @@ def test_1_2_4_and_then_3(mirror: Operated) -> None:
         mirror.land("t", number)
     assert codes(mirror) == ["missing_file"]
     assert numbers(mirror) == [1, 2]
-    assert "file 3 is missing, 4 waits" in mirror.shown("t")["errorMessage"]
+    assert "file 3 is missing, 4 is waiting" in mirror.shown("t")["errorMessage"]
     mirror.land("t", 3)
     assert codes(mirror) == []
     assert numbers(mirror) == [1, 2, 3, 4]
