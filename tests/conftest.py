@@ -44,12 +44,15 @@ settings.load_profile(profiles.ACTIVE)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
-    """The scenarios of a suite are those of its class; of which so many are part of make test."""
+    """The scenarios of a suite are those of its class; of which so many are part of make test. They
+    are played together, and so in one process."""
     if "scenario" in metafunc.fixturenames:
         from tests.conformance.apply.scenario import parameters
 
-        found = parameters(metafunc.cls.scenarios)
-        metafunc.parametrize("scenario", profiles.some(found, metafunc.cls.quick or len(found)))
+        suite = metafunc.cls
+        together = pytest.mark.xdist_group(f"{suite.__module__}.{suite.__name__}")
+        found = parameters(suite.scenarios, together)
+        metafunc.parametrize("scenario", profiles.some(found, suite.quick or len(found)))
 
 
 VERSIONS = [

@@ -53,7 +53,7 @@ def subject(subject_at: SubjectAt, tmp_path: Path) -> Subject:
 
 
 class TestEngineOnObjects(ApplyContract):
-    quick = 36
+    quick = 24
 
     @settings(max_examples=tries(6), suppress_health_check=list(HealthCheck))
     @given(drawn=st.lists(histories(), min_size=1, max_size=3))

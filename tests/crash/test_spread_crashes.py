@@ -19,6 +19,7 @@ from tests.app.zones import MARKER, Zone
 from tests.crash.forked import forked
 from tests.delta.handmade import HandmadeTable
 from tests.doubles.handmade_engine import in_process_engine
+from tests.profiles import some
 
 pytestmark = pytest.mark.crash
 
@@ -99,7 +100,7 @@ def is_applied_once(root: Path, orphans: set[Path]) -> None:
     assert not orphans & named(table)
 
 
-@pytest.mark.parametrize("point", POINTS.values(), ids=POINTS)
+@pytest.mark.parametrize("point", some(list(POINTS.values()), 3), ids=POINTS)
 def test_a_batch_that_is_killed_between_stages_is_applied_once(tmp_path: Path, point: str) -> None:
     root = tmp_path / "root"
     orphans = killed(root, point=point)
@@ -107,7 +108,7 @@ def test_a_batch_that_is_killed_between_stages_is_applied_once(tmp_path: Path, p
     is_applied_once(root, orphans)
 
 
-@pytest.mark.parametrize("task", TASKS)
+@pytest.mark.parametrize("task", some(list(TASKS), 2))
 def test_a_batch_that_is_killed_inside_a_task_of_a_stage_is_applied_once(
     tmp_path: Path, task: str
 ) -> None:

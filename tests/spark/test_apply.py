@@ -161,7 +161,7 @@ class OnSpark:
 
 
 class TestSparkEngine(OnSpark, ApplyContract, ByTimeContract):
-    quick = 36
+    quick = 20
 
     @pytest.mark.full
     @pytest.mark.clause("LZ-255")

@@ -128,6 +128,7 @@ class TestATableThatDoesNotGetOn:
         assert 3 <= scene.cycles(60) <= 6
         assert scene.cycles(600) <= 600 / FAULT_LONGEST + 1
 
+    @pytest.mark.full
     def test_its_error_stays_until_it_succeeds(
         self, scene: Scene, answer: Any, limit: int, told: str
     ) -> None:

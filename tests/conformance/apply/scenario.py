@@ -1,7 +1,7 @@
 """Scenarios of a mirrored table as data: what lands, batch by batch, and what must become of it.
 
 All scenarios of a suite are played together (`player.py`). What holds of each of them, whatever it
-is about, stands in `played.py`.
+is about, stands in `checks.py`.
 """
 
 from __future__ import annotations
@@ -192,10 +192,11 @@ class Played:
         return last
 
 
-def parameters(scenarios: Iterable[Scenario]) -> list[Any]:
-    """Of a test for each scenario, which proves its clauses."""
+def parameters(scenarios: Iterable[Scenario], mark: pytest.MarkDecorator) -> list[Any]:
+    """Of a test for each scenario, which proves its clauses. mark: another of each."""
     found = list(scenarios)
     assert len({one.name for one in found}) == len(found), "two scenarios have one name"
     return [
-        pytest.param(one, id=one.name, marks=[pytest.mark.clause(*one.clauses)]) for one in found
+        pytest.param(one, id=one.name, marks=[pytest.mark.clause(*one.clauses), mark])
+        for one in found
     ]
