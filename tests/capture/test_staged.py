@@ -14,6 +14,7 @@ import pytest
 from obstore.store import MemoryStore as Objects
 
 from mirrorlake.capture.landing.staged import StagedFile
+from mirrorlake.landing.parquet import bounded
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.landed import FileKind, Footer
@@ -49,6 +50,14 @@ def test_a_finished_file_holds_rows_and_footer(location: Store, file: StagedFile
     facts = {k.decode(): v.decode() for k, v in found.metadata.metadata.items()}
     assert found.read()["id"].to_pylist() == [1, 2, 1, 2]
     assert Footer.decode(facts) == FOOTER
+
+
+@pytest.mark.clause("LZ-133")
+def test_pages_have_checksums(location: Store, file: StagedFile) -> None:
+    file.write(ROWS)
+    file.finish(FOOTER)
+    content = io.BytesIO(location.read("t/_stage-1.parquet"))
+    assert bounded.has_checksums(pq.read_metadata(content), content)
 
 
 @pytest.mark.clause("LZ-145")

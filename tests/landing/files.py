@@ -27,7 +27,7 @@ def encoded(
     if footer:
         table = table.replace_schema_metadata(footer.encode())
     buffer = io.BytesIO()
-    pq.write_table(table, buffer, **options)
+    pq.write_table(table, buffer, **{"write_page_checksum": True} | options)
     return buffer.getvalue()
 
 

@@ -340,6 +340,8 @@ def _cleanup_record(zone: Zone) -> None:
 
 
 def _parquet() -> Iterator[Case]:
+    unchecked = encoded(marked(CHANGES), write_page_checksum=False)
+    yield Case("LZ-133/no-checksums", lambda z: z.put(f"{T}/{_number(3)}", unchecked))
     for codec in ("brotli", "lz4"):
         yield Case("LZ-145/codec", _codec(codec))
         yield Case("LZ-145/codec", _codec(codec), STRICT)

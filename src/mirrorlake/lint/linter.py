@@ -263,7 +263,9 @@ def _parquet_blocks(
     most = None if depth is None else max(BLOCK, (seen.rows or 0) * depth // size)
     done = 0
     with open_() as handle:
-        opened = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
+        opened = pq.ParquetFile(
+            handle, coerce_int96_timestamp_unit="us", page_checksum_verification=True
+        )
         for batch in bounded.read_blocks(opened, handle, bounded.FILE_BYTES):
             try:
                 yield parquet.converted(

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from mmap import mmap
 from typing import Any
 
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
@@ -34,7 +35,7 @@ class Raw:
 class ThriftReader:
     """Reads from bytes, from `position` on."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes | mmap) -> None:
         self._data, self.position = data, 0
 
     def structure(self, raw: frozenset[int] = frozenset()) -> dict[int, Any]:

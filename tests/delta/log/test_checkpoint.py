@@ -323,3 +323,13 @@ def test_no_table_has_none(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_a_flipped_bit_is_no_other_action(tmp_path: Path) -> None:
+    table = table_at(tmp_path / "t")
+    version = table.commit([{"txn": {"appId": "some-app", "version": 1}}])
+    write(tmp_path / "t", NOW)
+    path = checkpoint_of(table, version)
+    path.write_bytes(path.read_bytes().replace(b"some-app", b"some-apq", 1))
+    with pytest.raises(BrokenLog, match="damaged"):
+        TableLog(table.location).snapshot()

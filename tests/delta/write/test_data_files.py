@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Callable
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -15,6 +16,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrorlake.delta.lookup import page_checksums
+from mirrorlake.delta.lookup.page_checksums import DamagedPage
 from mirrorlake.delta.write import data_files
 from tests.histories import INFINITY, NAN, SHAPES, VALUES
 
@@ -171,3 +174,14 @@ def test_moments_are_written_as_utc(tmp_path: Path) -> None:
     add = data_files.write_data(tmp_path, pa.table({"at": at}), [])
     kind = pq.ParquetFile(tmp_path / add["path"]).schema.column(0).logical_type
     assert "isAdjustedToUTC=true, timeUnit=microseconds" in str(kind)
+
+
+@pytest.mark.parametrize(
+    "write", [lambda *of: data_files.write_data(*of, []), data_files.write_changes]
+)
+def test_pages_have_checksums(tmp_path: Path, write: Callable[..., Any]) -> None:
+    path = tmp_path / write(tmp_path, pa.table({"a": ["one"]}))["path"]
+    content = path.read_bytes()
+    path.write_bytes(content.replace(b"one", b"two", 1))
+    with pytest.raises(DamagedPage):
+        page_checksums.verify(path)

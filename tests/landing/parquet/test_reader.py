@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import struct
 
 import numpy as np
 import pyarrow as pa
@@ -211,3 +212,27 @@ def test_masks_are_told_where_only_some_columns_are_read() -> None:
     target = Schema.of([Column("id", types.LONG), Column("note", types.STRING)])
     (rows,) = pieces_of(encoded(masked), target, ["id"])
     assert rows.unchanged is not None
+
+
+class TestChecksums:
+    """GOOD is not compressed: a flipped bit of a value is another value."""
+
+    @pytest.mark.clause("LZ-276")
+    @pytest.mark.parametrize("value", [struct.pack("<q", 2), b"b"])
+    def test_a_flipped_bit_of_a_value_is_an_error(self, value: bytes) -> None:
+        assert GOOD.count(value) >= 1
+        content = bytearray(GOOD)
+        content[GOOD.index(value)] ^= 4
+        with pytest.raises(BadFile, match="CRC checksum verification failed"):
+            read(bytes(content))
+
+    def test_a_flipped_bit_of_a_long_value_is_an_error(self) -> None:
+        """Of texts so long that the longest of the dictionary is looked for first."""
+        content = bytearray(encoded({"note": ["x" * 5_000_000] * 200}, compression="none"))
+        content[content.index(b"xxx")] ^= 1
+        with pytest.raises(BadFile, match="CRC checksum verification failed"):
+            read(bytes(content))
+
+    def test_a_file_without_checksums_is_read(self) -> None:
+        content = encoded({"id": [1]}, write_page_checksum=False)
+        assert read(content).data["id"].to_pylist() == [1]

@@ -15,6 +15,8 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from mirrorlake.delta.lookup import page_checksums
+from mirrorlake.delta.lookup.page_checksums import DamagedPage
 from mirrorlake.errors import SparkUnavailable
 from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.steps import ApplyFiles
@@ -268,3 +270,15 @@ def test_tasks_keep_memory_from_one_batch_to_the_next(spark: Spark) -> None:
         context.parallelize([0], 1).map(lambda _: os.environ["MIMALLOC_PURGE_DELAY"]).collect()
     )
     assert int(kept) == 10_000  # milliseconds
+
+
+def test_our_session_writes_page_checksums_and_verifies_them(spark: Spark, tmp_path: Path) -> None:
+    rows = spark.session.createDataFrame([("some text",)], "name string").coalesce(1)
+    rows.write.option("compression", "none").parquet(str(tmp_path / "t"))
+    (path,) = (tmp_path / "t").glob("*.parquet")
+    path.write_bytes(path.read_bytes().replace(b"some text", b"same text", 1))
+    path.with_name(f".{path.name}.crc").unlink()  # of Hadoop, for local files alone
+    with pytest.raises(DamagedPage):
+        page_checksums.verify(path)
+    with pytest.raises(Exception, match=r"could not verify|CRC|corrupted"):
+        spark.session.read.parquet(str(path)).collect()

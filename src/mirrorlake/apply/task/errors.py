@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mirrorlake import version
 from mirrorlake.delta import deletion_vectors
+from mirrorlake.delta.lookup import page_checksums
 from mirrorlake.delta.lookup.key_lookup import path_of
 from mirrorlake.delta.partitions import NullText
 from mirrorlake.delta.workspace import LostFile, Unreachable, at_hand
@@ -60,7 +60,12 @@ def table_error(
             "retried.",
         )
     with at_hand(location, options) as workspace:
-        damage = _damage(workspace.folder, files, on_objects=is_url(location))
+        damage = _damage(
+            workspace.folder,
+            files,
+            on_objects=is_url(location),
+            pages=isinstance(error, OSError),
+        )
     return _lost(table, location, damage) if damage else fault(table, error)
 
 
@@ -97,21 +102,26 @@ def worker_lost(table: str, reason: str) -> WorkerLost:
     )
 
 
-def _damage(table: Path, files: Sequence[Mapping[str, Any]], *, on_objects: bool) -> str:
+def _damage(
+    table: Path, files: Sequence[Mapping[str, Any]], *, on_objects: bool, pages: bool
+) -> str:
     """What is wrong with the first file of the Delta table that is gone or no longer whole; empty
     when all are well.
 
     Looked for only after a fault: it opens every file, of a table on objects those that are here.
+    pages: compare the pages with their checksums too.
     """
     for add in files:
         path, vector = path_of(table, add), add.get("deletionVector")
         try:
             if not on_objects or path.exists():
-                pq.read_metadata(path)
+                page_checksums.verify(path, None if pages else ())
             if vector and _has_vector(table, vector, on_objects=on_objects):
                 deletion_vectors.read(table, vector)
         except FileNotFoundError as error:
             return f"{Path(error.filename or path).name} is missing"
+        except page_checksums.DamagedPage as error:
+            return str(error)
         except (pa.ArrowException, OSError, ValueError) as error:
             return f"{path.name} cannot be read ({type(error).__name__})"
     return ""

@@ -28,6 +28,7 @@ class StagedFile:
                 compression_level=1,
                 use_dictionary=False,  # files are read once, whole
                 write_statistics=False,
+                write_page_checksum=True,
                 store_schema=False,  # other readers need none of Arrow's own notes
             )
         except BaseException as error:

@@ -245,7 +245,7 @@ def _read(path: Path) -> pa.Table:
     if path.suffix != ".parquet":
         raise Unfamiliar(path.suffix)
     # In this thread alone: what other threads keep of their memory cannot be given back from here.
-    with pq.ParquetFile(path, pre_buffer=False) as file:
+    with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
         leaves = [file.schema.column(index).path for index in range(len(file.schema.names))]
         members = {tuple(leaf.split(".")[:2]) for leaf in leaves}
         known = {(kind, member.name) for kind, type_ in _KINDS.items() for member in type_}
@@ -329,7 +329,9 @@ def _check(rows: pa.Table) -> None:
 def _publish(log: Path, version: int, rows: pa.Table) -> None:
     """Write the file, then what points to it. A file that somebody else wrote meanwhile stays."""
     content, folder, name = io.BytesIO(), LocalStore(log), f"{version:020d}.checkpoint.parquet"
-    pq.write_table(rows, content, compression="snappy", store_schema=False)
+    pq.write_table(
+        rows, content, compression="snappy", store_schema=False, write_page_checksum=True
+    )
     _forget_checksum(log / name)
     try:
         folder.create(name, content.getvalue())

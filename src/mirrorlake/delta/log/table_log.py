@@ -254,10 +254,14 @@ class TableLog:
         try:
             with self._files.open(name) as file:
                 return _parquet_actions(file)
-        except pa.ArrowException as error:
-            raise BrokenLog(
-                f"{self._folder}/{name} is damaged: it is not a complete Parquet file"
-            ) from error
+        except (pa.ArrowException, OSError) as error:
+            if "CRC checksum" in str(error):
+                what = "a page does not match its checksum"
+            elif isinstance(error, pa.ArrowException):
+                what = "it is not a complete Parquet file"
+            else:
+                raise
+            raise BrokenLog(f"{self._folder}/{name} is damaged: {what}") from error
 
 
 def _commit(version: int) -> str:
@@ -346,7 +350,7 @@ def _note(snapshot: TableSnapshot, action: Action, version: int) -> None:
 
 def _parquet_actions(source: BinaryIO) -> list[Action]:
     """The rows of a checkpoint, with maps as dictionaries and absent members left out."""
-    with pq.ParquetFile(source) as file:
+    with pq.ParquetFile(source, page_checksum_verification=True) as file:
         leaves = [file.schema.column(index).path for index in range(len(file.schema.names))]
         # What says in typed columns what `stats` says as JSON is no part of an action.
         said = [leaf for leaf in leaves if not leaf.startswith(_TYPED)]

@@ -57,7 +57,7 @@ def of_file(path: str, schema: TableSchema, key: Sequence[str]) -> np.ndarray | 
     physical = [schema.physical_of(name) for name in key]
     whole = _is_whole(schema, key)
     with key_join.connected(1) as connection:
-        scan, present = key_join.scanned(connection, [path], schema)
+        scan, present = key_join.scanned(connection, [path], schema, physical)
         if not present.issuperset(physical):
             return None
         values = [f"t.{quoted(name)}" for name in physical]

@@ -119,7 +119,7 @@ def build(
         return None
     try:
         hashes = key_hash.of_file(str(data), schema, key)
-    except duckdb.Error:
+    except (duckdb.Error, OSError):
         return None  # whoever reads the file for its rows says what is wrong with it
     if hashes is None or not len(hashes):
         return None

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
 import duckdb
 import numpy as np
 import pyarrow as pa
 
+from mirrorlake.delta.lookup import page_checksums
 from mirrorlake.delta.lookup.row_cache import stored_rows
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.sql import quoted
@@ -81,7 +83,8 @@ def _joined(
     paths = list(paths)
     with connected(threads) as connection:
         connection.register("wanted", coded(keys))
-        scan, present = scanned(connection, paths, schema)
+        key = [schema.physical_of(name) for name in keys.column_names]
+        scan, present = scanned(connection, paths, schema, None if whole else key)
         query = _query(schema, keys, present, scan, whole=whole)
         return connection.execute(query, {"paths": paths}).to_arrow_table()
 
@@ -93,10 +96,18 @@ def coded(keys: pa.Table) -> pa.Table:
 
 
 def scanned(
-    connection: duckdb.DuckDBPyConnection, paths: list[str], schema: TableSchema
+    connection: duckdb.DuckDBPyConnection,
+    paths: list[str],
+    schema: TableSchema,
+    columns: Collection[str] | None = None,
 ) -> tuple[str, set[str]]:
-    """The rows of the files, each with its number and the path of its file, and their columns."""
+    """The rows of the files, each with its number and the path of its file, and their columns.
+
+    columns: those that will be read, None for all; their checksums are verified here.
+    """
     if all(name.casefold() != _NUMBER for name in schema.physical):
+        for path in paths:
+            page_checksums.verify(Path(path), columns)
         query = f"select * from {_FILES} limit 0"  # noqa: S608  (nothing from outside is in it)
         found = connection.execute(query, {"paths": paths}).description
         return _FILES, {column[0] for column in found}

@@ -146,7 +146,10 @@ def _column(
     )
     body += footer + struct.pack("<I", len(footer)) + _MAGIC
     file = pq.ParquetFile(
-        pa.BufferReader(pa.py_buffer(body)), coerce_int96_timestamp_unit="us", pre_buffer=False
+        pa.BufferReader(pa.py_buffer(body)),
+        coerce_int96_timestamp_unit="us",
+        pre_buffer=False,
+        page_checksum_verification=True,
     )
     return file.read(use_threads=False).column(0).take(pa.array(np.concatenate(indexes)))
 

@@ -48,7 +48,12 @@ def _stored(path: str, schema: TableSchema, most: int | None) -> tuple[pa.Table,
     """As `stored_rows`; None when the rows take more than `most` bytes."""
     target = schema.file_schema()
     # Spark writes moments as INT96, in nanoseconds, which end in 2262.
-    with pq.ParquetFile(path, coerce_int96_timestamp_unit="us", pre_buffer=False) as file:
+    with pq.ParquetFile(
+        path,
+        coerce_int96_timestamp_unit="us",
+        pre_buffer=False,
+        page_checksum_verification=True,
+    ) as file:
         there, rows = set(file.schema_arrow.names), file.metadata.num_rows
         columns = [name for name in target.names if name in there]
         named = pa.schema([target.field(name) for name in columns])

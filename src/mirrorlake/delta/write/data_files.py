@@ -145,6 +145,7 @@ def _write(path: Path, rows: pa.Table, *, page_rows: int | None) -> int:
             max_rows_per_page=page_rows,
             dictionary_pagesize_limit=DICTIONARY,
             write_page_index=page_rows is not None,
+            write_page_checksum=True,
             coerce_timestamps="us",
             store_schema=False,
             write_statistics=[name for name in rows.column_names if not _has_nan(rows[name])],

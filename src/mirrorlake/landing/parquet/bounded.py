@@ -205,6 +205,17 @@ def check_pages(wanted: _Wanted, handle: BinaryIO) -> None:
             )
 
 
+def has_checksums(metadata: pq.FileMetaData, handle: BinaryIO) -> bool:
+    """Whether the pages of a file have checksums, as its first page tells; true without pages."""
+    if not metadata.num_rows or not metadata.num_columns:
+        return True
+    try:
+        page = page_headers.page_at(handle, _begin(metadata.row_group(0).column(0)))
+    except page_headers.NoPage:
+        return True  # whoever reads the page tells what is wrong with it
+    return page.has_checksum
+
+
 def _largest_page(handle: BinaryIO, begin: int, packed: int) -> int:
     """Size in memory. Arrow does not read beyond something that is not a page either."""
     largest = 0
@@ -267,6 +278,7 @@ def _longest_of(wanted: _Wanted, handle: BinaryIO, names: list[str]) -> int:
         read_dictionary=names,
         buffer_size=1 << 16,
         pre_buffer=False,
+        page_checksum_verification=True,
     )
     longest = 0
     for group in wanted.groups:

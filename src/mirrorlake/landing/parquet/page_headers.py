@@ -26,12 +26,16 @@ class NoPage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PageHeader:
-    """A page. unpacked, packed: its bytes without the head, in memory and in the file."""
+    """A page. unpacked, packed: its bytes without the head, in memory and in the file.
+
+    has_checksum: whether the header has the CRC-32 of the bytes in the file.
+    """
 
     kind: int
     unpacked: int
     packed: int
     head: int
+    has_checksum: bool = False
 
 
 def page_at(handle: BinaryIO, offset: int) -> PageHeader:
@@ -52,7 +56,7 @@ def page_at(handle: BinaryIO, offset: int) -> PageHeader:
         kind, unpacked, packed = (fields.get(number) for number in (1, 2, 3))
         if not (type(kind) is type(unpacked) is type(packed) is int):
             raise NoPage(f"there is no page header at byte {offset}")
-        return PageHeader(kind, unpacked, packed, reader.position)
+        return PageHeader(kind, unpacked, packed, reader.position, 4 in fields)
 
 
 def pages(handle: BinaryIO, begin: int, end: int) -> Iterator[PageHeader]:

@@ -46,6 +46,8 @@ def look(open_: Opener, file: LintedFile, location: FindingLocation, report: Rep
             _columns(opened, schema, location, report)
             bounded.check_columns(opened.metadata, handle)
             _codecs(opened, location, report)
+            if not bounded.has_checksums(opened.metadata, handle):
+                report.add("LZ-133/no-checksums", location, "no checksum in the first page header")
         except NOT_OURS:
             raise
         except UNREADABLE as error:

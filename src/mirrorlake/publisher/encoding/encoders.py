@@ -56,6 +56,7 @@ class ParquetEncoder:
             compression=str(self.codec),
             # Without Arrow's own schema every reader sees only the Parquet types.
             store_schema=False,
+            write_page_checksum=True,
         )
         self._held: list[pa.Table] = []
         self._bytes = 0

@@ -226,7 +226,10 @@ def _hints(types: Mapping[str, DataType]) -> dict[str, pa.DataType]:
 
 
 def _parquet(path: Path, _reading: InputOptions) -> Iterator[pa.Table]:
-    with path.open("rb") as handle, pq.ParquetFile(handle) as file:
+    with (
+        path.open("rb") as handle,
+        pq.ParquetFile(handle, page_checksum_verification=True) as file,
+    ):
         yield file.schema_arrow.empty_table()
         for batch in bounded.stream(file, handle):
             yield pa.Table.from_batches([batch])

@@ -176,6 +176,8 @@ def _ours(settings: SparkSettings) -> dict[str, str]:
         # it anew, page by page, takes a fifth of a large batch.
         "spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000",
         "spark.log.level": "WARN",
+        # Spark writes checksums of pages, and looks at them only when told to.
+        "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
         "spark.sql.shuffle.partitions": cores,
         "spark.databricks.delta.snapshotPartitions": cores,
         # Delta would list all files in the checksum of a small table, by a query of seconds at the

@@ -1,0 +1,89 @@
+"""A bit that changed in a data file is found, whichever way its rows are read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirrorlake.apply.task.errors import table_error
+from mirrorlake.delta.lookup import page_checksums
+from mirrorlake.delta.lookup.key_lookup import live_rows
+from mirrorlake.delta.lookup.page_checksums import DamagedPage, verify
+from tests.delta.handmade import HandmadeTable
+from tests.delta.lookup.test_key_lookup import PLAIN, filled, found, keys_of
+from tests.delta.lookup_ways import Way, forced
+
+ROWS = [(1, "first"), (2, "second"), (3, "third"), (4, "fourth")]
+
+
+def flipped(path: Path, value: bytes, bit: int = 1) -> Path:
+    """The file with another bit in its first copy of a value: that of a page, not the footer's."""
+    content = bytearray(path.read_bytes())
+    content[content.index(value)] ^= bit
+    path.write_bytes(content)
+    return path
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> HandmadeTable:
+    return HandmadeTable(tmp_path / "t", PLAIN.schema)
+
+
+@pytest.mark.parametrize("way", Way)
+def test_a_flipped_bit_is_no_value_of_a_row(table: HandmadeTable, way: Way) -> None:
+    with forced(way):
+        filled(table, PLAIN, [(ROWS, [])])
+        flipped(table.path / table.files[0]["path"], b"third")
+        with pytest.raises(OSError, match="checksum"):
+            found(table, keys_of(PLAIN, [ROWS[2]]))
+
+
+@pytest.mark.parametrize("way", Way)
+def test_a_flipped_bit_of_a_key_is_no_other_key(table: HandmadeTable, way: Way) -> None:
+    with forced(way):
+        filled(table, PLAIN, [(ROWS, [])])
+        flipped(table.path / table.files[0]["path"], (3).to_bytes(8, "little"))
+        with pytest.raises(OSError, match="checksum"):
+            found(table, keys_of(PLAIN, [ROWS[2]]))
+
+
+def test_the_rows_of_a_damaged_file_are_not_moved(table: HandmadeTable) -> None:
+    filled(table, PLAIN, [(ROWS, [])])
+    flipped(table.path / table.files[0]["path"], b"third")
+    with pytest.raises(OSError, match="checksum"):
+        live_rows(table.path, table.files[0], table.schema)
+
+
+def test_the_error_of_the_table_names_file_and_column(table: HandmadeTable) -> None:
+    filled(table, PLAIN, [(ROWS, [])])
+    path = flipped(table.path / table.files[0]["path"], b"third")
+    damaged = OSError("could not verify page integrity")
+    told = table_error("t", str(table.path), None, table.files, damaged)
+    assert told.code == "foreign_table"
+    assert f"{path.name}: a page of column name does not match its checksum" in told.what
+
+
+def test_only_the_named_columns_are_compared(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    pq.write_table(
+        pa.table({"a": ["one"], "b": ["two"]}), path, compression="none", write_page_checksum=True
+    )
+    flipped(path, b"two")
+    verify(path, ["a"])
+    with pytest.raises(DamagedPage, match="column b"):
+        verify(path, ["a", "b"])
+
+
+def test_pages_without_checksums_pass(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    pq.write_table(pa.table({"a": ["one"]}), path, compression="none")
+    flipped(path, b"one")
+    page_checksums.verify(path)
+
+
+def test_a_file_without_rows_passes(tmp_path: Path) -> None:
+    pq.write_table(pa.table({"a": pa.array([], pa.string())}), tmp_path / "f")
+    verify(tmp_path / "f")
