@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from mirrorlake.errors import BadValue, TableError, UnknownMarker
 from mirrorlake.landing import layout
@@ -47,6 +46,9 @@ from mirrorlake.model.table import TableId
 
 BLOCK = bounded.BLOCK_ROWS
 """Rows of a Parquet file that are looked at together, where they are not long."""
+
+WIDEST = 256 << 20
+"""Bytes that the pages of a single row may take; the rows of other files are not read."""
 
 Progress = Callable[[TableId, int, int], None]
 """Called before each table with its place, from 0, and their number; at the end with both equal."""
@@ -225,6 +227,9 @@ class _Table:
             return None
         except NOT_OURS:
             raise
+        except bounded.TooWide:
+            self._result.unread.footers += 1
+            return None
         except bounded.TooLarge as error:
             self._report.add("LZ-267/refused", location, shown(error))
             return None
@@ -263,10 +268,9 @@ def _parquet_blocks(
     most = None if depth is None else max(BLOCK, (seen.rows or 0) * depth // size)
     done = 0
     with open_() as handle:
-        opened = pq.ParquetFile(
-            handle, coerce_int96_timestamp_unit="us", page_checksum_verification=True
-        )
-        for batch in bounded.read_blocks(opened, handle, bounded.FILE_BYTES):
+        opened = bounded.opened(handle, size)
+        blocks = bounded.read_blocks(opened, handle, bounded.FILE_BYTES, widest=WIDEST)
+        for batch in blocks:
             try:
                 yield parquet.converted(
                     pa.Table.from_batches([batch]),

@@ -10,14 +10,15 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, BinaryIO
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from mirrorlake.landing.parquet import page_headers
+from mirrorlake.landing.parquet import block_rows, footers, page_headers
+from mirrorlake.landing.parquet.block_rows import ColumnPages
 
 NO_LIMIT = sys.maxsize
 
@@ -30,8 +31,22 @@ BLOCK_ROWS = 65_536
 BLOCK_BYTES = 256 << 20
 """Maximum size of a block if all of its values are as long as the longest one."""
 
+_FIXED_BYTES = 64 << 20
+"""Limit for the values of a block without their texts, which every block really takes."""
+
 PAGE_BYTES = 256 << 20
 """Maximum size of one page, and so of one value: it is in memory several times while it is read."""
+
+_WIDTHS = {
+    "BOOLEAN": 1,
+    "INT32": 4,
+    "INT64": 8,
+    "INT96": 8,
+    "FLOAT": 4,
+    "DOUBLE": 8,
+    "BYTE_ARRAY": 4,
+}
+"""Bytes of a value in memory, of texts without their bytes."""
 
 _RATIOS = {"UNCOMPRESSED": 1, "SNAPPY": 22, "LZ4": 256, "GZIP": 1_040, "ZSTD": 1 << 15}
 """Maximum ratio of the size of a page to its compressed size; unknown for other codecs."""
@@ -45,6 +60,27 @@ class TooLarge(ValueError):
     def __init__(self, what: str, hint: str = SPLIT) -> None:
         super().__init__(what)
         self.hint = hint
+
+
+class TooWide(ValueError):
+    """A single row takes more memory than the caller allows."""
+
+
+def opened(handle: BinaryIO, size: int, *, pre_buffer: bool = False) -> pq.ParquetFile:
+    """A file of `size` bytes, of which only the footer was read. Raises TooLarge and errors of
+    Arrow."""
+    try:
+        footers.check(handle, size)
+    except footers.LargeFooter as error:
+        raise TooLarge(str(error), "Split it into several files, in larger row groups.") from None
+    handle.seek(0)
+    return pq.ParquetFile(
+        handle,
+        coerce_int96_timestamp_unit="us",  # INT96 has years that nanoseconds cannot represent
+        pre_buffer=pre_buffer,
+        page_checksum_verification=True,
+        thrift_container_size_limit=footers.CONTAINER,
+    )
 
 
 def size(metadata: pq.FileMetaData, arrow: pa.Schema) -> int:
@@ -101,6 +137,26 @@ class _Wanted:
     def rows(self) -> int:
         return sum(self.metadata.row_group(group).num_rows for group in self.groups)
 
+    def pages(self) -> Iterator[ColumnPages]:
+        """Where the pages of each column in each row group are."""
+        first = 0
+        for number in self.groups:
+            rows = self.metadata.row_group(number).num_rows
+            for chunk in replace(self, groups=[number]).chunks():
+                begin = _begin(chunk)
+                yield ColumnPages(first, rows, begin, begin + chunk.total_compressed_size)
+            first += rows
+
+    def width(self) -> int:
+        """Bytes that a row takes at least, NULLs included."""
+        schema = self.metadata.schema
+        columns = [schema.column(i) for i in range(self.metadata.num_columns)]
+        return sum(
+            _WIDTHS.get(column.physical_type, column.length)
+            for column in columns
+            if self.columns is None or column.path in self.columns
+        )
+
     def size(self) -> int:
         """The uncompressed size in bytes, according to the footer."""
         if self.columns is None:
@@ -124,12 +180,13 @@ def read_blocks(
     most: int,
     share: Share = WHOLE,
     columns: list[str] | None = None,
+    widest: int = NO_LIMIT,
 ) -> Iterator[pa.RecordBatch]:
     """The rows of a share of an opened file in blocks of bounded size.
 
-    columns: the columns to read, None for all. Raises TooLarge if the blocks so far, or a page,
-    take more than `most` bytes, ValueError if the number of rows differs from the footer, and
-    errors of Arrow.
+    columns: the columns to read, None for all; widest: bytes that the pages of a single row may
+    take. Raises TooLarge if the blocks so far, or a page, take more than `most` bytes, TooWide,
+    ValueError if the number of rows differs from the footer, and errors of Arrow.
     """
     metadata = parquet.metadata
     groups = share.of(metadata.num_row_groups)
@@ -142,7 +199,12 @@ def read_blocks(
     check_columns(metadata, handle, groups)
     check_pages(wanted, handle)
     taken = rows = 0
-    size = _block_rows(wanted, handle, most)
+    try:
+        size = _block_rows(wanted, handle, min(most, BLOCK_BYTES), widest)
+    except TooWide:
+        if wanted.size() > most:
+            raise TooLarge(f"its rows take more than {most:,} bytes in memory") from None
+        raise
     # Passing a few rows to a thread and waiting for it takes longer than decoding them.
     several = said > BLOCK_ROWS
     for block in parquet.iter_batches(
@@ -231,10 +293,23 @@ def _begin(chunk: Any) -> int:
     return int(begin if begin and begin > 0 else chunk.data_page_offset)
 
 
-def _block_rows(wanted: _Wanted, handle: BinaryIO, most: int) -> int:
-    if wanted.rows() * wanted.size() <= most:
-        return BLOCK_ROWS  # no value is longer than all of them together
-    return max(1, min(BLOCK_ROWS, BLOCK_BYTES // max(1, _longest(wanted, handle))))
+def _block_rows(wanted: _Wanted, handle: BinaryIO, most: int, widest: int = NO_LIMIT) -> int:
+    """Raises TooWide."""
+    packed = sum(
+        chunk.total_compressed_size * _RATIOS.get(chunk.compression, PAGE_BYTES)
+        for chunk in wanted.chunks()
+    )
+    by_pages = BLOCK_ROWS
+    if packed > most:
+        sizes = block_rows.sizes(handle, wanted.pages())
+        if sizes[1] > widest:
+            raise TooWide(f"a single row takes {sizes[1]:,} bytes in its pages")
+        # Blocks that take as much because of few large pages are not made smaller.
+        by_pages = max(rows for rows in sizes if sizes[rows] <= max(most, 2 * sizes[1]))
+    rows = min(by_pages, _FIXED_BYTES // max(1, wanted.width()))
+    if wanted.rows() * wanted.size() > most:  # else no value is longer than all of them together
+        rows = min(rows, BLOCK_BYTES // max(1, _longest(wanted, handle)))
+    return max(1, rows)
 
 
 def _longest(wanted: _Wanted, handle: BinaryIO) -> int:

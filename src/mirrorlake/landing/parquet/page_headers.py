@@ -28,7 +28,8 @@ class NoPage(ValueError):
 class PageHeader:
     """A page. unpacked, packed: its bytes without the head, in memory and in the file.
 
-    has_checksum: whether the header has the CRC-32 of the bytes in the file.
+    has_checksum: whether the header has the CRC-32 of the bytes in the file. values: how many a
+    data page has, NULLs included.
     """
 
     kind: int
@@ -36,6 +37,7 @@ class PageHeader:
     packed: int
     head: int
     has_checksum: bool = False
+    values: int = 0
 
 
 def page_at(handle: BinaryIO, offset: int) -> PageHeader:
@@ -56,7 +58,16 @@ def page_at(handle: BinaryIO, offset: int) -> PageHeader:
         kind, unpacked, packed = (fields.get(number) for number in (1, 2, 3))
         if not (type(kind) is type(unpacked) is type(packed) is int):
             raise NoPage(f"there is no page header at byte {offset}")
-        return PageHeader(kind, unpacked, packed, reader.position, 4 in fields)
+        data = fields.get(5) or fields.get(8)
+        values = data.get(1) if isinstance(data, dict) else 0
+        return PageHeader(
+            kind,
+            unpacked,
+            packed,
+            reader.position,
+            4 in fields,
+            values if isinstance(values, int) else 0,
+        )
 
 
 def pages(handle: BinaryIO, begin: int, end: int) -> Iterator[PageHeader]:

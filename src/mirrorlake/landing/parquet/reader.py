@@ -417,13 +417,7 @@ def _near(handle: BinaryIO, size: int) -> BinaryIO:
 def _opened(handle: BinaryIO, size: int) -> pq.ParquetFile:
     if size == 0:
         raise _Empty
-    # INT96 has years that nanoseconds cannot represent.
-    return pq.ParquetFile(
-        handle,
-        coerce_int96_timestamp_unit="us",
-        pre_buffer=size > _READ_AT_ONCE,
-        page_checksum_verification=True,
-    )
+    return bounded.opened(handle, size, pre_buffer=size > _READ_AT_ONCE)
 
 
 def check_names(names: list[str], table: str, file: str) -> None:

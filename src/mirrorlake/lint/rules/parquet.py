@@ -40,7 +40,7 @@ def look(open_: Opener, file: LintedFile, location: FindingLocation, report: Rep
             report.add("LZ-158/not-parquet", location, f"a file that begins with {start!r}")
             return None
         try:
-            opened = pq.ParquetFile(handle, coerce_int96_timestamp_unit="us")
+            opened = bounded.opened(handle, file.size)
             schema = opened.schema_arrow
             names = list(schema.names)
             _columns(opened, schema, location, report)
@@ -50,6 +50,9 @@ def look(open_: Opener, file: LintedFile, location: FindingLocation, report: Rep
                 report.add("LZ-133/no-checksums", location, "no checksum in the first page header")
         except NOT_OURS:
             raise
+        except bounded.TooLarge as error:
+            report.add("LZ-267/refused", location, shown(error))
+            return None
         except UNREADABLE as error:
             report.add("LZ-276/incomplete", location, shown(error))
             return None

@@ -18,7 +18,6 @@ from zipfile import BadZipFile
 import pyarrow as pa
 import pyarrow.csv as pc
 import pyarrow.json as pj
-import pyarrow.parquet as pq
 from pyarrow import compute
 
 from mirrorlake.errors import BadFile, UsageError
@@ -226,10 +225,7 @@ def _hints(types: Mapping[str, DataType]) -> dict[str, pa.DataType]:
 
 
 def _parquet(path: Path, _reading: InputOptions) -> Iterator[pa.Table]:
-    with (
-        path.open("rb") as handle,
-        pq.ParquetFile(handle, page_checksum_verification=True) as file,
-    ):
+    with path.open("rb") as handle, bounded.opened(handle, path.stat().st_size) as file:
         yield file.schema_arrow.empty_table()
         for batch in bounded.stream(file, handle):
             yield pa.Table.from_batches([batch])

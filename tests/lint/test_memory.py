@@ -1,0 +1,128 @@
+"""Small hostile Parquet files: planned and linted in a process that may take 1 GiB."""
+
+from __future__ import annotations
+
+import io
+import struct
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from mirrorlake.app.mirror import Mirror
+from mirrorlake.config import Project
+from mirrorlake.landing.parquet import bounded, footers
+from mirrorlake.lint import lint, of_path
+from mirrorlake.storage.thrift import I32, Raw, encode
+from tests.fuzz.apart import Apart
+from tests.landing.files import encoded
+from tests.lint.zones import Zone
+
+MIB = 1 << 20
+
+
+def column_chunks() -> bytes:
+    """Three million column chunks of three bytes each."""
+    columns, groups = 1_000, 3_000
+    schema = [{4: b"schema", 5: I32(columns)}]
+    schema += [{1: I32(2), 3: I32(1), 4: b"c%d" % n} for n in range(columns)]
+    group = Raw(encode({1: [{2: 0}] * columns, 2: 0, 3: 0}))
+    footer = encode({1: I32(1), 2: schema, 3: 0, 4: [group] * groups})
+    return b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1"
+
+
+def claimed_chunks() -> bytes:
+    """A row group that claims a million column chunks and has none."""
+    footer = encode({1: I32(1), 2: [{4: b"s", 5: I32(1)}, {1: I32(2), 4: b"id"}], 3: 0})[:-1]
+    footer += b"\x19\x1c" + b"\x19\xfc\xc0\x84\x3d"
+    return b"PAR1" + footer + struct.pack("<I", len(footer)) + b"PAR1"
+
+
+def wide_nulls() -> bytes:
+    """Nothing but NULL in very many columns."""
+    rows, columns = bounded.BLOCK_ROWS, 2_500
+    nulls = {f"c{n}": pa.nulls(rows, pa.int64()) for n in range(columns)}
+    return encoded({"id": np.arange(rows), **nulls}, compression="zstd")
+
+
+def large_pages() -> bytes:
+    """A row with a large value in each of many columns."""
+    values = {f"c{n}": [bytes(60 * MIB)] for n in range(100)}
+    return encoded(
+        {"id": [1], **values}, compression="zstd", use_dictionary=False, write_statistics=False
+    )
+
+
+def long_values() -> bytes:
+    """Many long values, each in a page of its own."""
+    values = pa.array([bytes(12 * MIB)] * 300, pa.large_binary())
+    return encoded(
+        {"id": np.arange(300), "v": values},
+        compression="zstd",
+        use_dictionary=False,
+        write_statistics=False,
+        write_batch_size=1,
+        data_page_size=1_000,
+    )
+
+
+def repeated_value() -> bytes:
+    """A text of 60 kB in each of 65,536 rows: less than a landed file may take, 4 GiB."""
+    rows = bounded.BLOCK_ROWS
+    values = pa.DictionaryArray.from_arrays(np.zeros(rows, np.int32), pa.array(["x" * 60_000]))
+    return encoded(pa.table({"id": np.arange(rows), "v": values}), compression="zstd")
+
+
+HOSTILE = [column_chunks, claimed_chunks, wide_nulls, large_pages, long_values, repeated_value]
+
+
+@pytest.fixture
+def apart() -> Iterator[Apart]:
+    process = Apart()
+    yield process
+    process.close()
+
+
+def planned(root: Path) -> list[str]:
+    """The errors of its tables."""
+    tables = Mirror(Project.of_root(root)).plan()
+    return [table.error.what for table in tables if table.error]
+
+
+def linted(root: Path) -> list[str]:
+    """The rules that it breaks."""
+    return [finding.rule.key for finding in lint(of_path(root)).findings]
+
+
+@pytest.mark.parametrize("command", [planned, linted])
+@pytest.mark.parametrize("content", HOSTILE)
+def test_a_small_hostile_file_takes_bounded_memory(
+    tmp_path: Path,
+    apart: Apart,
+    content: Callable[[], bytes],
+    command: Callable[[Path], list[str]],
+) -> None:
+    zone = Zone(tmp_path)
+    zone.describe("t", keyColumns=["id"])
+    zone.put(f"t/{1:020d}.parquet", content())
+    apart.run(command, tmp_path)  # which refuses more than 1 GiB
+
+
+def test_a_footer_that_takes_too_much_is_an_error_of_the_table(tmp_path: Path) -> None:
+    zone = Zone(tmp_path)
+    zone.describe("t", keyColumns=["id"])
+    zone.put(f"t/{1:020d}.parquet", column_chunks())
+    assert planned(tmp_path) == ["its footer describes too many row groups and columns"]
+    assert "LZ-267/refused" in linted(tmp_path)
+
+
+def test_a_large_footer_that_is_as_it_should_be_is_read() -> None:
+    columns = {f"column_{n}": np.arange(200) for n in range(300)}
+    content = encoded(columns, row_group_size=5)
+    size = len(content)
+    assert int.from_bytes(content[-8:-4], "little") > footers._UNCHECKED
+    assert bounded.opened(io.BytesIO(content), size).metadata.num_row_groups == 40
+    assert pq.read_metadata(io.BytesIO(content)).num_columns == 300
