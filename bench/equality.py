@@ -12,7 +12,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 
 from bench import payments
-from mirrorlake.delta.sql import load_delta
+from mirrorlake.delta.duckdb_extension import load_delta
 
 VERSIONS = 3
 """After the last changes: files are joined in versions of their own, which tell of none."""

@@ -24,7 +24,7 @@ from pyspark.sql import SparkSession
 from bench import equality
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.config import Project
-from mirrorlake.delta.sql import load_delta
+from mirrorlake.delta.duckdb_extension import load_delta
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.landed import FileName
 

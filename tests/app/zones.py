@@ -16,6 +16,7 @@ from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.clock import Clock, WallClock
 from mirrorlake.model.crash_points import CrashHook, no_crash
+from mirrorlake.root import escaped
 from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
@@ -70,7 +71,7 @@ class Zone:
 
     def rows(self, name: str) -> list[tuple[Any, ...]]:
         if self.spark is None:
-            return sorted(HandmadeTable(self.root / "Tables/s" / name).rows(), key=repr)
-        path = str(self.root / "Tables/s" / name)
+            return sorted(HandmadeTable(self.root / "Tables/s" / escaped(name)).rows(), key=repr)
+        path = str(self.root / "Tables/s" / escaped(name))
         found = self.spark.session.read.format("delta").load(path).collect()
         return sorted((tuple(row) for row in found), key=repr)

@@ -11,7 +11,7 @@ import duckdb
 import pyarrow as pa
 
 from mirrorlake.delta import feed
-from mirrorlake.delta.sql import load_delta
+from mirrorlake.delta.duckdb_extension import load_delta
 from mirrorlake.storage.options import ObjectOptions
 from tests.histories import rows_of
 from tests.reference import Row, plain

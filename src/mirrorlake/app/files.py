@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from mirrorlake import root
 from mirrorlake.app.stores import store_of
+from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.apply.logs.progress import read_batches, read_progress
 from mirrorlake.apply.logs.table_reader import LogReader
@@ -81,7 +81,7 @@ def read(project: Project, table: str) -> TableFiles:
     """
     store = store_of(project)
     scan = _scan(project, store, table)
-    path = root.delta_path(scan.table, project.mirror.default_schema)
+    path = TablePaths(store, project.mirror.default_schema).of(scan)
     try:
         known, done = _known(project, store, scan, path)
         waiting = [file for file in scan.files if known.detection.is_new(file)]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from mirrorlake import root
 from mirrorlake.app.stores import store_of
+from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.delta import tables as table_removal
@@ -33,12 +34,12 @@ class Reset:
     everything: bool
 
     def sentences(self) -> list[str]:
-        lines = []
+        lines, store = [], store_of(self.project)
         for scan in self.tables:
             if self.captured:
                 lines.append(f"{scan.table}: delete {scan.folder.path} and load the table again")
             else:
-                path = root.delta_path(scan.table, self.project.mirror.default_schema)
+                path = TablePaths(store, self.project.mirror.default_schema).of(scan)
                 lines.append(f"{scan.table}: delete {path} and apply {_files_of(scan)}")
         lines += [f"{table}: capture it again" for table in self.stopped]
         if self.everything and self.captured:
@@ -60,7 +61,7 @@ class Reset:
                 self._forget_files(store)
             else:
                 for scan in self.tables:
-                    path = root.delta_path(scan.table, self.project.mirror.default_schema)
+                    path = TablePaths(store, self.project.mirror.default_schema).of(scan)
                     table_removal.remove(store, path)
                     store.delete_folder(folder_of(path))
 

@@ -2,98 +2,106 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from collections.abc import Iterator
 from pathlib import Path
 
 import duckdb
+import pyarrow as pa
 
-from mirrorlake.errors import Unavailable, UsageError
+from mirrorlake.delta.duckdb_extension import literal, load_delta, quoted
+from mirrorlake.delta.log.table_log import BrokenLog, TableLog
+from mirrorlake.delta.lookup.key_lookup import live_rows
+from mirrorlake.delta.schema import UnknownColumnType, parse
+from mirrorlake.errors import UsageError
+from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.root import true_name
+
+_DECODED = re.compile(r"[%\x00-\x1f\x7f]")
+"""DuckDB decodes a path once more than it was encoded, and refuses control characters."""
 
 
 def tables(root: Path) -> Iterator[tuple[str, str, Path]]:
     """Schema (`main` for none), name and path of every Delta table below `Tables`."""
     top = root / "Tables"
     for path in sorted(top.glob("*/_delta_log")):
-        yield "main", path.parent.name, path.parent
+        yield "main", true_name(path.parent.name), path.parent
     for path in sorted(top.glob("*/*/_delta_log")):
-        yield path.parent.parent.name, path.parent.name, path.parent
+        yield true_name(path.parent.parent.name), true_name(path.parent.name), path.parent
 
 
-def connect(root: Path, query: str | None = None) -> duckdb.DuckDBPyConnection:
-    """A connection with a view for each table, or for each table that a query names.
+class Views:
+    """A connection with a view for each table that a query may name; `missing`: why some of them
+    have none."""
 
-    Raises Unavailable when DuckDB's Delta extension is not installed, UsageError when two of the
-    tables differ only in case, which SQL does not see.
-    """
-    connection = duckdb.connect()
-    load_delta(connection)
-    connection.execute("set TimeZone = 'UTC'")
-    seen: dict[tuple[str, str], Path] = {}
-    for schema, name, path in tables(root):
-        if query is not None and not _is_named(name, query):
-            continue
-        twin = seen.setdefault((schema.casefold(), name.casefold()), path)
-        if twin != path:
-            raise UsageError(
-                f"the names of {twin} and {path} differ only in case, so SQL cannot distinguish "
-                "them",
-                where="the query",
-                hint="Query one by its folder: select * from delta_scan('FOLDER').",
-            )
-        connection.execute(f"create schema if not exists {quoted(schema)}")
-        connection.execute(
-            f"create view {quoted(schema)}.{quoted(name)} as "  # noqa: S608
-            f"select * from delta_scan({_literal(str(path))})"
-        )
-    return connection
+    def __init__(self, root: Path, query: str | None = None) -> None:
+        """Raises Unavailable when DuckDB's Delta extension is not installed."""
+        self.connection = duckdb.connect()
+        self.missing: list[str] = []
+        load_delta(self.connection)
+        self.connection.execute("set TimeZone = 'UTC'")
+        found: dict[tuple[str, str], list[tuple[str, str, Path]]] = {}
+        for table in tables(root):
+            if query is None or _is_named(table[1], query):
+                found.setdefault((table[0].casefold(), table[1].casefold()), []).append(table)
+        for alike in found.values():
+            if len(alike) > 1:
+                paths = " and ".join(str(path) for _schema, _name, path in alike)
+                self.missing.append(
+                    f"the names of {paths} differ only in case, so SQL cannot distinguish them; "
+                    "query one by its folder, with delta_scan(FOLDER)"
+                )
+            else:
+                self._add(*alike[0])
+
+    def _add(self, schema: str, name: str, path: Path) -> None:
+        try:
+            self.connection.execute(f"create schema if not exists {quoted(schema)}")
+            view = f"{quoted(schema)}.{quoted(name)}"
+            if _DECODED.search(str(path)):
+                rows = _rows(path)
+                self.connection.register("rows", rows)
+                self.connection.execute(f"create table {view} as from rows")
+                self.connection.unregister("rows")
+            else:
+                scan = f"delta_scan({literal(path.absolute().as_uri())})"
+                self.connection.execute(f"create view {view} as select * from {scan}")  # noqa: S608
+        except (duckdb.Error, OSError, BrokenLog, UnknownColumnType) as error:
+            self.missing.append(f"the table at {path} cannot be read: {_first_line(error)}")
+
+
+def _rows(path: Path) -> pa.Table:
+    """All rows of a table whose path DuckDB would decode."""
+    snapshot = TableLog(path).snapshot()
+    schema = parse(snapshot.metadata)
+    empty = arrow_schema(schema.schema).empty_table()
+    return pa.concat_tables(
+        [empty, *(live_rows(path, add, schema) for add in snapshot.files.values())]
+    )
 
 
 def run(root: Path, query: str) -> duckdb.DuckDBPyRelation | None:
     """The result of a query; None for a statement without one. Raises UsageError."""
-    connection = connect(root, query)
+    views = Views(root, query)
     try:
-        return connection.sql(query)
+        return views.connection.sql(query)
     except duckdb.Error as error:
         names = [
             name if schema == "main" else f"{schema}.{name}" for schema, name, _ in tables(root)
         ]
         known = ", ".join(names) if names else "none yet"
         raise UsageError(
-            str(error).splitlines()[0],
+            "; ".join([_first_line(error), *views.missing]),
             where="the query",
             hint=f"The tables are: {known}.",
         ) from error
 
 
-def load_delta(connection: duckdb.DuckDBPyConnection) -> None:
-    """Let a connection read Delta tables, with the extension that came as a wheel."""
-    found = importlib.util.find_spec("duckdb_extension_delta")
-    version = connection.execute("pragma version").fetchone()
-    assert version is not None
-    for location in (found.submodule_search_locations or ()) if found else ():
-        extension = Path(location, "extensions", version[0], "delta.duckdb_extension")
-        if extension.exists():
-            # Loaded from where it lies: `install` would copy it into the user's home.
-            connection.execute(f"load {_literal(str(extension))}")
-            return
-    raise Unavailable(
-        f"the Delta extension for DuckDB {version[0]} is not installed",
-        hint="Run `pip install mirrorlake[sql]`.",
-    )
+def _first_line(error: Exception) -> str:
+    return (str(error).splitlines() or [type(error).__name__])[0]
 
 
 def _is_named(name: str, query: str) -> bool:
     """Whether a query may mean this table: it has the name as a word, quoted or not."""
     word = re.escape(name.replace('"', '""'))
     return re.search(rf"(?<!\w){word}(?!\w)", query, re.IGNORECASE) is not None
-
-
-def quoted(name: str) -> str:
-    """A name as SQL writes it."""
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

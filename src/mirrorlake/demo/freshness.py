@@ -14,7 +14,7 @@ from pathlib import Path
 
 import duckdb
 
-from mirrorlake.delta.sql import load_delta
+from mirrorlake.delta.duckdb_extension import load_delta
 
 LOOK_SECONDS = 0.02
 

@@ -16,7 +16,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from psycopg import sql
 
-from mirrorlake.delta.sql import load_delta, quoted
+from mirrorlake.delta.duckdb_extension import load_delta, quoted
 
 # How each side says a value of a type. The source's type decides for both.
 _SAYS: dict[str, tuple[str, str]] = {

@@ -8,10 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from mirrorlake.landing.layout import folder_of
-from mirrorlake.landing.names import folder_name
 from mirrorlake.model.table import TableId
-from mirrorlake.root import TABLES
-from mirrorlake.storage.store import Store
+from mirrorlake.root import TABLES, escaped
+from mirrorlake.storage.store import Store, UnsafePath
 
 STAGING_FOLDER = "_scratchPad"
 """The folder of a landing zone that every mirror ignores (LZ-022)."""
@@ -75,11 +74,15 @@ def folder_for(store: Store, zone: str, table: TableId) -> str:
 def is_mirrored(store: Store, table: TableId) -> bool:
     """Whether our mirror still has the Delta table, in its own schema or in any default schema."""
     if table.schema:
-        return _is_delta(store, f"{TABLES}/{folder_name(table.schema)}/{folder_name(table.name)}")
-    name = folder_name(table.name)
-    locations = [TABLES, *(f"{TABLES}/{schema}" for schema in store.list(TABLES).folders)]
-    return any(_is_delta(store, f"{location}/{name}") for location in locations)
+        locations = {f"{TABLES}/{schema}" for schema in (escaped(table.schema), table.schema)}
+    else:
+        locations = {TABLES, *(f"{TABLES}/{schema}" for schema in store.list(TABLES).folders)}
+    names = (escaped(table.name), table.name)
+    return any(_is_delta(store, f"{location}/{name}") for location in locations for name in names)
 
 
 def _is_delta(store: Store, path: str) -> bool:
-    return bool(store.list(f"{path}/_delta_log").files)
+    try:
+        return bool(store.list(f"{path}/_delta_log").files)
+    except UnsafePath:
+        return False

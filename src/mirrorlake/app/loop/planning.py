@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
-from mirrorlake import root
+from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.errors import NestedTables, TableError, UnsupportedTable
 from mirrorlake.landing.cuts import Cut
@@ -72,6 +72,7 @@ class Planning:
         self._settings, self._new_generation = settings, new_generation
         self._platform = platform
         self._tails = Tails(store)
+        self._table_paths = TablePaths(store, settings.default_schema)
         self._failed: dict[str, tuple[Look, TableError]] = {}  # by the path of a file
         self._idle: dict[str, _IdlePlan] = {}  # by the path of a folder
         self._inside: Mapping[TableId, TableId] = {}
@@ -95,8 +96,7 @@ class Planning:
 
     def _look(self) -> None:
         self.scans = self._scanner.scan()
-        schema = self._settings.default_schema
-        paths = {scan.table: root.delta_path(scan.table, schema) for scan in self.scans}
+        paths = {scan.table: self._table_paths.of(scan) for scan in self.scans}
         if paths != self.paths:
             self.paths, self._inside = paths, nested(paths)
             self._let_go({scan.folder.path for scan in self.scans})

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
-from mirrorlake import root
+from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.landing.file_identity import Tails
@@ -153,7 +153,8 @@ def _table(
     noted: Mapping[str, Any],
     halted: Mapping[str, Any] | None,
 ) -> TableStatus:
-    name, path = str(scan.table), root.delta_path(scan.table, view.settings.default_schema)
+    name = str(scan.table)
+    path = TablePaths(view.store, view.settings.default_schema).of(scan)
     error = halted or (scan.error.facts() if scan.error else None) or noted.get("error")
     try:
         known = _known(view, scan, path, progress_of(path, name))

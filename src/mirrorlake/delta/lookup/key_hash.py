@@ -15,9 +15,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from mirrorlake.delta.duckdb_extension import quoted
 from mirrorlake.delta.lookup import key_join
 from mirrorlake.delta.schema import TableSchema
-from mirrorlake.delta.sql import quoted
 
 _WHOLE = frozenset({"byte", "short", "integer", "long"})
 

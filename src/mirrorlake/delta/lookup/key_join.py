@@ -14,10 +14,10 @@ import duckdb
 import numpy as np
 import pyarrow as pa
 
+from mirrorlake.delta.duckdb_extension import quoted
 from mirrorlake.delta.lookup import page_checksums
 from mirrorlake.delta.lookup.row_cache import stored_rows
 from mirrorlake.delta.schema import TableSchema
-from mirrorlake.delta.sql import quoted
 from mirrorlake.model.arrow import contiguous
 from mirrorlake.model.equality import same
 
