@@ -4,9 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from enum import StrEnum
 from typing import Any, Protocol
 
 from mirrorlake.mirror.engine import Counts, Outcome
+
+
+class CommitOperation(StrEnum):
+    """What the history of a table calls the commit of a batch."""
+
+    WRITE = "WRITE"
+    """Rows were added, and nothing else."""
+    TRUNCATE = "TRUNCATE"
+    """All rows were removed, and nothing else."""
+    MERGE = "MERGE"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +33,20 @@ class BatchCommit:
     actions: Sequence[str]
     counts: Counts
     metadata: Mapping[str, Any]
+    truncated: bool = False
+
+    @property
+    def operation(self) -> CommitOperation:
+        added, removed = self.number_of("add"), self.number_of("remove")
+        if self.truncated and removed and not added:
+            return CommitOperation.TRUNCATE
+        if added and not removed and not (self.truncated or self.counts.update):
+            return CommitOperation.WRITE
+        return CommitOperation.MERGE
+
+    def number_of(self, kind: str) -> int:
+        """How many actions are of a kind."""
+        return sum(action.startswith(f'{{"{kind}"') for action in self.actions)
 
 
 @dataclass(frozen=True, slots=True)

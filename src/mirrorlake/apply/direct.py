@@ -195,6 +195,7 @@ class Direct:
                 actions=[action for result in results for action in result.actions],
                 counts=counts,
                 metadata=commit_metadata(step, batch.progress, counts, read, self._identity),
+                truncated=step.truncated,
             )
         )
         self._reached(CrashPoint.COMMITTED)

@@ -5,8 +5,8 @@ This is Scala API that Delta calls internal; it is used for the tested pairs onl
 - The transaction is on the very version that the tasks have read, so that nothing another writer
   did is overlooked; the recorded number is that version's.
 - The application id is registered as read, so that two commits under one id conflict.
-- The operation is MERGE with its metrics, or OPTIMIZE: a "manual update" switches the incremental
-  checksum off and makes every later commit slow.
+- The operation is WRITE, TRUNCATE or MERGE with its metrics, or OPTIMIZE: a "manual update"
+  switches the incremental checksum off and makes every later commit slow.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import time
 from collections.abc import Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, assert_never
 
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from mirrorlake.apply.committer import BatchCommit, CompactionCommit
+from mirrorlake.apply.committer import BatchCommit, CommitOperation, CompactionCommit
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Failed, Outcome, Unknown
 from mirrorlake.spark.errors import CONFLICTS, RAISED, fault
 from mirrorlake.spark.session.thread_sessions import Sessions
@@ -86,12 +86,12 @@ class SparkCommitter:
             )
         transaction.readTxn().addOne(commit.application)
         transaction.readWholeTable()
-        metrics = self._delta.metrics(session, commit.counts)
+        operation, metrics = self._delta.described(session, commit)
         transaction.registerSQLMetrics(session._jsparkSession, metrics)  # noqa: SLF001
         recorded = self._delta.recorded(commit.application, commit.number)
         actions = self._delta.sequence([*self._delta.actions(commit.actions), recorded])
         session.conf.set(USER_METADATA, json.dumps(commit.metadata))
-        outcome = _outcome(transaction, actions, self._delta.merge, commit.counts)
+        outcome = _outcome(transaction, actions, operation, commit.counts)
         return self._noted(commit.location, outcome)
 
     def _compacted(self, session: SparkSession, commit: CompactionCommit) -> Outcome:
@@ -135,14 +135,6 @@ def _tip(location: str, version: int) -> tuple[int, ...] | None:
     return version, facts.st_dev, facts.st_ino, facts.st_mtime_ns
 
 
-_METRICS = (
-    "operationNumSourceRows",
-    "numTargetRowsInserted",
-    "numTargetRowsUpdated",
-    "numTargetRowsDeleted",
-)
-
-
 class _Delta:
     """What of Delta and Scala a commit is made of.
 
@@ -163,9 +155,16 @@ class _Delta:
         self._local = threading.local()
         none, nothing = self._none, self.sequence([])
         merge = getattr(delta, "DeltaOperations$Merge")
+        write = getattr(delta, "DeltaOperations$Write$").__getattr__("MODULE$")
         optimize = getattr(delta, "DeltaOperations$Optimize")
         self._create_table = getattr(delta, "DeltaOperations$CreateTable")
-        self.merge = merge(none, none, none, none, nothing, nothing, nothing)
+        self._operations = {
+            CommitOperation.MERGE: merge(none, none, none, none, nothing, nothing, nothing),
+            CommitOperation.WRITE: write.apply(
+                jvm.org.apache.spark.sql.SaveMode.Append, *_defaults(write, 2)
+            ),
+            CommitOperation.TRUNCATE: getattr(delta, "DeltaOperations$Truncate")(),
+        }
         self.optimize = optimize(nothing, nothing, False, none, False)
 
     def create_table(self, metadata: Any) -> Any:
@@ -186,21 +185,51 @@ class _Delta:
     def sequence(self, items: list[Any]) -> Any:
         return self._python.toSeq(items)
 
-    def metrics(self, session: SparkSession, counts: Counts) -> Any:
-        """Of the commit that this thread makes now; the next one gets the same objects."""
-        if not hasattr(self._local, "metrics"):
+    def described(self, session: SparkSession, commit: BatchCommit) -> tuple[Any, Any]:
+        """The operation of the commit that this thread makes now, and its metrics; the next one of
+        its kind gets the same objects."""
+        operation, values = commit.operation, _metrics(commit)
+        if not hasattr(self._local, operation):
             context = session.sparkContext._jsc.sc()  # noqa: SLF001
-            metrics = {name: self._metric.createMetric(context, name) for name in _METRICS}
+            metrics = {name: self._metric.createMetric(context, name) for name in values}
             named = self._map()
             for name, metric in metrics.items():
                 named.put(name, metric)
-            self._local.metrics = metrics, self._python.toScalaMap(named)
-        metrics, named = self._local.metrics
-        changed = counts.insert + counts.update + counts.delete
-        values = (changed, counts.insert, counts.update, counts.delete)
-        for name, value in zip(_METRICS, values, strict=True):
+            setattr(self._local, operation, (metrics, self._python.toScalaMap(named)))
+        metrics, named = getattr(self._local, operation)
+        for name, value in values.items():
             metrics[name].set(value)
-        return named
+        return self._operations[operation], named
+
+
+def _metrics(commit: BatchCommit) -> dict[str, int]:
+    """By the names that Delta has for them."""
+    counts = commit.counts
+    match commit.operation:
+        case CommitOperation.WRITE:
+            return {"numFiles": commit.number_of("add"), "numOutputRows": counts.insert}
+        case CommitOperation.TRUNCATE:
+            return {"numRemovedFiles": commit.number_of("remove")}
+        case CommitOperation.MERGE:
+            return {
+                "operationNumSourceRows": counts.insert + counts.update + counts.delete,
+                "numTargetRowsInserted": counts.insert,
+                "numTargetRowsUpdated": counts.update,
+                "numTargetRowsDeleted": counts.delete,
+            }
+        case other:
+            assert_never(other)
+
+
+def _defaults(companion: Any, first: int) -> list[Any]:
+    """The defaults of a case class from a parameter on; releases differ in their number."""
+    defaults: list[Any] = []
+    while True:
+        try:
+            default = getattr(companion, f"apply$default${first + len(defaults)}")()
+        except Py4JError:
+            return defaults
+        defaults.append(default)
 
 
 def _name(error: PySparkException | Py4JJavaError) -> str:

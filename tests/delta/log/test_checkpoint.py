@@ -333,3 +333,17 @@ def test_a_flipped_bit_is_no_other_action(tmp_path: Path) -> None:
     path.write_bytes(path.read_bytes().replace(b"some-app", b"some-apq", 1))
     with pytest.raises(BrokenLog, match="damaged"):
         TableLog(table.location).snapshot()
+
+
+@pytest.mark.parametrize(("value", "is_made"), [("true", False), ("TRUE", False), ("false", True)])
+def test_statistics_in_typed_columns_are_left_to_spark(
+    tmp_path: Path, value: str, is_made: bool
+) -> None:
+    properties = {"delta.checkpoint.writeStatsAsStruct": value}
+    table = HandmadeTable(tmp_path / "t", SCHEMA, properties=properties)
+    if is_made:
+        write(tmp_path / "t", NOW)
+    else:
+        with pytest.raises(Unfamiliar, match="writeStatsAsStruct"):
+            write(tmp_path / "t", NOW)
+    assert checkpoint_of(table, 0).exists() == is_made

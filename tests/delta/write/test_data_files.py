@@ -185,3 +185,13 @@ def test_pages_have_checksums(tmp_path: Path, write: Callable[..., Any]) -> None
     path.write_bytes(content.replace(b"one", b"two", 1))
     with pytest.raises(DamagedPage):
         page_checksums.verify(path)
+
+
+@pytest.mark.parametrize(
+    "write", [lambda *of: data_files.write_data(*of, []), data_files.write_changes]
+)
+def test_spark_3_is_told_the_calendar_of_dates(tmp_path: Path, write: Callable[..., Any]) -> None:
+    path = tmp_path / write(tmp_path, pa.table({"d": [date(1500, 1, 1)]}))["path"]
+    facts = pq.read_metadata(path).metadata
+    assert int(facts[b"org.apache.spark.version"].split(b".")[0]) >= 3
+    assert pq.read_table(path).to_pylist() == [{"d": date(1500, 1, 1)}]

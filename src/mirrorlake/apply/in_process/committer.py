@@ -24,7 +24,7 @@ class LogCommitter:
             "lastUpdated": 0,
         }
         actions = [*map(json.loads, commit.actions), {"txn": recorded}]
-        said = {"operation": "MERGE", "userMetadata": json.dumps(commit.metadata)}
+        said = {"operation": str(commit.operation), "userMetadata": json.dumps(commit.metadata)}
         return _committed(commit, actions, commit.counts, said)
 
     def compact(self, commit: CompactionCommit) -> Outcome:

@@ -43,6 +43,9 @@ _OTHERWISE = frozenset(
 )
 """Properties of tables whose checkpoints are others."""
 
+_AS_STRUCT = "delta.checkpoint.writeStatsAsStruct"
+"""Asks for the statistics in typed columns too, where it is true."""
+
 _TEXTS = pa.map_(pa.string(), pa.string())
 _VECTOR = pa.struct(
     {
@@ -324,6 +327,8 @@ def _check(rows: pa.Table) -> None:
     (metadata,) = rows["metaData"].drop_null().to_pylist(maps_as_pydicts="lossy")
     if others := _OTHERWISE & (metadata["configuration"] or {}).keys():
         raise Unfamiliar(min(others))
+    if (metadata["configuration"] or {}).get(_AS_STRUCT, "").lower() == "true":
+        raise Unfamiliar(_AS_STRUCT)
 
 
 def _publish(log: Path, version: int, rows: pa.Table) -> None:

@@ -42,6 +42,10 @@ which is faster and, compressed, smaller."""
 
 CHANGE_TYPE = "_change_type"
 
+_WRITER = {"org.apache.spark.version": "4.0.0"}
+"""Of the footer of a file: Spark 3 reads dates before 1582-10-15 and moments before 1900 only if
+the file says in which calendar they are; Spark has written the Gregorian one since 3.0."""
+
 NO_VALUES: Mapping[str, str | None] = MappingProxyType({})
 """Of a table without partition columns."""
 
@@ -137,11 +141,10 @@ def _write(path: Path, rows: pa.Table, *, page_rows: int | None) -> int:
     """page_rows: None for a file that is only read whole, which then needs no index of pages."""
     path.parent.mkdir(exist_ok=True)
     with path.open("wb") as file:
-        pq.write_table(
-            rows,
+        with pq.ParquetWriter(
             file,
+            rows.schema,
             compression=compression.codecs(rows),
-            row_group_size=ROW_GROUP,
             max_rows_per_page=page_rows,
             dictionary_pagesize_limit=DICTIONARY,
             write_page_index=page_rows is not None,
@@ -149,7 +152,9 @@ def _write(path: Path, rows: pa.Table, *, page_rows: int | None) -> int:
             coerce_timestamps="us",
             store_schema=False,
             write_statistics=[name for name in rows.column_names if not _has_nan(rows[name])],
-        )
+        ) as writer:
+            writer.write_table(rows, ROW_GROUP)
+            writer.add_key_value_metadata(_WRITER)
         flush.flush(file)
         return file.tell()
 
