@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
@@ -10,8 +12,10 @@ from structlog.testing import capture_logs
 from mirrorlake.errors import DuplicateNumber
 from mirrorlake.landing.scan import MARKER_NOT_LAST, TWO_ZONES, Scanner, data_files
 from mirrorlake.landing.text.format import TextFormat
+from mirrorlake.mirror.plan import other_files
 from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.store import Listing
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
@@ -229,3 +233,20 @@ class TestFiles:
 
     def test_an_empty_listing_has_no_files(self) -> None:
         assert data_files("t", Listing((), ())) == ()
+
+
+@pytest.mark.parametrize("kind", ["a folder", "a link", "neither a file nor a folder"])
+def test_what_only_has_the_name_of_a_data_file_is_told(tmp_path: Path, kind: str) -> None:
+    folder = tmp_path / ZONE / "t"
+    folder.mkdir(parents=True)
+    (folder / "_metadata.json").write_bytes(KEYED)
+    path = folder / f"{1:020d}.parquet"
+    if kind == "a folder":
+        path.mkdir()
+    elif kind == "a link":
+        path.symlink_to("_metadata.json")
+    else:
+        os.mkfifo(path)
+    (scan,) = Scanner(LocalStore(tmp_path)).scan()
+    assert scan.not_a_file == f"{path.name} is {kind}"
+    assert other_files(scan) == f"its first data file: {path.name} is {kind}"

@@ -10,6 +10,8 @@ from typing import Any
 
 import structlog
 
+from mirrorlake.errors import printable
+
 
 def configure(*, verbose: bool = False, quiet: bool = False) -> Callable[[], None]:
     """Log from warnings on when quiet, everything when verbose.
@@ -23,6 +25,7 @@ def configure(*, verbose: bool = False, quiet: bool = False) -> Callable[[], Non
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%SZ", utc=True),
             _without_absent,
+            _on_one_line,
             structlog.dev.ConsoleRenderer(colors=True, pad_event_to=22)
             if terminal
             else structlog.processors.KeyValueRenderer(
@@ -43,3 +46,10 @@ def _without_absent(
     _logger: Any, _method: str, event: MutableMapping[str, Any]
 ) -> Mapping[str, Any]:
     return {name: value for name, value in event.items() if value is not None}
+
+
+def _on_one_line(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> Mapping[str, Any]:
+    """Names may contain line breaks and control characters."""
+    return {
+        name: printable(value) if isinstance(value, str) else value for name, value in event.items()
+    }

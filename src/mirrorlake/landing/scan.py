@@ -7,7 +7,7 @@ file once. It changes nothing.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 from typing import BinaryIO
@@ -15,7 +15,7 @@ from typing import BinaryIO
 import structlog
 
 from mirrorlake import root
-from mirrorlake.errors import BadFile, DuplicateNumber, TableError
+from mirrorlake.errors import BadFile, DuplicateNumber, TableError, printable
 from mirrorlake.landing import layout, metadata, partner_events
 from mirrorlake.landing import text as delimited
 from mirrorlake.landing.layout import TableFolder
@@ -95,7 +95,8 @@ class TableScan:
     cleanup folders, listed only on demand. described: the entry of `_metadata.json`, if it exists.
     partitions: the folders of files below the table folder, if each has a sequence (LZ-059).
     has_cleanup: a cleanup folder of ours or of others exists. others: if there is no data file, the
-    first name that is not one of a data file (LZ-023), and the number of such names.
+    first name that is not one of a data file (LZ-023), and the number of such names. not_a_file: if
+    there is no file at all, what has the name of a data file instead, with its name.
     """
 
     table: TableId
@@ -108,6 +109,7 @@ class TableScan:
     partitions: tuple[str, ...] = ()
     has_cleanup: bool = False
     others: tuple[str, int] = ("", 0)
+    not_a_file: str = ""
 
     @property
     def is_undescribed_text(self) -> bool:
@@ -237,7 +239,7 @@ class Scanner:
             return self._in_partitions(folder, table, described, text, listing, seen)
         detection = _detection(described)
         entry, has_cleanup = _metadata_entry(listing), _has_cleanup(listing)
-        entries = list(listing.files)
+        entries, folders = list(listing.files), listing.folders
         del listing  # a listing of a million files takes as much memory as its result
         visible = sum(not entry.name.startswith(("_", ".")) for entry in entries)
         first = next((e.name for e in entries if not e.name.startswith(("_", "."))), "")
@@ -253,7 +255,20 @@ class Scanner:
             has_cleanup=has_cleanup,
             # In a folder with data files, the other names are not needed.
             others=("", 0) if files else (first, visible),
+            not_a_file=""
+            if files or visible or error
+            else self._not_a_file(folder.path, folders, text, detection),
         )
+
+    def _not_a_file(
+        self, folder: str, folders: Sequence[str], text: TextFormat, detection: str
+    ) -> str:
+        """The first entry of a folder that has the name of a data file and is none, in words."""
+        known = _extensions(text)
+        kinds = [(name, "a folder") for name in folders]
+        kinds += [(item.name, str(item.why)) for item in self._store.unlisted(folder)]
+        named = ((name, why) for name, why in kinds if _data_name(name, known, detection))
+        return next((f"{printable(name)} is {why}" for name, why in named), "")
 
     def _in_partitions(
         self,
@@ -378,7 +393,7 @@ def _files(
 ) -> tuple[Landed, ...]:
     """See `data_files`. Empties `entries`, so that the two lists are never both complete in
     memory."""
-    known = (_PARQUET, form.extension, f"{form.extension}.gz", f"{form.extension}.zst")
+    known = _extensions(form)
     entries.reverse()
     found: list[Landed] = []
     while entries:
@@ -390,6 +405,11 @@ def _files(
     else:  # names are listed in order, which is that of their numbers
         found.sort(key=lambda file: file.number)
     return tuple(found)
+
+
+def _extensions(form: TextFormat) -> tuple[str, ...]:
+    """Of data files, in lower case."""
+    return (_PARQUET, form.extension, f"{form.extension}.gz", f"{form.extension}.zst")
 
 
 def _landed(folder: str, entry: Entry, name: FileName | FreeName, form: TextFormat) -> Landed:

@@ -89,7 +89,7 @@ def other_files(scan: TableScan) -> str:
     """What lies in the folder of a table in the place of its first data file; empty for nothing."""
     name, count = scan.others
     if not count:
-        return ""
+        return f"its first data file: {scan.not_a_file}" if scan.not_a_file else ""
     more = f" and {count - 1:,} more are" if count > 1 else " is"
     kind = "data files" if count > 1 else "a data file"
     needed = "20 digits and an extension" if scan.detection != BY_TIME else "its extension"

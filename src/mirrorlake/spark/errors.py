@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -10,7 +12,7 @@ from typing import Any
 from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import AnalysisException, PySparkException
 
-from mirrorlake.apply.task.errors import worker_lost
+from mirrorlake.apply.task.errors import storage_error, worker_lost
 from mirrorlake.errors import ConstraintViolated, TableError, UnsupportedTable, printable
 from mirrorlake.mirror.engine import Conflicted, Failed, Outcome, Unknown
 from mirrorlake.mirror.faults import TableFault
@@ -72,6 +74,8 @@ def fault(error: Exception, table: str, doing: str) -> TableError:
     """What was raised before a commit was sent, by its kind: its text may quote values."""
     if reason := death(error):
         return worker_lost(table, reason)
+    if os.strerror(errno.ENOSPC) in str(error):
+        return storage_error(table, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
     kind = type(error).__name__
     if isinstance(error, Py4JJavaError):
         kind = str(error.java_exception.getClass().getSimpleName())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,11 +20,16 @@ from mirrorlake.errors import (
     ForeignTable,
     MirrorlakeError,
     MissingBaseRow,
+    StorageUnavailable,
+    TableError,
     WorkerLost,
 )
 from mirrorlake.mirror.faults import TableFault, UnreachableTable
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import is_url
+
+_LIMITS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EMFILE})
+"""What the system says of its own limits; no file is looked at for damage then."""
 
 _OURS = Path(version.__file__).parent
 
@@ -59,6 +65,19 @@ def table_error(
             hint="Check that the storage answers and that this process may write to it. It is "
             "retried.",
         )
+    return _unforeseen(table, location, options, files, error)
+
+
+def _unforeseen(
+    table: str,
+    location: str,
+    options: ObjectOptions | None,
+    files: Sequence[Mapping[str, Any]],
+    error: Exception,
+) -> TableError:
+    """By what is wrong with the system, with the files of the table, or with us."""
+    if isinstance(error, OSError) and error.errno in _LIMITS:
+        return storage_error(table, error)
     with at_hand(location, options) as workspace:
         damage = _damage(
             workspace.folder,
@@ -66,7 +85,20 @@ def table_error(
             on_objects=is_url(location),
             pages=isinstance(error, OSError),
         )
-    return _lost(table, location, damage) if damage else fault(table, error)
+    if damage:
+        return _lost(table, location, damage)
+    return storage_error(table, error) if isinstance(error, OSError) else fault(table, error)
+
+
+def storage_error(table: str, error: OSError) -> TableError:
+    """The error of a disk that is full, for example, which is no fault of ours."""
+    found = StorageUnavailable.of(error)
+    if found is None:
+        return fault(table, error)
+    where = f" ({found.where})" if found.where else ""
+    return UnreachableTable(
+        f"{found.what}{where}", table=table, hint=f"{found.hint} It is retried."
+    )
 
 
 def null_text(table: str, found: NullText) -> BadValue:
