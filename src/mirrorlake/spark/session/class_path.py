@@ -13,15 +13,18 @@ import contextlib
 import hashlib
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+import pyspark
 from pyspark.sql import SparkSession
 
 from mirrorlake.spark.session import jars, log_store
 
 PACKAGES, EXCLUDES, JARS = "spark.jars.packages", "spark.jars.excludes", "spark.jars"
 CLASS_PATH, OPTIONS = "spark.driver.extraClassPath", "spark.driver.extraJavaOptions"
+UNUSED_SECONDS = 30 * 86_400
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
 """Class data sharing tells of classes that do not fit on standard output, which is for results."""
 
@@ -38,6 +41,8 @@ def resolved(conf: Mapping[str, str], *, is_local: bool) -> dict[str, str]:
     path = os.pathsep.join(filter(None, [*known, str(log_store.JAR), conf.get(CLASS_PATH)]))
     shared = archive(path)
     if shared.exists():
+        with contextlib.suppress(OSError):
+            shared.touch()  # in use: see `sweep`
         options = f"{conf.get(OPTIONS, '')} {QUIET} -XX:SharedArchiveFile={shared}"
         found[OPTIONS] = options.strip()
     return found | {CLASS_PATH: path}
@@ -65,9 +70,18 @@ def record(conf: Mapping[str, str], session: SparkSession) -> None:
 
 
 def archive(class_path: str) -> Path:
-    """Where the classes of a class path are, for the Java that would run."""
+    """Where the classes of a class path are, for the Java and the Spark that would run."""
     java = Path(jars.java()).resolve().stat()
-    return _remembered("classes", [class_path, str(java.st_size), str(java.st_mtime_ns)], ".jsa")
+    runs = [pyspark.__path__[0], str(java.st_size), str(java.st_mtime_ns)]
+    return _remembered("classes", [class_path, *runs], ".jsa")
+
+
+def sweep() -> None:
+    """Remove the archives of environments that were not used for a month: each takes 100 MB."""
+    for path in (jars.cache() / "mirrorlake").glob("classes-*.jsa"):
+        with contextlib.suppress(OSError):
+            if time.time() - path.stat().st_mtime > UNUSED_SECONDS:
+                path.unlink()
 
 
 def _record(conf: Mapping[str, str]) -> Path:

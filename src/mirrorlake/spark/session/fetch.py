@@ -84,6 +84,7 @@ def write_classes() -> None:
     gateway.proc.wait()
     if staged.exists():
         staged.replace(target)  # whole or not at all
+    class_path.sweep()
 
 
 def _apart(step: str) -> int:
