@@ -20,7 +20,7 @@ log = structlog.get_logger()
 
 
 class TableRemoval:
-    """Does what `Departures` find. before: called before each act, and refuses it by raising."""
+    """Does what `DeletedTables` finds. before: called before each act; refuses it by raising."""
 
     def __init__(
         self,

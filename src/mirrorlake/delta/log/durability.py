@@ -33,7 +33,7 @@ def flush_commit(table: Path, version: int) -> None:
 
 
 def flush_commits_since(table: Path, version: int) -> None:
-    """As `settle`, with every commit beyond a version: what follows rests on all of them."""
+    """As `flush_commit`, with every commit beyond a version: what follows rests on all of them."""
     _flush_commits(table, [found for found in TableLog(table).versions() if found > version])
 
 

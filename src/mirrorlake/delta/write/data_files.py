@@ -1,6 +1,6 @@
 """New data and change files of a table, and their statistics for the log.
 
-Every file is flushed (`flushing`): it is durable when it is written, or soon after.
+Every file is flushed (`flush`): it is durable when it is written, or soon after.
 """
 
 from __future__ import annotations

@@ -4,9 +4,7 @@ A session of ours brings it when it is needed, and says in settings how the stor
 never who we are: that comes from the environment of each process. A session that is given must have
 its own way; whether it has is looked at before anything is written.
 
-Commits are conditional writes in a session of ours in local mode (`locallog`). Elsewhere they go by
-the log store that Delta has for S3, `S3SingleDriverLogStore`, which keeps several writers of one
-process apart, and not those of several: see docs/how-to/object-stores.md.
+Commits are conditional writes, by the log store of `log_store`: see docs/how-to/object-stores.md.
 """
 
 from __future__ import annotations
