@@ -16,6 +16,8 @@ from contextlib import ExitStack
 from functools import partial
 from pathlib import Path
 
+from tests.standalone import Standalone
+
 from bench import equality
 from bench.result import Result
 from bench.rounds import WARM, Plan, medians, say, timed
@@ -27,7 +29,6 @@ from mirrorlake.app.mirror import Mirror
 from mirrorlake.cli import logs
 from mirrorlake.config import Project
 from mirrorlake.spark.session.spark_session import Spark
-from mirrorlake.spark.session.standalone import Standalone
 from mirrorlake.spark.settings import SparkSettings
 
 CHANGES = 1_000_000

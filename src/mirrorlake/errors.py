@@ -14,17 +14,18 @@
     │   ├── LeaseLost         another process took over the lease
     │   └── TableError        one table stops, the others continue
     │       └── ...           one class per condition, see below
-    ├── Conflict              mirrorlake: another writer committed first; the step is repeated
     └── InternalError         mirrorlake: a bug; nothing was written
 
 Every error contains what happened, where, and what a person can do. `code` is stable, so programs
-can compare it. Values of rows appear only where the specification requires them (LZ-270) and never
-in logs.
+can compare it; it is the name of the class, in lower case with underscores, unless the class sets
+another. Values of rows appear only where the specification requires them (LZ-270) and never in
+logs.
 """
 
 from __future__ import annotations
 
 import errno
+import re
 from typing import Any, ClassVar, Self
 
 
@@ -33,6 +34,10 @@ class MirrorlakeError(Exception):
 
     code: ClassVar[str] = "error"
     exit_code: ClassVar[int] = 1
+
+    def __init_subclass__(cls) -> None:
+        if "code" not in vars(cls):
+            cls.code = re.sub(r"(?<!^)(?=[A-Z])", "_", cls.__name__).lower()
 
     def __init__(self, what: str, *, where: str = "", hint: str = "") -> None:
         self.what, self.where, self.hint = what, where, hint
@@ -77,26 +82,19 @@ class ConfigError(UsageError):
 class Unavailable(MirrorlakeError):
     """A required system does not answer; a retry may help."""
 
-    code = "unavailable"
     exit_code = 3
 
 
 class SparkUnavailable(Unavailable):
     """No usable Spark: Java, the jars or the versions are missing or not supported."""
 
-    code = "spark_unavailable"
-
 
 class SourceUnavailable(Unavailable):
     """The source database does not answer."""
 
-    code = "source_unavailable"
-
 
 class StorageUnavailable(Unavailable):
     """The disk is full, or it cannot be written or read."""
-
-    code = "storage_unavailable"
 
     @classmethod
     def of(cls, error: OSError) -> Self | None:
@@ -139,37 +137,21 @@ class OperatorError(MirrorlakeError):
 class PrerequisiteMissing(OperatorError):
     """The source is not prepared for capture."""
 
-    code = "prerequisite_missing"
-
 
 class SourceGap(OperatorError):
     """Changes between the landing zone and what the source can still send are lost."""
-
-    code = "source_gap"
 
 
 class UnsafeStorage(OperatorError):
     """The storage lacks a guarantee needed to prevent data loss (for example atomic create)."""
 
-    code = "unsafe_storage"
-
 
 class LeaseHeld(OperatorError):
     """Another process holds the lease."""
 
-    code = "lease_held"
-
 
 class LeaseLost(OperatorError):
     """Another process took over the lease."""
-
-    code = "lease_lost"
-
-
-class Conflict(MirrorlakeError):
-    """Another writer committed first; nothing was written, and the step is repeated."""
-
-    code = "conflict"
 
 
 class InternalError(MirrorlakeError):
@@ -184,8 +166,6 @@ class TableError(OperatorError):
     `table`, `file`, `row` (counted from 1), `column` and `value` are set where they are known
     (LZ-270).
     """
-
-    code = "table_error"
 
     def __init__(
         self,
@@ -221,85 +201,57 @@ def printable(fact: object) -> str:
 class MissingFile(TableError):
     """A file number is missing and later ones exist (LZ-117, LZ-119)."""
 
-    code = "missing_file"
-
 
 class DuplicateNumber(TableError):
     """Two data files have the same number (LZ-120)."""
-
-    code = "duplicate_number"
 
 
 class BadFile(TableError):
     """A data file is empty, incomplete or not in the format of its name (LZ-276)."""
 
-    code = "bad_file"
-
 
 class FileTooLarge(BadFile):
     """A data file is larger than a task may read."""
-
-    code = "file_too_large"
 
 
 class BadMetadata(TableError):
     """`_metadata.json` cannot be read (LZ-054)."""
 
-    code = "bad_metadata"
-
 
 class KeyColumnsChanged(TableError):
     """A later `_metadata.json` names other key columns (LZ-038)."""
-
-    code = "key_columns_changed"
 
 
 class DetectionChanged(TableError):
     """A later `_metadata.json` names another `fileDetectionStrategy` (LZ-047)."""
 
-    code = "detection_changed"
-
 
 class KeyColumnMissing(TableError):
     """A name in `keyColumns` matches no column of the file (LZ-046)."""
-
-    code = "key_column_missing"
 
 
 class UnknownMarker(TableError):
     """A row marker is not 0, 1, 2 or 4 (LZ-085)."""
 
-    code = "unknown_marker"
-
 
 class NullKey(TableError):
     """A key is NULL, and the project does not allow it (LZ-257)."""
-
-    code = "null_key"
 
 
 class MisspeltMarker(TableError):
     """The name of a column equals `__rowMarker__` only without regard to case (LZ-086)."""
 
-    code = "misspelt_marker"
-
 
 class KeyedChangeWithoutKey(TableError):
     """An update, delete or upsert for a table without key columns (LZ-043)."""
-
-    code = "keyed_change_without_key"
 
 
 class IncompleteRow(TableError):
     """An update does not contain all columns of the table (LZ-100)."""
 
-    code = "incomplete_row"
-
 
 class BatchPending(TableError):
     """An earlier batch of the table was started but is not published yet (LZ-121)."""
-
-    code = "batch_pending"
 
 
 class SchemaMergeFailure(TableError):
@@ -311,88 +263,58 @@ class SchemaMergeFailure(TableError):
 class UnsupportedColumn(TableError):
     """The name or type of a column is not supported in tables (LZ-155, LZ-156, CF-092)."""
 
-    code = "unsupported_column"
-
 
 class UnsupportedTable(TableError):
     """The table needs a feature that this release does not support."""
-
-    code = "unsupported_table"
 
 
 class MissingBaseRow(TableError):
     """A value that the source did not send cannot be taken from an existing row."""
 
-    code = "missing_base_row"
-
 
 class BadValue(TableError):
     """A value does not fit its column."""
-
-    code = "bad_value"
 
 
 class ConstraintViolated(TableError):
     """A row violates a constraint of the Delta table: NOT NULL, CHECK or a length."""
 
-    code = "constraint_violated"
-
 
 class WorkerLost(TableError):
     """The process of a batch of the table was killed, or crashed, at every attempt."""
-
-    code = "worker_lost"
 
 
 class TableRestored(TableError):
     """The Delta table was restored to an older version by another program."""
 
-    code = "table_restored"
-
 
 class ProgressLost(TableError):
     """It is unknown which files a table in timestamp mode has applied (LZ-127)."""
-
-    code = "progress_lost"
 
 
 class ForeignTable(TableError):
     """The Delta table is not, or no longer, the mirror of this folder."""
 
-    code = "foreign_table"
-
 
 class NestedTables(TableError):
     """The path of one table lies inside the path of another."""
-
-    code = "nested_tables"
 
 
 class TooManyTables(TableError):
     """The project has more tables than it allows (LZ-278)."""
 
-    code = "too_many_tables"
-
 
 class NameTaken(TableError):
     """A published name has other content (LZ-137)."""
-
-    code = "name_taken"
 
 
 class SelectionChanged(TableError):
     """The columns or rows selected for a table differ from those it was loaded with."""
 
-    code = "selection_changed"
-
 
 class NotSelected(TableError):
     """A landed table is no longer selected, or no longer in the source."""
 
-    code = "not_selected"
-
 
 class TableRecreated(TableError):
     """The table was dropped in the source, and created again under the same name."""
-
-    code = "table_recreated"

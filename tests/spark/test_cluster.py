@@ -14,12 +14,12 @@ import pytest
 import yaml
 
 import mirrorlake
-from mirrorlake.spark.session.standalone import Standalone
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import open_store
 from tests.app.zones import Zone
 from tests.objects import CREDENTIALS, S3Server
 from tests.spark.large import TABLES, content, fill, written_by_last
+from tests.standalone import Standalone
 
 pytestmark = [
     pytest.mark.spark,

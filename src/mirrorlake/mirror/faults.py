@@ -22,6 +22,8 @@ class TableFault(TableError):
 class UnreadableFile(BadFile):
     """A landed file was there when it was planned for, and could not be opened by its task."""
 
+    code: ClassVar[str] = BadFile.code
+
 
 class UnreachableTable(ForeignTable):
     """The storage of a table does not answer now, or does not let us in; nothing was written."""

@@ -1,7 +1,6 @@
 """A standalone cluster of Spark on this machine: a master and workers, each a process of its own.
 
-For the tests, the bench, and whoever wants to see what a cluster does before there is one. All of
-it lies below one folder and ends with the context.
+For tests and the bench. All of it lies below one folder and ends with the context.
 """
 
 from __future__ import annotations
