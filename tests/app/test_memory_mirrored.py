@@ -24,15 +24,14 @@ from mirrorlake.model.landed import DEFAULT_STREAM
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import LONG, STRING
 from mirrorlake.root import LANDING
-from mirrorlake.sources.memory.database import MemoryDatabase
-from mirrorlake.sources.memory.points import Numbers, Sets
-from mirrorlake.sources.memory.settings import MemorySettings
-from mirrorlake.sources.memory.snapshot import Delivery
+from mirrorlake.sources.memory.database import MemoryDatabase, Numbers
+from mirrorlake.sources.memory.settings import Delivery, MemorySettings
 from mirrorlake.sources.memory.source import MemorySource
 from mirrorlake.storage.lease import TERM
 from mirrorlake.storage.local import LocalStore
 from tests.capture.landing import landing_capture
 from tests.doubles.clock import SteppedClock
+from tests.doubles.gtid import Sets
 from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 from tests.doubles.memory_store import Crash
 

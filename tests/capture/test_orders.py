@@ -22,13 +22,12 @@ from mirrorlake.landing.scan import data_files
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import LONG
 from mirrorlake.sources.memory.database import MemoryDatabase
-from mirrorlake.sources.memory.points import Sets
-from mirrorlake.sources.memory.settings import MemorySettings
-from mirrorlake.sources.memory.snapshot import Delivery
+from mirrorlake.sources.memory.settings import Delivery, MemorySettings
 from mirrorlake.sources.memory.source import MemorySource
 from mirrorlake.storage.lease import TERM
 from tests.capture.landing import landing_capture
 from tests.doubles.clock import SteppedClock
+from tests.doubles.gtid import Sets
 from tests.doubles.memory_store import Crash, MemoryStore, crash_at
 from tests.doubles.replica import fail_over
 

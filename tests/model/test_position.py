@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.model.position import LogNumber, LogPoint, Lsn, Position
-from mirrorlake.sources.gtid import GtidSet
+from tests.doubles.gtid import GtidSet
 
 lsns = st.builds(Lsn, st.integers(0, 2**64 - 1))
 numbers = st.builds(LogNumber, st.integers(0, 30))

@@ -16,11 +16,16 @@ from mirrorlake.model.clock import Clock
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.model.types import LONG, STRING
-from mirrorlake.sources.memory.database import Logged, MemoryDatabase, MemoryTransaction, WriteKind
-from mirrorlake.sources.memory.points import Numbers, Sets
-from mirrorlake.sources.memory.settings import MemorySettings
-from mirrorlake.sources.memory.snapshot import Delivery
+from mirrorlake.sources.memory.database import (
+    Logged,
+    MemoryDatabase,
+    MemoryTransaction,
+    Numbers,
+    WriteKind,
+)
+from mirrorlake.sources.memory.settings import Delivery, MemorySettings
 from mirrorlake.sources.memory.source import MemorySource
+from tests.doubles.gtid import Sets
 
 Row = tuple[int, str | None, str | None]
 """id, note, and a text that updates may leave out."""

@@ -5,11 +5,10 @@ from __future__ import annotations
 import pytest
 
 from mirrorlake.model.clock import WallClock
-from mirrorlake.sources.memory.database import MemoryDatabase
-from mirrorlake.sources.memory.points import Numbers, Sets
-from mirrorlake.sources.memory.settings import MemorySettings
-from mirrorlake.sources.memory.snapshot import Delivery
+from mirrorlake.sources.memory.database import MemoryDatabase, Numbers
+from mirrorlake.sources.memory.settings import Delivery, MemorySettings
 from tests.conformance.source import ManagedObjectsContract, SourceContract
+from tests.doubles.gtid import Sets
 from tests.sources.memory.scene import MemoryScene
 
 IN_PARTS = Delivery(parts=lambda: 3, rows=lambda left: (left + 1) // 2)

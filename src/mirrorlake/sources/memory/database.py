@@ -7,7 +7,7 @@ that their table had then.
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -17,9 +17,8 @@ from typing import Any
 
 from mirrorlake.errors import SourceGap
 from mirrorlake.model.clock import Clock
-from mirrorlake.model.position import LogPoint
+from mirrorlake.model.position import LogNumber, LogPoint
 from mirrorlake.model.table import Column, Schema, TableId
-from mirrorlake.sources.memory.points import Numbers, Points
 from mirrorlake.sources.table import SourceTable
 
 Row = Mapping[str, Any]
@@ -70,8 +69,10 @@ class MemoryTable:
     described: SourceTable
     rows: dict[Key, Row] = field(default_factory=dict)
 
-    def key_of(self, row: Row) -> Key:
-        return tuple(row[name] for name in self.described.key)
+    def put(self, row: Row, number: Key) -> None:
+        key = tuple(row[name] for name in self.described.key) or number
+        assert key not in self.rows
+        self.rows[key] = row
 
 
 @dataclass
@@ -83,6 +84,31 @@ class Slot:
     tables: set[TableId]
 
 
+class Numbers:
+    """Gives each transaction its points: one sequence of numbers, as LSN and SCN are.
+
+    current: the end of the log; is_known_early: whether the end of a transaction is known while it
+    is open; step: before and after the commit record of a transaction, how far the log goes on.
+    """
+
+    is_known_early = False
+
+    def __init__(self, step: Callable[[], tuple[int, int]] = lambda: (0, 1)) -> None:
+        self.current: LogPoint = LogNumber(100)
+        self._end, self._step = 100, step
+
+    def next(self, _server: str) -> tuple[LogPoint, LogPoint]:
+        """`after` and `end` of the next transaction, which a server commits."""
+        before, size = self._step()
+        after = LogNumber(self._end + before)
+        self._end = after.value + size
+        self.current = LogNumber(self._end)
+        return after, self.current
+
+    def parse(self, text: str) -> LogPoint:
+        return LogNumber.parse(text)
+
+
 class MemoryDatabase:
     """May be used by several threads.
 
@@ -90,7 +116,7 @@ class MemoryDatabase:
     many there were, one after the other.
     """
 
-    def __init__(self, clock: Clock, points: Points | None = None) -> None:
+    def __init__(self, clock: Clock, points: Numbers | None = None) -> None:
         self.clock, self.points = clock, points or Numbers()
         self.tables: dict[TableId, MemoryTable] = {}
         self.log: list[Logged] = []
@@ -102,18 +128,12 @@ class MemoryDatabase:
 
     def create(self, table: str, schema: Schema, key: Sequence[str] = ()) -> None:
         """Make a table. Without a key its rows cannot be told apart by the log."""
-        name = TableId.parse(table)
+        name, identity = TableId.parse(table), str(next(self._numbers))
+        append_only = "" if key else "it has no key"
+        described = SourceTable(name, schema, tuple(key), identity, append_only=append_only)
         with self.lock:
             assert name not in self.tables
-            self.tables[name] = MemoryTable(
-                SourceTable(
-                    name,
-                    schema,
-                    tuple(key),
-                    identity=str(next(self._numbers)),
-                    append_only="" if key else "it has no key",
-                )
-            )
+            self.tables[name] = MemoryTable(described)
 
     def drop(self, table: str) -> None:
         with self.lock:
@@ -135,7 +155,10 @@ class MemoryDatabase:
         """Committed at the end of the block; given up when the block raises."""
         transaction = MemoryTransaction()
         yield transaction
-        self._commit(transaction.steps, server)
+        with self.lock:
+            writes = tuple(write for step in transaction.steps for write in self._applied(step))
+            after, end = self.points.next(server)
+            self.log.append(Logged(server, after, end, self.clock.now(), writes))
 
     def forget(self, point: LogPoint) -> None:
         """Let what ends at or before the point be gone from the log."""
@@ -161,49 +184,31 @@ class MemoryDatabase:
                 raise gap(f"the log was forgotten up to {self.forgotten}, {point} is wanted")
             return [entry for entry in self.log if not point.covers(entry.end)]
 
-    def _commit(self, steps: Sequence[Step], server: str) -> None:
-        with self.lock:
-            writes = tuple(write for step in steps for write in self._applied(step))
-            after, end = self.points.next(server)
-            self.log.append(Logged(server, after, end, self.clock.now(), writes))
-
     def _applied(self, step: Step) -> Iterator[Write]:
         table = self.tables[TableId.parse(step.table)]
         number = next(self._numbers)
         match step.kind:
             case WriteKind.INSERT:
                 row = {name: step.values.get(name) for name in table.described.schema.names}
-                key = table.key_of(row) or (number,)
-                assert key not in table.rows
-                table.rows[key] = row
+                table.put(row, (number,))
                 yield Write(step.kind, table.described, number, row)
-            case WriteKind.UPDATE:
-                for key, old in _found(table, step.where):
-                    row = {**old, **step.values}
+            case WriteKind.UPDATE | WriteKind.DELETE:
+                found = [(k, r) for k, r in table.rows.items() if step.where.items() <= r.items()]
+                for key, old in found:
                     del table.rows[key]
-                    moved = table.key_of(row) or key
-                    assert moved not in table.rows
-                    table.rows[moved] = row
-                    yield Write(step.kind, table.described, number, row, old, step.unsent)
-            case WriteKind.DELETE:
-                for key, old in _found(table, step.where):
-                    del table.rows[key]
-                    yield Write(step.kind, table.described, number, None, old)
+                    new = {**old, **step.values} if step.kind is WriteKind.UPDATE else None
+                    if new is not None:
+                        table.put(new, key)
+                    yield Write(step.kind, table.described, number, new, old, step.unsent)
             case WriteKind.TRUNCATE:
                 table.rows.clear()
                 yield Write(step.kind, table.described, number)
             case WriteKind.ALTER:
-                self._alter(table, step)
+                schema = Schema.of([column for column, _former in step.columns])
+                table.described = replace(table.described, schema=schema)
+                for key, old in table.rows.items():
+                    table.rows[key] = {c.name: old.get(was or "") for c, was in step.columns}
                 yield Write(step.kind, table.described, number)
-
-    def _alter(self, table: MemoryTable, step: Step) -> None:
-        """Give the table the columns of the step, each with the values of the one it was."""
-        assert step.columns is not None
-        schema = Schema.of([column for column, _former in step.columns])
-        table.described = replace(table.described, schema=schema)
-        former = {column.name: was for column, was in step.columns}
-        for key, row in table.rows.items():
-            table.rows[key] = {name: row.get(was or "") for name, was in former.items()}
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +223,7 @@ class Step:
     values: Row = field(default_factory=dict)
     where: Row = field(default_factory=dict)
     unsent: frozenset[str] = frozenset()
-    columns: Sequence[tuple[Column, str | None]] | None = None
+    columns: Sequence[tuple[Column, str | None]] = ()
 
 
 class MemoryTransaction:
@@ -253,11 +258,3 @@ def gap(what: str) -> SourceGap:
         where="the database in memory",
         hint="Load the tables anew with `mirrorlake reset --all`.",
     )
-
-
-def _found(table: MemoryTable, where: Row) -> list[tuple[Key, Row]]:
-    return [
-        (key, row)
-        for key, row in table.rows.items()
-        if all(row[name] == value for name, value in where.items())
-    ]

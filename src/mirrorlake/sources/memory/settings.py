@@ -2,12 +2,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import ClassVar
 
 from mirrorlake.sources.memory.database import MemoryDatabase
-from mirrorlake.sources.memory.snapshot import Delivery
 from mirrorlake.sources.selection import Selection
+
+
+@dataclass(frozen=True)
+class Delivery:
+    """How a source in memory cuts what it delivers.
+
+    messages: changes and commits in a chunk; parts: of a table in a snapshot; rows: in a batch of
+    so many that are left; before_read: called before each read of the stream, which fails when that
+    raises.
+    """
+
+    messages: Callable[[], int] = lambda: 1_000
+    parts: Callable[[], int] = lambda: 1
+    rows: Callable[[int], int] = lambda left: left
+    before_read: Callable[[], None] = lambda: None
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,7 +30,8 @@ class MemorySettings:
     """The database itself, and what is mirrored of it.
 
     slot: what the database remembers of the reader under this name, None for nothing, so that its
-    log keeps what it is not told to forget; is_consistent: whether a snapshot is of one moment.
+    log keeps what it is not told to forget; is_consistent: whether a snapshot is of one moment, or
+    each batch of the moment when it is read, as from a server without a view of a whole table.
     """
 
     product: ClassVar[str] = "memory"

@@ -2,74 +2,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from zlib import crc32
 
 import pyarrow as pa
 
 from mirrorlake.errors import PrerequisiteMissing, SourceGap
 from mirrorlake.model.position import LogPoint
-from mirrorlake.sources.base import CheckResult, CheckSeverity, Established, Snapshot
-from mirrorlake.sources.memory.database import MemoryDatabase, Slot, gap
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import CheckResult, CheckSeverity, Established, ManagedObjects
+from mirrorlake.sources.memory.database import Key, Row, Slot, gap
 from mirrorlake.sources.memory.settings import MemorySettings
-from mirrorlake.sources.memory.snapshot import MemorySnapshot, batch_of
-from mirrorlake.sources.memory.stream import MemoryStream
-from mirrorlake.sources.table import SourceTable
+from mirrorlake.sources.memory.stream import MemoryStream, batch_of
+from mirrorlake.sources.table import SnapshotPart, SourceTable
+
+_ERROR = CheckSeverity.ERROR
 
 
-class MemoryObjects:
-    """The `ManagedObjects` of a source in memory: one slot."""
-
-    def __init__(
-        self, database: MemoryDatabase, slot: str, snapshot: Callable[[], Snapshot]
-    ) -> None:
-        self._database, self._slot, self._snapshot = database, slot, snapshot
-
-    def occupied(self) -> CheckResult | None:
-        if self._slot not in self._database.slots:
-            return None
-        return CheckResult(
-            "slot", CheckSeverity.ERROR, f"{self._words} exists already", "Choose another name."
-        )
-
-    def intended(self) -> Sequence[str]:
-        return [self._words]
-
-    def establish(self, tables: Sequence[SourceTable]) -> Established:
-        with self._database.lock:
-            snapshot = self._snapshot()
-            carried = {table.table for table in tables}
-            self._database.slots[self._slot] = Slot(snapshot.point, carried)
-        return Established(snapshot, self.intended())
-
-    def include(self, tables: Sequence[SourceTable]) -> None:
-        self._database.slots[self._slot].tables |= {table.table for table in tables}
-
-    def detach(self, made: Sequence[str]) -> list[str]:
-        if self._words not in made or self._slot not in self._database.slots:
-            return []
-        del self._database.slots[self._slot]
-        return [self._words]
-
-    @property
-    def _words(self) -> str:
-        return f"slot {self._slot}"
-
-
-class MemorySource:
-    """A `Source` on a database in memory."""
+class MemorySnapshot:
+    """A `Snapshot` of all tables."""
 
     def __init__(self, settings: MemorySettings) -> None:
         self._settings, self._database = settings, settings.database
-        slot = settings.slot
-        self.objects = None if slot is None else MemoryObjects(self._database, slot, self.snapshot)
+        with self._database.lock:
+            self.point = self._database.current
+            tables = self._database.tables
+            self._rows = {name: dict(table.rows) for name, table in tables.items()}
+        self._read: dict[tuple[TableId, int], LogPoint] = {}
+
+    def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
+        count = self._settings.delivery.parts()
+        return [SnapshotPart(table, (index, count)) for index in range(count)]
+
+    def read(self, part: SnapshotPart) -> Iterator[pa.RecordBatch]:
+        index, count = part.range
+        keys = [key for key in self._rows_of(part) if crc32(repr(key).encode()) % count == index]
+        while keys:
+            size = self._settings.delivery.rows(len(keys))
+            rows = self._rows_of(part)
+            yield batch_of(part.table.schema, [rows[key] for key in keys[:size] if key in rows])
+            keys = keys[size:]
+        is_one = self._settings.is_consistent
+        self._read[part.table.table, index] = self.point if is_one else self._database.current
+
+    def upto(self, part: SnapshotPart, /) -> LogPoint:
+        return self._read[part.table.table, part.range[0]]
+
+    def close(self) -> None:
+        self._rows = {}
+
+    def _rows_of(self, part: SnapshotPart) -> Mapping[Key, Row]:
+        if self._settings.is_consistent:
+            return self._rows[part.table.table]
+        with self._database.lock:
+            return dict(self._database.tables[part.table.table].rows)
+
+
+class MemorySource:
+    """A `Source` on a database in memory, and its own `ManagedObjects`: one slot, if it has one."""
+
+    def __init__(self, settings: MemorySettings) -> None:
+        self._settings, self._database = settings, settings.database
+        self._name, self._words = settings.slot or "", f"slot {settings.slot}"
+
+    @property
+    def objects(self) -> ManagedObjects | None:
+        return self if self._name else None
 
     def check(self) -> list[CheckResult]:
-        return [
-            CheckResult(
-                "reachable", CheckSeverity.OK, f"{len(self._database.tables)} tables in memory"
-            )
-        ]
+        found = f"{len(self._database.tables)} tables in memory"
+        return [CheckResult("reachable", CheckSeverity.OK, found)]
 
     def discover(self) -> list[SourceTable]:
         with self._database.lock:
@@ -87,7 +90,7 @@ class MemorySource:
         return found
 
     def identity(self) -> Mapping[str, str]:
-        return {"type": "memory", "slot": self._settings.slot or ""}
+        return {"type": "memory", "slot": self._name}
 
     def parse_point(self, text: str) -> LogPoint:
         return self._database.points.parse(text)
@@ -98,24 +101,19 @@ class MemorySource:
     def resume(self, since: LogPoint) -> None:
         slot = self._slot()
         if slot is not None and not since.covers(slot.acknowledged):
-            raise gap(f"slot {self._settings.slot} is beyond {since}")
+            raise gap(f"{self._words} is beyond {since}")
         self._database.since(since)
 
     def snapshot(self) -> MemorySnapshot:
-        return MemorySnapshot(
-            self._database, self._settings.delivery, is_one=self._settings.is_consistent
-        )
+        return MemorySnapshot(self._settings)
 
     def stream(
         self, tables: Sequence[SourceTable], since: LogPoint, *, metadata: bool = False
     ) -> MemoryStream:
-        settings, slot = self._settings, self._slot()
-        if slot is not None:
+        if slot := self._slot():
             since = since.join(slot.acknowledged)
             tables = [table for table in tables if table.table in slot.tables]
-        return MemoryStream(
-            self._database, settings.delivery, tables, since, settings.slot, metadata=metadata
-        )
+        return MemoryStream(self._settings, tables, since, metadata=metadata)
 
     def reread(self, table: SourceTable, keys: pa.Table) -> pa.Table:
         wanted = {tuple(row[name] for name in table.key) for row in keys.to_pylist()}
@@ -128,22 +126,43 @@ class MemorySource:
         try:
             self._slot()
         except SourceGap as error:
-            return [CheckResult("slot", CheckSeverity.ERROR, error.what, error.hint)]
-        now = {name: table.described for name, table in self._database.tables.items()}
-        return [
-            CheckResult(
-                "table", CheckSeverity.ERROR, "the table was dropped", "Reset it.", table.table
-            )
-            for table in tables
-            if table.table not in now or now[table.table].identity != table.identity
-        ]
+            return [CheckResult("slot", _ERROR, error.what, error.hint)]
+        now = {table.described.identity for table in self._database.tables.values()}
+        gone = [table.table for table in tables if table.identity not in now]
+        what = "the table was dropped"
+        return [CheckResult("table", _ERROR, what, "Reset it.", table) for table in gone]
 
     def close(self) -> None:
         """The database stays."""
 
     def _slot(self) -> Slot | None:
         """What the database remembers of us, None when it is to remember nothing."""
-        name = self._settings.slot
-        if name is not None and name not in self._database.slots:
-            raise gap(f"slot {name} does not exist")
-        return self._database.slots[name] if name is not None else None
+        if self._name and self._name not in self._database.slots:
+            raise gap(f"{self._words} does not exist")
+        return self._database.slots[self._name] if self._name else None
+
+    # -- the slot -------------------------------------------------------------------------------
+
+    def occupied(self) -> CheckResult | None:
+        if self._name not in self._database.slots:
+            return None
+        return CheckResult("slot", _ERROR, f"{self._words} exists already", "Choose another name.")
+
+    def intended(self) -> Sequence[str]:
+        return [self._words]
+
+    def establish(self, tables: Sequence[SourceTable]) -> Established:
+        with self._database.lock:
+            snapshot = self.snapshot()
+            carried = {table.table for table in tables}
+            self._database.slots[self._name] = Slot(snapshot.point, carried)
+        return Established(snapshot, self.intended())
+
+    def include(self, tables: Sequence[SourceTable]) -> None:
+        self._database.slots[self._name].tables |= {table.table for table in tables}
+
+    def detach(self, made: Sequence[str]) -> list[str]:
+        if self._words not in made or self._name not in self._database.slots:
+            return []
+        del self._database.slots[self._name]
+        return [self._words]

@@ -10,50 +10,42 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.errors import SourceUnavailable, TableRecreated
+from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.change import Marker
 from mirrorlake.model.position import LogPoint
-from mirrorlake.model.table import TableId
-from mirrorlake.sources.chunk import (
-    Changes,
-    Chunk,
-    Part,
-    SchemaChange,
-    TableLost,
-    Transactions,
-    Truncation,
-)
-from mirrorlake.sources.memory.database import Logged, MemoryDatabase, Row, Write, WriteKind
-from mirrorlake.sources.memory.snapshot import Delivery, batch_of
+from mirrorlake.model.table import Schema
+from mirrorlake.sources import chunk as chunks
+from mirrorlake.sources.chunk import Changes, Chunk, Part, TableLost, Transactions
+from mirrorlake.sources.memory.database import Logged, Row, Write, WriteKind
+from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.table import SourceTable
 
 _POLL_SECONDS = 0.01
 
 
 class MemoryStream:
-    """A `ChangeStream`. slot: whose place moves with what is acknowledged; None for nobody's."""
+    """A `ChangeStream`."""
 
     def __init__(
         self,
-        database: MemoryDatabase,
-        delivery: Delivery,
+        settings: MemorySettings,
         tables: Sequence[SourceTable],
         since: LogPoint,
-        slot: str | None,
         *,
         metadata: bool,
     ) -> None:
-        self._database, self._delivery, self._slot = database, delivery, slot
+        self._settings, self._database = settings, settings.database
         self._metadata = metadata
-        self._server = database.servers
+        self._server = self._database.servers
         self._tables = {table.table: table for table in tables}
         self._at = since  # everything that it covers was sent
         self._is_open = False  # the next transaction was begun
         self._sent = 0  # writes of it that were sent
         self._told: LogPoint | None = None  # the last point of which was said that no more is there
-        database.since(since)
+        self._database.since(since)
 
     def read(self, wait: float) -> Chunk | None:
-        self._delivery.before_read()
+        self._settings.delivery.before_read()
         if self._server != self._database.servers:
             raise SourceUnavailable(
                 "another server has taken over", hint="The stream is taken up again."
@@ -74,14 +66,14 @@ class MemoryStream:
             clock.sleep(min(left, _POLL_SECONDS))
 
     def acknowledge(self, point: LogPoint) -> None:
-        if self._slot is not None:
-            self._database.acknowledge(self._slot, point)
+        if self._settings.slot is not None:
+            self._database.acknowledge(self._settings.slot, point)
 
     def close(self) -> None:
         """Nothing is held open."""
 
     def _chunk(self, pending: Sequence[Logged]) -> Chunk:
-        opens, left = self._is_open, self._delivery.messages()
+        opens, left = self._is_open, self._settings.delivery.messages()
         after: list[LogPoint] = []
         begun: list[Logged] = []
         told: list[_Row | Part] = []
@@ -113,17 +105,19 @@ class MemoryStream:
             return
         if known.identity != write.table.identity:
             del self._tables[name]
-            yield TableLost(name, _recreated(name))
+            what = "the table was dropped and created again in the source"
+            hint = f"Load it anew with `mirrorlake reset {name}`."
+            yield TableLost(name, TableRecreated(what, table=str(name), hint=hint))
             return
         if known.schema != write.table.schema:
             known = self._tables[name] = replace(known, schema=write.table.schema)
             before = ordinal if write.kind is WriteKind.ALTER else ordinal - 1
-            yield SchemaChange(known, transaction, before)
+            yield chunks.SchemaChange(known, transaction, before)
         if write.kind is WriteKind.TRUNCATE:
-            yield Truncation(known, transaction, ordinal)
+            yield chunks.Truncation(known, transaction, ordinal)
         elif write.kind is WriteKind.INSERT or (write.old and not known.append_only):
             for marker, row in _rows_of(write):
-                yield _Row(known, marker, row, transaction, ordinal, write)
+                yield _Row(known, marker, row, transaction, ordinal, write.number)
 
     def _parts(self, told: list[_Row | Part]) -> Iterator[Part]:
         """What is told of each table in its order, with neighbouring rows in columns."""
@@ -131,65 +125,57 @@ class MemoryStream:
         for _table, group in groupby(told, lambda one: isinstance(one, _Row) and one.table):
             members = list(group)
             if rows := [one for one in members if isinstance(one, _Row)]:
-                yield _changes(rows, metadata=self._metadata)
+                changes, number = _changes(rows), [one.number for one in rows]
+                metadata = pa.RecordBatch.from_pydict({"number": pa.array(number, pa.int64())})
+                yield replace(changes, metadata=metadata if self._metadata else None)
             yield from (one for one in members if not isinstance(one, _Row))
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """One row of the stream, and what it is told of."""
+    """One row of the stream, without what the log does not have, and the number of its write."""
 
     table: SourceTable
     marker: Marker
     row: Row
     transaction: int
     ordinal: int
-    write: Write
-
-    def unsent(self) -> list[bool]:
-        left_out = frozenset() if self.marker is Marker.DELETE else self.write.unsent
-        return [name in left_out for name in self.table.schema.names]
+    number: int
 
 
-def _changes(rows: Sequence[_Row], *, metadata: bool) -> Changes:
-    table, unsent = rows[0].table, np.array([one.unsent() for one in rows], bool)
-    values = [
-        {
-            n: v
-            for n, v in one.row.items()
-            if n not in one.write.unsent or one.marker is Marker.DELETE
-        }
-        for one in rows
-    ]
-    numbers = pa.array([one.write.number for one in rows], pa.int64())
+def batch_of(schema: Schema, rows: Sequence[Row]) -> pa.RecordBatch:
+    """Rows in columns; what a row does not have is NULL."""
+    return pa.RecordBatch.from_pylist(list(rows), schema=arrow_schema(schema))
+
+
+def _changes(rows: Sequence[_Row]) -> Changes:
+    table = rows[0].table
+    unsent = np.array(
+        [
+            [one.marker is not Marker.DELETE and name not in one.row for name in table.schema.names]
+            for one in rows
+        ]
+    )
     return Changes(
         table=table,
-        rows=batch_of(table.schema, values),
+        rows=batch_of(table.schema, [one.row for one in rows]),
         marker=np.array([one.marker for one in rows], np.int8),
         unchanged=unsent if unsent.any() else None,
         transaction=np.array([one.transaction for one in rows], np.int32),
         ordinal=np.array([one.ordinal for one in rows], np.int64),
-        metadata=pa.RecordBatch.from_pydict({"number": numbers}) if metadata else None,
     )
 
 
 def _rows_of(write: Write) -> Iterator[tuple[Marker, Row]]:
     """The rows that tell a write."""
     old = {name: write.old[name] for name in write.table.key} if write.old else {}
+    row = {n: v for n, v in (write.row or {}).items() if n not in write.unsent}
     if write.row is None:
         yield Marker.DELETE, old
     elif not old:
-        yield Marker.INSERT, write.row
+        yield Marker.INSERT, row
     elif any(write.row[name] != value for name, value in old.items()):
         yield Marker.DELETE, old
-        yield Marker.INSERT, write.row
+        yield Marker.INSERT, row
     else:
-        yield Marker.UPDATE, write.row
-
-
-def _recreated(table: TableId) -> TableRecreated:
-    return TableRecreated(
-        "the table was dropped and created again in the source",
-        table=str(table),
-        hint=f"Load it anew with `mirrorlake reset {table}`.",
-    )
+        yield Marker.UPDATE, row

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import chain
 from typing import Self
 
 from mirrorlake.model.position import LogPoint
+from mirrorlake.sources.memory.database import Numbers
 
 Interval = tuple[int, int]
 """The first and the last number of a run of transactions."""
@@ -92,3 +94,23 @@ def _merged(runs: Iterable[Interval]) -> list[Interval]:
 def _printed(server: str, runs: Iterable[Interval]) -> str:
     numbers = (str(first) if first == last else f"{first}-{last}" for first, last in runs)
     return ":".join(chain([server], numbers))
+
+
+class Sets(Numbers):
+    """A number for each server that commits: points are partially ordered, as GTID sets are."""
+
+    is_known_early = True
+
+    def __init__(self) -> None:
+        self.current = GtidSet()
+        self._committed: Counter[str] = Counter()
+
+    def next(self, server: str) -> tuple[LogPoint, LogPoint]:
+        self._committed[server] += 1
+        number = self._committed[server]
+        after, end = self.current, GtidSet.of({server: [(number, number)]})
+        self.current = after.join(end)
+        return after, end
+
+    def parse(self, text: str) -> LogPoint:
+        return GtidSet.parse(text)
