@@ -34,7 +34,7 @@ from mirrorlake.app.mirror import Mirror
 from mirrorlake.cli import logs
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import TableLog
-from mirrorlake.mirror.compaction.small_files import dead_share
+from mirrorlake.mirror.compaction.small_files import counted
 
 ROWS, CHANGES = 100_000, 200
 OTHERS = 20
@@ -177,14 +177,14 @@ class _Work:
         table, after = self._many.tables[0], usage()
         ages = self._many.ages(table, after=begun)
         snapshot = self._log.snapshot()
-        actions = list(snapshot.files.values())
+        known = [counted(action) for action in snapshot.files.values()]
         log = self._many.path(table) / "_delta_log"
         aside = self._many.folder(table) / "_FilesReadyToDelete"
         return Tenth(
             ages=tuple(ages),
             cpu=(after.cpu - before.cpu) / (2 * seconds),
-            files=len(actions),
-            dead=dead_share(actions),
+            files=len(known),
+            dead=sum(file.gone for file in known) / max(sum(file.rows for file in known), 1),
             log=sum(file.stat().st_size for file in log.iterdir() if file.is_file()) / (1 << 20),
             aside=sum(1 for _ in aside.glob("*.parquet")),
             compactions=self._events.compactions,

@@ -411,5 +411,5 @@ class TestWhatIsKnown:
     def test_looking_changes_nothing(self, two: Zone) -> None:
         two.store.delete_folder(RECORD)
         before = dict(two.store.files.content)
-        two.loop().plan(None)
+        two.loop()._planning.whole_plan(None)
         assert two.store.files.content == before

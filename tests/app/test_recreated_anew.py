@@ -245,10 +245,10 @@ def test_it_is_reseeding_until_its_first_file_is_applied(mirror: Operated) -> No
         loop.once()
     assert mirror.rows("t") == []
     mirror.clock.advance(60)
-    states = [str(table.state) for table in mirror.loop().plan(None)]
+    states = [str(table.state) for table in mirror.loop()._planning.whole_plan(None)]
     assert states == ["Reseeding"]
     mirror.once()
-    states = [str(table.state) for table in mirror.loop().plan(None)]
+    states = [str(table.state) for table in mirror.loop()._planning.whole_plan(None)]
     assert states == ["Replicating"]
     begun = mirror.operations("t")
     assert begun.index("StartReseeding") < begun.index("StartReplicating", 4)

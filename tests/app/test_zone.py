@@ -14,6 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.app.loop.background import Kind
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.status import mirror_status
 from mirrorlake.config import Project
@@ -212,7 +213,7 @@ class TestRunning:
         cuts, ended = Cuts(zone.store, "Files/LandingZone"), Event()
         cuts.write(cut)
         watched = Watched(zone, {13.0: ended.set})
-        watched.loop._background.maintain(ended.wait)
+        watched.loop._background.begin(Kind.MAINTENANCE, ended.wait)
         watched.clock.then(10.33, lambda: cuts.write(replace(cut, number=2, position="2")))
         rounds = watched.run()
         within = MirrorSettings().look_seconds

@@ -15,6 +15,7 @@ from mirrorlake.mirror.batch import Run
 from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.plan import candidates, plan
 from mirrorlake.mirror.row_checks import RowChecks
+from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, Step, TablePlan
 from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
 from mirrorlake.mirror.table.progress import Progress
@@ -112,13 +113,16 @@ class Situation:
             scan,
             PATH,
             self.progress,
+            MirrorSettings(
+                metadata_required=self.metadata_required,
+                limits=self.limits,
+                row_checks=self.row_checks,
+            ),
             self.target,
-            self.metadata_required,
-            row_checks=self.row_checks,
         )
 
     def candidates(self) -> Run:
-        return candidates(self.known, self.limits)
+        return candidates(self.known)
 
     def plan(self) -> TablePlan:
         run = self.candidates()
@@ -128,7 +132,7 @@ class Situation:
             ]
             for file in run.files
         }
-        return plan(self.known, run, found, self.limits, NEW)
+        return plan(self.known, run, found, NEW)
 
 
 def applied(planned: TablePlan) -> ApplyFiles:

@@ -17,6 +17,7 @@ from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.plan import nested
 from mirrorlake.mirror.row_checks import RowChecks
+from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CleanUp, CreateTable, SetKey
 from mirrorlake.mirror.strategy import Wanted, Way
 from mirrorlake.mirror.table.known_table import CutTarget
@@ -355,7 +356,10 @@ class TestWay:
 
     def test_a_table_that_needs_another_way_than_is_asked_for_is_refused(self) -> None:
         progress = replace(made(0), delegated="it is partitioned")
-        known = replace(Situation({1: foreign()}, progress=progress).known, wanted=Wanted.DIRECT)
+        known = replace(
+            Situation({1: foreign()}, progress=progress).known,
+            settings=MirrorSettings(strategy=Wanted.DIRECT),
+        )
         error = refusal(known)
         assert isinstance(error, UnsupportedTable)
         assert "partitioned" in error.what

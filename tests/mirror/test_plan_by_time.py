@@ -17,8 +17,9 @@ from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.explain import as_fact, explain
 from mirrorlake.mirror.plan import candidates, plan
+from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, CreateTable, TablePlan
-from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
+from mirrorlake.mirror.table.known_table import KnownTable
 from mirrorlake.mirror.table.processed import Processed
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.change import Marker
@@ -69,22 +70,19 @@ def known(
         moved=lambda: (),
     )
     progress = replace(made(len(batches)), detection=BY_TIME) if exists else Progress()
+    settings = MirrorSettings(limits=more.pop("limits", BatchLimits()))
     return KnownTable(
-        scan, PATH, more.pop("progress", progress), CutTarget(), processed=processed(*batches)
+        scan, PATH, more.pop("progress", progress), settings, processed=processed(*batches)
     )
 
 
-def planned(
-    found: KnownTable, files: dict[str, Facts], limits: BatchLimits | None = None
-) -> TablePlan:
-    limits = limits or BatchLimits()
-    run = candidates(found, limits)
-    return plan(found, run, {f"{FOLDER}/{n}": facts for n, facts in files.items()}, limits, NEW)
+def planned(found: KnownTable, files: dict[str, Facts]) -> TablePlan:
+    run = candidates(found)
+    return plan(found, run, {f"{FOLDER}/{n}": facts for n, facts in files.items()}, NEW)
 
 
 def plan_of(files: dict[str, Facts], *batches: tuple[str, ...], **more: Any) -> TablePlan:
-    limits = more.pop("limits", None)
-    return planned(known(files, *batches, **more), files, limits)
+    return planned(known(files, *batches, **more), files)
 
 
 class TestBatches:

@@ -152,7 +152,7 @@ class Simulation:
             apply = self._new_apply()
             apply.open()
             self._apply = apply
-        self._apply.cycle(self._apply.newest_cut())
+        self._apply.cycle(self._apply._cuts.newest())
         self._check_cuts()
 
     def _surviving(self, step: Callable[[], None]) -> None:
@@ -217,7 +217,7 @@ class Simulation:
         rival = self._new_apply(rivals=False)
         rival.open()
         self.trace.append("a second mirror takes over")
-        rival.cycle(rival.newest_cut())
+        rival.cycle(rival._cuts.newest())
 
     def _store(self) -> MemoryStore:
         left = self.random.choice([3, 30, 100, 1_000])

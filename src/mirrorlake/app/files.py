@@ -19,7 +19,7 @@ from mirrorlake.errors import ForeignTable, UsageError
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.metadata import NAMED
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
-from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
+from mirrorlake.mirror.table.known_table import KnownTable
 from mirrorlake.model.applied import FileRows
 from mirrorlake.model.landed import FileName, format_time
 from mirrorlake.storage.store import Store, UnsafePath
@@ -114,10 +114,7 @@ def _known(
     log, table = TableLog.below(store, path), str(scan.table)
     progress = read_progress(log, table)
     processed = ProcessedNames(store, LogReader(store)).processed(scan, path, progress)
-    required = project.mirror.metadata_required
-    known = KnownTable(
-        scan, path, progress, CutTarget(), required, tail=Tails(store), processed=processed
-    )
+    known = KnownTable(scan, path, progress, project.mirror, tail=Tails(store), processed=processed)
     is_told = progress.exists and not known.is_reseeded
     return known, read_batches(log, table) if is_told else ()
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Self
 
 from mirrorlake import config, root
@@ -16,7 +15,7 @@ from mirrorlake.app.capture_process import CaptureProcess
 from mirrorlake.app.deferred_engine import DeferredEngine
 from mirrorlake.app.loop.apply_loop import ApplyLoop, Pending
 from mirrorlake.app.loop.background import Executors
-from mirrorlake.app.loop.planner import Planner
+from mirrorlake.app.loop.planning import Planning
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.own_root import check_apart
 from mirrorlake.app.status import mirror_status
@@ -87,12 +86,7 @@ class Mirror:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_exc: object) -> None:
         self.close()
 
     def cancel(self) -> None:
@@ -110,21 +104,15 @@ class Mirror:
 
     def check(self) -> list[CheckResult]:
         """Test every prerequisite of the source."""
-        source = self._source()
-        try:
+        with closing(self._source()) as source:
             findings = source.check()
-        finally:
-            source.close()
         records = Records(self._store, root.LANDING)
         return expecting_new(findings, records, known(records))
 
     def discover(self) -> list[SourceTable]:
         """The selected tables of the source."""
-        source = self._source()
-        try:
+        with closing(self._source()) as source:
             return source.discover()
-        finally:
-            source.close()
 
     def status(self) -> mirror_status.Status:
         """How each table stands. Starts no JVM."""
@@ -137,36 +125,25 @@ class Mirror:
     def plan(self) -> list[TablePlan]:
         """What `apply_once` would do now. Starts no JVM, takes no lease, changes nothing."""
         # Without Spark there is nothing to apply with, and yet something to plan.
-        with contextlib.suppress(SparkUnavailable):
+        with suppress(SparkUnavailable):
             self._look_at_platform()
         settings = self.project.mirror
         reader = LogReader(self._store, settings.strategy, self._platform)
-        planner = Planner(
-            self._store, reader, settings, WallClock(self.stop), platform=self._platform
-        )
-        return planner.plan(planner.newest_cut())
+        clock = WallClock(self.stop)
+        planning = Planning(self._store, reader, settings, clock, platform=self._platform)
+        return planning.whole_plan(planning.cuts.newest())
 
     # -- working --------------------------------------------------------------------------------
 
     def capture_once(self, progress: Loading = lambda _progress: None) -> None:
         """Land everything that is committed in the source when this is called."""
-        check_apart(self.project.root)
-        capture = self.capture(progress)
-        try:
-            capture.open()
+        with self._capturing(progress) as capture:
             capture.once()
-        finally:
-            capture.close()
 
     def capture_run(self, progress: Loading = lambda _progress: None) -> None:
         """Land changes until `stop` is set."""
-        check_apart(self.project.root)
-        capture = self.capture(progress)
-        try:
-            capture.open()
+        with self._capturing(progress) as capture:
             capture.run()
-        finally:
-            capture.close()
 
     def apply_once(self, pending: Pending = lambda _table, _files: None) -> ApplyReport:
         """Apply everything that is landed when this is called."""
@@ -178,22 +155,14 @@ class Mirror:
                 engine.start()  # on this thread, before others make its table
             pending(table, files)
 
-        loop = self._loop(engine, told)
-        loop.open()
-        try:
+        with self._applying(engine, told) as loop:
             return loop.once()
-        finally:
-            loop.close()
 
     def apply_run(self) -> ApplyReport:
         """Apply what lands until `stop` is set."""
         check_apart(self.project.root)
-        loop = self._loop(self.engine())
-        loop.open()
-        try:
+        with self._applying(self.engine()) as loop:
             loop.run()
-        finally:
-            loop.close()
         return loop.report
 
     def run(self) -> ApplyReport:
@@ -202,28 +171,20 @@ class Mirror:
         Raises what ended capture, when that was an error.
         """
         check_apart(self.project.root)
-        engine = self.engine()
-        loop = self._loop(engine)
-        loop.open()
-        child = CaptureProcess(partial(_capture, self.project), self._prepare)
-        try:
-            child.start()
-            loop.run(child.check)
-        finally:
-            child.stop()
-            loop.close()
+        with self._applying(self.engine()) as loop:
+            child = CaptureProcess(partial(_capture, self.project), self._prepare)
+            try:
+                child.start()
+                loop.run(child.check)
+            finally:
+                child.stop()
         child.check()
         return loop.report
 
     def detach(self) -> list[str]:
         """Remove what was made in the source for this mirror. Returns what was removed."""
-        source = self._source()
-        record = Records(self._store, root.LANDING).stream()
-        try:
-            made = record.made if record else ()
-            return source.objects.detach(made) if source.objects else []
-        finally:
-            source.close()
+        with closing(self._source()) as source:
+            return source.objects.detach(self.made()) if source.objects else []
 
     def made(self) -> list[str]:
         """What was made in the source for this mirror, in words."""
@@ -290,10 +251,20 @@ class Mirror:
             reached=self._reached,
         )
 
-    def _loop(
+    @contextmanager
+    def _capturing(self, progress: Loading) -> Iterator[Capture]:
+        """Capture, ready to stream."""
+        check_apart(self.project.root)
+        with closing(self.capture(progress)) as capture:
+            capture.open()
+            yield capture
+
+    @contextmanager
+    def _applying(
         self, engine: MirrorEngine, pending: Pending = lambda _table, _files: None
-    ) -> ApplyLoop:
-        return ApplyLoop(
+    ) -> Iterator[ApplyLoop]:
+        """The apply loop, with the right to write."""
+        loop = ApplyLoop(
             self._store,
             engine,
             self.project.mirror,
@@ -306,6 +277,9 @@ class Mirror:
             source=self.project.source.monitored_as if self.project.source else "GenericMirror",
             platform=self._platform,
         )
+        loop.open()
+        with closing(loop):
+            yield loop
 
     def _source(self) -> Source:
         settings = self.project.source

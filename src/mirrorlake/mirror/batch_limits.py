@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from mirrorlake.mirror.steps import ApplyFiles
-
 CHECKPOINT_EVERY = 100
 """Commits, of which a start reads so many at most. A checkpoint costs no more than one of them, as
 long as not too many files were deleted in the last days: it tells of each."""
@@ -27,16 +25,6 @@ class BatchLimits:
     large_rows: int = 50_000
     large_size: int = 64 << 20  # bytes, uncompressed
 
-    def is_large(self, rows: int, size: int) -> bool:
+    def is_large(self, rows: int, size: int = 0) -> bool:
         """Whether other tables should not wait for so many rows and bytes."""
         return rows > self.large_rows or size > self.large_size
-
-
-def is_large(step: ApplyFiles, limits: BatchLimits) -> bool:
-    """Whether other tables should not wait for this batch."""
-    return limits.is_large(step.estimate.rows, step.estimate.size)
-
-
-def is_long(rows: int, limits: BatchLimits) -> bool:
-    """Whether other tables should not wait until so many rows are compacted."""
-    return rows > limits.large_rows

@@ -11,7 +11,6 @@ from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.landing.scan import Landed, TableScan
 from mirrorlake.mirror import schema_evolution as schemas
 from mirrorlake.mirror.batch import Run, batch_of
-from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.row_checks import check_size
 from mirrorlake.mirror.steps import (
     AddColumns,
@@ -36,18 +35,17 @@ from mirrorlake.model.table import Schema, TableId
 NO_METADATA = "_metadata.json is missing (LZ-040)"
 
 
-def candidates(known: KnownTable, limits: BatchLimits) -> Run:
+def candidates(known: KnownTable) -> Run:
     """The files whose footers the plan needs."""
     if refusal(known) or known.is_unread:
         return Run(())
-    return known.detection.run(known.scan, limits)
+    return known.detection.run(known.scan, known.settings.limits)
 
 
 def plan(
     known: KnownTable,
     run: Run,
     inspected: Mapping[str, Inspected | TableError],
-    limits: BatchLimits,
     generation: str,
 ) -> TablePlan:
     """The steps for one table.
@@ -68,11 +66,11 @@ def plan(
     schema = Schema(()) if known.is_reseeded else known.progress.schema
     good, wrong = _merged(str(table), schema, good, facts)
     error = wrong or error
-    batch = batch_of(good, facts, limits)
+    batch = batch_of(good, facts, known.settings.limits)
     steps: list[Step] = []
     try:
         if batch:
-            steps = _steps(known, batch, facts, generation, limits)
+            steps = _steps(known, batch, facts, generation)
     except TableError as found:
         error, steps = found, []
     steps += _cleanup(known)
@@ -106,7 +104,9 @@ def _readable(
         if isinstance(found, TableError):
             return good, found
         try:
-            check_size(found, known.row_checks, table=str(known.scan.table), file=str(file.name))
+            check_size(
+                found, known.settings.row_checks, table=str(known.scan.table), file=str(file.name)
+            )
         except TableError as error:
             return good, error
         if known.scan.detection in NAMED and _is_truncation(found):
@@ -144,7 +144,6 @@ def _steps(
     batch: Sequence[Landed],
     facts: Mapping[str, Inspected],
     generation: str,
-    limits: BatchLimits,
 ) -> list[Step]:
     scan, progress = known.scan, known.progress
     name = str(scan.table)
@@ -178,7 +177,7 @@ def _steps(
             steps.append(AddColumns(scan.table, known.path, tuple(new)))
         if key and not progress.key:
             steps.append(SetKey(scan.table, known.path, key))
-    steps.append(_apply(known, batch, facts, key, limits))
+    steps.append(_apply(known, batch, facts, key))
     return steps
 
 
@@ -187,8 +186,8 @@ def _apply(
     batch: Sequence[Landed],
     facts: Mapping[str, Inspected],
     key: tuple[str, ...],
-    limits: BatchLimits,
 ) -> ApplyFiles:
+    settings = known.settings
     footers = [facts[file.path].footer for file in batch]
     emptied = [i for i, file in enumerate(batch) if _is_truncation(facts[file.path])]
     # What stands before the last truncation of the batch leaves nothing behind.
@@ -202,7 +201,7 @@ def _apply(
     delegated = "" if known.is_reseeded else known.progress.delegated
     rows = sum(facts[file.path].rows for file in batch)
     size = sum(facts[file.path].size for file in batch)
-    large = limits.is_large(rows, size)
+    large = settings.limits.is_large(rows, size)
     return ApplyFiles(
         table=known.scan.table,
         path=known.path,
@@ -217,7 +216,7 @@ def _apply(
         truncated=bool(emptied),
         appends=appends,
         names=numbering.names,
-        row_checks=known.row_checks,
+        row_checks=settings.row_checks,
         evidence=Evidence(
             positions=(first.first, last.last) if first and last else None,
             cut=known.target.cut if numbering.last == known.target.number else None,
@@ -231,7 +230,7 @@ def _apply(
             rows=rows,
             size=size,
             is_exact=all(facts[file.path].is_exact for file in batch),
-            choice=way_of(Facts(known.wanted, known.platform, delegated, appends, large)),
+            choice=way_of(Facts(settings.strategy, known.platform, delegated, appends, large)),
         ),
     )
 

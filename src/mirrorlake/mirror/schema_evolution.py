@@ -4,12 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from mirrorlake.errors import (
-    KeyColumnMissing,
-    SchemaMergeFailure,
-    TableError,
-    UnsupportedColumn,
-)
+from mirrorlake.errors import KeyColumnMissing, SchemaMergeFailure, UnsupportedColumn
 from mirrorlake.landing.parquet.reader import match_columns
 from mirrorlake.model.change import FEED_COLUMNS
 from mirrorlake.model.table import Column, Schema
@@ -65,22 +60,11 @@ def needs_mapping(schema: Schema) -> bool:
 
 
 def _check_name(table: str, name: str, file: str) -> None:
-    error: TableError | None = None
     if name.casefold() in FEED_COLUMNS:
-        error = UnsupportedColumn(
-            f"{name} is the name of a column of the change feed",
-            table=table,
-            file=file,
-            column=name,
-            hint="Rename the column.",
-        )
+        what = f"{name} is the name of a column of the change feed"
     elif name.startswith("__") or not name:
-        error = UnsupportedColumn(
-            f"column names that begin with two underscores are reserved: {name}",
-            table=table,
-            file=file,
-            column=name,
-            hint="Rename the column.",
-        )
-    if error:
-        raise error
+        what = f"column names that begin with two underscores are reserved: {name}"
+    else:
+        return
+    hint = "Rename the column."
+    raise UnsupportedColumn(what, table=table, file=file, column=name, hint=hint)

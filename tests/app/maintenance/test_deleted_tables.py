@@ -350,14 +350,14 @@ def test_the_plan_says_what_will_be_dropped(mirror: Operated) -> None:
     mirror.delete("t")
     for _ in range(LOOKS):
         with mirror.running() as loop:
-            told = {str(table.table): table for table in loop.plan(None)}
+            told = {str(table.table): table for table in loop._planning.whole_plan(None)}
             assert told["s.t"].steps == ()
             loop.cycle(None)
         mirror.clock.advance(21)
-    (table,) = [t for t in mirror.loop().plan(None) if str(t.table) == "s.t"]
+    (table,) = [t for t in mirror.loop()._planning.whole_plan(None) if str(t.table) == "s.t"]
     assert [type(step).__name__ for step in table.steps] == ["DropTable"]
     shutil.move(mirror.root / root.LANDING, mirror.root / "unmounted")
-    assert mirror.loop().plan(None) == []
+    assert mirror.loop()._planning.whole_plan(None) == []
 
 
 def test_status_says_that_a_table_will_be_dropped(mirror: Operated) -> None:

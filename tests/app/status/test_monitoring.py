@@ -136,10 +136,9 @@ class TestStatusFiles:
             loop.cycle(None)
             mirror.cycles(loop, 10)
             view = View(
-                mirror.store,
                 mirror.settings,
                 loop._scanner,
-                loop._planner.names,
+                loop._planning.names,
                 mirror.clock.now(),
                 loop._planning._tails,
             )
@@ -255,7 +254,9 @@ class TestStates:
                 shown.append(mirror.shown("t")["status"])
         assert shown == ["Snapshotting", "Snapshotting", "Replicating", "Replicating"]
         mirror.land("t", 4, marker=None)
-        assert [str(table.state) for table in mirror.loop().plan(None)] == ["Replicating"]
+        assert [str(table.state) for table in mirror.loop()._planning.whole_plan(None)] == [
+            "Replicating"
+        ]
         assert mirror.operations("t") == [
             "AddTable",
             "StartSnapshotting",

@@ -24,9 +24,9 @@ from functools import partial
 from math import inf, isfinite
 
 from mirrorlake import root
-from mirrorlake.app.loop.background import POLL_SECONDS, BackgroundJobs, Executors
+from mirrorlake.app.loop.background import POLL_SECONDS, BackgroundJobs, Executors, Kind
 from mirrorlake.app.loop.outcomes import Outcomes
-from mirrorlake.app.loop.planner import Planner, new_uuid
+from mirrorlake.app.loop.planning import Planning, new_uuid
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.loop.retries import Retries
 from mirrorlake.app.loop.table_builder import Builder
@@ -39,7 +39,6 @@ from mirrorlake.app.status.table_status_file import TableStatusFile
 from mirrorlake.errors import LeaseLost, TableError, UsageError, WorkerLost
 from mirrorlake.landing import layout
 from mirrorlake.landing.cuts import Cut
-from mirrorlake.mirror.batch_limits import is_large
 from mirrorlake.mirror.engine import Applied, MirrorEngine, Outcome
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CreateTable, TablePlan
@@ -80,19 +79,21 @@ class ApplyLoop:
     ) -> None:
         self._store, self._engine, self._settings, self._clock = store, engine, settings, clock
         self._stop, self._pending = stop or threading.Event(), pending
-        self._planner = planner = Planner(store, engine, settings, clock, new_generation, platform)
-        self._scanner, self._cuts, self._limits = planner.scanner, planner.cuts, planner.limits
-        self._planning, self._deleted_tables = planner.planning, planner.deleted_tables
+        self._planning = planning = Planning(
+            store, engine, settings, clock, new_generation, platform
+        )
+        self._scanner, self._cuts, self._limits = planning.scanner, planning.cuts, planning.limits
+        self._deleted_tables = planning.deleted_tables
         self._lease = Lease(store, "mirror", clock, holder)
         self._status_file = TableStatusFile(store, clock)
         self._retries = Retries(clock)
         self._landing_cleanup = LandingCleanup(
-            store, self._scanner, planner.names, engine, settings, clock, reached
+            store, self._scanner, planning.names, engine, settings, clock, reached
         )
         self._builder = Builder(engine, store, reached, self._lease.check)
         self._vacuums = Vacuums(store, engine, clock, settings.vacuum)
         self._monitor = Monitor(
-            store, self._scanner, settings, clock, engine.progress, planner.names, name, source
+            store, self._scanner, settings, clock, engine.progress, planning.names, name, source
         )
         self._background = BackgroundJobs(
             executors or partial(Executors.threads, 1), clock, self._stop
@@ -105,15 +106,7 @@ class ApplyLoop:
         self._table_removal = TableRemoval(
             engine, self._deleted_tables, self.report, self._monitor, self._lease.check
         )
-        self._outcomes = Outcomes(
-            engine,
-            self.report,
-            self._retries,
-            self._planning,
-            self._scanner,
-            self._monitor,
-            self._limits,
-        )
+        self._outcomes = Outcomes(engine, self.report, self._retries, planning, self._monitor)
 
     def open(self) -> None:
         """Take the right to write, and make the landing zone. Raises LeaseHeld, UsageError."""
@@ -178,9 +171,6 @@ class ApplyLoop:
                 break
             self._clock.sleep(min(left, looks, POLL_SECONDS if self._background else inf))
 
-    def newest_cut(self) -> Cut | None:
-        return self._cuts.newest()
-
     def cycle(self, cut: Cut | None) -> bool:
         """One round over all tables. Returns whether anything was applied."""
         self._lease.check()
@@ -204,10 +194,6 @@ class ApplyLoop:
         self._status_file.write(self.report.tables.values(), force=landed or progressed)
         self._monitor.show(self._planning.scans, self.report.tables.values())
         return landed or progressed
-
-    def plan(self, cut: Cut | None) -> list[TablePlan]:
-        """What a cycle up to this cut would do; nothing is changed."""
-        return self._planner.plan(cut)
 
     def _provide_zone(self) -> None:
         """A folder to land in, for whoever waits for one (LZ-004).
@@ -259,34 +245,29 @@ class ApplyLoop:
         All large batches of a round begin in one cycle, and so go to one cut.
         """
         every = [(t, step) for t in ready for step in t.steps if isinstance(step, ApplyFiles)]
-        batches = [(table, step) for table, step in every if not _died(table)]
+        small: list[_Batch] = []
+        large: list[_Batch] = []
         for table, step in every:
-            if _died(table):
-                self._try_alone(table, step, begun)
-        limits = self._settings.limits
-        small = [(table, step) for table, step in batches if not is_large(step, limits)]
-        large = [(table, step) for table, step in batches if is_large(step, limits)]
+            if _died(table):  # beside the others, which would die with it
+                self._begin(Kind.ALONE, [(table, step)], begun)
+            elif self._settings.limits.is_large(step.estimate.rows, step.estimate.size):
+                large.append((table, step))
+            else:
+                small.append((table, step))
         if not self._background.is_applying:
             for group in _grouped(large):
-                self._begin(group, begun)
+                self._begin(Kind.BATCH, group, begun)
         if not small:
             return False
         outcomes = self._engine.apply([step for _table, step in small], self._lease.check)
         return self._note(small, outcomes, begun)
 
-    def _begin(self, batches: Sequence[_Batch], begun: datetime) -> None:
-        self._background.apply(
-            [table for table, _step in batches],
+    def _begin(self, kind: Kind, batches: Sequence[_Batch], begun: datetime) -> None:
+        self._background.begin(
+            kind,
             partial(self._engine.apply, [step for _, step in batches], self._lease.check),
+            [table for table, _step in batches],
             lambda outcomes: self._note(batches, outcomes, begun),
-        )
-
-    def _try_alone(self, table: TablePlan, step: ApplyFiles, begun: datetime) -> None:
-        """Try a batch again whose tasks died: beside the others, which would die with it."""
-        self._background.try_alone(
-            table,
-            partial(self._engine.apply, [step], self._lease.check),
-            lambda outcomes: self._note([(table, step)], outcomes, begun),
         )
 
     def _note(
@@ -313,7 +294,7 @@ class ApplyLoop:
         for table in self._planned:
             if table.path == path:
                 work = partial(self._vacuums.vacuum, path, self._lease.check)
-                self._background.maintain(work, [table])
+                self._background.begin(Kind.MAINTENANCE, work, [table])
 
     def _ours(self) -> Iterator[str]:
         """The paths of the tables that we may write, and do not write now."""

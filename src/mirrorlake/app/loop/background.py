@@ -59,8 +59,8 @@ class Executors:
 
 
 class Kind(StrEnum):
-    """What is under way: batches of a round, one that is tried apart from it, files of a table that
-    are written anew, or work that is in no hurry."""
+    """What is under way: batches of a round; one that may not end well, and for which no round
+    waits; files of a table that are written anew; or work that is in no hurry."""
 
     BATCH = "batch"
     ALONE = "batch alone"
@@ -132,38 +132,15 @@ class BackgroundJobs:
         """Whether something is to be noted."""
         return any(job.future.done() for job in self._background)
 
-    def apply(
-        self,
-        plans: Sequence[TablePlan],
-        work: Callable[[], Any],
-        collect: Callable[[Any], bool],
-    ) -> None:
-        """Begin batches of tables that have nothing under way."""
-        self._begin(Kind.BATCH, plans, work, collect)
-
-    def compact(
-        self, plan: TablePlan, work: Callable[[], Any], collect: Callable[[Any], bool]
-    ) -> None:
-        """Begin other work of that size on a table that has nothing under way."""
-        self._begin(Kind.COMPACTION, [plan], work, collect)
-
-    def try_alone(
-        self, plan: TablePlan, work: Callable[[], Any], collect: Callable[[Any], bool]
-    ) -> None:
-        """Begin a batch that may not end well, and for which no round of large batches waits."""
-        self._begin(Kind.ALONE, [plan], work, collect)
-
-    def maintain(self, work: Callable[[], Any], plans: Sequence[TablePlan] = ()) -> None:
-        """Begin work that is in no hurry, and after which nothing has to be noted."""
-        self._begin(Kind.MAINTENANCE, plans, work, lambda _result: False)
-
-    def _begin(
+    def begin(
         self,
         kind: Kind,
-        plans: Sequence[TablePlan],
         work: Callable[[], Any],
-        collect: Callable[[Any], bool],
+        plans: Sequence[TablePlan] = (),
+        collect: Callable[[Any], bool] = lambda _result: False,
     ) -> None:
+        """Begin work on tables that have nothing under way. collect: as `BackgroundJob` has it; by
+        default nothing has to be noted."""
         assert not self.held.keys() & {plan.table for plan in plans}
         executor = self._executors.maintenance if kind in _AT_LEISURE else self._executors.large
         begun = self._clock.monotonic()

@@ -6,13 +6,11 @@ from datetime import datetime
 
 import structlog
 
-from mirrorlake.app.loop.limits import Limits
 from mirrorlake.app.loop.planning import Planning
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.loop.retries import Retries
 from mirrorlake.app.status.monitor import Monitor
 from mirrorlake.errors import MirrorlakeError, TableError
-from mirrorlake.landing.scan import Scanner
 from mirrorlake.mirror.engine import (
     AlreadyApplied,
     Applied,
@@ -40,13 +38,10 @@ class Outcomes:
         report: ApplyReport,
         retries: Retries,
         planning: Planning,
-        scanner: Scanner,
         monitor: Monitor,
-        limits: Limits,
     ) -> None:
         self._engine, self._report, self._retries = engine, report, retries
-        self._planning, self._scanner, self._monitor = planning, scanner, monitor
-        self._limits = limits
+        self._planning, self._monitor = planning, monitor
 
     def note(self, step: ApplyFiles, outcome: Outcome, begun: datetime) -> bool:
         """Take note of an outcome. Returns whether the table got on. Raises what is no table's
@@ -55,7 +50,7 @@ class Outcomes:
             case Applied(version):
                 self._engine.make_durable(step.path, version)
                 self._report.add(step, outcome)
-                self._limits.applied(step.evidence.landed_bytes)
+                self._planning.limits.applied(step.evidence.landed_bytes)
                 self._monitor.applied(step, outcome, begun)
                 self._retries.succeeded(step.table)
                 return True
@@ -83,7 +78,7 @@ class Outcomes:
         if named is None:
             return False
         if isinstance(error, UnreadableFile):
-            self._scanner.forget(named.path)  # it is looked at anew: it may be gone
+            self._planning.scanner.forget(named.path)  # it is looked at anew: it may be gone
         else:
             self._planning.refused(named, error)
         return True

@@ -6,23 +6,28 @@ target, is not planned for again: the plan is a function of these.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from mirrorlake.app.loop.limits import Limits
+from mirrorlake.app.maintenance.deleted_tables import DeletedTables
 from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.errors import NestedTables, TableError, UnsupportedTable
-from mirrorlake.landing.cuts import Cut
+from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.metadata import SEQUENTIAL
 from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.landing.scan import Landed, Look, Scanner, TableScan
 from mirrorlake.mirror.batch import Run
+from mirrorlake.mirror.engine import TableReader
 from mirrorlake.mirror.plan import candidates, nested, plan
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
 from mirrorlake.mirror.table.progress import Progress
+from mirrorlake.model.clock import Clock
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store, UnsafePath
@@ -50,27 +55,36 @@ class _IdlePlan:
         )
 
 
+def new_uuid() -> str:
+    """The generation of a table that is made."""
+    return str(uuid.uuid4())
+
+
 class Planning:
     """Looks at one zone again and again. Not for several threads.
 
-    platform: why `direct` is not open in this session; progress: the state of the table at a path,
-    the same object as long as it is the same; scans: of
-    the last look, in order; paths: where their tables are.
+    tables: give the same progress as long as it is the same; platform: why `direct` is not open, in
+    words; scans: of the last look, in order; paths: where their tables are.
     """
 
     def __init__(
         self,
         store: Store,
-        scanner: Scanner,
-        followers: ProcessedNames,
-        progress: Callable[[str], Progress],
+        tables: TableReader,
         settings: MirrorSettings,
-        new_generation: Callable[[], str],
+        clock: Clock,
+        new_generation: Callable[[], str] = new_uuid,
         platform: str = "",
     ) -> None:
-        self._scanner, self._followers, self._progress = scanner, followers, progress
-        self._settings, self._new_generation = settings, new_generation
-        self._platform = platform
+        self._tables, self._settings = tables, settings
+        self._new_generation, self._platform = new_generation, platform
+        self.scanner = Scanner(
+            store, strict_text=settings.strict_text, partitions=settings.partitions
+        )
+        self.cuts = Cuts(store, self.scanner.zone())
+        self.names = ProcessedNames(store, tables)
+        self.limits = Limits(store, clock, settings)
+        self.deleted_tables = DeletedTables(store, self.scanner.zone, tables, settings, clock)
         self._tails = Tails(store)
         self._table_paths = TablePaths(store, settings.default_schema)
         self._failed: dict[str, tuple[Look, TableError]] = {}  # by the path of a file
@@ -78,6 +92,14 @@ class Planning:
         self._inside: Mapping[TableId, TableId] = {}
         self.scans: list[TableScan] = []
         self.paths: dict[TableId, str] = {}
+
+    def whole_plan(self, cut: Cut | None) -> list[TablePlan]:
+        """What a cycle up to this cut would do, and what would be compacted now; nothing is
+        changed."""
+        planned = self.limits.held(self.plans(cut))
+        deleted = self.deleted_tables.plans(self.scans, self.paths)
+        gone = {table.table for table in deleted}
+        return [self._compacted(table) for table in planned if table.table not in gone] + deleted
 
     def plans(
         self, cut: Cut | None, under_way: Mapping[TableId, TablePlan] | None = None
@@ -94,8 +116,17 @@ class Planning:
         """A file could not be applied: it is not tried again before it is another (LZ-269)."""
         self._failed[file.path] = (file.look, error)
 
+    def _compacted(self, table: TablePlan) -> TablePlan:
+        if not (self._settings.compaction and table.exists) or table.error:
+            return table
+        try:
+            step = self._tables.compaction(table.path)
+        except (TableError, UnsafePath):
+            return table  # its next batch says so
+        return replace(table, steps=(*table.steps, step)) if step else table
+
     def _look(self) -> None:
-        self.scans = self._scanner.scan()
+        self.scans = self.scanner.scan()
         paths = {scan.table: self._table_paths.of(scan) for scan in self.scans}
         if paths != self.paths:
             self.paths, self._inside = paths, nested(paths)
@@ -119,7 +150,7 @@ class Planning:
                     table=str(scan.table),
                     hint="Rename one of the tables, or set default_schema.",
                 )
-            progress, target = self._progress(path), _target(scan.table, cut)
+            progress, target = self._tables.progress(path), _target(scan.table, cut)
             idle = self._idle.get(scan.folder.path)
             if idle and idle.holds(scan, progress, target):
                 return idle.plan
@@ -141,17 +172,15 @@ class Planning:
             scan=scan,
             path=path,
             progress=progress,
+            settings=self._settings,
             target=target,
-            metadata_required=self._settings.metadata_required,
             tail=self._tails,
-            row_checks=self._settings.row_checks,
-            processed=self._followers.processed(scan, path, progress),
-            wanted=self._settings.strategy,
+            processed=self.names.processed(scan, path, progress),
             platform=self._platform,
         )
-        run = candidates(known, self._settings.limits)
+        run = candidates(known)
         inspected = self._inspect(scan.table, run)
-        found = plan(known, run, inspected, self._settings.limits, self._new_generation())
+        found = plan(known, run, inspected, self._new_generation())
         self._idle.pop(scan.folder.path, None)
         # By time it follows from the names that were applied too, and these are many.
         nothing_to_do = not (run.files or found.steps or found.error or found.waiting)
@@ -169,7 +198,7 @@ class Planning:
                 break
             self._failed.pop(file.path, None)
             try:
-                found[file.path] = self._scanner.inspect(table, file)
+                found[file.path] = self.scanner.inspect(table, file)
             except TableError as error:
                 found[file.path] = error
                 break

@@ -9,10 +9,8 @@ that is missing waits for it, as after `mirrorlake reset`.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Protocol
 
 import structlog
 
@@ -23,11 +21,12 @@ from mirrorlake.errors import TableError
 from mirrorlake.landing import layout, zone_id
 from mirrorlake.landing.cleanup import UNTIDY, is_remnant
 from mirrorlake.landing.scan import TableScan
+from mirrorlake.mirror.engine import TableReader
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import DropTable, TablePlan
 from mirrorlake.mirror.table.deleted import Missing, looked
 from mirrorlake.mirror.table.processed import folder_of
-from mirrorlake.mirror.table.progress import FOLDER, Progress
+from mirrorlake.mirror.table.progress import FOLDER
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.landed import format_time, parse_time
 from mirrorlake.model.state import TableState
@@ -45,23 +44,6 @@ EVERY = 5.0
 """Seconds between two looks at most."""
 
 
-class Tables(Protocol):
-    """What an engine knows of its tables."""
-
-    def progress(self, path: str) -> Progress: ...
-    def paths(self, known: Collection[str] = ()) -> Sequence[str]: ...
-
-
-@dataclass(frozen=True, slots=True)
-class DeletedTable:
-    """A table whose folder is missing."""
-
-    table: TableId
-    path: str
-    folder: str
-    generation: str
-
-
 class DeletedTables:
     """Looks after the tables of one zone. Changes nothing but its own records."""
 
@@ -69,7 +51,7 @@ class DeletedTables:
         self,
         store: Store,
         zone: Callable[[], str],
-        tables: Tables,
+        tables: TableReader,
         settings: MirrorSettings,
         clock: Clock,
     ) -> None:
@@ -146,7 +128,7 @@ class DeletedTables:
     def _zone(self) -> str:
         return self._find_zone()
 
-    def _mark(self, scans: Sequence[TableScan], deleted: Sequence[DeletedTable]) -> None:
+    def _mark(self, scans: Sequence[TableScan], deleted: Sequence[DropTable]) -> None:
         """Mark the zone, and the schema folders in it, where no table is missing.
 
         What cannot be marked is mirrored all the same, and nothing of it is dropped.
@@ -170,7 +152,7 @@ class DeletedTables:
             self._marked.add(location)
         return location in self._marked
 
-    def _is_deleted(self, deleted: DeletedTable) -> bool:
+    def _is_deleted(self, deleted: DropTable) -> bool:
         """Whether its folder is gone from the schema folder in which it was.
 
         A schema folder that is there without our mark is another one, such as the empty place of
@@ -205,7 +187,7 @@ class DeletedTables:
 
     def _missing(
         self, scans: Sequence[TableScan], paths: Mapping[TableId, str]
-    ) -> Iterator[DeletedTable]:
+    ) -> Iterator[DropTable]:
         """The tables that name a folder of this zone which is not there.
 
         A table whose path another folder uses now is that folder's.
@@ -224,7 +206,7 @@ class DeletedTables:
             if scan and scan.folder.path != folder:
                 continue
             if self._is_gone(folder):
-                yield DeletedTable(_table_of(self._zone, folder), path, folder, progress.generation)
+                yield DropTable(_table_of(self._zone, folder), path, folder, progress.generation)
 
     def _is_gone(self, folder: str) -> bool:
         try:
@@ -237,15 +219,14 @@ class DeletedTables:
         listing = self._store.list(folder)
         return not (listing.files or listing.folders)
 
-    def _plan(self, deleted: DeletedTable, missing: Missing, now: datetime) -> TablePlan:
+    def _plan(self, deleted: DropTable, missing: Missing, now: datetime) -> TablePlan:
         due = missing.is_due(now, self._settings.drop_after)
-        step = DropTable(deleted.table, deleted.path, deleted.folder, deleted.generation)
         return TablePlan(
             deleted.table,
             deleted.path,
             deleted.folder,
             TableState.REPLICATING,
-            steps=(step,) if due else (),
+            steps=(deleted,) if due else (),
             waiting=f"its folder has been missing since {format_time(missing.since)}; the table "
             "will be dropped",
         )

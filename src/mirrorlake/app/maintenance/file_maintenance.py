@@ -18,9 +18,9 @@ from functools import partial
 
 import structlog
 
-from mirrorlake.app.loop.background import BackgroundJobs
+from mirrorlake.app.loop.background import BackgroundJobs, Kind
 from mirrorlake.errors import TableError
-from mirrorlake.mirror.batch_limits import CHECKPOINT_EVERY, is_long
+from mirrorlake.mirror.batch_limits import CHECKPOINT_EVERY
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed, MirrorEngine, Outcome, Unknown
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles, Compact, TablePlan
@@ -82,7 +82,7 @@ class FileMaintenance:
                 self._told([step], self._engine.compact([step], self._before_commit))
 
     def _compact(self, written: Sequence[WrittenBatch]) -> None:
-        short, together = [], 0
+        short, together, limits = [], 0, self._settings.limits
         # Whose turn is longest ago comes first: one that is always due keeps none waiting for ever.
         for one in sorted(written, key=lambda one: self._turns.get(one.step.path, 0)):
             if self._clock.monotonic() < self._rests.get(one.step.path, 0.0):
@@ -91,12 +91,13 @@ class FileMaintenance:
             self._due.pop(one.step.path, None)
             if step is None:
                 continue
-            if not is_long(together + step.rows, self._settings.limits):
+            if not limits.is_large(together + step.rows):
                 short.append(step)
                 together += step.rows
-            elif is_long(step.rows, self._settings.limits) and self._background.may_compact:
+            elif limits.is_large(step.rows) and self._background.may_compact:
                 work = partial(self._engine.compact, [step], self._before_commit)
-                self._background.compact(one.plan, work, partial(self._told, [step]))
+                told = partial(self._told, [step])
+                self._background.begin(Kind.COMPACTION, work, [one.plan], told)
             else:
                 self._due[one.step.path] = step
                 continue
@@ -124,7 +125,8 @@ class FileMaintenance:
             begun = self._last_checkpoint[path] = _last_due(path, version)
         if version - begun >= CHECKPOINT_EVERY:
             self._last_checkpoint[path] = version
-            self._background.maintain(partial(self._write_checkpoint, path, version))
+            work = partial(self._write_checkpoint, path, version)
+            self._background.begin(Kind.MAINTENANCE, work)
 
     def _write_checkpoint(self, path: str, version: int) -> None:
         began = self._clock.monotonic()

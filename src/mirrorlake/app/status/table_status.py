@@ -14,12 +14,12 @@ from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
 from mirrorlake.mirror.plan import NO_METADATA, other_files
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
+from mirrorlake.mirror.table.known_table import KnownTable
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.applied import Totals
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.state import TableState
-from mirrorlake.storage.store import Store, UnsafePath
+from mirrorlake.storage.store import UnsafePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +98,6 @@ class TableStatus:
 class View:
     """From where and when it is looked. is_fed: whether what happens in the source lands now."""
 
-    store: Store
     settings: MirrorSettings
     scanner: Scanner
     followers: ProcessedNames
@@ -185,16 +184,8 @@ def _table(
 
 def _known(view: View, scan: TableScan, path: str, progress: Progress) -> KnownTable:
     """Raises ProgressLost."""
-    return KnownTable(
-        scan,
-        path,
-        progress,
-        CutTarget(),
-        view.settings.metadata_required,
-        tail=view.tails,
-        processed=view.followers.processed(scan, path, progress),
-        wanted=view.settings.strategy,
-    )
+    processed = view.followers.processed(scan, path, progress)
+    return KnownTable(scan, path, progress, view.settings, tail=view.tails, processed=processed)
 
 
 def _facts(error: TableError | UnsafePath, table: str) -> Mapping[str, Any]:

@@ -139,13 +139,6 @@ def rows_of(files: Sequence[Mapping[str, Any]]) -> int:
     return sum(file.left for action in files if (file := _known(action)))
 
 
-def dead_share(files: Sequence[Mapping[str, Any]]) -> float:
-    """The part of the stored rows that are deleted; 0 of none."""
-    known = [file for action in files if (file := _known(action))]
-    stored = sum(file.rows for file in known)
-    return sum(file.gone for file in known) / stored if stored else 0.0
-
-
 def _known(action: Mapping[str, Any]) -> File | None:
     rows = bounds.records(action)
     if rows is None:

@@ -8,6 +8,7 @@ of several folders in the order in which they landed (LZ-059).
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from heapq import merge
@@ -66,10 +67,36 @@ class InSequence:
 
 
 @dataclass(frozen=True, slots=True)
-class ByTime:
-    """processed: what has been applied; the batches that did are counted."""
+class _Named(ABC):
+    """processed: what has been applied; the batches that did are counted, and record names."""
 
     processed: Processed
+
+    @abstractmethod
+    def is_new(self, file: Landed) -> bool: ...
+
+    def number(self, batch: Sequence[Landed]) -> Numbering:
+        following = self.processed.batches + 1
+        return Numbering(following, following, tuple(str(file.name) for file in batch))
+
+    def is_more(self, files: Sequence[Landed], batch: Sequence[Landed]) -> bool:
+        """Whether new files are left after a batch."""
+        taken = {str(file.name) for file in batch}
+        return any(str(file.name) not in taken for file in filter(self.is_new, files))
+
+    def _with_those_aside(self, scan: TableScan) -> Sequence[Landed]:
+        """The files, with those that an earlier table of the folder had applied and put aside: it
+        was reset, or the zone was copied without it. Once there are none, none will come."""
+        if self.processed.has_all_aside:
+            return scan.files
+        aside = {str(file.name): file for file in filter(self.is_new, scan.moved())}
+        self.processed.has_all_aside = not aside
+        both = aside | {str(file.name): file for file in scan.files}
+        return sorted(both.values(), key=order) if aside else scan.files
+
+
+class ByTime(_Named):
+    """Files have any names."""
 
     def is_new(self, file: Landed) -> bool:
         """A processed path that is written again is not new (LZ-127)."""
@@ -77,15 +104,8 @@ class ByTime:
 
     def run(self, scan: TableScan, limits: BatchLimits) -> Run:
         """The unprocessed files in their order, late ones too (LZ-124, LZ-126)."""
-        files = _with_those_aside(self, scan)
+        files = self._with_those_aside(scan)
         return Run(tuple(islice(filter(self.is_new, files), limits.files)))
-
-    def number(self, batch: Sequence[Landed]) -> Numbering:
-        return _counted(self.processed, batch)
-
-    def is_more(self, files: Sequence[Landed], batch: Sequence[Landed]) -> bool:
-        """Whether new files are left after a batch."""
-        return _is_more(self, files, batch)
 
     def done(self, files: Sequence[Landed]) -> list[Landed]:
         """The applied files that may go aside: all but the last applied (LZ-250)."""
@@ -96,13 +116,8 @@ class ByTime:
         ]
 
 
-@dataclass(frozen=True, slots=True)
-class InPartitions:
-    """Rows of one key belong into one folder: only there is their order that of the publisher.
-
-    processed: what has been applied, with the highest number of each partition folder."""
-
-    processed: Processed
+class InPartitions(_Named):
+    """Rows of one key belong into one folder: only there is their order that of the publisher."""
 
     def is_new(self, file: Landed) -> bool:
         return file.number > self.processed.numbers.get(_folder(file), 0)
@@ -111,7 +126,7 @@ class InPartitions:
         """The contiguous files of each folder. A gap blocks the later files of its folder only, and
         is told (LZ-117)."""
         by_folder: dict[str, list[Landed]] = {}
-        for file in filter(self.is_new, _with_those_aside(self, scan)):
+        for file in filter(self.is_new, self._with_those_aside(scan)):
             by_folder.setdefault(_folder(file), []).append(file)
         runs, error = [], None
         for folder, files in sorted(by_folder.items()):
@@ -123,41 +138,11 @@ class InPartitions:
         # Of the files that come next in their folders, the one that landed first.
         return Run(tuple(islice(merge(*runs, key=order), limits.files)), error)
 
-    def number(self, batch: Sequence[Landed]) -> Numbering:
-        return _counted(self.processed, batch)
-
-    def is_more(self, files: Sequence[Landed], batch: Sequence[Landed]) -> bool:
-        """Whether new files are left after a batch."""
-        return _is_more(self, files, batch)
-
     def done(self, files: Sequence[Landed]) -> list[Landed]:
         """The applied files that may go aside: all but the last of each folder (LZ-243)."""
         return [
             file for file in files if file.number < self.processed.numbers.get(_folder(file), 0)
         ]
-
-
-def _with_those_aside(detection: ByTime | InPartitions, scan: TableScan) -> Sequence[Landed]:
-    """The files, with those that an earlier table of the folder had applied and put aside: it was
-    reset, or the zone was copied without it. Once there are none, none will come."""
-    if detection.processed.has_all_aside:
-        return scan.files
-    aside = {str(file.name): file for file in filter(detection.is_new, scan.moved())}
-    detection.processed.has_all_aside = not aside
-    both = aside | {str(file.name): file for file in scan.files}
-    return sorted(both.values(), key=order) if aside else scan.files
-
-
-def _counted(applied: Processed, batch: Sequence[Landed]) -> Numbering:
-    following = applied.batches + 1
-    return Numbering(following, following, tuple(str(file.name) for file in batch))
-
-
-def _is_more(
-    detection: ByTime | InPartitions, files: Sequence[Landed], batch: Sequence[Landed]
-) -> bool:
-    taken = {str(file.name) for file in batch}
-    return any(str(file.name) not in taken for file in filter(detection.is_new, files))
 
 
 def _folder(file: Landed) -> str:

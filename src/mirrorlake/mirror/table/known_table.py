@@ -7,8 +7,7 @@ from dataclasses import dataclass, field
 
 from mirrorlake.landing.metadata import BY_TIME, IN_PARTITIONS, NAMED
 from mirrorlake.landing.scan import Landed, TableScan
-from mirrorlake.mirror.row_checks import RowChecks
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.table.file_detection import ByTime, Detection, InPartitions, InSequence
 from mirrorlake.mirror.table.processed import Processed
 from mirrorlake.mirror.table.progress import Progress
@@ -28,25 +27,22 @@ class KnownTable:
     """What is known of a table before its files are looked at.
 
     tail: as `Tails` tells it; processed: what it has applied where there is not one sequence;
-    wanted: the strategy that the project asks for; platform: why `direct` is not open with this
-    Spark.
+    platform: why `direct` is not open with this Spark.
     """
 
     scan: TableScan
     path: str
     progress: Progress
-    target: CutTarget
-    metadata_required: bool = True
+    settings: MirrorSettings = field(default_factory=MirrorSettings)
+    target: CutTarget = field(default_factory=CutTarget)
     tail: Callable[[Landed], str] = lambda _file: ""
-    row_checks: RowChecks = field(default_factory=RowChecks)
     processed: Processed = field(default_factory=Processed)
-    wanted: Wanted = Wanted.AUTO
     platform: str = ""
 
     @property
     def is_unread(self) -> bool:
         """Its files are not looked at before it is described (LZ-040), texts never (LZ-042)."""
-        undescribed = self.scan.metadata is None and self.metadata_required
+        undescribed = self.scan.metadata is None and self.settings.metadata_required
         return undescribed or self.scan.is_undescribed_text
 
     @property

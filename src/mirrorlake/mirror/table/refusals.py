@@ -44,7 +44,7 @@ def refusal(known: KnownTable) -> TableError | None:
         )
     if known.is_reseeded:
         return None
-    choice = way_of(Facts(known.wanted, known.platform, progress.delegated))
+    choice = way_of(Facts(known.settings.strategy, known.platform, progress.delegated))
     return (
         closed(name, choice)
         or _detection_refusal(known, name)
