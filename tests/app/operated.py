@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -14,18 +15,27 @@ from typing import Any
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.app.loop.background import Executors
 from mirrorlake.app.loop.report import ApplyReport
-from mirrorlake.app.status.operation_log import read as logged
+from mirrorlake.app.status.operation_log import FOLDER
 from mirrorlake.delta.log.table_log import APPLICATION
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.table.progress import GENERATION, KEY_COLUMNS
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.store import Store
 from tests.app.zones import MARKER, Zone
 from tests.delta import handmade
 from tests.doubles.clock import SteppedClock
 from tests.sim.engine import Lake, LakeTable, ModelledEngine
 
 DAY = 86_400
+
+
+def logged(store: Store) -> list[dict[str, Any]]:
+    """What the operation log still holds, oldest first."""
+    found = [file.name for file in store.list(FOLDER).files]
+    names = sorted(name for name in found if re.fullmatch(r"\d{20}\.jsonl", name))
+    lines = [line for name in names for line in store.read(f"{FOLDER}/{name}").splitlines()]
+    return [json.loads(line) for line in lines]
 
 
 class Operated:

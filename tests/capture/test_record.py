@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import pytest
 
@@ -42,7 +43,7 @@ def test_a_stream_is_remembered(records: Records) -> None:
 
 
 def test_a_stream_is_established_when_its_place_in_the_log_is_made(records: Records) -> None:
-    records.write_stream(StreamRecord.new({}).established("0/A", ["slot x"]))
+    records.write_stream(replace(StreamRecord.new({}), start="0/A", made=["slot x"]))
     found = records.stream()
     assert found is not None
     assert (found.is_established, found.start, list(found.made)) == (True, "0/A", ["slot x"])

@@ -94,10 +94,11 @@ class Capture:
 
     def once(self) -> None:
         """Land everything that was committed when this was called."""
-        target = self._source.current()
-        while not self._stop.is_set() and not self._has_reached(target):
+        target, loop = self._source.current(), self.loop
+        assert loop is not None
+        while not self._stop.is_set() and not loop.position.covers(target):
             self.step(0.2)
-            if self._is_read_to(target):
+            if loop.is_read_to(target):
                 self._check_source()
                 self._finish()
 
@@ -167,8 +168,12 @@ class Capture:
             established = Established(self._source.snapshot(), ())
         try:
             self._reached(CrashPoint.SLOT_CREATED)
-            record = replace(record, source=self._source.identity())
-            record = record.established(str(established.snapshot.point), established.made)
+            record = replace(
+                record,
+                source=self._source.identity(),
+                start=str(established.snapshot.point),
+                made=established.made,
+            )
             self._records.write_stream(record)
             self._reached(CrashPoint.ESTABLISHED)
             self._load(established.snapshot, record)
@@ -293,12 +298,6 @@ class Capture:
         if self.loop is not None:
             self._lease.check()
             self.loop.roll()
-
-    def _has_reached(self, target: LogPoint) -> bool:
-        return self.loop is not None and self.loop.position.covers(target)
-
-    def _is_read_to(self, target: LogPoint) -> bool:
-        return self.loop is not None and self.loop.is_read_to(target)
 
     def _watch(self) -> None:
         """Look for what would be lost silently, and for tables that came or went."""

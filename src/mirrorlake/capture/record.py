@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any, Self
 
 from mirrorlake.landing import layout
@@ -26,7 +26,8 @@ UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 
 @dataclass(frozen=True, slots=True)
 class StreamRecord:
-    """`stream.json`. `start` is empty until the place in the source's log is made."""
+    """`stream.json`. `start` is empty until the place in the source's log is made; before that,
+    `made` is what is about to be made in the source, so that a crash leaves it known."""
 
     stream: str
     source: Mapping[str, str]
@@ -35,15 +36,11 @@ class StreamRecord:
 
     @classmethod
     def new(cls, source: Mapping[str, str], intended: Sequence[str] = ()) -> Self:
-        """intended: what is about to be made in the source, so that a crash leaves it known."""
-        return cls(str(uuid.uuid4()), dict(source), made=tuple(intended))
+        return cls(str(uuid.uuid4()), source, made=intended)
 
     @property
     def is_established(self) -> bool:
         return bool(self.start)
-
-    def established(self, start: str, made: Sequence[str]) -> StreamRecord:
-        return replace(self, start=start, made=tuple(made))
 
 
 @dataclass(slots=True)
@@ -65,15 +62,7 @@ class Records:
         return StreamRecord(record["stream"], record["source"], record["start"], record["made"])
 
     def write_stream(self, record: StreamRecord) -> None:
-        self._write(
-            STREAM,
-            {
-                "stream": record.stream,
-                "source": dict(record.source),
-                "start": record.start,
-                "made": list(record.made),
-            },
-        )
+        self._write(STREAM, asdict(record))
 
     def stopped(self) -> dict[str, dict[str, Any]]:
         """Table name to the error that stopped its capture."""

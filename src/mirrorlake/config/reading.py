@@ -42,24 +42,18 @@ def _text(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except FileNotFoundError:
-        raise ConfigError(
-            "the project file does not exist",
-            where=str(path),
-            hint="Create it with `mirrorlake init`, name another with `--config`, or use `--root "
-            "FOLDER` instead.",
-        ) from None
+        what = "the project file does not exist"
+        hint = (
+            "Create it with `mirrorlake init`, name another with `--config`, or use `--root "
+            "FOLDER` instead."
+        )
     except UnicodeDecodeError as error:
-        raise ConfigError(
-            f"the file is not UTF-8 from byte {error.start + 1} on",
-            where=str(path),
-            hint="Save the file as UTF-8.",
-        ) from None
+        what = f"the file is not UTF-8 from byte {error.start + 1} on"
+        hint = "Save the file as UTF-8."
     except OSError as error:
-        raise ConfigError(
-            f"the project file cannot be read: {error.strerror}",
-            where=str(path),
-            hint="Use --config to name a file that you may read.",
-        ) from None
+        what = f"the project file cannot be read: {error.strerror}"
+        hint = "Use --config to name a file that you may read."
+    raise ConfigError(what, where=str(path), hint=hint)
 
 
 def _parsed(path: Path, text: str) -> yaml.Node:
@@ -67,12 +61,10 @@ def _parsed(path: Path, text: str) -> yaml.Node:
         node = yaml.compose(text, Loader=yaml.SafeLoader)
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
-        raise ConfigError(
-            "the file is not valid YAML: "
-            f"{getattr(error, 'problem', None) or 'it cannot be parsed'}",
-            where=f"{path}, line {mark.line + 1}" if mark else str(path),
-            hint="Correct the file.",
-        ) from None
+        problem = getattr(error, "problem", None) or "it cannot be parsed"
+        where = f"{path}, line {mark.line + 1}" if mark else str(path)
+        what, hint = f"the file is not valid YAML: {problem}", "Correct the file."
+        raise ConfigError(what, where=where, hint=hint) from None
     if not isinstance(node, yaml.MappingNode):
         raise ConfigError(
             "the file contains no settings",
@@ -86,20 +78,15 @@ def _interpolated(path: Path, node: yaml.Node, environment: Mapping[str, str]) -
     """The content with every `${NAME}` replaced from the environment."""
 
     def variable(match: re.Match[str], line: int) -> str:
-        if match[1] not in environment:
-            raise ConfigError(
-                f"environment variable {match[1]} is not set",
-                where=f"{path}, line {line}",
-                hint=f"Set it: export {match[1]}=...",
-            )
-        if not environment[match[1]].strip():
+        value = environment.get(match[1])
+        if value is None or not value.strip():
             # An empty URL would mean whatever database libpq finds by itself.
             raise ConfigError(
-                f"environment variable {match[1]} is empty",
+                f"environment variable {match[1]} is {'not set' if value is None else 'empty'}",
                 where=f"{path}, line {line}",
                 hint=f"Set it: export {match[1]}=...",
             )
-        return environment[match[1]]
+        return value
 
     def walk(part: yaml.Node) -> Any:
         if isinstance(part, yaml.MappingNode):
@@ -149,17 +136,13 @@ def _refusal(path: Path, node: yaml.Node, content: Any, error: ValidationError) 
     """The first thing that is wrong, with its line."""
     problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
     location = ".".join(str(part) for part in problem["loc"])
-    line = _line(node, problem["loc"])
+    what = problem["msg"][0].lower() + problem["msg"][1:]
     hint = "See docs/reference/configuration.md."
     if problem["type"] == "extra_forbidden":
         known = ", ".join(_fields(content, problem["loc"][:-1]))
-        return ConfigError(
-            "there is no such setting",
-            where=f"{path}, line {line}, field {location}",
-            hint=f"The settings here are: {known}.",
-        )
-    message = problem["msg"][0].lower() + problem["msg"][1:]
-    return ConfigError(message, where=f"{path}, line {line}, field {location}", hint=hint)
+        what, hint = "there is no such setting", f"The settings here are: {known}."
+    where = f"{path}, line {_line(node, problem['loc'])}, field {location}"
+    return ConfigError(what, where=where, hint=hint)
 
 
 def _fields(content: Any, location: Sequence[int | str]) -> list[str]:

@@ -145,7 +145,7 @@ class ProjectFile(Section):
             )
         source = self.source.settings(self.name) if self.source else None
         capture = CaptureSettings(
-            roll_bytes=int(self.capture.roll_bytes),
+            roll_bytes=self.capture.roll_bytes,
             roll_seconds=self.capture.roll_seconds,
             debounce_seconds=self.capture.debounce_seconds,
             heartbeat_seconds=self.capture.heartbeat_seconds,
@@ -161,11 +161,11 @@ class ProjectFile(Section):
             retention=timedelta(days=self.landing.retention_days),
             strategy=Wanted(self.mirror.strategy),
             compaction=self.mirror.compaction,
-            row_checks=RowChecks(self.mirror.strict_keys, int(self.mirror.file_bytes)),
+            row_checks=RowChecks(self.mirror.strict_keys, self.mirror.file_bytes),
             drop_tables=self.mirror.drop_tables,
             drop_after=timedelta(seconds=self.mirror.drop_after_seconds),
             max_tables=self.mirror.max_tables,
-            max_bytes_per_day=self._daily(),
+            max_bytes_per_day=self.mirror.max_bytes_per_day,
             vacuum=self._vacuum(path),
         )
         spark = SparkSettings(
@@ -179,10 +179,6 @@ class ProjectFile(Section):
         root = _beside(path, Path(self.root))
         landing, tables = self.landing.location(path), self.tables.location(path)
         return Project(self.name, root, source, capture, mirror, spark, landing, tables)
-
-    def _daily(self) -> int | None:
-        most = self.mirror.max_bytes_per_day
-        return None if most is None else int(most)
 
     def _vacuum(self, path: Path) -> timedelta | None:
         days = self.mirror.vacuum_days

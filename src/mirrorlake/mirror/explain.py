@@ -45,7 +45,7 @@ def as_fact(step: Step) -> dict[str, Any]:
                 "truncate": step.truncated,
             }
             facts |= {"names": list(step.names)} if step.names else {}
-            facts |= _choice_facts(step)
+            facts |= step.estimate.choice.as_fact() if step.estimate.choice else {}
         case CleanUp():
             facts = {"step": "clean_up", "files": [str(file.name) for file in step.files]}
         case Discard():
@@ -67,11 +67,6 @@ def explain(plan: Sequence[TablePlan]) -> list[str]:
         elif table.waiting:
             lines.append(f"{table.table}: waits: {table.waiting}")
     return lines
-
-
-def _choice_facts(step: ApplyFiles) -> dict[str, Any]:
-    choice = step.estimate.choice
-    return choice.as_fact() if choice else {}
 
 
 def _way(step: ApplyFiles) -> str:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, astuple, dataclass
+from functools import reduce
+from operator import add
 from typing import Any, Self
 
 
@@ -27,13 +29,7 @@ class Totals:
         return self.insert + self.update + self.delete
 
     def __add__(self, other: Totals) -> Totals:
-        return Totals(
-            self.insert + other.insert,
-            self.update + other.update,
-            self.delete + other.delete,
-            self.duplicates + other.duplicates,
-            self.bytes + other.bytes,
-        )
+        return Totals(*map(add, astuple(self), astuple(other)))
 
     def as_record(self) -> dict[str, int]:
         return asdict(self)
@@ -82,12 +78,6 @@ def in_runs(files: Sequence[FileRows], most: int) -> list[FileRows]:
     read = [file for file in files if file.rows is not None]
     unread = files[: len(files) - len(read)]
     length = -(-len(read) // most) if read else 1
-    runs = [_run(unread)] if unread else []
-    return runs + [_run(read[at : at + length]) for at in range(0, len(read), length)]
-
-
-def _run(files: Sequence[FileRows]) -> FileRows:
-    run = files[0]
-    for file in files[1:]:
-        run = run.joined(file)
-    return run
+    runs = [unread] if unread else []
+    runs += [read[at : at + length] for at in range(0, len(read), length)]
+    return [reduce(FileRows.joined, run) for run in runs]

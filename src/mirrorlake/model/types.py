@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from typing import ClassVar, Self
 
 MAX_PRECISION = 38
+_SIMPLE = "boolean byte short integer long float double string binary date timestamp"
 _DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 
 
@@ -22,21 +23,7 @@ class DataType:
     precision: int = 0
     scale: int = 0
 
-    SIMPLE: ClassVar[frozenset[str]] = frozenset(
-        {
-            "boolean",
-            "byte",
-            "short",
-            "integer",
-            "long",
-            "float",
-            "double",
-            "string",
-            "binary",
-            "date",
-            "timestamp",
-        }
-    )
+    SIMPLE: ClassVar[frozenset[str]] = frozenset(_SIMPLE.split())
 
     def __post_init__(self) -> None:
         if self.name == "decimal":

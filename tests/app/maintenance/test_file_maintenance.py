@@ -14,6 +14,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.app.loop.background import Kind
 from mirrorlake.app.maintenance import file_maintenance
 from mirrorlake.errors import TableError
 from mirrorlake.mirror.batch_limits import BatchLimits
@@ -278,7 +279,7 @@ class Begun:
 
     begun: int = 0
 
-    def maintain(self, _work: Callable[[], Any]) -> None:
+    def begin(self, _kind: Kind, _work: Callable[[], Any]) -> None:
         self.begun += 1
 
 

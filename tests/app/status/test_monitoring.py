@@ -20,7 +20,6 @@ from mirrorlake.app.status.operation_log import (
     OperationLog,
     error_type,
 )
-from mirrorlake.app.status.operation_log import read as logged
 from mirrorlake.app.status.table_status import View, tables_of
 from mirrorlake.config import Project
 from mirrorlake.errors import BadFile, BadValue
@@ -29,7 +28,7 @@ from mirrorlake.mirror.faults import TableFault
 from mirrorlake.model.landed import FileKind, Footer, parse_time
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore
-from tests.app.operated import Operated
+from tests.app.operated import Operated, logged
 from tests.app.zones import MARKER, Zone
 from tests.doubles.clock import START, SteppedClock
 from tests.landing.files import encoded

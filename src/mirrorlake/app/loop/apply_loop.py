@@ -23,6 +23,8 @@ from datetime import datetime
 from functools import partial
 from math import inf, isfinite
 
+import structlog
+
 from mirrorlake import root
 from mirrorlake.app.loop.background import POLL_SECONDS, BackgroundJobs, Executors, Kind
 from mirrorlake.app.loop.outcomes import Outcomes
@@ -31,22 +33,24 @@ from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.loop.retries import Retries
 from mirrorlake.app.loop.table_builder import Builder
 from mirrorlake.app.maintenance.file_maintenance import FileMaintenance, WrittenBatch
-from mirrorlake.app.maintenance.landing_cleanup import LandingCleanup
-from mirrorlake.app.maintenance.table_removal import TableRemoval
+from mirrorlake.app.maintenance.landing_cleanup import CLEANUP_REFUSED, LandingCleanup
 from mirrorlake.app.maintenance.vacuum import Vacuums
 from mirrorlake.app.status.monitor import Monitor
 from mirrorlake.app.status.table_status_file import TableStatusFile
 from mirrorlake.errors import LeaseLost, TableError, UsageError, WorkerLost
 from mirrorlake.landing import layout
+from mirrorlake.landing.cleanup import UNTIDY
 from mirrorlake.landing.cuts import Cut
 from mirrorlake.mirror.engine import Applied, MirrorEngine, Outcome
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CreateTable, TablePlan
+from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CreateTable, DropTable, TablePlan
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.store import Store, UnsafePath
+
+log = structlog.get_logger()
 
 Pending = Callable[[TableId, int], None]
 """Is told in each cycle how many files of a table wait."""
@@ -103,9 +107,6 @@ class ApplyLoop:
         )
         self._planned: list[TablePlan] = []
         self.report = ApplyReport()
-        self._table_removal = TableRemoval(
-            engine, self._deleted_tables, self.report, self._monitor, self._lease.check
-        )
         self._outcomes = Outcomes(engine, self.report, self._retries, planning, self._monitor)
 
     def open(self) -> None:
@@ -188,8 +189,7 @@ class ApplyLoop:
         built = {table.table for table in ready}
         self._monitor.begun([t for t in free if t.is_idle or t.table in built])
         progressed = self._apply(ready, begun)
-        paths = {table.path for table in self._background.held.values()}
-        self._table_removal.look(self._planning, paths)
+        self._remove_deleted()
         self._monitor.failed(self.report.tables.values())
         self._status_file.write(self.report.tables.values(), force=landed or progressed)
         self._monitor.show(self._planning.scans, self.report.tables.values())
@@ -281,6 +281,34 @@ class ApplyLoop:
             [WrittenBatch(t, s, o.version) for t, s, o in done if isinstance(o, Applied)]
         )
         return any(progressed)
+
+    def _remove_deleted(self) -> None:
+        """Drop the tables whose folders were deleted, when it is time for it; those with which
+        something is done now fall due again."""
+        found = self._deleted_tables.look(self._planning.scans, self._planning.paths)
+        if found is None:
+            return
+        self.report.deleted(found)
+        held = {table.path for table in self._background.held.values()}
+        for table in found:
+            for step in table.steps:
+                if isinstance(step, DropTable) and step.path not in held:
+                    self._drop(step)
+
+    def _drop(self, step: DropTable) -> None:
+        self._lease.check()
+        self._deleted_tables.record_drop(step)
+        try:
+            self._engine.drop(step)
+        except TableError as error:
+            self.report.fail(step.table, step.path, error)  # it falls due again
+            return
+        try:
+            self._deleted_tables.dropped(step)
+        except UNTIDY as refused:
+            log.warning(CLEANUP_REFUSED, table=str(step.table), reason=str(refused))
+        self.report.removed(step.table)
+        self._monitor.removed(step.table)
 
     def _vacuum(self) -> None:
         """Remove old data files of a table that is due, beside the cycles.

@@ -10,11 +10,9 @@ from __future__ import annotations
 import json
 import re
 from collections import deque
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
-from typing import Any
 
 from mirrorlake import root
 from mirrorlake.errors import InternalError, TableError, Unavailable
@@ -128,13 +126,6 @@ class OperationLog:
     def _numbers(self) -> list[int]:
         found = (_NAME.fullmatch(file.name) for file in self._store.list(FOLDER).files)
         return sorted(int(match[1]) for match in found if match)
-
-
-def read(store: Store) -> list[Mapping[str, Any]]:
-    """What the log still holds, oldest first."""
-    names = [file.name for file in store.list(FOLDER).files if _NAME.fullmatch(file.name)]
-    lines = [line for name in names for line in store.read(f"{FOLDER}/{name}").splitlines()]
-    return [json.loads(line) for line in lines]
 
 
 def error_type(error: TableError) -> str:

@@ -219,16 +219,7 @@ class Decoder:
             schema=schema,
             source_types=dict(zip(names, types, strict=True)),
         )
-        decoders = tuple(
-            ColumnDecoder(
-                str(table.table),
-                name,
-                kind,
-                self.extremes,
-                partial(self.noted, table.table),
-            )
-            for name, kind in zip(names, types, strict=True)
-        )
+        decoders = decoders_of(table, self.extremes, self.noted)
         keys = tuple(offsets[names.index(key)] for key in table.key)
         return _Known(relation, table, tuple(offsets), keys, decoders)
 
@@ -353,6 +344,15 @@ class Decoder:
     def _fault(self, table: TableId, error: TableError) -> TableLost:
         self._faulty.add(table)
         return TableLost(table, error)
+
+
+def decoders_of(
+    table: SourceTable, extremes: Extremes, noted: NotedIn
+) -> tuple[ColumnDecoder, ...]:
+    """For the columns of a table, in their order."""
+    name, told = str(table.table), partial(noted, table.table)
+    types = table.source_types
+    return tuple(ColumnDecoder(name, c, types[c], extremes, told) for c in table.schema.names)
 
 
 def _is_change(kind: np.ndarray) -> np.ndarray:

@@ -10,10 +10,8 @@ from mirrorlake.sources.postgresql.connect import Connection, simple_query
 
 @dataclass(frozen=True, slots=True)
 class SlotState:
-    """A row of pg_replication_slots. `status`: reserved, extended, unreserved or lost."""
+    """Of a row of pg_replication_slots. `status`: reserved, extended, unreserved or lost."""
 
-    plugin: str
-    database: str
     active_pid: int | None
     confirmed: Lsn | None
     status: str
@@ -23,16 +21,15 @@ class SlotState:
 def slot_state(connection: Connection, name: str) -> SlotState | None:
     row = connection.execute(
         """
-        select plugin::text, database::text, active_pid, confirmed_flush_lsn::text,
-               coalesce(wal_status, 'lost'), safe_wal_size
+        select active_pid, confirmed_flush_lsn::text, coalesce(wal_status, 'lost'), safe_wal_size
         from pg_replication_slots where slot_name = %s
         """,
         [name],
     ).fetchone()
     if row is None:
         return None
-    confirmed = Lsn.parse(row[3]) if row[3] else None
-    return SlotState(row[0], row[1], row[2], confirmed, row[4], row[5])
+    active_pid, confirmed, status, safe_bytes = row
+    return SlotState(active_pid, Lsn.parse(confirmed) if confirmed else None, status, safe_bytes)
 
 
 def create_slot(replication: Connection, name: str, *, temporary: bool) -> tuple[Lsn, str]:

@@ -8,7 +8,6 @@ parses whole messages at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import partial
 from queue import Empty, SimpleQueue
 
 import psycopg
@@ -21,7 +20,7 @@ from mirrorlake.model.arrow import arrow_type, contiguous, nullable_schema
 from mirrorlake.model.position import Lsn
 from mirrorlake.sources.postgresql.connect import Connection, any_text, connect, translated
 from mirrorlake.sources.postgresql.copy import copied
-from mirrorlake.sources.postgresql.decoder import NotedIn
+from mirrorlake.sources.postgresql.decoder import NotedIn, decoders_of
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.types.arrays import json_to_array
 from mirrorlake.sources.postgresql.types.mapping import Form
@@ -82,7 +81,7 @@ class PostgresSnapshot:
         if part.range is None or not part.table.schema.columns:
             return
         connection = self._borrow()
-        decoders = _decoders(part.table, self._settings.extremes, self._noted)
+        decoders = decoders_of(part.table, self._settings.extremes, self._noted)
         try:
             with any_text(connection):
                 for block in copied(connection, _query(part).as_bytes(connection)):
@@ -152,25 +151,12 @@ def read_rows(
         sql.SQL(", ").join(names),
         sql.SQL(", ").join([row] * keys.num_rows),
     )
-    decoders = _decoders(table, extremes, noted)
+    decoders = decoders_of(table, extremes, noted)
     with connection.cursor() as cursor, cursor.copy(filled, values) as copy:
         content = b"".join(copy)
     if not content:
         return pa.Table.from_batches([], schema=nullable_schema(table.schema))
     return pa.Table.from_batches([_read(content, table, decoders)])
-
-
-def _decoders(table: SourceTable, extremes: Extremes, noted: NotedIn) -> list[ColumnDecoder]:
-    return [
-        ColumnDecoder(
-            str(table.table),
-            column.name,
-            table.source_types[column.name],
-            extremes,
-            partial(noted, table.table),
-        )
-        for column in table.schema
-    ]
 
 
 def _query(part: SnapshotPart) -> sql.Composed:

@@ -57,9 +57,7 @@ class PostgresSource:
     def check(self) -> list[CheckResult]:
         try:
             connection = self._sql()
-        except SourceUnavailable as error:
-            return [CheckResult("reachable", CheckSeverity.ERROR, error.what, error.hint)]
-        except UsageError as error:
+        except (SourceUnavailable, UsageError) as error:
             return [CheckResult("reachable", CheckSeverity.ERROR, error.what, error.hint)]
         with translated():
             findings = [
