@@ -24,6 +24,7 @@ logs.
 
 from __future__ import annotations
 
+import copyreg
 import errno
 import re
 from typing import Any, ClassVar, Self
@@ -50,20 +51,11 @@ class MirrorlakeError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         # Errors are pickled between processes; pickle alone keeps only positional arguments.
-        return _rebuild, (type(self), self.args, self.__dict__.copy())
+        return copyreg.__newobj__, (type(self), *self.args), self.__dict__.copy()  # type: ignore[attr-defined]
 
     def facts(self) -> dict[str, Any]:
         """The error as plain data, as printed by `status --json` and stored for a table."""
         return {"code": self.code, "message": str(self), "hint": self.hint}
-
-
-def _rebuild(
-    kind: type[MirrorlakeError], args: tuple[Any, ...], state: dict[str, Any]
-) -> MirrorlakeError:
-    error = kind.__new__(kind, *args)
-    error.args = args
-    error.__dict__.update(state)
-    return error
 
 
 class UsageError(MirrorlakeError):

@@ -20,9 +20,7 @@ class CaptureProcess:
     """Starts, watches and stops the capture of a mirror."""
 
     def __init__(
-        self,
-        capture: Callable[[threading.Event], None],
-        prepare: Callable[[], None] | None = None,
+        self, capture: Callable[[threading.Event], None], prepare: Callable[[], None] | None = None
     ) -> None:
         """capture: runs until its event is set; prepare: called in the process first. Both must
         pickle."""

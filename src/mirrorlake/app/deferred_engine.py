@@ -8,14 +8,7 @@ from datetime import timedelta
 
 from mirrorlake.apply.engine import Engine
 from mirrorlake.mirror.engine import Outcome
-from mirrorlake.mirror.steps import (
-    AddColumns,
-    ApplyFiles,
-    Compact,
-    CreateTable,
-    DropTable,
-    SetKey,
-)
+from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable, DropTable, SetKey
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.landed import NamedBatch
 

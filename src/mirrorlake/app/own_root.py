@@ -32,7 +32,5 @@ def _is_mirrored(folder: Path) -> bool:
 
 def _refusal(root: Path, what: str) -> UsageError:
     return UsageError(
-        what,
-        where=str(root),
-        hint="Give each mirror its own root, not inside that of another.",
+        what, where=str(root), hint="Give each mirror its own root, not inside that of another."
     )

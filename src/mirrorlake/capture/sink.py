@@ -138,11 +138,7 @@ class Sink(Protocol):
         ...
 
     def open(
-        self,
-        record: StreamRecord,
-        tables: Sequence[SourceTable],
-        start: LogPoint,
-        lost: Lost,
+        self, record: StreamRecord, tables: Sequence[SourceTable], start: LogPoint, lost: Lost
     ) -> SinkWriter:
         """A writer for these tables, which are all loaded. start: where the stream once began."""
         ...

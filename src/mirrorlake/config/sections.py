@@ -69,9 +69,9 @@ class ElsewhereSection(Section):
             check_url(self.url, options)
             return StorageLocation(self.url, options)
         except UsageError as error:
-            raise ConfigError(
-                error.what, where=f"{path}, field {section}.{_field_of(error)}", hint=error.hint
-            ) from None
+            field = error.where if error.where in reached else "url"
+            where = f"{path}, field {section}.{field}"
+            raise ConfigError(error.what, where=where, hint=error.hint) from None
 
 
 class LandingSection(ElsewhereSection):
@@ -190,10 +190,6 @@ class ProjectFile(Section):
                 hint="Set it to 7 or more, or also set mirror.vacuum_early: true.",
             )
         return None if days is None else timedelta(days=days)
-
-
-def _field_of(error: UsageError) -> str:
-    return error.where if error.where in {"endpoint", "region", "account", "anonymous"} else "url"
 
 
 def _beside(path: Path, found: Path) -> Path:

@@ -3,19 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from datetime import timedelta
 from typing import Protocol
 
 from mirrorlake.errors import MirrorlakeError
-from mirrorlake.mirror.steps import (
-    AddColumns,
-    ApplyFiles,
-    Compact,
-    CreateTable,
-    DropTable,
-    SetKey,
-)
+from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable, DropTable, SetKey
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.landed import NamedBatch
 
@@ -32,13 +25,7 @@ class Counts:
     @classmethod
     def total(cls, counts: Iterable[Counts]) -> Counts:
         """What several tasks have counted, together."""
-        every = list(counts)
-        return cls(
-            insert=sum(one.insert for one in every),
-            update=sum(one.update for one in every),
-            delete=sum(one.delete for one in every),
-            duplicates=sum(one.duplicates for one in every),
-        )
+        return cls(*map(sum, zip(*map(astuple, counts), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,13 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from mirrorlake.errors import (
-    BadFile,
-    ForeignTable,
-    InternalError,
-    StorageUnavailable,
-    TableError,
-)
+from mirrorlake.errors import BadFile, ForeignTable, InternalError, StorageUnavailable, TableError
 
 
 class TableFault(TableError):

@@ -43,10 +43,7 @@ def candidates(known: KnownTable) -> Run:
 
 
 def plan(
-    known: KnownTable,
-    run: Run,
-    inspected: Mapping[str, Inspected | TableError],
-    generation: str,
+    known: KnownTable, run: Run, inspected: Mapping[str, Inspected | TableError], generation: str
 ) -> TablePlan:
     """The steps for one table.
 
@@ -140,10 +137,7 @@ def _merged(
 
 
 def _steps(
-    known: KnownTable,
-    batch: Sequence[Landed],
-    facts: Mapping[str, Inspected],
-    generation: str,
+    known: KnownTable, batch: Sequence[Landed], facts: Mapping[str, Inspected], generation: str
 ) -> list[Step]:
     scan, progress = known.scan, known.progress
     name = str(scan.table)
@@ -182,10 +176,7 @@ def _steps(
 
 
 def _apply(
-    known: KnownTable,
-    batch: Sequence[Landed],
-    facts: Mapping[str, Inspected],
-    key: tuple[str, ...],
+    known: KnownTable, batch: Sequence[Landed], facts: Mapping[str, Inspected], key: tuple[str, ...]
 ) -> ApplyFiles:
     settings = known.settings
     footers = [facts[file.path].footer for file in batch]

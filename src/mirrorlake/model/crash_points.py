@@ -1,8 +1,7 @@
-"""The points at which a process may die: around each durable step between source and table.
+"""Whatever makes a step durable announces it to a `CrashHook`, before and afterwards.
 
-Whatever makes a step durable announces it to a `CrashHook`, before and afterwards. With a hook that
-raises, the whole path runs under one seed; with one that kills the process, every step is a crash
-test.
+With a hook that raises, the whole path runs under one seed; with one that kills the process, every
+step is a crash test.
 """
 
 from __future__ import annotations
@@ -56,7 +55,7 @@ CrashHook = Callable[[CrashPoint], None]
 
 
 def no_crash(_point: CrashPoint) -> None:
-    """The probe of every ordinary run."""
+    """The hook of every ordinary run."""
 
 
 def kill_at(target: str) -> CrashHook:

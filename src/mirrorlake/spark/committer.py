@@ -25,7 +25,7 @@ from pyspark.sql import SparkSession
 
 from mirrorlake.apply.committer import BatchCommit, CommitOperation, CompactionCommit
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Failed, Outcome, Unknown
-from mirrorlake.spark.errors import CONFLICTS, RAISED, fault
+from mirrorlake.spark.errors import CONFLICTS, RAISED, fault, name_of
 from mirrorlake.spark.session.thread_sessions import Sessions
 
 USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
@@ -48,18 +48,10 @@ class SparkCommitter:
         self._tips.pop(location, None)
 
     def commit(self, commit: BatchCommit) -> Outcome:
-        try:
-            with self._sessions.active() as session:
-                return self._committed(session, commit)
-        except RAISED as error:
-            return Failed(fault(error, commit.table, "committing"))
+        return self._attempted(commit, "committing")
 
     def compact(self, commit: CompactionCommit) -> Outcome:
-        try:
-            with self._sessions.active() as session:
-                return self._compacted(session, commit)
-        except RAISED as error:
-            return Failed(fault(error, commit.table, "compacting"))
+        return self._attempted(commit, "compacting")
 
     def create(self, location: str, described: Mapping[str, Any]) -> None:
         """Commit version 0 of a table with this metaData action, unless there is a version.
@@ -77,34 +69,36 @@ class SparkCommitter:
             operation = self._delta.create_table(transaction.metadata())
             transaction.commit(self._delta.sequence([]), operation)
 
-    def _committed(self, session: SparkSession, commit: BatchCommit) -> Outcome:
-        transaction = self._transaction(session, commit.location, commit.version)
-        found = transaction.snapshot().version()
-        if found != commit.version:
-            return Conflicted(
-                f"the table is at version {found}, but the batch read version {commit.version}"
-            )
-        transaction.readTxn().addOne(commit.application)
-        transaction.readWholeTable()
-        operation, metrics = self._delta.described(session, commit)
-        transaction.registerSQLMetrics(session._jsparkSession, metrics)  # noqa: SLF001
-        recorded = self._delta.recorded(commit.application, commit.number)
-        actions = self._delta.sequence([*self._delta.actions(commit.actions), recorded])
-        session.conf.set(USER_METADATA, json.dumps(commit.metadata))
-        outcome = _outcome(transaction, actions, operation, commit.counts)
-        return self._noted(commit.location, outcome)
+    def _attempted(self, commit: BatchCommit | CompactionCommit, doing: str) -> Outcome:
+        try:
+            with self._sessions.active() as session:
+                outcome = self._committed(session, commit)
+        except RAISED as error:
+            return Failed(fault(error, commit.table, doing))
+        if isinstance(outcome, Applied):
+            self._tips[commit.location] = _tip(commit.location, outcome.version)
+        return outcome
 
-    def _compacted(self, session: SparkSession, commit: CompactionCommit) -> Outcome:
+    def _committed(self, session: SparkSession, commit: BatchCommit | CompactionCommit) -> Outcome:
         transaction = self._transaction(session, commit.location, commit.version)
         found = transaction.snapshot().version()
         if found != commit.version:
             return Conflicted(
                 f"the table is at version {found}, but version {commit.version} was read"
             )
-        session.conf.unset(USER_METADATA)
-        actions = self._delta.sequence(self._delta.actions(commit.actions))
-        outcome = _outcome(transaction, actions, self._delta.optimize, Counts())
-        return self._noted(commit.location, outcome)
+        actions = self._delta.actions(commit.actions)
+        if isinstance(commit, CompactionCommit):
+            session.conf.unset(USER_METADATA)
+            operation, counts = self._delta.optimize, Counts()
+        else:
+            transaction.readTxn().addOne(commit.application)
+            transaction.readWholeTable()
+            counts = commit.counts
+            operation, metrics = self._delta.described(session, commit)
+            transaction.registerSQLMetrics(session._jsparkSession, metrics)  # noqa: SLF001
+            actions.append(self._delta.recorded(commit.application, commit.number))
+            session.conf.set(USER_METADATA, json.dumps(commit.metadata))
+        return _outcome(transaction, self._delta.sequence(actions), operation, counts)
 
     def _transaction(self, session: SparkSession, location: str, version: int) -> Any:
         """On the newest version of the table. Delta lists the log for it, which takes a third of a
@@ -115,12 +109,6 @@ class SparkCommitter:
             if known.snapshot().version() == version:
                 return known
         return self._delta.transaction(session, location)
-
-    def _noted(self, location: str, outcome: Outcome) -> Outcome:
-        """Remember how the log ends now, if that is known."""
-        if isinstance(outcome, Applied):
-            self._tips[location] = _tip(location, outcome.version)
-        return outcome
 
 
 def _tip(location: str, version: int) -> tuple[int, ...] | None:
@@ -232,18 +220,11 @@ def _defaults(companion: Any, first: int) -> list[Any]:
         defaults.append(default)
 
 
-def _name(error: PySparkException | Py4JJavaError) -> str:
-    """Delta's name of a condition, whether or not somebody translated it for Python."""
-    if isinstance(error, Py4JJavaError):
-        return str(error.java_exception.getClass().getSimpleName())
-    return type(error).__name__
-
-
 def _outcome(transaction: Any, actions: Any, operation: Any, counts: Counts) -> Outcome:
     try:
         version = transaction.commit(actions, operation)
     except (PySparkException, Py4JJavaError) as error:
-        name = _name(error)
+        name = name_of(error)
         return Conflicted(name) if name in CONFLICTS else Unknown(name)
     except (Py4JError, OSError) as error:
         return Unknown(type(error).__name__)

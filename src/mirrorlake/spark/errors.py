@@ -70,17 +70,21 @@ def death(error: Exception) -> str | None:
     return f"{told} (exit code {code[1]})" if code else told
 
 
+def name_of(error: Exception) -> str:
+    """Delta's name of a condition, whether or not somebody translated it for Python."""
+    if isinstance(error, Py4JJavaError):
+        return str(error.java_exception.getClass().getSimpleName())
+    return type(error).__name__
+
+
 def fault(error: Exception, table: str, doing: str) -> TableError:
     """What was raised before a commit was sent, by its kind: its text may quote values."""
     if reason := death(error):
         return worker_lost(table, reason)
     if os.strerror(errno.ENOSPC) in str(error):
         return storage_error(table, OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)))
-    kind = type(error).__name__
-    if isinstance(error, Py4JJavaError):
-        kind = str(error.java_exception.getClass().getSimpleName())
     return TableFault(
-        f"{kind} while {doing}",
+        f"{name_of(error)} while {doing}",
         table=table,
         hint="It is retried. If it recurs, report it with the log.",
     )

@@ -41,25 +41,21 @@ class Builder:
     def _build(self, table: TablePlan) -> TableError | None:
         try:
             for step in table.steps:
+                if isinstance(step, _BUILT):
+                    self._before()
                 match step:
                     case Discard():
                         # Before the table is made anew: afterwards nothing tells these files from
                         # those that the new sequence still lacks.
-                        self._before()
                         self._discard(step)
                         self._reached(CrashPoint.PROCESSED_DISCARDED)
                     case CreateTable():
-                        self._before()
                         self._engine.create(step)
                         log.info(TABLE_CREATED, table=str(step.table), columns=len(step.schema))
                     case AddColumns():
-                        self._before()
                         self._engine.add_columns(step)
                     case SetKey():
-                        self._before()
                         self._engine.set_key(step)
-                    case _:
-                        pass
         except TableError as error:
             return error
         return None

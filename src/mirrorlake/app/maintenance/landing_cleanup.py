@@ -7,7 +7,7 @@ written whole each time: a file costs the same however many lie aside.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence, Set
 from datetime import datetime, timedelta
 
 import structlog
@@ -80,11 +80,7 @@ class LandingCleanup:
         now, moved = self._clock.monotonic(), self._moved
         if len(moved) > 2 * len(planned):
             self._forget(
-                {
-                    location
-                    for table in planned
-                    for location in (table.folder, *table.partition_folders)
-                }
+                {at for table in planned for at in (table.folder, *table.partition_folders)}
             )
         due = [
             table
@@ -93,13 +89,11 @@ class LandingCleanup:
         ]
         return sorted(due, key=lambda table: moved.get(table.folder, self._begun))
 
-    def _forget(self, but: Collection[str]) -> None:
+    def _forget(self, but: Set[str]) -> None:
         """Folders that are gone."""
-        self._moved = {folder: at for folder, at in self._moved.items() if folder in but}
-        self._due = {location: at for location, at in self._due.items() if location in but}
-        self._aside = {
-            location: count for location, count in self._aside.items() if location in but
-        }
+        for known in (self._moved, self._due, self._aside):
+            for folder in known.keys() - but:
+                del known[folder]
 
     def _clean_up(self, table: TablePlan, *, force: bool) -> None:
         self._moved[table.folder] = self._clock.monotonic()

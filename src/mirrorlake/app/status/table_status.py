@@ -78,11 +78,7 @@ class TableStatus:
             "last_file": self.last_file,
             "pending_files": self.pending_files,
             "position": self.position,
-            "applied": {
-                "insert": self.inserts,
-                "update": self.updates,
-                "delete": self.deletes,
-            },
+            "applied": {"insert": self.inserts, "update": self.updates, "delete": self.deletes},
             "processed_rows": self.total.rows,
             "processed_bytes": self.total.bytes,
             "duplicates": self.total.duplicates,

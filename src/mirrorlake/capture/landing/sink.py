@@ -76,11 +76,7 @@ class LandingSink:
         return self._loader.run(record, snapshot, self._folders(tables), pool)
 
     def open(
-        self,
-        record: StreamRecord,
-        tables: Sequence[SourceTable],
-        start: LogPoint,
-        lost: Lost,
+        self, record: StreamRecord, tables: Sequence[SourceTable], start: LogPoint, lost: Lost
     ) -> LandingWriter:
         strict = None
         if self._settings.strict:

@@ -33,11 +33,7 @@ class Strict:
     """Makes changes expressible for every engine."""
 
     def __init__(
-        self,
-        source: Source,
-        records: Records,
-        stream: StreamRecord,
-        tables: Sequence[SourceTable],
+        self, source: Source, records: Records, stream: StreamRecord, tables: Sequence[SourceTable]
     ) -> None:
         self._source, self._store, self._records = source, records.store, records
         self._staging = f"{records.folder}/{STAGING}"

@@ -103,11 +103,7 @@ class Decoder:
             start = barrier + 1
         parts += self._segment(messages, start, len(messages), transaction, ordinal)
         return Chunk(
-            transactions,
-            parts,
-            opens=carried is not None,
-            idle=None,
-            size=len(messages.raw),
+            transactions, parts, opens=carried is not None, idle=None, size=len(messages.raw)
         )
 
     # -- transactions ---------------------------------------------------------------------------
@@ -214,11 +210,7 @@ class Decoder:
         schema = Schema.of([Column(c.name, t.type) for c, t in zip(columns, types, strict=True)])
         if refused := refusal(selected.table, schema):
             raise refused
-        table = replace(
-            selected,
-            schema=schema,
-            source_types=dict(zip(names, types, strict=True)),
-        )
+        table = replace(selected, schema=schema, source_types=dict(zip(names, types, strict=True)))
         decoders = decoders_of(table, self.extremes, self.noted)
         keys = tuple(offsets[names.index(key)] for key in table.key)
         return _Known(relation, table, tuple(offsets), keys, decoders)

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Protocol
 
 from mirrorlake.errors import PrerequisiteMissing
 from mirrorlake.sources.base import CheckResult, CheckSeverity, Established
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql import slot as slots
 from mirrorlake.sources.postgresql.connect import Connection, translated
+from mirrorlake.sources.postgresql.decoder import NotedIn
 from mirrorlake.sources.postgresql.settings import PostgresSettings
-from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot
+from mirrorlake.sources.postgresql.snapshot import at_slot
 from mirrorlake.sources.table import SourceTable
-
-
-class AtSlot(Protocol):
-    """Makes a slot. Returns the snapshot at its beginning."""
-
-    def __call__(self, slot: str, *, temporary: bool) -> PostgresSnapshot: ...
 
 
 class PostgresObjects:
     """The `ManagedObjects` of one PostgreSQL source."""
 
     def __init__(
-        self, settings: PostgresSettings, sql: Callable[[], Connection], at_slot: AtSlot
+        self, settings: PostgresSettings, sql: Callable[[], Connection], noted: NotedIn
     ) -> None:
-        self._settings, self._sql, self._at_slot = settings, sql, at_slot
+        self._settings, self._sql, self._noted = settings, sql, noted
 
     def occupied(self) -> CheckResult | None:
         slot = self._settings.slot
@@ -65,7 +59,7 @@ class PostgresObjects:
                 )
             publications = publication.create(connection, settings, tables)
             slots.drop_slot(connection, settings.slot)
-        snapshot = self._at_slot(settings.slot, temporary=False)
+        snapshot = at_slot(settings, settings.slot, self._noted, temporary=False)
         made = [_slot_words(settings.slot), *map(_publication_words, publications)]
         return Established(snapshot, made)
 

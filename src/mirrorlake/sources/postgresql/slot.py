@@ -40,8 +40,7 @@ def create_slot(replication: Connection, name: str, *, temporary: bool) -> tuple
     kind = "TEMPORARY LOGICAL" if temporary else "LOGICAL"
     # The form without parentheses is understood by every version from 10 on.
     (row,) = simple_query(
-        replication,
-        f"CREATE_REPLICATION_SLOT {_quoted(name)} {kind} pgoutput EXPORT_SNAPSHOT",
+        replication, f"CREATE_REPLICATION_SLOT {_quoted(name)} {kind} pgoutput EXPORT_SNAPSHOT"
     )
     return Lsn.parse(row["consistent_point"] or ""), row["snapshot_name"] or ""
 

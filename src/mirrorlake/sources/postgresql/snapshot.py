@@ -18,10 +18,17 @@ from psycopg import sql
 from mirrorlake.errors import BadValue, SourceUnavailable, TableError
 from mirrorlake.model.arrow import arrow_type, contiguous, nullable_schema
 from mirrorlake.model.position import Lsn
-from mirrorlake.sources.postgresql.connect import Connection, any_text, connect, translated
+from mirrorlake.sources.postgresql.connect import (
+    Connection,
+    any_text,
+    connect,
+    connect_replication,
+    translated,
+)
 from mirrorlake.sources.postgresql.copy import copied
 from mirrorlake.sources.postgresql.decoder import NotedIn, decoders_of
 from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.postgresql.slot import create_slot
 from mirrorlake.sources.postgresql.types.arrays import json_to_array
 from mirrorlake.sources.postgresql.types.mapping import Form
 from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
@@ -47,12 +54,7 @@ class PostgresSnapshot:
     """
 
     def __init__(
-        self,
-        settings: PostgresSettings,
-        keeper: Connection,
-        point: Lsn,
-        name: str,
-        noted: NotedIn,
+        self, settings: PostgresSettings, keeper: Connection, point: Lsn, name: str, noted: NotedIn
     ) -> None:
         self.point = point
         self._settings, self._keeper, self._name, self._noted = settings, keeper, name, noted
@@ -129,6 +131,20 @@ class PostgresSnapshot:
                 sql.SQL("set transaction snapshot {}").format(sql.Literal(self._name))
             )
         return connection
+
+
+def at_slot(
+    settings: PostgresSettings, slot: str, noted: NotedIn, *, temporary: bool
+) -> PostgresSnapshot:
+    """Make a slot. Returns the snapshot at its beginning."""
+    replication = connect_replication(settings.url)
+    try:
+        with translated():
+            point, name = create_slot(replication, slot, temporary=temporary)
+        return PostgresSnapshot(settings, replication, point, name, noted)
+    except BaseException:
+        replication.close()
+        raise
 
 
 def read_rows(

@@ -15,12 +15,7 @@ from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql import slot as slots
-from mirrorlake.sources.postgresql.catalog import (
-    CatalogTable,
-    describe,
-    read_tables,
-    read_types,
-)
+from mirrorlake.sources.postgresql.catalog import CatalogTable, describe, read_tables, read_types
 from mirrorlake.sources.postgresql.checks import server_checks, table_checks
 from mirrorlake.sources.postgresql.connect import (
     Connection,
@@ -32,7 +27,7 @@ from mirrorlake.sources.postgresql.connect import (
 from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.objects import PostgresObjects
 from mirrorlake.sources.postgresql.settings import PostgresSettings
-from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot, read_rows
+from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot, at_slot, read_rows
 from mirrorlake.sources.postgresql.stream import PostgresStream
 from mirrorlake.sources.postgresql.types.mapping import PgType, Types
 from mirrorlake.sources.table import SourceTable
@@ -47,7 +42,7 @@ class PostgresSource:
 
     def __init__(self, settings: PostgresSettings) -> None:
         self._settings = settings
-        self.objects = PostgresObjects(settings, self._sql, self._at_slot)
+        self.objects = PostgresObjects(settings, self._sql, self._noted)
         self._connection: Connection | None = None
         self._types: Types | None = None
         self._replaced: Counter[tuple[TableId, str]] = Counter()
@@ -130,7 +125,8 @@ class PostgresSource:
                 raise _gap(finding.message)
 
     def snapshot(self) -> PostgresSnapshot:
-        return self._at_slot(f"mirrorlake_load_{uuid.uuid4().hex[:12]}", temporary=True)
+        slot = f"mirrorlake_load_{uuid.uuid4().hex[:12]}"
+        return at_slot(self._settings, slot, self._noted, temporary=True)
 
     def stream(
         self, tables: Sequence[SourceTable], since: LogPoint, *, metadata: bool = False
@@ -204,17 +200,6 @@ class PostgresSource:
             with translated():
                 self._types = read_types(self._sql())
         return self._types.resolve(oid, modifier)
-
-    def _at_slot(self, slot: str, *, temporary: bool) -> PostgresSnapshot:
-        """Make a slot. Returns the snapshot at its beginning."""
-        replication = connect_replication(self._settings.url)
-        try:
-            with translated():
-                point, name = slots.create_slot(replication, slot, temporary=temporary)
-            return PostgresSnapshot(self._settings, replication, point, name, self._noted)
-        except BaseException:
-            replication.close()
-            raise
 
     def _noted(self, table: TableId, column: str, count: int) -> None:
         """Say once per column that values were replaced, and again at every tenfold number."""

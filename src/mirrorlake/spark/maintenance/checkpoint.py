@@ -18,6 +18,7 @@ from pyspark.sql import SparkSession
 from mirrorlake.delta.log.checkpoint import Unfamiliar, write
 from mirrorlake.delta.log.table_log import BrokenLog
 from mirrorlake.mirror.faults import TableFault
+from mirrorlake.spark.sql_text import quoted
 from mirrorlake.storage.urls import is_url
 
 log = structlog.get_logger()
@@ -93,5 +94,5 @@ def leave_to_delta(
     """Have Delta write a checkpoint within every so manieth commit, at least. properties: as the
     table has them now."""
     if int(properties.get(INTERVAL, DELTAS_OWN)) > every:
-        quoted = location.replace("`", "``")
-        spark.sql(f"alter table delta.`{quoted}` set tblproperties ('{INTERVAL}' = '{every}')")
+        table = f"delta.{quoted(location)}"
+        spark.sql(f"alter table {table} set tblproperties ('{INTERVAL}' = '{every}')")

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from mirrorlake.delta.lookup import key_index
 from mirrorlake.delta.workspace import inner_tables
 from mirrorlake.errors import ForeignTable
+from mirrorlake.spark.sql_text import quoted
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import is_url
 
@@ -48,9 +49,8 @@ def vacuum(
     session = spark.newSession()
     session.conf.set(CHECK, "false")
     session.conf.set(LISTING, str(spark.sparkContext.defaultParallelism))
-    quoted = location.replace("`", "``")
     hours = retention.total_seconds() / 3600
-    session.sql(f"vacuum delta.`{quoted}` retain {hours:.4f} hours").collect()
+    session.sql(f"vacuum delta.{quoted(location)} retain {hours:.4f} hours").collect()
     if not is_url(location):  # of a table on objects they go with the files that were fetched
         key_index.sweep(Path(location))
 

@@ -65,8 +65,7 @@ def coordinates() -> str:
     known = " or ".join(f"{one} with {other}" for one, other in TESTED)
     if min(_minor(spark), _minor(delta)) < OLDEST:
         raise SparkUnavailable(
-            f"pyspark {spark} and delta-spark {delta} are too old",
-            hint=f"Install {known}.",
+            f"pyspark {spark} and delta-spark {delta} are too old", hint=f"Install {known}."
         )
     # From 4.1 on Delta has an artifact for each Spark.
     suffix = "_{}.{}".format(*_minor(spark)) if _minor(delta) >= (4, 1) else ""
@@ -87,8 +86,7 @@ def pair() -> tuple[str, str]:
         return metadata.version("pyspark"), metadata.version("delta-spark")
     except metadata.PackageNotFoundError as missing:
         raise SparkUnavailable(
-            f"{missing.name} is not installed",
-            hint='Run `pip install "mirrorlake[spark]"`.',
+            f"{missing.name} is not installed", hint='Run `pip install "mirrorlake[spark]"`.'
         ) from None
 
 

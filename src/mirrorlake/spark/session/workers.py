@@ -46,8 +46,7 @@ def check(session: SparkSession) -> None:
         found = context.parallelize(range(slots), slots).map(lambda _task: versions()).collect()
     except (PySparkException, Py4JJavaError) as error:
         raise SparkUnavailable(
-            f"no task runs on the executors of {context.master}: {_last_line(error)}",
-            hint=HINT,
+            f"no task runs on the executors of {context.master}: {_last_line(error)}", hint=HINT
         ) from None
     for there in found:
         if there != needed:

@@ -31,9 +31,7 @@ def arrays_to_json(texts: pa.Array, element: Element) -> pa.Array:
     source = np.frombuffer(present.buffers()[2], np.uint8)[offsets[0] : offsets[-1]]
     out, starts = _rewrite(source, offsets - offsets[0], element)
     data = pa.Array.from_buffers(
-        pa.string(),
-        len(present),
-        [None, pa.py_buffer(starts.astype(np.int32)), pa.py_buffer(out)],
+        pa.string(), len(present), [None, pa.py_buffer(starts.astype(np.int32)), pa.py_buffer(out)]
     )
     if texts.null_count == 0:
         return data
