@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import multiprocessing
-import pickle
 import signal
 import threading
 from collections.abc import Callable
@@ -40,7 +39,7 @@ class CaptureProcess:
         """Raise what ended the process, if something did."""
         if self._reports.poll():
             try:
-                error = pickle.loads(self._reports.recv_bytes())  # noqa: S301  (our own child)
+                error = self._reports.recv()
             except EOFError:
                 error = None
             if isinstance(error, MirrorlakeError):
@@ -77,10 +76,10 @@ def _run(
     try:
         capture(stop)
     except MirrorlakeError as error:
-        reports.send_bytes(pickle.dumps(error))
+        reports.send(error)
     except OSError as error:
         refused = StorageUnavailable.of(error)
         if refused is None:
             raise
-        reports.send_bytes(pickle.dumps(refused))
+        reports.send(refused)
     reports.close()

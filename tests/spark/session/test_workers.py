@@ -12,9 +12,9 @@ import pytest
 from pyspark.errors import PythonException
 
 from mirrorlake.errors import SparkUnavailable
-from mirrorlake.spark.session import libraries, workers
+from mirrorlake.spark.session import workers
 
-HERE = libraries.versions()
+HERE = workers.versions()
 
 
 class Executors:
@@ -62,7 +62,7 @@ def test_a_session_in_this_process_is_not_asked() -> None:
 
 
 def test_versions_say_what_a_task_imports() -> None:
-    assert set(HERE) == {"Python", "mirrorlake", *libraries.LIBRARIES}
+    assert set(HERE) == {"Python", "mirrorlake", *workers.LIBRARIES}
     assert "missing" not in HERE.values()
 
 
@@ -85,9 +85,9 @@ print(frozen > 10_000, looked_at < 1_000, gc.get_freeze_count() == frozen)
 
 def test_the_first_task_of_an_executor_looks_at_what_is_there() -> None:
     script = """
-from mirrorlake.spark.session import libraries, workers
+from mirrorlake.spark.session import workers
 
-here = libraries.versions()
+here = workers.versions()
 needed = here | {"numpy": "1.0"}
 try:
     workers.done(str, [6], needed)

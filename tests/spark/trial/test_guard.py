@@ -20,7 +20,7 @@ from mirrorlake.delta.log.table_log import TableSnapshot
 from mirrorlake.mirror.explain import as_fact
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.mirror.table.progress import Progress
-from mirrorlake.spark.session import class_path, jars, libraries
+from mirrorlake.spark.session import class_path, jars, workers
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.spark.trial import guard
@@ -227,8 +227,8 @@ def test_a_library_of_another_release_is_tried_anew(
 ) -> None:
     answers += ["", ""]
     guard.closed(started)
-    here = libraries.versions()
-    monkeypatch.setattr(libraries, "versions", lambda: here | {"pyarrow": "0.1"})
+    here = workers.versions()
+    monkeypatch.setattr(workers, "versions", lambda: here | {"pyarrow": "0.1"})
     assert not trials.went_well()
     assert guard.closed(started) == ""
     assert answers == []

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
 from mirrorlake.delta import statistics as bounds
@@ -95,7 +96,7 @@ def choose(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
         due = [some for some in alike if len(some) >= (FANOUT if size_class else SMALLEST)]
         if due:
             due.sort(key=len, reverse=True)
-            return _limited([file for some in due for file in sorted(some, key=_size)])
+            return _limited([file for some in due for file in sorted(some, key=attrgetter("size"))])
     dead = [file for some in parts for file in some if file.is_dead_enough]
     if not dead:
         return ()
@@ -112,16 +113,12 @@ def taken_along(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], 
     ]
     chosen: list[File] = []
     for some in sorted(parts, key=len, reverse=True):
-        small = sorted(some, key=_size)[: JOINED_FILES - len(chosen)]
+        small = sorted(some, key=attrgetter("size"))[: JOINED_FILES - len(chosen)]
         if len(small) < FANOUT:
             break
         if sum(file.left for file in [*chosen, *small]) <= JOINED_ROWS:
             chosen += small
     return tuple(file.action for file in chosen)
-
-
-def _size(file: File) -> int:
-    return file.size
 
 
 def _by_partition(files: Sequence[Mapping[str, Any]]) -> list[list[File]]:

@@ -120,7 +120,15 @@ def progress_of(snapshot: TableSnapshot) -> Progress:
         return Progress()
     generation = snapshot.properties.get(GENERATION, "")
     application = APPLICATION + generation
-    facts = table_facts(snapshot)
+    protocol, metadata = snapshot.protocol, snapshot.metadata
+    facts = TableFacts(
+        readers=frozenset(protocol.get("readerFeatures") or ()),
+        writers=frozenset(protocol.get("writerFeatures") or ()),
+        properties=snapshot.properties,
+        fields=json.loads(metadata["schemaString"])["fields"],
+        partitions=tuple(metadata.get("partitionColumns") or ()),
+        unknown=frozenset(snapshot.unknown),
+    )
     unsupported = facts.refused
     try:
         schema = schemas.parse(snapshot.metadata).schema
@@ -178,16 +186,3 @@ def _restored(snapshot: TableSnapshot, application: str) -> int | None:
         if version > since and info.get("operation") == "RESTORE"
     ]
     return max(found, default=None)
-
-
-def table_facts(snapshot: TableSnapshot) -> TableFacts:
-    """What a table says of how it wants to be written."""
-    protocol, metadata = snapshot.protocol, snapshot.metadata
-    return TableFacts(
-        readers=frozenset(protocol.get("readerFeatures") or ()),
-        writers=frozenset(protocol.get("writerFeatures") or ()),
-        properties=snapshot.properties,
-        fields=json.loads(metadata["schemaString"])["fields"],
-        partitions=tuple(metadata.get("partitionColumns") or ()),
-        unknown=frozenset(snapshot.unknown),
-    )

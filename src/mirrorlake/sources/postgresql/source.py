@@ -5,6 +5,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 
 import pyarrow as pa
 import structlog
@@ -84,11 +85,8 @@ class PostgresSource:
         return tables
 
     def identity(self) -> Mapping[str, str]:
-        replication = connect_replication(self._settings.url)
-        try:
+        with closing(connect_replication(self._settings.url)) as replication:
             (row,) = simple_query(replication, "IDENTIFY_SYSTEM")
-        finally:
-            replication.close()
         with translated():
             state = publication.state_of(self._sql(), self._settings.publication)
         return {

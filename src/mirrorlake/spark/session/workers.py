@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import gc
 import re
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from importlib import metadata
 from typing import TypeVar
 
 from py4j.protocol import Py4JJavaError
@@ -12,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from mirrorlake.errors import SparkUnavailable
-from mirrorlake.spark.session.libraries import versions
+from mirrorlake.version import VERSION
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -20,11 +22,26 @@ R = TypeVar("R")
 _begun = False
 """Whether this process has run a task already."""
 
+LIBRARIES = ("pyarrow", "numpy", "duckdb", "pyroaring")
+"""What a task imports, by the names of the distributions."""
+
 _ON_AN_EXECUTOR = "on an executor"
 HINT = (
     "Install the same versions there, and set spark.pyspark.python in spark.conf to that Python; "
     "see docs/how-to/cluster.md."
 )
+
+
+def versions() -> dict[str, str]:
+    """The Python here and its libraries, as text."""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    found = {"Python": python, "mirrorlake": VERSION}  # it may be shipped without its metadata
+    for name in LIBRARIES:
+        try:
+            found[name] = metadata.version(name)
+        except metadata.PackageNotFoundError:
+            found[name] = "missing"
+    return found
 
 
 def wanted(session: SparkSession) -> dict[str, str] | None:

@@ -8,7 +8,7 @@ import contextlib
 import hashlib
 from pathlib import Path
 
-from mirrorlake.spark.session import jars, libraries
+from mirrorlake.spark.session import jars, workers
 
 
 def went_well() -> bool:
@@ -37,6 +37,6 @@ def remember(reason: str) -> None:
 
 def _note(ending: str) -> Path:
     spark, delta = jars.pair()
-    found = repr(sorted(libraries.versions().items())).encode()
+    found = repr(sorted(workers.versions().items())).encode()
     own = hashlib.sha256(found).hexdigest()[:16]
     return jars.cache() / "mirrorlake" / f"direct-{spark}-{delta}-{own}{ending}"
