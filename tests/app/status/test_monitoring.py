@@ -135,6 +135,7 @@ class TestStatusFiles:
             loop.cycle(None)
             mirror.cycles(loop, 10)
             view = View(
+                mirror.store,
                 mirror.settings,
                 loop._scanner,
                 loop._planning.names,

@@ -59,6 +59,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
     capture = holder_of(store, "capture", moment)
     apply = holder_of(store, "mirror", moment)
     view = View(
+        store,
         project.mirror,
         scanner,
         ProcessedNames(store, LogReader(store)),

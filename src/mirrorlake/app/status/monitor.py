@@ -149,6 +149,7 @@ class Monitor:
         assert self._log is not None
         now = self._clock.now()
         view = View(
+            self._store,
             self._settings,
             self._scanner,
             self._followers,

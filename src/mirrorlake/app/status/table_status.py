@@ -19,7 +19,7 @@ from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.applied import Totals
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.state import TableState
-from mirrorlake.storage.store import UnsafePath
+from mirrorlake.storage.store import Store, UnsafePath
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,6 +94,7 @@ class TableStatus:
 class View:
     """From where and when it is looked. is_fed: whether what happens in the source lands now."""
 
+    store: Store
     settings: MirrorSettings
     scanner: Scanner
     followers: ProcessedNames
