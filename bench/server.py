@@ -37,7 +37,7 @@ class Server(EmbeddedServer):
 
     @property
     def url(self) -> str:
-        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+        return f"postgresql://postgres:{self.password}@127.0.0.1:{self.port}/postgres"
 
 
 @contextmanager

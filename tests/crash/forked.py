@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
-from mirrorlake.cli.main import run
+from tests.crash import entry
 
 PATIENCE = 240
 LOADED = [
@@ -63,7 +63,7 @@ def forked(main: Callable[..., object], *arguments: str, **environment: str) -> 
 
 def _command(*arguments: str) -> None:
     sys.argv = ["mirrorlake", *arguments]
-    run()
+    entry.main()
 
 
 def _run(

@@ -93,7 +93,7 @@ class Project:
 
     def killed_at(self, point: CrashPoint, *arguments: str, passage: int = 1) -> None:
         """Run a command that kills itself at a named point; it must get there."""
-        crash = {"TEST_URL": self.database.url, "MIRRORLAKE_CRASH_AT": f"{point}#{passage}"}
+        crash = {"TEST_URL": self.database.url, "CRASH_AT": f"{point}#{passage}"}
         done = mirrorlake(*arguments, "-c", str(self.file), **crash)
         assert done.code == -signal.SIGKILL, f"{done.code}: {done.error}"
 

@@ -15,11 +15,12 @@ from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.clock import WallClock
-from mirrorlake.model.crash_points import CrashHook, CrashPoint, kill_at, no_crash
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.local import LocalStore
+from tests.crash.entry import kill_at
 from tests.crash.forked import forked
 from tests.crash.project import CHANGES, TABLES, Project
 from tests.delta.readers import rows_by_delta_rs

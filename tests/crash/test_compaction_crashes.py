@@ -42,7 +42,7 @@ def test_a_compaction_that_is_killed_changes_nothing(
     zone.land("t", 2, changed)
     project = tmp_path / "mirrorlake.yaml"
     project.write_text(f"name: p\nroot: ./root\nmirror:\n  strategy: {strategy}\n")
-    ended = mirrorlake("apply", "--once", "-c", str(project), MIRRORLAKE_CRASH_AT=point)
+    ended = mirrorlake("apply", "--once", "-c", str(project), CRASH_AT=point)
     assert ended.code == -signal.SIGKILL, ended
     zone.land("t", 3, {"id": [0], "v": ["last"], MARKER: [1]})
     assert not zone.apply().errors

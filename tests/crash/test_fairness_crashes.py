@@ -18,9 +18,10 @@ from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.clock import WallClock
-from mirrorlake.model.crash_points import CrashHook, CrashPoint, kill_at, no_crash
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.storage.local import LocalStore
 from tests.app.zones import MARKER, Zone
+from tests.crash.entry import kill_at
 from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
 from tests.profiles import some
 

@@ -42,5 +42,5 @@ def fill(zone: Zone, text: str, files: int) -> None:
 
 def killed(zone: Zone, point: CrashPoint) -> None:
     """`apply --once` in a process of its own, which kills itself at the point."""
-    ended = mirrorlake("apply", "--once", "--root", str(zone.root), MIRRORLAKE_CRASH_AT=point)
+    ended = mirrorlake("apply", "--once", "--root", str(zone.root), CRASH_AT=point)
     assert ended.code == -signal.SIGKILL, ended

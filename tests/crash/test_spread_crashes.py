@@ -14,8 +14,9 @@ from mirrorlake.apply.stages import tasks
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.clock import WallClock
-from mirrorlake.model.crash_points import CrashPoint, kill_at, no_crash
+from mirrorlake.model.crash_points import CrashPoint, no_crash
 from tests.app.zones import MARKER, Zone
+from tests.crash.entry import kill_at
 from tests.crash.forked import forked
 from tests.delta.handmade import HandmadeTable
 from tests.doubles.handmade_engine import in_process_engine

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from mirrorlake.cli.crash import CRASH_AT
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
+from tests.crash.entry import CRASH_AT
 from tests.crash.forked import PATIENCE
 from tests.delta.handmade import HandmadeTable
 from tests.delta.readers import rows_by_delta_rs
@@ -24,6 +24,7 @@ from tests.delta.readers import rows_by_delta_rs
 pytestmark = [pytest.mark.spark, pytest.mark.crash, pytest.mark.full]
 
 CORES = 2
+REPOSITORY = Path(__file__).parents[2]
 
 HOOKS = """
 import os, pathlib, signal
@@ -81,10 +82,10 @@ def run(zone: Zone, folder: Path, cores: int = 1, **more: str) -> subprocess.Com
     }
     (folder / "mirrorlake.yaml").write_text(yaml.safe_dump(settings))
     (folder / "sitecustomize.py").write_text(HOOKS)
-    paths = [str(folder), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
+    paths = [str(folder), str(REPOSITORY), *os.environ.get("PYTHONPATH", "").split(os.pathsep)]
     hooks = {"PYTHONPATH": os.pathsep.join(paths), "KILL_AFTER": ""}
     return subprocess.run(
-        [sys.executable, "-m", "mirrorlake.cli.main", "apply", "--once"],
+        [sys.executable, "-m", "tests.crash.entry", "apply", "--once"],
         env=os.environ | hooks | more,
         cwd=folder,
         capture_output=True,

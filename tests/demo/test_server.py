@@ -19,15 +19,33 @@ def test_it_listens_on_no_port(database: Database) -> None:
         assert sql.execute("show listen_addresses").fetchone() == ("",)
 
 
-@pytest.mark.full
-@pytest.mark.parametrize("version", [18, 16])
+def test_it_wants_its_password(database: Database) -> None:
+    url = database.url.replace(f":{database.server.password}@", "{}@")
+    for password in ("", ":", ":wrong", ":postgres"):
+        with pytest.raises(psycopg.OperationalError, match="password"):
+            psycopg.connect(url.format(password))
+    assert not [
+        path
+        for path in database.server.folder.rglob("*")
+        if path.is_file() and database.server.password.encode() in path.read_bytes()
+    ]
+
+
+def test_nobody_else_enters_the_folder_in_which_it_listens(database: Database) -> None:
+    folder = database.server.folder
+    assert [path.name for path in folder.iterdir() if path.is_socket()] == [".s.PGSQL.5432"]
+    assert folder.stat().st_mode & 0o777 == 0o700
+
+
+@pytest.mark.parametrize("version", [18, pytest.param(16, marks=pytest.mark.full)])
 def test_it_runs_from_where_others_may_not_enter(tmp_path: Path, version: int) -> None:
     private = tmp_path / "private"
     private.mkdir(mode=0o700)
     site = binaries(version).parent.parent
     (private / "site").symlink_to(site)
-    with EmbeddedServer(version, install=private / "site" / binaries(version).relative_to(site)):
-        pass
+    install = private / "site" / binaries(version).relative_to(site)
+    with EmbeddedServer(version, install=install) as server:
+        assert server.folder.stat().st_mode & 0o777 == 0o700
     assert private.stat().st_mode & 0o777 == 0o700
 
 

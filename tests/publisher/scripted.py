@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pyarrow as pa
 
 from mirrorlake.landing import Publisher
-from mirrorlake.model.crash_points import kill_at, no_crash
+from mirrorlake.model.crash_points import no_crash
+from tests.crash.entry import kill_at
 
 
 def growing() -> Iterator[pa.Table]:

@@ -164,7 +164,7 @@ POINTS = [
 def test_a_process_that_is_killed_applies_no_file_twice(zone: Zone, point: CrashPoint) -> None:
     for number in range(3):
         land(zone, f"{number}.parquet", number + 1, number, **{MARKER: [0]})
-    ended = mirrorlake("apply", "--once", "--root", str(zone.root), MIRRORLAKE_CRASH_AT=point)
+    ended = mirrorlake("apply", "--once", "--root", str(zone.root), CRASH_AT=point)
     assert ended.code == -signal.SIGKILL, ended
     land(zone, "late.parquet", 0.5, 9, **{MARKER: [0]})
     assert not zone.apply().errors

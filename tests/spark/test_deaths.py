@@ -21,12 +21,13 @@ from mirrorlake.landing.parquet.reader import Rows
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.clock import WallClock
-from mirrorlake.model.crash_points import CrashPoint, kill_at
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.errors import death
 from mirrorlake.spark.runner import SparkRunner
 from mirrorlake.spark.session.spark_session import Spark
 from tests.app.zones import MARKER, Zone
+from tests.crash.entry import kill_at
 from tests.delta.handmade import HandmadeTable
 
 ABORTED = "Job aborted due to stage failure: Task 1 in stage 0.0 failed 4 times, "

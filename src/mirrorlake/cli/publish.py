@@ -200,7 +200,7 @@ def publish(
             store,
             partner=Partner(partner) if partner else None,
             codec=codec,
-            reached=crash.reached(),
+            reached=crash.reached,
             told=told,
         ) as publisher,
     ):

@@ -1,4 +1,4 @@
-"""What every command that works has around it: signals, the crash probe, a clean end."""
+"""What every command that works has around it: signals, the crash hook, a clean end."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def working(project: Project, prepare: Callable[[], None] | None = None) -> Iter
     """
     skip_pandas()
     stop = Stop()
-    mirror = Mirror(project, stop=stop.event, reached=crash.reached(), say=say, prepare=prepare)
+    mirror = Mirror(project, stop=stop.event, reached=crash.reached, say=say, prepare=prepare)
     stop.cancel = mirror.cancel
     try:
         yield mirror

@@ -1,7 +1,7 @@
 """A PostgreSQL server of our own, from the binaries of a wheel.
 
-The server refuses to run as root, so for root it runs as `nobody`, on data below the system's
-temporary folder, which that user can reach without any folder being opened wider.
+Only its own user and root can enter the folder in which it listens. It also wants a password: for
+root it runs as `nobody`, because PostgreSQL refuses to run as root, and others may do so too.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import contextlib
 import importlib.util
 import os
 import pwd
+import secrets
 import shutil
 import signal
 import subprocess
@@ -52,12 +53,13 @@ class EmbeddedServer:
         self._settings = {**_SETTINGS, **(settings or {})}
         self._user = "nobody" if os.geteuid() == 0 else None
         self._install = install or binaries(version)
-        self.folder = Path(tempfile.mkdtemp(prefix="mirrorlake-pg-"))
+        self.folder = Path(tempfile.mkdtemp(prefix="mirrorlake-pg-"))  # of mode 0700
+        self.password = secrets.token_urlsafe(24)
         self._process: subprocess.Popen[bytes] | None = None
 
     @property
     def url(self) -> str:
-        return f"postgresql://postgres@/postgres?host={self.folder}"
+        return f"postgresql://postgres:{self.password}@/postgres?host={self.folder}"
 
     def start(self) -> Self:
         """Start the server, making the cluster first when there is none. Raises Unavailable."""
@@ -65,10 +67,7 @@ class EmbeddedServer:
         if self._user:
             shutil.chown(self.folder, self._user)
         if not (self.folder / "data").exists():
-            asked = (
-                "-U postgres --auth=trust --encoding=UTF8 --locale=C --no-sync --no-instructions"
-            )
-            self._run("initdb", "-D", str(self.folder / "data"), *asked.split())
+            self._make()
         options = self._settings | {"unix_socket_directories": str(self.folder)}
         arguments = [f"-c{name}={value}" for name, value in options.items()]
         self._launch("postgres", "-D", str(self.folder / "data"), *arguments)
@@ -125,6 +124,17 @@ class EmbeddedServer:
 
     def __exit__(self, *_exc: object) -> None:
         self.stop()
+
+    def _make(self) -> None:
+        asked = "-U postgres --auth=scram-sha-256 --encoding=UTF8 --locale=C --no-sync"
+        named = self.folder / "password"
+        named.touch(mode=0o600)
+        named.write_text(self.password)
+        if self._user:
+            shutil.chown(named, self._user)
+        files = ("-D", str(self.folder / "data"), f"--pwfile={named}")
+        self._run("initdb", *files, *asked.split(), "--no-instructions")
+        named.unlink()
 
     def _wait(self) -> None:
         deadline = 60
@@ -200,7 +210,6 @@ class EmbeddedServer:
             if part.exists():
                 location = copied / part.relative_to(package.parent)
                 shutil.copytree(part, location, symlinks=True)
-        self.folder.chmod(0o755)
         return copied / package.name / install.name
 
 

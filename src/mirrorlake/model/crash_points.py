@@ -6,9 +6,6 @@ step is a crash test.
 
 from __future__ import annotations
 
-import os
-import signal
-import threading
 from collections.abc import Callable
 from enum import StrEnum
 
@@ -56,19 +53,3 @@ CrashHook = Callable[[CrashPoint], None]
 
 def no_crash(_point: CrashPoint) -> None:
     """The hook of every ordinary run."""
-
-
-def kill_at(target: str) -> CrashHook:
-    """A hook that kills the process at `target`, or at its n-th passage for `target#n`."""
-    name, _, count = target.partition("#")
-    point, left = CrashPoint(name), int(count or 1)
-    lock = threading.Lock()
-
-    def hook(passed: CrashPoint) -> None:
-        nonlocal left
-        with lock:
-            left -= passed is point
-            if left == 0 and passed is point:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    return hook

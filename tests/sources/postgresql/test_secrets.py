@@ -36,17 +36,30 @@ MISTAKES = [
 ]
 
 
+RULES = """
+local all guarded scram-sha-256
+local all all trust
+local replication all trust
+"""
+"""One user is asked for a password."""
+
+
 @pytest.fixture(scope="module")
 def asking() -> Iterator[EmbeddedServer]:
     """A server that asks the user `guarded` for a password."""
     with EmbeddedServer(18) as server:
         server.halt()
         rules = server.folder / "data" / "pg_hba.conf"
-        rules.write_text("local all guarded scram-sha-256\n" + rules.read_text())
+        rules.write_text(RULES)
         server.start()
         with psycopg.connect(server.url, autocommit=True) as sql:
             sql.execute("create role guarded login superuser password 'right-hushhidden'")
         yield server
+
+
+def login(server: EmbeddedServer, user: str, database: str = "postgres") -> str:
+    """The URL for a user, with a password or without."""
+    return server.url.replace(f"postgres:{server.password}@/postgres", f"{user}@/{database}")
 
 
 def everything_said(error: BaseException) -> str:
@@ -80,7 +93,7 @@ def test_a_check_does_not_repeat_the_url(url: str) -> None:
 
 @pytest.mark.postgres
 def test_a_wrong_password_is_not_repeated(asking: EmbeddedServer) -> None:
-    url = asking.url.replace("postgres@", "guarded:wrong-hushhidden@")
+    url = login(asking, "guarded:wrong-hushhidden")
     with pytest.raises(SourceUnavailable, match="password authentication failed") as caught:
         PostgresSource(PostgresSettings(url)).identity()
     assert "hushhidden" not in everything_said(caught.value)
@@ -99,7 +112,7 @@ def test_a_wrong_password_is_not_repeated(asking: EmbeddedServer) -> None:
 def test_a_refused_login_is_told_as_that_with_its_remedy(
     asking: EmbeddedServer, user: str, database: str, hint: str
 ) -> None:
-    url = asking.url.replace("postgres@/postgres", f"{user}@/{database}")
+    url = login(asking, user, database)
     (finding,) = PostgresSource(PostgresSettings(url)).check()
     assert finding.message.startswith("PostgreSQL rejected the login")
     assert hint in finding.remedy
@@ -109,7 +122,7 @@ def test_a_refused_login_is_told_as_that_with_its_remedy(
 def test_a_role_without_replication_is_named_with_its_remedy(asking: EmbeddedServer) -> None:
     with psycopg.connect(asking.url, autocommit=True) as sql:
         sql.execute("create role plain login")
-    url = asking.url.replace("postgres@", "plain@")
+    url = login(asking, "plain")
     with pytest.raises(SourceUnavailable, match=r"^user plain may not replicate") as caught:
         PostgresSource(PostgresSettings(url)).identity()
     assert 'alter role "plain" with replication' in caught.value.hint
@@ -117,7 +130,7 @@ def test_a_role_without_replication_is_named_with_its_remedy(asking: EmbeddedSer
 
 @pytest.mark.postgres
 def test_a_right_password_is_not_repeated_when_a_statement_fails(asking: EmbeddedServer) -> None:
-    url = asking.url.replace("postgres@", "guarded:right-hushhidden@")
+    url = login(asking, "guarded:right-hushhidden")
     source = PostgresSource(PostgresSettings(url, slot="no_such_slot"))
     with pytest.raises(Exception, match="no_such_slot") as caught:
         source.stream([], Lsn(0))
