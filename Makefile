@@ -69,13 +69,16 @@ clauses: test
 docs: setup
 	@$(PYTHON) -m tests.docs.generate
 
-# Pin what pyproject.toml asks for, with hashes and without addresses.
+# Pin what pyproject.toml asks for, with hashes and without addresses: for development, for an
+# installation, for the bench.
+RUNTIME := postgresql spark sql excel objects azure
+PIN := $(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
+	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 lock: setup
 	@$(PYTHON) -m pip install -q uv
-	@$(VENV)/bin/uv pip compile -q pyproject.toml --extra dev --universal --python-version 3.11 \
-		--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o constraints.txt
-	@$(VENV)/bin/uv pip compile -q bench/requirements.in -c constraints.txt --universal --python-version 3.11 \
-		--generate-hashes --no-header --no-annotate --no-emit-index-url --no-emit-find-links -o bench/constraints.txt
+	@$(PIN) pyproject.toml --extra dev -o constraints.txt
+	@$(PIN) pyproject.toml $(addprefix --extra ,$(RUNTIME)) -c constraints.txt -o constraints-runtime.txt
+	@$(PIN) bench/requirements.in -c constraints.txt -o bench/constraints.txt
 
 clean:
 	rm -rf $(VENV) $(VENV)-bench $(VENV)-pair build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis

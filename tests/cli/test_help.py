@@ -53,7 +53,7 @@ def test_wrong_use_ends_with_code_two(run: Run) -> None:
         ("py4j", "spark", "apply --once --root ."),
         ("pyspark", "spark", "apply --once --root ."),
         ("duckdb", "sql", "sql --root . select"),
-        ("deltalake", "sql", "demo"),
+        ("deltalake", "demo", "demo"),
     ],
 )
 def test_a_package_that_is_missing_is_told_in_one_sentence(

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import subprocess
 import sys
+from pathlib import Path
+
+from tests.app.zones import Zone
 
 
 def test_a_name_with_a_line_break_stays_on_one_line() -> None:
@@ -16,3 +20,20 @@ def test_a_name_with_a_line_break_stays_on_one_line() -> None:
     )
     (line,) = done.stderr.splitlines()
     assert r"a\nlevel=error\x1b[31m" in line
+
+
+def test_logs_in_json_are_one_object_on_each_line(tmp_path: Path) -> None:
+    zone = Zone(tmp_path / "root", None)  # type: ignore[arg-type]
+    zone.table("a\nb", "id")
+    zone.land("a\nb", 2, {"id": [1]})  # number 1 is missing
+    done = subprocess.run(
+        [sys.executable, "-m", "mirrorlake", "apply", "--once", "--log-json", "--root", zone.root],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    logged = [json.loads(line) for line in done.stderr.splitlines() if line.startswith("{")]
+    (blocked,) = [one for one in logged if one.get("table") == "s.a\nb"]
+    assert blocked["level"] == "error"
+    assert blocked["event"]
+    assert blocked["timestamp"].endswith("Z")

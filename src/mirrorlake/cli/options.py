@@ -24,6 +24,7 @@ Once = Annotated[
     bool,
     typer.Option("--once", help="Process what exists now, then stop."),
 ]
+LogJson = Annotated[bool, typer.Option("--log-json", help="Log JSON, one object on each line.")]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log every step.")]
 
 DEFAULT = Path("mirrorlake.yaml")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirrorlake.cli.options import DEFAULT, Config, Json, Once, Verbose
+from mirrorlake.cli.options import DEFAULT, Config, Json, LogJson, Once, Verbose
 
 
 def run(
@@ -10,6 +10,7 @@ def run(
     once: Once = False,
     as_json: Json = False,
     verbose: Verbose = False,
+    log_json: LogJson = False,
 ) -> None:
     """Mirror the source into Delta tables until stopped: capture and apply in one command.
 
@@ -23,7 +24,7 @@ def run(
     from mirrorlake.cli.report import finish
     from mirrorlake.cli.working import working
 
-    prepare = logs.configure(verbose=verbose, quiet=as_json)
+    prepare = logs.configure(verbose=verbose, quiet=as_json, as_json=log_json)
     with working(project(config), prepare) as mirror:
         if once:
             with load_progress() as loading:

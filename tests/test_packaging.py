@@ -1,0 +1,58 @@
+"""What an installation asks for, and what is pinned for it."""
+
+from __future__ import annotations
+
+import re
+import tomllib
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).parents[1]
+PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
+RUNTIME = ("postgresql", "spark", "sql", "excel", "objects", "azure")
+"""The extras that `make lock` pins for an installation."""
+
+
+def pins(file: str) -> dict[str, list[str]]:
+    """Each pin of a lock, with its hashes."""
+    found: dict[str, list[str]] = {}
+    for line in (ROOT / file).read_text().replace(" \\\n", " ").splitlines():
+        pin, *hashes = line.split(" --hash=")
+        found[pin.strip()] = [one.strip() for one in hashes]
+    return found
+
+
+def names(requirements: list[str]) -> set[str]:
+    """Of distributions, in their normal form."""
+    named = (re.match(r"[\w.-]+", one) for one in requirements if "mirrorlake" not in one)
+    return {re.sub(r"[-_.]+", "-", one[0]).lower() for one in named if one}
+
+
+def test_the_lock_of_the_runtime_is_a_part_of_that_of_development() -> None:
+    assert pins("constraints-runtime.txt").items() <= pins("constraints.txt").items()
+
+
+def test_each_pin_has_hashes_and_no_address() -> None:
+    for pin, hashes in pins("constraints-runtime.txt").items():
+        assert hashes, pin
+        assert re.fullmatch(r"[\w.-]+==[\w.]+( ; .+)?", pin)
+
+
+def test_what_is_pinned_is_what_an_installation_needs_and_nothing_of_demo_and_tests() -> None:
+    asked = names(PROJECT["dependencies"]) | names([r for one in RUNTIME for r in EXTRAS[one]])
+    pinned = names(list(pins("constraints-runtime.txt")))
+    assert asked <= pinned
+    assert not pinned & (names([*EXTRAS["demo"], *EXTRAS["dev"]]) - asked)
+
+
+def test_deltalake_comes_with_the_demo_which_alone_imports_it() -> None:
+    source = ROOT / "src/mirrorlake"
+    imports = re.compile(r"^\s*(?:from|import) deltalake\b", re.MULTILINE)
+    importing = {p.parent.name for p in source.rglob("*.py") if imports.search(p.read_text())}
+    assert importing == {"demo"}
+    assert [name for name, some in EXTRAS.items() if "deltalake" in names(some)] == ["demo"]
+
+
+def test_make_pins_the_extras_of_an_installation() -> None:
+    assert f"RUNTIME := {' '.join(RUNTIME)}\n" in (ROOT / "Makefile").read_text()
