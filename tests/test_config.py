@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from mirrorlake.app.mirror import Mirror
 from mirrorlake.config import TEMPLATE, load
 from mirrorlake.errors import ConfigError
 from mirrorlake.mirror.row_checks import RowChecks
@@ -163,9 +165,55 @@ def test_secrets_appear_in_no_error_and_no_repr(tmp_path: Path) -> None:
 @pytest.mark.parametrize("value", ["", " "])
 def test_an_empty_variable_is_refused_with_its_name(tmp_path: Path, value: str) -> None:
     text = "name: a\nroot: b\nsource:\n  type: postgresql\n  url: ${SHOP_URL}\n"
-    error = refused(tmp_path, text, SHOP_URL=value)
-    assert "SHOP_URL" in error.what
-    assert "line 5" in error.where
+    with pytest.raises(ConfigError) as error:
+        Mirror(load(write(tmp_path, text), {"SHOP_URL": value})).check()
+    assert "SHOP_URL" in error.value.what
+    assert "line 5" in error.value.where
+
+
+FED = "name: a\nroot: b\nsource:\n  type: postgresql\n  url: postgresql://u:${PASSWORD}@h/d\n"
+
+
+@pytest.mark.parametrize("act", [Mirror.check, Mirror.discover, Mirror.capture_once, Mirror.run])
+def test_only_what_connects_needs_the_url_of_the_source(
+    tmp_path: Path, act: Callable[[Mirror], object]
+) -> None:
+    mirror = Mirror.open(load(write(tmp_path, FED), {}))
+    assert mirror.status().tables == mirror.plan() == []
+    with pytest.raises(ConfigError, match=r"PASSWORD is not set .*line 5.* export PASSWORD="):
+        act(mirror)
+    assert not (tmp_path / "b").exists()
+
+
+def test_every_other_variable_is_needed_at_once(tmp_path: Path) -> None:
+    assert "SLOT" in refused(tmp_path, f"{FED}  slot: ${{SLOT}}\n").what
+    assert "WHERE" in refused(tmp_path, FED.replace("root: b", "root: ${WHERE}")).what
+
+
+@pytest.mark.parametrize("amount", ["lots", "2", "2gb", "0g", "1.5g", "-1g", "2g -version"])
+def test_an_amount_of_memory_that_no_jvm_takes_is_refused(tmp_path: Path, amount: str) -> None:
+    error = refused(tmp_path, f"name: a\nroot: b\nspark: {{driver_memory: '{amount}'}}\n")
+    assert "line 3, field spark.driver_memory" in error.where
+    assert "512m or 2g" in error.what
+
+
+@pytest.mark.parametrize(
+    ("text", "meant"),
+    [
+        ("name: a\nroots: b\n", "root"),
+        ("name: a\nroot: b\nsources: {}\n", "source"),
+        ("name: a\nroot: b\ncapture: {roll_second: 1}\n", "capture.roll_seconds"),
+        ("name: a\nroot: b\ndriver_memory: 3g\n", "spark.driver_memory"),
+        ("name: a\nroot: b\nurl: x\n", "source.url"),
+        ("name: a\nroot: b\nsource: {type: postgresql, url: x, table: [a]}\n", "source.tables"),
+    ],
+)
+def test_a_near_miss_is_answered_with_what_was_meant(tmp_path: Path, text: str, meant: str) -> None:
+    assert refused(tmp_path, text).hint.startswith(f"Did you mean {meant}?")
+
+
+def test_a_far_miss_is_answered_with_no_guess(tmp_path: Path) -> None:
+    assert "mean" not in refused(tmp_path, "name: a\nroot: b\nzebra: 1\n").hint
 
 
 def test_an_empty_url_is_refused(tmp_path: Path) -> None:
@@ -281,6 +329,6 @@ def test_a_source_of_no_type_that_there_is_is_refused(tmp_path: Path, source: st
 def test_an_unknown_field_of_a_source_is_answered_with_the_known_ones(tmp_path: Path) -> None:
     text = "name: a\nroot: b\nsource: {type: postgresql, url: x, extremes: {days: null}}\n"
     error = refused(tmp_path, text)
-    assert error.hint == "The settings here are: dates, numbers."
+    assert error.hint.endswith("The settings here are: dates, numbers.")
     error = refused(tmp_path, text.replace("extremes", "extreme"))
-    assert error.hint.startswith("The settings here are: type, url, tables, columns")
+    assert "The settings here are: type, url, tables, columns" in error.hint

@@ -41,6 +41,7 @@ from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, Source
+from mirrorlake.sources.section import SourceSettings
 from mirrorlake.sources.table import SourceTable
 
 if TYPE_CHECKING:
@@ -170,6 +171,7 @@ class Mirror:
 
         Raises what ended capture, when that was an error.
         """
+        self._connection()
         check_apart(self.project.root)
         with self._applying(self.engine()) as loop:
             child = CaptureProcess(partial(_capture, self.project), self._prepare)
@@ -282,6 +284,12 @@ class Mirror:
             yield loop
 
     def _source(self) -> Source:
+        settings = self._connection()
+        with extras.needed(f"a {settings.product} source"):
+            return open_source(settings)
+
+    def _connection(self) -> SourceSettings:
+        """The settings of the source. Raises UsageError when there are none to connect with."""
         settings = self.project.source
         if settings is None:
             raise UsageError(
@@ -290,8 +298,9 @@ class Mirror:
                 hint="Add a `source:` section to the project file; `mirrorlake init` writes an "
                 "example.",
             )
-        with extras.needed(f"a {settings.product} source"):
-            return open_source(settings)
+        if self.project.unset is not None:
+            raise self.project.unset
+        return settings
 
 
 def _capture(project: Project, stop: threading.Event) -> None:

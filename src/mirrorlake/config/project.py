@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.errors import ConfigError
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.sources.section import SourceSettings
 from mirrorlake.spark.settings import SparkSettings
@@ -17,7 +18,8 @@ class Project:
     """A mirror: what it is called, where it lies, and the settings of its parts.
 
     source: None for a landing zone that others fill. landing, tables: where `Files/LandingZone` and
-    `Tables` lie when they are not below root.
+    `Tables` lie when they are not below root. unset: why the source cannot be connected to, because
+    the environment does not have its URL; what does not connect works all the same.
     """
 
     name: str
@@ -28,6 +30,7 @@ class Project:
     spark: SparkSettings = field(default_factory=SparkSettings)
     landing: StorageLocation | None = None
     tables: StorageLocation | None = None
+    unset: ConfigError | None = None
 
     @classmethod
     def of_root(cls, root: Path) -> Project:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, get_args
 
@@ -24,18 +26,22 @@ SETTING_RENAMED = "setting_renamed"
 _RENAMED = {("capture", "settle_seconds"): "debounce_seconds"}
 """Names of settings before this release, by section; they still work, with a warning."""
 
+_CONNECTS = ("source", "url")
+"""The field that only those need who connect: its variable may be unset until then."""
+
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
 def load(path: Path, environment: Mapping[str, str] = os.environ) -> Project:
     """Read a project file. Raises ConfigError."""
     node = _parsed(path, _text(path))
-    content = _renamed(_interpolated(path, node, environment))
+    interpolated, unset = _interpolated(path, node, environment)
+    content = _renamed(interpolated)
     try:
         read = ProjectFile.model_validate(content)
     except ValidationError as error:
         raise _refusal(path, node, content, error) from None
-    return read.project(path)
+    return replace(read.project(path), unset=unset)
 
 
 def _text(path: Path) -> str:
@@ -74,8 +80,12 @@ def _parsed(path: Path, text: str) -> yaml.Node:
     return node
 
 
-def _interpolated(path: Path, node: yaml.Node, environment: Mapping[str, str]) -> Any:
-    """The content with every `${NAME}` replaced from the environment."""
+def _interpolated(
+    path: Path, node: yaml.Node, environment: Mapping[str, str]
+) -> tuple[Any, ConfigError | None]:
+    """The content with every `${NAME}` replaced from the environment, and what is not set of the
+    URL of the source, which stays as it is written. Raises ConfigError for any other."""
+    unset: list[ConfigError] = []
 
     def variable(match: re.Match[str], line: int) -> str:
         value = environment.get(match[1])
@@ -88,17 +98,24 @@ def _interpolated(path: Path, node: yaml.Node, environment: Mapping[str, str]) -
             )
         return value
 
-    def walk(part: yaml.Node) -> Any:
+    def walk(part: yaml.Node, field: tuple[str, ...] = ()) -> Any:
         if isinstance(part, yaml.MappingNode):
-            return {_name(path, key): walk(value) for key, value in part.value}
+            names = [(_name(path, key), value) for key, value in part.value]
+            return {name: walk(value, (*field, name)) for name, value in names}
         if isinstance(part, yaml.SequenceNode):
-            return [walk(value) for value in part.value]
+            return [walk(value, (*field, "")) for value in part.value]
         line = part.start_mark.line + 1
-        if "${" in part.value:
+        if "${" not in part.value:
+            return _value(path, part)
+        try:
             return _VARIABLE.sub(lambda match: variable(match, line), part.value)
-        return _value(path, part)
+        except ConfigError as error:
+            if field != _CONNECTS:
+                raise
+            unset.append(error)
+            return part.value
 
-    return walk(node)
+    return walk(node), next(iter(unset), None)
 
 
 def _value(path: Path, part: yaml.Node) -> Any:
@@ -133,16 +150,35 @@ def _renamed(content: dict[str, Any]) -> dict[str, Any]:
 
 
 def _refusal(path: Path, node: yaml.Node, content: Any, error: ValidationError) -> ConfigError:
-    """The first thing that is wrong, with its line."""
-    problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+    """The first thing that is wrong, with its line: an unknown setting before a missing one, which
+    it may be, misspelt."""
+    problems = error.errors(include_url=False, include_input=False, include_context=False)
+    unknown = (one for one in problems if one["type"] == "extra_forbidden")
+    problem = next(unknown, problems[0])
     location = ".".join(str(part) for part in problem["loc"])
     what = problem["msg"][0].lower() + problem["msg"][1:]
     hint = "See docs/reference/configuration.md."
     if problem["type"] == "extra_forbidden":
-        known = ", ".join(_fields(content, problem["loc"][:-1]))
-        what, hint = "there is no such setting", f"The settings here are: {known}."
+        known = _fields(content, problem["loc"][:-1])
+        what = "there is no such setting"
+        hint = f"{_near(problem['loc'], known)}The settings here are: {', '.join(known)}."
     where = f"{path}, line {_line(node, problem['loc'])}, field {location}"
     return ConfigError(what, where=where, hint=hint)
+
+
+def _near(location: Sequence[int | str], known: Sequence[str]) -> str:
+    """The setting that may have been meant, as a question: a name that is nearly the same, or one
+    of another section."""
+    *around, name = (str(part) for part in location)
+    elsewhere = (
+        f"{section}.{name}"
+        for section, field in ProjectFile.model_fields.items()
+        for model in (SECTIONS.values() if section == "source" else _models(field.annotation))
+        if name in model.model_fields
+    )
+    close = [".".join([*around, one]) for one in difflib.get_close_matches(name, known, n=1)]
+    found = next(iter(close), None) or next(elsewhere, None)
+    return f"Did you mean {found}? " if found else ""
 
 
 def _fields(content: Any, location: Sequence[int | str]) -> list[str]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Literal
 
-from pydantic import ByteSize, Field, PositiveInt
+from pydantic import AfterValidator, ByteSize, Field, PositiveInt
+from pydantic_core import PydanticCustomError
 
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.config.project import Project
@@ -117,11 +119,20 @@ class MirrorSection(Section):
     vacuum_early: bool = False
 
 
+def _memory(text: str) -> str:
+    """An amount of memory as the JVM takes it. Raises PydanticCustomError."""
+    if re.fullmatch(r"[1-9][0-9]*[kmgtKMGT]", text) is None:
+        raise PydanticCustomError(
+            "memory", "This must be a whole number and a unit, such as 512m or 2g"
+        )
+    return text
+
+
 class SparkSection(Section):
     master: str | None = "local[*]"
     jars: Path | None = None
     conf: dict[str, str] = Field(default_factory=dict)
-    driver_memory: str = "2g"
+    driver_memory: Annotated[str, AfterValidator(_memory)] = "2g"
 
 
 class ProjectFile(Section):
