@@ -194,7 +194,7 @@ class TestSwitching:
         assert "_metadata.json" in found.waiting
 
 
-DIRECT = "; strategy: direct (no feature of this table requires Delta's MERGE)"
+DIRECT = "; mirrorlake writes only the changed rows (strategy direct)"
 
 
 class TestWords:

@@ -44,7 +44,8 @@ LARGE = replace(APPLY, estimate=replace(ESTIMATE, choice=way_of(Facts(large=True
 CLEAN_UP = CleanUp(TABLE, FOLDER, FILES)
 DISCARD = Discard(TABLE, FOLDER, FILES)
 DROP = DropTable(TABLE, PATH, FOLDER, "g")
-BY_DIRECT = "; strategy: direct (no feature of this table requires Delta's MERGE)"
+MERGED = "Delta's MERGE writes them, which takes longer, because it is partitioned (strategy merge)"
+BY_DIRECT = "; mirrorlake writes only the changed rows (strategy direct)"
 
 TOLD = [
     (
@@ -147,7 +148,7 @@ def planned(*steps: Step, error: MissingFile | None = None, waiting: str = "") -
 @pytest.mark.parametrize(
     ("step", "said", "facts"),
     [
-        (BY_MERGE, "in one commit; strategy: merge (it is partitioned)", ("merge", False)),
+        (BY_MERGE, f"in one commit; {MERGED}", ("merge", False)),
         (ADDED, f", as a plain append{BY_DIRECT}", ("direct", True)),
         (LARGE, f", in the background because it is large{BY_DIRECT}", ("direct", False)),
     ],

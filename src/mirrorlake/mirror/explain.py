@@ -17,6 +17,7 @@ from mirrorlake.mirror.steps import (
     Step,
     TablePlan,
 )
+from mirrorlake.mirror.strategy import NOTHING_REQUIRED, Way
 
 
 def as_fact(step: Step) -> dict[str, Any]:
@@ -76,7 +77,14 @@ def _way(step: ApplyFiles) -> str:
         return ""
     added = ", as a plain append" if choice.appends else ""
     large = ", in the background because it is large" if choice.large else ""
-    return f"{added}{large}; strategy: {choice.way} ({choice.reason})"
+    because = "" if choice.reason == NOTHING_REQUIRED else f", because {choice.reason}"
+    return f"{added}{large}; {_WRITERS[choice.way]}{because} (strategy {choice.way})"
+
+
+_WRITERS = {
+    Way.DIRECT: "mirrorlake writes only the changed rows",
+    Way.MERGE: "Delta's MERGE writes them, which takes longer",
+}
 
 
 def _sentence(step: Step) -> str:

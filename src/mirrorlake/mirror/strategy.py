@@ -63,6 +63,9 @@ time zone of a session, that of a floating point number on who prints it."""
 COMPUTED = frozenset({"delta.generationExpression", "delta.identity.start"})
 
 
+NOTHING_REQUIRED = "no feature of this table requires Delta's MERGE"
+
+
 class Way(StrEnum):
     """The strategies."""
 
@@ -203,7 +206,7 @@ class Choice:
 def way_of(facts: Facts) -> Choice:
     """The way of a batch."""
     closed = facts.table or facts.platform
-    way, reason, refused = Way.DIRECT, "no feature of this table requires Delta's MERGE", ""
+    way, reason, refused = Way.DIRECT, NOTHING_REQUIRED, ""
     if facts.wanted is Wanted.MERGE:
         way, reason = Way.MERGE, "mirror.strategy is merge"
     elif facts.wanted is Wanted.DIRECT:
