@@ -28,6 +28,11 @@ def test_a_clean_zone_ends_with_zero(run: Run, zone: Zone) -> None:
     assert done.error == "Nothing found in 3 tables and 5 data files.\n"
 
 
+def test_the_root_may_be_named_as_for_other_commands(run: Run, zone: Zone) -> None:
+    assert run("lint", "--root", "shop").error == "Nothing found in 3 tables and 5 data files.\n"
+    assert run("lint", "shop", "--root", "shop").code == 2
+
+
 def test_errors_end_with_one_and_say_where_what_and_how(run: Run, zone: Zone) -> None:
     breaking(zone)
     done = run("lint", "shop")

@@ -82,6 +82,26 @@ def test_check_names_each_prerequisite_and_its_remedy(run: Run, shop: Database) 
     assert "add primary key" in keyless["remedy"]
 
 
+def test_check_prints_its_remedies_as_a_script_that_runs(run: Run, shop: Database) -> None:
+    shop.execute(
+        'create table "odd""name" (id bigint primary key)',
+        """alter table "odd""name" replica identity nothing""",
+        """create unlogged table "a`b;" (id bigint primary key)""",
+        "create unlogged table swift (id bigint primary key)",
+    )
+    done = run("check", "--sql")
+    script = done.out
+    assert 'alter table "public"."odd""name" replica identity default;\n' in script
+    assert 'alter table "public"."swift" set logged;\n' in script
+    assert "-- error: public.swift: logged: the table is unlogged" in script
+    assert "add primary key (...)" in script  # says what to do, and is not a statement yet
+    statements = [line for line in script.splitlines() if line and not line.startswith("--")]
+    assert not any("..." in line or "a`b" in line for line in statements)
+    shop.execute(script)
+    assert "odd" not in run("check", "--sql").out
+    assert run("check", "--sql", "--json").code == 2
+
+
 def test_check_of_a_server_that_is_not_there_ends_with_code_three(
     run: Run, shop: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirrorlake.cli.options import Json
+from mirrorlake.cli.options import Folder, Json
 
 if TYPE_CHECKING:
     from mirrorlake.lint import Finding, Profile, Reading, Result, Target
@@ -30,6 +30,7 @@ def lint(
             show_default=False,
         ),
     ] = None,
+    root: Folder = None,
     version: Annotated[
         SpecVersion,
         typer.Option("--version", help="Version of the specification that the publisher follows."),
@@ -67,6 +68,7 @@ def lint(
 
     \b
     mirrorlake lint ./shop
+    mirrorlake lint --root ./shop
     mirrorlake lint ./shop/Files/LandingZone/orders --strict --read-all
     mirrorlake lint s3://bucket/shop
     mirrorlake lint ./shop --json | jq '.findings[] | select(.severity == "error")'
@@ -78,6 +80,9 @@ def lint(
     if explain is not None:
         _explain(explain)
         return
+    if path is not None and root is not None:
+        raise UsageError("PATH and --root cannot be used together", hint="Use one of them.")
+    path = path or root
     if path is None:
         raise UsageError("no path was given", hint="Name a folder: mirrorlake lint PATH.")
     target = of_location(path)

@@ -7,8 +7,9 @@ import shlex
 import shutil
 import sys
 from collections.abc import Iterable, Sequence
+from decimal import Decimal
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Literal, NoReturn
 
 from mirrorlake.errors import MirrorlakeError
 
@@ -40,11 +41,18 @@ def print_table(header: Sequence[str], rows: Iterable[Sequence[Any]], title: str
 
     console = Console(width=None if sys.stdout.isatty() else 1_000)
     table = Table(title=title or None, box=None, pad_edge=False, header_style="bold")
-    for name in header:
-        table.add_column(name, justify="right" if name in _NUMBERS else "left", overflow="fold")
-    for row in rows:
+    found = list(rows)
+    for index, name in enumerate(header):
+        values = [row[index] for row in found]
+        is_number = name in _NUMBERS
+        # A number that is cut, or goes on in the next line, is another number.
+        whole = is_number or any(isinstance(value, int | float | Decimal) for value in values)
+        least = max((len(str(value)) for value in values), default=0) if whole else None
+        justify: Literal["left", "right"] = "right" if is_number else "left"
+        table.add_column(name, justify=justify, overflow="fold", min_width=least, no_wrap=whole)
+    for row in found:
         table.add_row(*("" if value is None else str(value) for value in row))
-    console.print(table)
+    console.print(table, crop=False)
 
 
 _NUMBERS = {
