@@ -324,3 +324,33 @@ class TestAsking:
         taken(memory, clock)
         memory.create(f"{PLACE}/_6f1c.tmp", b"")
         assert holder_of(memory, "mirror", clock.now()) is not None
+
+
+class TestWithdrawing:
+    def test_a_first_lease_that_is_withdrawn_leaves_no_file(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        lease = taken(memory, clock)
+        assert lease.withdraw()
+        assert not memory.list(PLACE).files
+        lease.release()  # there is nothing to release
+        assert not memory.list(PLACE).files
+        lease.take()
+        lease.check()
+
+    def test_a_lease_that_others_had_before_stays(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        taken(memory, clock).release()
+        lease = taken(memory, clock)
+        assert not lease.withdraw()
+        lease.check()
+
+    def test_a_lease_that_another_has_taken_over_is_not_withdrawn(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        late = taken(memory, clock)
+        clock.advance(EXPIRED)
+        owner = taken(memory, clock)
+        assert not late.withdraw()
+        owner.check()

@@ -241,3 +241,22 @@ def interrupt(monkeypatch: pytest.MonkeyPatch, owner: object, name: str) -> None
         raise KeyboardInterrupt
 
     monkeypatch.setattr(owner, name, die)
+
+
+def test_only_its_own_empty_folders_are_discarded(tmp_path: Path) -> None:
+    (tmp_path / "root/theirs").mkdir(parents=True)
+    store = LocalStore(tmp_path / "root")
+    store.create("a/full", b"")
+    for path in ("a/b/c/file", "theirs/d/file"):
+        store.create(path, b"")
+        store.delete(path)
+    store.discard_empty_folders()
+    found = [str(path.relative_to(store.root)) for path in sorted(store.root.rglob("*"))]
+    assert found == ["a", "a/full", "theirs"]
+
+
+def test_a_root_that_it_has_made_and_not_filled_is_discarded(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "above/root")
+    store.make_folder("a")
+    store.discard_empty_folders()
+    assert not (tmp_path / "above").exists()

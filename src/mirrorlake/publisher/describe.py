@@ -134,6 +134,14 @@ def introduce(store: Store, zone: str, partner: Partner | None) -> None:
     partner: None keeps an existing file, and writes a default one if there is none. Raises
     UsageError if the landing zone belongs to a partner of another name (LZ-066).
     """
+    record = introduction(store, zone, partner)
+    if record is not None:
+        content = json.dumps(record, indent=2, ensure_ascii=False) + "\n"
+        store.replace(f"{zone}/{layout.PARTNER}", content.encode())
+
+
+def introduction(store: Store, zone: str, partner: Partner | None) -> Mapping[str, Any] | None:
+    """What `introduce` would write; None if it is there. Raises what it raises."""
     path = f"{zone}/{layout.PARTNER}"
     try:
         found = json.loads(store.read(path))
@@ -143,7 +151,7 @@ def introduce(store: Store, zone: str, partner: Partner | None) -> None:
     except ValueError:
         found, name = {}, None
     if partner is None and found is not None:
-        return
+        return None
     record = (partner or Partner()).as_record()
     if name is not None and name != record["partnerName"]:
         raise UsageError(
@@ -152,5 +160,4 @@ def introduce(store: Store, zone: str, partner: Partner | None) -> None:
             where=store.location(path),
             hint="Publish under the same partner name, or delete the file.",
         )
-    if found != record:
-        store.replace(path, (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode())
+    return None if found == record else record

@@ -14,7 +14,7 @@ from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.model.types import DataType
 from mirrorlake.publisher import state as states
-from mirrorlake.publisher.describe import Layout, Partner, introduce
+from mirrorlake.publisher.describe import Layout, Partner, introduce, introduction
 from mirrorlake.publisher.encoding.encoders import Codec
 from mirrorlake.publisher.journal import Published
 from mirrorlake.publisher.locations import Built, Workshop, folder_for
@@ -222,7 +222,7 @@ class Publisher:
     def _table(self, table: str | TableId) -> AssignedTable:
         name = _named(table)
         if name not in self._tables:
-            introduce(self._store, self._zone, self._partner)
+            introduction(self._store, self._zone, self._partner)  # refused before there is anything
             folder = folder_for(self._store, self._zone, name)
             self._tables[name] = AssignedTable(
                 self._store,
@@ -232,6 +232,7 @@ class Publisher:
                 self._clock,
                 self._reached,
                 lambda rows: self._told(name, rows),
+                lambda: introduce(self._store, self._zone, self._partner),
             )
         # After an unknown outcome the lease is requested again, by the same holder.
         self._tables[name].take()

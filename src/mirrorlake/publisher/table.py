@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from typing import Any
 
 import structlog
 
-from mirrorlake.errors import KeyColumnsChanged, TableError, UsageError
+from mirrorlake.errors import BadMetadata, KeyColumnsChanged, LeaseLost, TableError, UsageError
 from mirrorlake.landing import layout, metadata
 from mirrorlake.landing.metadata import Metadata
 from mirrorlake.model.clock import Clock
@@ -63,13 +64,17 @@ class AssignedTable:
         clock: Clock,
         reached: CrashHook,
         told: Callable[[int], None],
+        introduce: Callable[[], None],
     ) -> None:
-        """May be used after `take` has returned."""
+        """May be used after `take` has returned. introduce: called before the table is first
+        described."""
         self._store, self._workshop, self._table = store, workshop, table
         self._folder = workshop.table
         self._clock, self._reached, self._told = clock, reached, told
+        self._introduce = introduce
         self._lease = Lease(store, role, clock)
         self._taken, self._renewed = False, clock.monotonic()
+        self._is_begun = self._is_introduced = False
 
     def take(self) -> None:
         """Take the lease, unless it is held already. Raises LeaseHeld."""
@@ -87,8 +92,9 @@ class AssignedTable:
         asked: members of Description; missing ones stay as they are. hold: do not write the
         metadata before `release` (LZ-056). Raises KeyColumnsChanged (LZ-036), UsageError.
         """
-        journal = self._journal(asked, hold=hold)
-        self._write_metadata(journal.state)
+        with self._retracted_on_failure():
+            journal = self._journal(asked, hold=hold)
+            self._write_metadata(journal.state)
         return journal.state.description
 
     def publish(
@@ -100,29 +106,35 @@ class AssignedTable:
         batch: str | None,
         settings: Settings,
     ) -> Published:
-        """Publish one batch; effects in the order that `journal` states."""
-        journal = self._journal(asked)
-        journal.complete()
-        if done := journal.published(batch):
-            return done
-        self._check(journal.state, meaning, batch)
-        journal.begin(batch)
-        state = journal.state
-        shaper = Shaper(state.description, state.columns, types, meaning)
-        first = journal.assign(batch).first
-        try:
-            staged = self._staging(state, settings).write(
-                first,
-                shaper.shape(row_blocks(rows, table=str(self._table))),
-                empty_file=meaning.is_load and first == 1,
+        """Publish one batch; effects in the order that `journal` states.
+
+        If it is refused and the table is new, nothing is left of the table.
+        """
+        with self._retracted_on_failure():
+            journal = self._journal(asked)
+            journal.complete()
+            if done := journal.published(batch):
+                return done
+            self._check(journal.state, meaning, batch)
+            journal.begin(batch)
+            state = journal.state
+            shaper = Shaper(state.description, state.columns, types, meaning)
+            first = journal.assign(batch).first
+            try:
+                staged = self._staging(state, settings).write(
+                    first,
+                    shaper.shape(row_blocks(rows, table=str(self._table))),
+                    empty_file=meaning.is_load and first == 1,
+                )
+            except Exception:
+                self._keep_lease(always=True)  # another publisher may own the state by now
+                journal.withdraw()
+                raise
+            self._keep_lease(always=True)
+            self._write_metadata(replace(journal.state, columns=shaper.columns))
+            return journal.publish(
+                staged, shaper.columns, marked=not meaning.is_load and bool(staged)
             )
-        except Exception:
-            self._keep_lease(always=True)  # another publisher may own the state by now
-            journal.withdraw()
-            raise
-        self._keep_lease(always=True)
-        self._write_metadata(replace(journal.state, columns=shaper.columns))
-        return journal.publish(staged, shaper.columns, marked=not meaning.is_load and bool(staged))
 
     def release(self) -> None:
         """Write the `_metadata.json` of a table that was held back (LZ-056)."""
@@ -181,6 +193,28 @@ class AssignedTable:
 
     # -- steps ----------------------------------------------------------------------------------
 
+    @contextmanager
+    def _retracted_on_failure(self) -> Iterator[None]:
+        """If the first call for a table fails, and nothing of it is published or described, remove
+        its state and the lease, as if the call had not been made."""
+        self._is_begun = False
+        try:
+            yield
+        except Exception:
+            with suppress(OSError, LeaseLost, BadMetadata):  # the error of the call is raised
+                self._retract()
+            raise
+
+    def _retract(self) -> None:
+        self._keep_lease(always=True)
+        state = self._loaded()
+        if state is not None:
+            if not (self._is_begun and _is_untouched(state)):
+                return
+            self._store.delete(f"{self._folder}/{states.FILE}")
+        self._taken = not self._lease.withdraw()
+        self._store.discard_empty_folders()
+
     def _delete(self) -> OSError | None:
         try:
             for folder in self._workshop.folders:
@@ -214,6 +248,7 @@ class AssignedTable:
         if found is None:
             self._refuse_foreign()
             state = State(self._first(asked), held=hold)
+            self._is_begun = True
         elif _is_untouched(found):
             state = replace(found, description=replace(found.description, **asked), held=hold)
         else:
@@ -267,6 +302,9 @@ class AssignedTable:
     def _write_metadata(self, state: State) -> None:
         """Write `_metadata.json` according to the state, unless it is held back or has no
         columns yet."""
+        if not self._is_introduced:
+            self._introduce()
+            self._is_introduced = True
         described = state.description
         if state.held or (described.text and not state.columns):
             return

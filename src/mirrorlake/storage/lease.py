@@ -97,6 +97,15 @@ class Lease:
             self._store.replace(self._path(self._epoch), self._record(released=True))
         self._epoch = 0
 
+    def withdraw(self) -> bool:
+        """Give up a lease that nobody had before, as if it was never taken. Returns False for any
+        other one, which stays."""
+        if self._epoch != 1 or self._newest() != 1:
+            return False
+        self._store.delete(self._path(1))
+        self._epoch = 0
+        return True
+
     def _create(self, epoch: int) -> None:
         self._asked = epoch
         try:

@@ -41,6 +41,7 @@ class LocalStore(FolderStore):
     def __init__(self, root: str | Path) -> None:
         self.root = Path(root).absolute()
         self._real = os.path.realpath(self.root)
+        self._made: list[Path] = []
 
     def __repr__(self) -> str:
         return f"LocalStore({str(self.root)!r})"
@@ -95,7 +96,7 @@ class LocalStore(FolderStore):
     @contextmanager
     def stage(self, path: str) -> Iterator[BinaryIO]:
         target = self._path(path)
-        make_folder(target.parent)
+        self._make(target.parent)
         try:
             with target.open("wb") as file:
                 yield file
@@ -108,7 +109,7 @@ class LocalStore(FolderStore):
 
     def publish(self, staged: str, final: str) -> None:
         source, target = self._path(staged), self._path(final)
-        make_folder(target.parent)
+        self._make(target.parent)
         os.link(source, target)
         source.unlink()
         flush_folder(target.parent)
@@ -116,7 +117,7 @@ class LocalStore(FolderStore):
             flush_folder(source.parent)
 
     def make_folder(self, folder: str) -> None:
-        make_folder(self._path(folder))
+        self._make(self._path(folder))
 
     def flush(self, folder: str) -> None:
         with suppress(FileNotFoundError, NotADirectoryError):
@@ -132,7 +133,7 @@ class LocalStore(FolderStore):
 
     def move(self, path: str, target: str) -> None:
         source, final = self._path(path), self._path(target)
-        make_folder(final.parent)
+        self._make(final.parent)
         source.rename(final)  # not flushed: that would take longer than the rest of the cleanup
 
     def delete(self, path: str) -> None:
@@ -153,6 +154,15 @@ class LocalStore(FolderStore):
         flush_folder(target.parent)
         shutil.rmtree(aside)
 
+    def discard_empty_folders(self) -> None:
+        made, self._made = self._made, []
+        for folder in reversed(made):
+            with suppress(OSError):  # there is something in it, or it is gone
+                folder.rmdir()
+
+    def _make(self, folder: Path) -> None:
+        self._made += make_folder(folder)
+
     def _path(self, path: str) -> Path:
         found = self.root.joinpath(*checked(path))
         if self._leaves(found):
@@ -168,7 +178,7 @@ class LocalStore(FolderStore):
     def _beside(self, path: str, content: bytes) -> Iterator[Path]:
         """A flushed file next to `path`, to be named by the caller; deleted afterwards."""
         target = self._path(path)
-        make_folder(target.parent)
+        self._make(target.parent)
         written = target.with_name(f"_{uuid.uuid4().hex}.tmp")
         try:
             with written.open("wb") as file:
@@ -189,12 +199,15 @@ def _is_old(left: Path) -> bool:
         return False
 
 
-def make_folder(folder: Path) -> None:
-    """Create a folder and its parents, and make each durable in its parent."""
-    if not folder.is_dir():
-        make_folder(folder.parent)
-        folder.mkdir(exist_ok=True)
-        flush_folder(folder.parent)
+def make_folder(folder: Path) -> list[Path]:
+    """Create a folder and its parents, and make each durable in its parent. Returns those that were
+    missing, from the outermost."""
+    if folder.is_dir():
+        return []
+    made = make_folder(folder.parent)
+    folder.mkdir(exist_ok=True)
+    flush_folder(folder.parent)
+    return [*made, folder]
 
 
 def flush_folder(folder: Path) -> None:

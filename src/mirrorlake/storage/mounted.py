@@ -90,6 +90,10 @@ class MountedStore:
             raise UnsafePath(f"a part of it lies in another storage: {folder!r}")
         self.at(folder).delete_folder(folder)
 
+    def discard_empty_folders(self) -> None:
+        self._elsewhere.discard_empty_folders()
+        self._rest.discard_empty_folders()
+
     def location(self, path: str) -> str:
         return self.at(path).location(path)
 

@@ -216,6 +216,9 @@ class ObjectStore:
         with _translated(staged):
             self._client.delete(source)
 
+    def discard_empty_folders(self) -> None:
+        """There are none."""
+
     def make_folder(self, folder: str) -> None:
         _key(folder)  # a folder exists as soon as it has a file
 

@@ -130,6 +130,11 @@ class Store(Protocol):
         """Delete a folder with its content; it need not exist."""
         ...
 
+    def discard_empty_folders(self) -> None:
+        """Remove the folders that were made through this store and have nothing in them, if the
+        storage has folders on their own. Those that others made stay."""
+        ...
+
     def location(self, path: str) -> str:
         """The path or URL by which Spark and other readers address it."""
         ...
@@ -172,6 +177,9 @@ class FolderStore:
 
     def options(self, path: str) -> ObjectOptions | None:  # noqa: ARG002  (of the contract)
         return None
+
+    def discard_empty_folders(self) -> None:
+        """Nothing: an empty folder is not worth a request."""
 
     def tree(self, folder: str) -> Mapping[str, Listing] | None:  # noqa: ARG002
         return None
