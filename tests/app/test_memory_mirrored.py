@@ -25,7 +25,7 @@ from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import LONG, STRING
 from mirrorlake.root import LANDING
 from mirrorlake.sources.memory.database import MemoryDatabase, Numbers
-from mirrorlake.sources.memory.settings import Delivery, MemorySettings
+from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.source import MemorySource
 from mirrorlake.storage.lease import TERM
 from mirrorlake.storage.local import LocalStore
@@ -132,11 +132,12 @@ def database_of(points: Numbers | Sets) -> MemoryDatabase:
 @pytest.fixture(params=["numbers, with a slot", "sets, without one"])
 def settings(request: pytest.FixtureRequest) -> MemorySettings:
     sets = request.param.startswith("sets")
-    delivery = Delivery(messages=lambda: 3, parts=lambda: 2, rows=lambda left: (left + 1) // 2)
     return MemorySettings(
         database_of(Sets() if sets else Numbers()),
         slot=None if sets else "mirrorlake",
-        delivery=delivery,
+        messages=lambda: 3,
+        parts=lambda: 2,
+        rows=lambda left: (left + 1) // 2,
     )
 
 
@@ -172,8 +173,7 @@ def test_a_snapshot_is_taken_beside_changes(
         pipeline.write()
         return (left + 1) // 2
 
-    delivery = replace(settings.delivery, rows=rows)
-    pipeline.settings = replace(settings, delivery=delivery, is_consistent=is_consistent)
+    pipeline.settings = replace(settings, rows=rows, is_consistent=is_consistent)
     pipeline.write(9)
     assert pipeline.capture(CrashPoint.CUT_WRITTEN)
     assert not pipeline.capture()

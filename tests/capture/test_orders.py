@@ -22,7 +22,7 @@ from mirrorlake.landing.scan import data_files
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import LONG
 from mirrorlake.sources.memory.database import MemoryDatabase
-from mirrorlake.sources.memory.settings import Delivery, MemorySettings
+from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.source import MemorySource
 from mirrorlake.storage.lease import TERM
 from tests.capture.landing import landing_capture
@@ -56,8 +56,10 @@ class Run:
     def process(self, death: int | None, steps: int) -> None:
         """One process of capture, which ends at its n-th effect or after some steps."""
         store = self.store.reopened(crash_at(death) if death else None)
-        delivery = Delivery(messages=lambda: self.random.randint(1, 4))
-        source = MemorySource(MemorySettings(self.database, slot=None, delivery=delivery))
+        settings = MemorySettings(
+            self.database, slot=None, messages=lambda: self.random.randint(1, 4)
+        )
+        source = MemorySource(settings)
         capture = landing_capture(
             source, store, SMALL, self.clock, holder=str(self.random.random())
         )

@@ -23,7 +23,7 @@ from mirrorlake.sources.memory.database import (
     Numbers,
     WriteKind,
 )
-from mirrorlake.sources.memory.settings import Delivery, MemorySettings
+from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.source import MemorySource
 from tests.doubles.gtid import Sets
 
@@ -88,14 +88,15 @@ class SimulatedDatabase:
                 raise SourceUnavailable("the simulated database does not answer")
             self.clock.sleep(random.choice([0.0, 0.01, 0.1, 0.4]))
 
-        delivery = Delivery(
+        settings = MemorySettings(
+            self.memory,
+            slot=None if self.has_sets else "mirrorlake",
             messages=lambda: random.randint(1, 12),
             parts=lambda: random.randint(1, 3),
             rows=lambda left: random.randint(1, left),
             before_read=before_read,
         )
-        slot = None if self.has_sets else "mirrorlake"
-        return MemorySource(MemorySettings(self.memory, slot=slot, delivery=delivery))
+        return MemorySource(settings)
 
 
 def values(row: Row) -> dict[str, Any]:

@@ -51,8 +51,7 @@ class MemoryScene:
 
     def source(self, *, chunk_rows: int | None = None) -> MemorySource:
         size = chunk_rows or 1_000
-        delivery = replace(self.settings.delivery, messages=lambda: size)
-        return MemorySource(replace(self.settings, delivery=delivery))
+        return MemorySource(replace(self.settings, messages=lambda: size))
 
     def create(self, *tables: str, keyed: bool = True) -> None:
         for table in tables:

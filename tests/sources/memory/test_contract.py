@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from mirrorlake.model.clock import WallClock
 from mirrorlake.sources.memory.database import MemoryDatabase, Numbers
-from mirrorlake.sources.memory.settings import Delivery, MemorySettings
+from mirrorlake.sources.memory.settings import MemorySettings
 from tests.conformance.source import ManagedObjectsContract, SourceContract
 from tests.doubles.gtid import Sets
 from tests.sources.memory.scene import MemoryScene
 
-IN_PARTS = Delivery(parts=lambda: 3, rows=lambda left: (left + 1) // 2)
+IN_PARTS: dict[str, Any] = {"parts": lambda: 3, "rows": lambda left: (left + 1) // 2}
 
 
 class TestNumbersWithASlot(SourceContract, ManagedObjectsContract):
@@ -20,7 +22,7 @@ class TestNumbersWithASlot(SourceContract, ManagedObjectsContract):
     @pytest.fixture
     def scene(self) -> MemoryScene:
         database = MemoryDatabase(WallClock(), Numbers(iter([(0, 5), (2, 1)] * 9_999).__next__))
-        return MemoryScene(MemorySettings(database, delivery=IN_PARTS))
+        return MemoryScene(MemorySettings(database, **IN_PARTS))
 
 
 class TestNumbersWithoutASlot(SourceContract):
@@ -37,7 +39,7 @@ class TestSets(SourceContract):
     @pytest.fixture
     def scene(self) -> MemoryScene:
         database = MemoryDatabase(WallClock(), Sets())
-        return MemoryScene(MemorySettings(database, slot=None, delivery=IN_PARTS))
+        return MemoryScene(MemorySettings(database, slot=None, **IN_PARTS))
 
 
 class TestPartsReadAtDifferentPoints(SourceContract):
@@ -46,6 +48,4 @@ class TestPartsReadAtDifferentPoints(SourceContract):
     @pytest.fixture
     def scene(self) -> MemoryScene:
         database = MemoryDatabase(WallClock(), Sets())
-        return MemoryScene(
-            MemorySettings(database, slot=None, is_consistent=False, delivery=IN_PARTS)
-        )
+        return MemoryScene(MemorySettings(database, slot=None, is_consistent=False, **IN_PARTS))

@@ -7,7 +7,7 @@ else is done with it. All that follows from the work is noted by the cycle that 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from enum import StrEnum
@@ -149,8 +149,9 @@ class BackgroundJobs:
     def collect(self) -> bool:
         """Note what is done, and what takes long. Returns whether a table got on; raises what ended
         a work."""
-        got_on = [job.collect(job.future.result()) for job in self._done()]
-        self._background = [self._told(job) for job in self._background]
+        done = [job for job in self._background if job.future.done()]
+        self._background = [self._told(job) for job in self._background if job not in done]
+        got_on = [job.collect(job.future.result()) for job in done]
         return any(got_on)
 
     def _told(self, job: BackgroundJob) -> BackgroundJob:
@@ -182,8 +183,3 @@ class BackgroundJobs:
         """Wait for what is under way, and begin nothing more. What is left is done again."""
         if "_executors" in vars(self):
             self._executors.close()
-
-    def _done(self) -> Iterator[BackgroundJob]:
-        done = [job for job in self._background if job.future.done()]
-        self._background = [job for job in self._background if job not in done]
-        return iter(done)

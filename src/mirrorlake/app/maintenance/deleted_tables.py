@@ -159,16 +159,16 @@ class DeletedTables:
         one that is not mounted. Says so once.
         """
         schema = _parent(deleted.folder)
-        if schema == self._zone or schema.rpartition("/")[2] not in self._folders():
+        if (
+            schema == self._zone
+            or schema.rpartition("/")[2] not in self._store.list(self._zone).folders
+        ):
             return True
         known = zone_id.is_marked(self._store, schema)
         if not known and schema not in self._unknown:
             log.warning(SCHEMA_UNKNOWN, folder=schema, table=str(deleted.table))
             self._unknown.add(schema)
         return known
-
-    def _folders(self) -> tuple[str, ...]:
-        return self._store.list(self._zone).folders
 
     def _is_ours(self) -> bool:
         """Whether the zone bears our mark. Says once when it does not."""

@@ -134,12 +134,9 @@ def _gone(noted: Mapping[str, Mapping[str, Any]]) -> set[str]:
 
 def _departed(table: str, noted: Mapping[str, Any]) -> TableStatus:
     """A table whose folder is missing, and which is not dropped yet."""
-    return replace(
-        _unknown(table, {}, path=str(noted.get("path", ""))),
-        state=TableState.REPLICATING,
-        error=None,
-        waiting=str(noted.get("waiting") or ""),
-    )
+    known = _unknown(table, None, path=str(noted.get("path", "")))
+    waiting = str(noted.get("waiting") or "")
+    return replace(known, state=TableState.REPLICATING, waiting=waiting)
 
 
 def _table(
@@ -191,7 +188,9 @@ def _facts(error: TableError | UnsafePath, table: str) -> Mapping[str, Any]:
     return error.facts()
 
 
-def _unknown(table: str, error: Mapping[str, Any], path: str = "", pending: int = 0) -> TableStatus:
+def _unknown(
+    table: str, error: Mapping[str, Any] | None, path: str = "", pending: int = 0
+) -> TableStatus:
     return TableStatus(
         table=table,
         state=TableState.FAILED,

@@ -10,21 +10,6 @@ from mirrorlake.sources.memory.database import MemoryDatabase
 from mirrorlake.sources.selection import Selection
 
 
-@dataclass(frozen=True)
-class Delivery:
-    """How a source in memory cuts what it delivers.
-
-    messages: changes and commits in a chunk; parts: of a table in a snapshot; rows: in a batch of
-    so many that are left; before_read: called before each read of the stream, which fails when that
-    raises.
-    """
-
-    messages: Callable[[], int] = lambda: 1_000
-    parts: Callable[[], int] = lambda: 1
-    rows: Callable[[int], int] = lambda left: left
-    before_read: Callable[[], None] = lambda: None
-
-
 @dataclass(frozen=True, slots=True)
 class MemorySettings:
     """The database itself, and what is mirrored of it.
@@ -32,6 +17,10 @@ class MemorySettings:
     slot: what the database remembers of the reader under this name, None for nothing, so that its
     log keeps what it is not told to forget; is_consistent: whether a snapshot is of one moment, or
     each batch of the moment when it is read, as from a server without a view of a whole table.
+
+    How it cuts what it delivers: messages: changes and commits in a chunk; parts: of a table in a
+    snapshot; rows: in a batch of so many that are left; before_read: called before each read of the
+    stream, which fails when that raises.
     """
 
     product: ClassVar[str] = "memory"
@@ -41,5 +30,8 @@ class MemorySettings:
     selection: Selection = field(default_factory=lambda: Selection(("*",)))
     slot: str | None = "mirrorlake"
     is_consistent: bool = True
-    delivery: Delivery = field(default_factory=Delivery)
     load_workers: int = 1
+    messages: Callable[[], int] = lambda: 1_000
+    parts: Callable[[], int] = lambda: 1
+    rows: Callable[[int], int] = lambda left: left
+    before_read: Callable[[], None] = lambda: None

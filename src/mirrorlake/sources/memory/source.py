@@ -32,14 +32,14 @@ class MemorySnapshot:
         self._read: dict[tuple[TableId, int], LogPoint] = {}
 
     def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
-        count = self._settings.delivery.parts()
+        count = self._settings.parts()
         return [SnapshotPart(table, (index, count)) for index in range(count)]
 
     def read(self, part: SnapshotPart) -> Iterator[pa.RecordBatch]:
         index, count = part.range
         keys = [key for key in self._rows_of(part) if crc32(repr(key).encode()) % count == index]
         while keys:
-            size = self._settings.delivery.rows(len(keys))
+            size = self._settings.rows(len(keys))
             rows = self._rows_of(part)
             yield batch_of(part.table.schema, [rows[key] for key in keys[:size] if key in rows])
             keys = keys[size:]

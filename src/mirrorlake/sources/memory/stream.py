@@ -45,7 +45,7 @@ class MemoryStream:
         self._database.since(since)
 
     def read(self, wait: float) -> Chunk | None:
-        self._settings.delivery.before_read()
+        self._settings.before_read()
         if self._server != self._database.servers:
             raise SourceUnavailable(
                 "another server has taken over", hint="The stream is taken up again."
@@ -73,7 +73,7 @@ class MemoryStream:
         """Nothing is held open."""
 
     def _chunk(self, pending: Sequence[Logged]) -> Chunk:
-        opens, left = self._is_open, self._settings.delivery.messages()
+        opens, left = self._is_open, self._settings.messages()
         after: list[LogPoint] = []
         begun: list[Logged] = []
         told: list[_Row | Part] = []
