@@ -168,12 +168,8 @@ class Capture:
             established = Established(self._source.snapshot(), ())
         try:
             self._reached(CrashPoint.SLOT_CREATED)
-            record = replace(
-                record,
-                source=self._source.identity(),
-                start=str(established.snapshot.point),
-                made=established.made,
-            )
+            record = replace(record, source=self._source.identity())
+            record = record.established(str(established.snapshot.point), established.made)
             self._records.write_stream(record)
             self._reached(CrashPoint.ESTABLISHED)
             self._load(established.snapshot, record)

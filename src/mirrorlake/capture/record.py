@@ -11,7 +11,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any, Self
 
 from mirrorlake.landing import layout
@@ -41,6 +41,9 @@ class StreamRecord:
     @property
     def is_established(self) -> bool:
         return bool(self.start)
+
+    def established(self, start: str, made: Sequence[str]) -> StreamRecord:
+        return replace(self, start=start, made=made)
 
 
 @dataclass(slots=True)
