@@ -31,6 +31,35 @@ def refused(folder: Path, text: str, **environment: str) -> ConfigError:
     return error.value
 
 
+@pytest.mark.parametrize(
+    ("setting", "field"),
+    [
+        ("tables: ['public.${HOME}']", "source.tables"),
+        ("tables: ['public.*', '!${HOME}.secret']", "source.tables"),
+        ("columns: {public.users: ['*', '!${HOME}']}", "source.columns.public.users"),
+    ],
+)
+def test_the_environment_does_not_choose_tables_and_columns(
+    tmp_path: Path, setting: str, field: str
+) -> None:
+    text = f"name: a\nroot: b\nsource:\n  type: postgresql\n  url: postgresql://c\n  {setting}\n"
+    error = refused(tmp_path, text, HOME="/home/ada")
+    assert "${HOME} is not replaced in names of tables and columns" in str(error)
+    assert f"line 6, field {field}" in error.where
+    assert "write ?{HOME} there" in error.hint
+    assert load(write(tmp_path, text.replace("$", "?")), {}).source is not None
+
+
+def test_the_environment_may_be_part_of_a_condition(tmp_path: Path) -> None:
+    text = (
+        "name: a\nroot: b\nsource:\n  type: postgresql\n  url: postgresql://c\n"
+        '  rows: {public.orders: "tenant = ${TENANT}"}\n'
+    )
+    source = load(write(tmp_path, text), {"TENANT": "7"}).source
+    assert source is not None
+    assert source.selection.rows == {"public.orders": "tenant = 7"}
+
+
 def test_a_full_file_becomes_settings(tmp_path: Path) -> None:
     text = """
 name: shop

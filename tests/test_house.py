@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import errno
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -49,6 +50,16 @@ def imported(name: str) -> set[str]:
         elif isinstance(node, ast.Import):
             found |= {one.name for one in node.names}
     return found & MODULES.keys()
+
+
+def test_no_table_has_two_entries_of_one_key() -> None:
+    """The first of them would be dead. Two errors of the system may have one number."""
+    for name, tree in TREES.items():
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Dict):
+                keys = [ast.unparse(key) for key in node.keys if key is not None]
+                numbers = [getattr(errno, key.removeprefix("errno."), key) for key in keys]
+                assert len(numbers) == len(set(numbers)), f"{name}, line {node.lineno}"
 
 
 def test_no_two_files_import_each_other() -> None:

@@ -116,7 +116,8 @@ def test_the_parts_of_a_data_set_are_no_rows() -> None:
 
 
 def test_a_text_that_is_not_utf_8_is_an_error_of_its_column() -> None:
-    content = encoded({"id": [1], "note": ["abcd"]}, compression="none", use_dictionary=False)
+    plain = {"compression": "none", "use_dictionary": False, "write_page_checksum": False}
+    content = encoded({"id": [1], "note": ["abcd"]}, **plain)
     with pytest.raises(BadValue, match="Invalid UTF8") as caught:
         read(content.replace(b"abcd", b"ab\xffd"))
     assert caught.value.column == "note"
@@ -125,7 +126,8 @@ def test_a_text_that_is_not_utf_8_is_an_error_of_its_column() -> None:
 def test_a_marker_that_is_not_utf_8_is_told_in_short() -> None:
     marker = "x" * 5_000
     columns = {"id": [1], MARKER_COLUMN: [marker]}
-    content = encoded(columns, compression="none", use_dictionary=False, write_statistics=False)
+    plain = {"use_dictionary": False, "write_statistics": False, "write_page_checksum": False}
+    content = encoded(columns, compression="none", **plain)
     with pytest.raises(UnknownMarker) as caught:
         read(content.replace(b"xxxx", b"\xffxxx"))
     assert (caught.value.value or "").startswith("\\xffxxx")

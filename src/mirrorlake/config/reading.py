@@ -29,6 +29,10 @@ _RENAMED = {("capture", "settle_seconds"): "debounce_seconds"}
 _CONNECTS = ("source", "url")
 """The field that only those need who connect: its variable may be unset until then."""
 
+_OF_NAMES = {("source", "tables"), ("source", "columns")}
+"""Settings in which names of tables and columns stand: an environment variable could select other
+ones than the file shows."""
+
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 
 
@@ -107,6 +111,13 @@ def _interpolated(
         line = part.start_mark.line + 1
         if "${" not in part.value:
             return _value(path, part)
+        if field[:2] in _OF_NAMES and (found := _VARIABLE.search(part.value)):
+            raise ConfigError(
+                f"{found[0]} is not replaced in names of tables and columns",
+                where=f"{path}, line {line}, field {'.'.join(filter(None, field))}",
+                hint=f"Write the name itself. If {found[0]} is part of a name, write "
+                f"{found[0].replace('$', '?')} there: `?` matches any character.",
+            )
         try:
             return _VARIABLE.sub(lambda match: variable(match, line), part.value)
         except ConfigError as error:
