@@ -43,6 +43,21 @@ def run(root: Path, crash_at: str = "") -> int:
 def test_a_kill_at_any_step_changes_nothing(tmp_path: Path, point: str) -> None:
     assert run(tmp_path, point) == -signal.SIGKILL
     assert run(tmp_path) == 0
+    assert_published(tmp_path)
+
+
+@pytest.mark.clause("LZ-231")
+def test_what_is_published_after_a_killed_drop_begins_anew(tmp_path: Path) -> None:
+    assert run(tmp_path) == 0
+    ended = forked(scripted.drop, str(tmp_path), CRASH_AT=CrashPoint.FOLDER_DROPPED)
+    assert ended.code == -signal.SIGKILL, ended
+    assert not (tmp_path / "Files/LandingZone/s.schema/t").exists()
+    assert run(tmp_path) == 0
+    assert_published(tmp_path)
+
+
+def assert_published(tmp_path: Path) -> None:
+    """Each batch is there once, and its rows are mirrored."""
     folder = tmp_path / "Files/LandingZone/s.schema/t"
     names = sorted(path.name for path in folder.iterdir() if not path.name.startswith("_"))
     assert names == [f"{number:020d}.parquet" for number in (1, 2, 3, 4)]

@@ -20,13 +20,22 @@ def growing() -> Iterator[pa.Table]:
 
 
 def main(root: str) -> None:
-    target = os.environ.get("CRASH_AT")
-    reached = kill_at(target) if target else no_crash
-    with Publisher(root, reached=reached) as publisher:
+    with _publisher(root) as publisher:
         rows = [{"id": n, "v": "a"} for n in range(3)]
         publisher.load("s.t", rows, key="id", batch="load")
         publisher.publish("s.t", growing(), operation="insert", batch="2026-05-01/17")
         publisher.publish("s.t", [{"id": 1}], operation="delete", batch="2026-05-01/18")
+
+
+def drop(root: str) -> None:
+    """Delete the folder with all that was published."""
+    with _publisher(root) as publisher:
+        publisher.drop("s.t")
+
+
+def _publisher(root: str) -> Publisher:
+    target = os.environ.get("CRASH_AT")
+    return Publisher(root, reached=kill_at(target) if target else no_crash)
 
 
 if __name__ == "__main__":

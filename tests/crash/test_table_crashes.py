@@ -1,0 +1,103 @@
+"""Apply is killed while a table is made anew, dropped, or its folder cleaned up."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import signal
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.app.maintenance.deleted_tables import GONE
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.model.crash_points import CrashPoint, no_crash
+from tests.app.zones import MARKER, Zone
+from tests.crash.entry import kill_at
+from tests.crash.forked import forked
+from tests.doubles.clock import START, SteppedClock
+from tests.doubles.handmade_engine import in_process_engine
+
+pytestmark = pytest.mark.crash
+
+LONG = 120
+"""Seconds after which a deleted table is dropped, and a lease of the dead has ended."""
+
+
+def mirror(root: str, hours: str, point: str = "") -> None:
+    """A mirror runs for a while, so many hours after the start; killed at a point."""
+    store, clock = Zone(Path(root)).store, SteppedClock(START + timedelta(hours=int(hours)))
+    reached = kill_at(point) if point else no_crash
+    engine = in_process_engine(store, reached)
+    settings = MirrorSettings(cleanup_seconds=0)
+    loop = ApplyLoop(store, engine, settings, clock, reached=reached)
+    loop.open()
+    assert not loop.once().errors
+    for _look in range(LONG // 5):
+        clock.advance(5)
+        loop.cycle(None)
+    loop.close()
+
+
+def killed(root: Path, point: CrashPoint) -> None:
+    ended = forked(mirror, str(root), "1", str(point))
+    assert ended.code == -signal.SIGKILL, ended
+
+
+@pytest.fixture
+def zone(tmp_path: Path) -> Zone:
+    """Two tables of three files, which were applied; all but the last ones were put aside."""
+    zone = Zone(tmp_path / "root")
+    for name in ("t", "other"):
+        zone.table(name, "id")
+        for number in (1, 2, 3):
+            land(zone, name, number, "old")
+    mirror(str(zone.root), "0")
+    return zone
+
+
+def land(zone: Zone, name: str, number: int, text: str) -> None:
+    zone.land(name, number, {"id": [number], "v": [text], MARKER: [0]})
+
+
+@pytest.mark.clause("LZ-232", "LZ-326")
+@pytest.mark.parametrize(
+    "point",
+    [
+        CrashPoint.PROCESSED_DISCARDED,
+        CrashPoint.TABLE_CREATED,
+        CrashPoint.CLEANUP_MOVED_ONE,
+        CrashPoint.CLEANUP_DONE,
+    ],
+)
+def test_a_table_that_begins_anew_has_each_row_once(zone: Zone, point: CrashPoint) -> None:
+    for path in zone.folder("t").glob("*.*"):
+        path.unlink()
+    (zone.folder("t") / "_metadata.json").write_text('{"keyColumns": ["id"] }')
+    land(zone, "t", 1, "new")
+    land(zone, "t", 2, "new")
+    killed(zone.root, point)
+    land(zone, "t", 3, "new")
+    mirror(str(zone.root), "2")
+    assert zone.rows("t") == [(1, "new"), (2, "new"), (3, "new")]
+    assert zone.rows("other") == [(1, "old"), (2, "old"), (3, "old")]
+    log = TableLog(zone.root / "Tables/s/t")
+    recorded = [action for v in log.versions() for action in log.actions(v) if "txn" in action]
+    assert recorded[-1]["txn"]["version"] == 3
+
+
+@pytest.mark.clause("LZ-231")
+def test_a_table_that_is_dropped_is_gone_and_its_successor_begins_anew(zone: Zone) -> None:
+    shutil.rmtree(zone.folder("t"))
+    killed(zone.root, CrashPoint.TABLE_DROPPED)
+    mirror(str(zone.root), "2")
+    assert not (zone.root / "Tables/s/t").exists()
+    assert "Tables/s/t" in json.loads((zone.root / GONE).read_text())["tables"]
+    assert zone.rows("other") == [(1, "old"), (2, "old"), (3, "old")]
+    zone.table("t", "id")
+    land(zone, "t", 1, "new")
+    mirror(str(zone.root), "3")
+    assert zone.rows("t") == [(1, "new")]
