@@ -84,3 +84,10 @@ def test_named_files_exist(path: Path) -> None:
     """Paths of the repository that a page names in code marks."""
     for name in re.findall(r"`((?:src|tests|docs|bench|scripts)/[\w./-]+)`", path.read_text()):
         assert (ROOT / name).exists(), name
+
+
+@pytest.mark.parametrize("path", WRITTEN, ids=lambda path: path.name)
+def test_every_page_installs_from_the_clone(path: Path) -> None:
+    """As long as no registry has the package."""
+    if path.name != "CHANGELOG.md":
+        assert re.findall(r"pip install \"?mirrorlake", path.read_text()) == []
