@@ -163,6 +163,42 @@ def test_detach_asks_and_then_drops_what_was_made(run: Run, shop: Database) -> N
     assert _slots(shop) == 0
 
 
+@pytest.mark.parametrize("work", [("capture", "--once"), ("run", "--once"), ("run",)])
+def test_a_detached_mirror_says_so_wherever_it_is_asked(
+    run: Run, shop: Database, tmp_path: Path, work: tuple[str, ...]
+) -> None:
+    run("capture", "--once")
+    assert run("status", "--json").facts()["detached"] is None
+    run("detach", "--yes")
+    time = run("status", "--json").facts()["detached"]
+    told = run("status").out
+    assert f"detached from the source at {time}" in told
+    assert "mirrorlake reset --all" in told
+    found = {f["check"]: f for f in run("check", "--json").facts()["findings"]}
+    assert time in found["detached"]["message"]
+    before = sorted(tmp_path.rglob("*"))
+    done = run(*work)
+    assert done.code == 1
+    assert f"detached at {time}" in done.error
+    assert sorted(tmp_path.rglob("*")) == before
+    run("reset", "--all", "--yes")
+    assert run("status", "--json").facts()["detached"] is None
+    assert run("capture", "--once").code == 0
+    assert run("check").code == 0
+
+
+def test_a_table_that_was_reset_stays_in_status(run: Run, shop: Database) -> None:
+    run("capture", "--once")
+    said = run("reset", "public.orders", "--yes").error
+    assert "its change feed is deleted too" in said
+    tables = {t["table"]: t for t in run("status", "--json").facts()["tables"]}
+    assert tables["public.orders"]["state"] == "Initialized"
+    assert tables["public.orders"]["waiting"] == "it was reset; the next run loads it"
+    run("capture", "--once")
+    tables = {t["table"]: t for t in run("status", "--json").facts()["tables"]}
+    assert tables["public.orders"]["state"] == "Snapshotting"
+
+
 def test_after_detach_capture_reports_the_gap(run: Run, shop: Database) -> None:
     run("capture", "--once")
     run("detach", "--yes")

@@ -174,10 +174,12 @@ class TestAPublicationThatIsNotWhatItWas:
         shop.execute(f"alter publication {begun} add table orders")
         assert run("check").code == 0
 
-    def test_after_detach_it_is_named_with_the_way_on(
-        self, run: Run, shop: Database, begun: str
+    def test_after_a_detach_that_is_not_noted_it_is_named_with_the_way_on(
+        self, run: Run, shop: Database, begun: str, tmp_path: Path
     ) -> None:
+        """As earlier releases left it."""
         run("detach", "--yes")
+        (tmp_path / "root/Files/Mirrorlake/detached.json").unlink()
         done = run("capture", "--once")
         assert f"publication {begun} no longer exists; `mirrorlake detach` removes" in done.error
         assert "Run `mirrorlake reset --all` to load all tables again." in done.error

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 from mirrorlake import config, root
-from mirrorlake.app import extras, files
+from mirrorlake.app import detached, extras, files
 from mirrorlake.app.capture_process import CaptureProcess
 from mirrorlake.app.deferred_engine import DeferredEngine
 from mirrorlake.app.loop.apply_loop import ApplyLoop, Pending
@@ -40,7 +40,7 @@ from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import CheckResult, Source
+from mirrorlake.sources.base import CheckResult, CheckSeverity, Source
 from mirrorlake.sources.section import SourceSettings
 from mirrorlake.sources.table import SourceTable
 
@@ -108,6 +108,9 @@ class Mirror:
         with closing(self._source()) as source:
             findings = source.check()
         records = Records(self._store, root.LANDING)
+        if (time := detached.since(self._store)) is not None:
+            told = detached.error(time)
+            findings.append(CheckResult("detached", CheckSeverity.ERROR, told.what, told.hint))
         return expecting_new(findings, records, known(records))
 
     def discover(self) -> list[SourceTable]:
@@ -138,11 +141,13 @@ class Mirror:
 
     def capture_once(self, progress: Loading = lambda _progress: None) -> None:
         """Land everything that is committed in the source when this is called."""
+        self._check_attached()
         with self._capturing(progress) as capture:
             capture.once()
 
     def capture_run(self, progress: Loading = lambda _progress: None) -> None:
         """Land changes until `stop` is set."""
+        self._check_attached()
         with self._capturing(progress) as capture:
             capture.run()
 
@@ -171,7 +176,7 @@ class Mirror:
 
         Raises what ended capture, when that was an error.
         """
-        self._connection()
+        self._check_attached()
         check_apart(self.project.root)
         with self._applying(self.engine()) as loop:
             child = CaptureProcess(partial(_capture, self.project), self._prepare)
@@ -185,8 +190,12 @@ class Mirror:
 
     def detach(self) -> list[str]:
         """Remove what was made in the source for this mirror. Returns what was removed."""
+        made = self.made()
         with closing(self._source()) as source:
-            return source.objects.detach(self.made()) if source.objects else []
+            removed = source.objects.detach(made) if source.objects else []
+        if Records(self._store, root.LANDING).stream() is not None:
+            detached.note(self._store, WallClock().now())
+        return removed
 
     def made(self) -> list[str]:
         """What was made in the source for this mirror, in words."""
@@ -287,6 +296,12 @@ class Mirror:
         settings = self._connection()
         with extras.needed(f"a {settings.product} source"):
             return open_source(settings)
+
+    def _check_attached(self) -> None:
+        """Raises SourceGap once the mirror is detached, and UsageError without a source."""
+        self._connection()
+        if (time := detached.since(self._store)) is not None:
+            raise detached.error(time)
 
     def _connection(self) -> SourceSettings:
         """The settings of the source. Raises UsageError when there are none to connect with."""

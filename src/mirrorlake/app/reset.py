@@ -7,6 +7,7 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from mirrorlake import root
+from mirrorlake.app.status import table_status_file
 from mirrorlake.app.stores import store_of
 from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.capture.record import Records
@@ -21,6 +22,8 @@ from mirrorlake.model.clock import WallClock
 from mirrorlake.model.landed import PartName
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.store import Store
+
+_FEED = "; its change feed is deleted too, and begins anew"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,10 +40,12 @@ class Reset:
         lines, store = [], store_of(self.project)
         for scan in self.tables:
             if self.captured:
-                lines.append(f"{scan.table}: delete {scan.folder.path} and load the table again")
+                lines.append(
+                    f"{scan.table}: delete {scan.folder.path} and load the table again{_FEED}"
+                )
             else:
                 path = TablePaths(store, self.project.mirror.default_schema).of(scan)
-                lines.append(f"{scan.table}: delete {path} and apply {_files_of(scan)}")
+                lines.append(f"{scan.table}: delete {path} and apply {_files_of(scan)}{_FEED}")
         lines += [f"{table}: capture it again" for table in self.stopped]
         if self.everything and self.captured:
             lines.append(
@@ -51,6 +56,7 @@ class Reset:
     def execute(self) -> None:
         """Do it. Raises LeaseHeld while capture or apply runs."""
         store = store_of(self.project)
+        paths = TablePaths(store, self.project.mirror.default_schema)
         clock = WallClock()
         with ExitStack() as held:
             for role in ("capture", "mirror"):
@@ -61,9 +67,11 @@ class Reset:
                 self._forget_files(store)
             else:
                 for scan in self.tables:
-                    path = TablePaths(store, self.project.mirror.default_schema).of(scan)
+                    path = paths.of(scan)
                     table_removal.remove(store, path)
                     store.delete_folder(folder_of(path))
+            waiting = {str(scan.table): paths.of(scan) for scan in self.tables}
+            table_status_file.note_reset(store, clock, waiting)
 
     def _forget_files(self, store: Store) -> None:
         records = Records(store, root.LANDING)

@@ -51,12 +51,15 @@ def status(
 
 
 def _show(found: Status) -> None:
+    from mirrorlake.app.detached import WAYS
     from mirrorlake.cli.output import print_table
 
     typer.echo(
         f"{found.mirror}: {found.state}. capture: {found.capture or 'not running'}; "
         f"apply: {found.apply or 'not running'}"
     )
+    if found.detached:
+        typer.echo(f"detached from the source at {found.detached}. {WAYS}")
     typer.echo(f"landing zone: {found.landing_zone}")
     if found.partner.is_told:
         typer.echo(f"partner: {_partner(found.partner)}")

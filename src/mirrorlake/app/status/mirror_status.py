@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from mirrorlake.app import detached
 from mirrorlake.app.status import table_status_file
 from mirrorlake.app.status.table_status import TableStatus, View, tables_of
 from mirrorlake.app.stores import store_of
@@ -25,7 +26,8 @@ from mirrorlake.storage.lease import holder_of
 @dataclass(frozen=True, slots=True)
 class Status:
     """A mirror. capture, apply: the process that runs it now, in words, or None; landing_zone: the
-    folder in which files are landed; partner: what the publisher says of itself."""
+    folder in which files are landed; partner: what the publisher says of itself; detached: when the
+    mirror was detached from its source, None if it was not."""
 
     mirror: str
     capture: str | None
@@ -33,6 +35,7 @@ class Status:
     tables: list[TableStatus] = field(default_factory=list)
     landing_zone: str = ""
     partner: PartnerEvents = field(default_factory=PartnerEvents)
+    detached: str | None = None
 
     @property
     def state(self) -> str:
@@ -45,6 +48,7 @@ class Status:
             "landing_zone": self.landing_zone,
             "capture": self.capture,
             "apply": self.apply,
+            "detached": self.detached,
             "partner": self.partner.facts() if self.partner.is_told else None,
             "tables": [table.facts() for table in self.tables],
         }
@@ -81,6 +85,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
         ),
         landing_zone=store.location(scanner.zone()),
         partner=scanner.partner(),
+        detached=detached.since(store),
     )
 
 

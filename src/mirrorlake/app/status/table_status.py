@@ -133,10 +133,10 @@ def _gone(noted: Mapping[str, Mapping[str, Any]]) -> set[str]:
 
 
 def _departed(table: str, noted: Mapping[str, Any]) -> TableStatus:
-    """A table whose folder is missing, and which is not dropped yet."""
+    """A table whose folder is missing, and which is not dropped yet, or was reset."""
     known = _unknown(table, None, path=str(noted.get("path", "")))
-    waiting = str(noted.get("waiting") or "")
-    return replace(known, state=TableState.REPLICATING, waiting=waiting)
+    state = TableState.INITIALIZED if noted.get("reset") else TableState.REPLICATING
+    return replace(known, state=state, waiting=str(noted.get("waiting") or ""))
 
 
 def _table(

@@ -4,7 +4,7 @@ them; whoever loses it loses nothing."""
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from mirrorlake import root
@@ -34,9 +34,29 @@ class TableStatusFile:
             return
         board = {str(table.table): entry(table) for table in tables}
         if board != self._last:
-            content = {"written": format_time(self._clock.now()), "tables": board}
-            self._store.replace(PATH, json.dumps(content, indent=1).encode())
+            _write(self._store, self._clock, board)
             self._last, self._written = board, now
+
+
+def note_reset(store: Store, clock: Clock, tables: Mapping[str, str]) -> None:
+    """Put tables on the board that were reset, by name with their paths: nothing else tells of them
+    until they are loaded. The next apply writes the board anew."""
+    noted = {
+        table: {
+            "path": path,
+            "error": None,
+            "waiting": "it was reset; the next run loads it",
+            "gone": True,
+            "reset": True,
+        }
+        for table, path in tables.items()
+    }
+    _write(store, clock, read(store) | noted)
+
+
+def _write(store: Store, clock: Clock, board: Mapping[str, Any]) -> None:
+    content = {"written": format_time(clock.now()), "tables": board}
+    store.replace(PATH, json.dumps(content, indent=1).encode())
 
 
 def read(store: Store) -> dict[str, dict[str, Any]]:
