@@ -23,7 +23,6 @@ FOR_USERS = {
     "mirrorlake.apply.in_process.committer",
     "mirrorlake.apply.in_process.runner",
     "mirrorlake.apply.in_process.tables",
-    "mirrorlake.delta.feed",
 }
 """Modules that nothing imports, because they are for programs of users, and for tests."""
 

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlake.version import VERSION
 
 if TYPE_CHECKING:
+    from mirrorlake.app.feed import read_feed
     from mirrorlake.app.files import AppliedFiles, TableFiles
     from mirrorlake.app.loop.report import ApplyReport, TableReport
     from mirrorlake.app.mirror import Mirror
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from mirrorlake.app.status.table_status import TableStatus
     from mirrorlake.config import Project
     from mirrorlake.errors import (
+        FeedError,
         MirrorlakeError,
         OperatorError,
         SourceGap,
@@ -31,12 +33,16 @@ if TYPE_CHECKING:
         Unavailable,
         UsageError,
     )
+    from mirrorlake.feed.reader import Feed, FeedCommit
 
 __version__ = VERSION
 
 _HOMES = {
     "AppliedFiles": "app.files",
     "ApplyReport": "app.loop.report",
+    "Feed": "feed.reader",
+    "FeedCommit": "feed.reader",
+    "FeedError": "errors",
     "Mirror": "app.mirror",
     "MirrorlakeError": "errors",
     "OperatorError": "errors",
@@ -49,11 +55,15 @@ _HOMES = {
     "TableStatus": "app.status.table_status",
     "Unavailable": "errors",
     "UsageError": "errors",
+    "read_feed": "app.feed",
 }
 
 __all__ = [
     "AppliedFiles",
     "ApplyReport",
+    "Feed",
+    "FeedCommit",
+    "FeedError",
     "Mirror",
     "MirrorlakeError",
     "OperatorError",
@@ -66,6 +76,7 @@ __all__ = [
     "TableStatus",
     "Unavailable",
     "UsageError",
+    "read_feed",
 ]
 
 

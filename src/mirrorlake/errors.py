@@ -12,6 +12,7 @@
     │   ├── UnsafeStorage     the storage lacks a guarantee, such as conditional writes
     │   ├── LeaseHeld         another process holds the lease
     │   ├── LeaseLost         another process took over the lease
+    │   ├── FeedError         the change feed cannot be read as requested
     │   └── TableError        one table stops, the others continue
     │       └── ...           one class per condition, see below
     └── InternalError         mirrorlake: a bug; nothing was written
@@ -150,6 +151,50 @@ class InternalError(MirrorlakeError):
     """A bug of mirrorlake, detected before anything was written."""
 
     code = "internal"
+
+
+class FeedError(OperatorError):
+    """The change feed of a table cannot be read as requested; `reason` says why (CF-165).
+
+    `requested` is the range in words; `readable` the first and the last version that can be read,
+    None where there is none or it is not known; `condition` and `sqlstate` are those of Delta or
+    Spark, where one of them refused the read.
+    """
+
+    code = "feed"
+
+    def __init__(
+        self,
+        what: str,
+        *,
+        reason: str,
+        table: str,
+        requested: str = "",
+        readable: tuple[int, int] | None = None,
+        hint: str = "",
+        condition: str = "",
+        sqlstate: str = "",
+    ) -> None:
+        self.reason, self.table, self.requested, self.readable = reason, table, requested, readable
+        self.condition, self.sqlstate = condition, sqlstate
+        where = ", ".join(
+            f"{name} {printable(fact)}"
+            for name, fact in (("table", table), ("requested", requested))
+            if fact
+        )
+        if readable is not None:
+            what = f"{what}; versions {readable[0]} to {readable[1]} are readable"
+        super().__init__(what, where=where, hint=hint)
+
+    def facts(self) -> dict[str, Any]:
+        return super().facts() | {
+            "reason": self.reason,
+            "table": self.table,
+            "requested": self.requested,
+            "readable": self.readable and list(self.readable),
+            "condition": self.condition,
+            "sqlstate": self.sqlstate,
+        }
 
 
 class TableError(OperatorError):

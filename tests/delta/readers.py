@@ -10,8 +10,8 @@ import deltalake
 import duckdb
 import pyarrow as pa
 
-from mirrorlake.delta import feed
 from mirrorlake.delta.duckdb_extension import load_delta
+from mirrorlake.feed import change_files
 from mirrorlake.storage.options import ObjectOptions
 from tests.histories import rows_of
 from tests.reference import Row, plain
@@ -42,7 +42,7 @@ def feed_of(
 ) -> dict[int, Counter[tuple[str, Row]]]:
     """The change feed as we read it: how often each (change type, plain row), by version."""
     found: dict[int, Counter[tuple[str, Row]]] = {}
-    for piece in feed.read(path, first, options=options):
+    for piece in change_files.read(path, first, options=options):
         for *row, kind, version, _time in rows_of(piece):
             found.setdefault(version, Counter())[kind, plain(tuple(row))] += 1
     return found

@@ -13,6 +13,7 @@ import pytest
 import mirrorlake
 from mirrorlake import errors
 from mirrorlake.errors import (
+    FeedError,
     MirrorlakeError,
     OperatorError,
     SourceGap,
@@ -51,6 +52,8 @@ FULL = UnknownMarker(
 def made(kind: type[MirrorlakeError]) -> MirrorlakeError:
     if issubclass(kind, TableError):
         return kind("it broke", table="t", file="f", row=1, column="c", value="v", hint="Mend it.")
+    if issubclass(kind, FeedError):
+        return kind("it broke", reason="expired", table="t", requested="1 to 2", hint="Mend it.")
     return kind("it broke", where="here", hint="Mend it.")
 
 

@@ -144,6 +144,12 @@ class Position:
                 return last
         return _WHOLE if self.point.covers(end) else 0
 
+    def covers(self, other: Position) -> bool:
+        """Whether every change at or before `other` is at or before this position."""
+        return self.point.covers(other.point) and all(
+            other.reaches(end) <= last for end, last in self._cut_short()
+        )
+
     def _cut_short(self) -> tuple[tuple[LogPoint, int], ...]:
         return ((self.of or self.point, self.ordinal), *self.partly)
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import re
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -166,6 +167,20 @@ class TableLog:
         """The versions whose commits the log still has, ascending."""
         return _versions(self._files.names())
 
+    def metadata_at(self, version: int) -> Action:
+        """The metaData action that holds at a version: of the newest checkpoint up to it, or of a
+        commit since. Raises FileNotFoundError, BrokenLog when the log no longer has it."""
+        checkpoint = _newest_checkpoint(self._files.names(), version)
+        start, parts = checkpoint or (-1, [])
+        for older in range(version, start, -1):
+            if found := [one for one in self.actions(older) if one.get("metaData")]:
+                return found[-1]["metaData"]  # type: ignore[no-any-return]
+        for part in parts:
+            for action in self._checkpoint_actions(part, "metaData"):
+                if action.get("metaData"):
+                    return action["metaData"]  # type: ignore[no-any-return]
+        raise BrokenLog(f"the log of {self.path} does not contain the columns of version {version}")
+
     def basis(self) -> tuple[tuple[int, list[str]] | None, int]:
         """The newest checkpoint, if any, as its version and the names of its parts, and the newest
         version: -1 for none. Raises BrokenLog when a commit between them is missing."""
@@ -223,13 +238,14 @@ class TableLog:
                 for action in self.actions(version):
                     _note(snapshot, action, version)
 
-    def _checkpoint_actions(self, name: str) -> Iterator[Action]:
+    def _checkpoint_actions(self, name: str, kind: str = "") -> Iterator[Action]:
+        """kind: of actions that are wanted, none of which lie in sidecars; all without one."""
         if name.endswith(".json"):
             rows = self._json_actions(name, self._files.read(name))
         else:
-            rows = self._parquet_actions(name)
+            rows = self._parquet_actions(name, kind)
         for row in rows:
-            if sidecar := row.get("sidecar"):
+            if (sidecar := row.get("sidecar")) and not kind:
                 yield from self._parquet_actions(f"_sidecars/{sidecar['path']}")
             else:
                 yield row
@@ -250,10 +266,10 @@ class TableLog:
             raise BrokenLog(f"{self._folder}/{name} is damaged: it is empty")
         return actions
 
-    def _parquet_actions(self, name: str) -> list[Action]:
+    def _parquet_actions(self, name: str, kind: str = "") -> list[Action]:
         try:
             with self._files.open(name) as file:
-                return _parquet_actions(file)
+                return _parquet_actions(file, kind)
         except (pa.ArrowException, OSError) as error:
             if "CRC checksum" in str(error):
                 what = "a page does not match its checksum"
@@ -274,11 +290,13 @@ def _versions(names: Iterable[str]) -> list[int]:
     return sorted(int(match[1]) for match in found if match)
 
 
-def _newest_checkpoint(names: Iterable[str]) -> tuple[int, list[str]] | None:
-    """The version of the newest complete checkpoint, and the names of its parts."""
+def _newest_checkpoint(
+    names: Iterable[str], upto: int = sys.maxsize
+) -> tuple[int, list[str]] | None:
+    """The version of the newest complete checkpoint up to a version, and the names of its parts."""
     found: dict[tuple[int, int], list[str]] = {}
     for name in names:
-        if match := _CHECKPOINT.fullmatch(name):
+        if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) <= upto:
             found.setdefault((int(match[1]), int(match[3] or 1)), []).append(name)
     # Parts of another number of parts, of one that was not finished, may lie beside a whole one.
     whole = [(version, count) for version, count in found if len(found[version, count]) >= count]
@@ -348,12 +366,12 @@ def _note(snapshot: TableSnapshot, action: Action, version: int) -> None:
         snapshot.recorded_in[txn["appId"]] = max(known, version)
 
 
-def _parquet_actions(source: BinaryIO) -> list[Action]:
+def _parquet_actions(source: BinaryIO, kind: str = "") -> list[Action]:
     """The rows of a checkpoint, with maps as dictionaries and absent members left out."""
     with pq.ParquetFile(source, page_checksum_verification=True) as file:
         leaves = [file.schema.column(index).path for index in range(len(file.schema.names))]
         # What says in typed columns what `stats` says as JSON is no part of an action.
-        said = [leaf for leaf in leaves if not leaf.startswith(_TYPED)]
+        said = [x for x in leaves if x.startswith(kind) and not x.startswith(_TYPED)]
         rows = file.read(columns=said).to_pylist(maps_as_pydicts="lossy")
     return [_present(row) for row in rows]
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 
-from mirrorlake.delta import feed
 from mirrorlake.delta.log.table_log import BrokenLog
+from mirrorlake.feed import change_files
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.spark.session.spark_session import Spark
@@ -53,7 +53,7 @@ def test_so_is_that_of_a_table_with_partitions(history) -> None:
 
 def test_it_has_the_columns_of_the_table_and_three_more(table: HandmadeTable) -> None:
     apply(table, (INSERT, (1, "a")))
-    (piece,) = feed.read(table.path, 0)
+    (piece,) = change_files.read(table.path, 0)
     assert piece.schema == pa.schema(
         {
             "id": pa.int64(),
@@ -69,7 +69,7 @@ def test_a_commit_is_as_old_as_it_says(table: HandmadeTable) -> None:
     apply(table, (INSERT, (1, "a")))
     actions = [{"add": add} for add in table.files]
     table.commit(actions, timestamp=1_000, inCommitTimestamp=2_000)
-    pieces = list(feed.read(table.path, 2))
+    pieces = list(change_files.read(table.path, 2))
     assert [piece["_commit_timestamp"][0].as_py() for piece in pieces] == [
         datetime.fromtimestamp(2, UTC)
     ]
@@ -84,7 +84,7 @@ def test_a_range_ends_at_the_newest_version(table: HandmadeTable) -> None:
 
 
 def versions(table: HandmadeTable, *bounds: int) -> list[int]:
-    return [piece["_commit_version"][0].as_py() for piece in feed.read(table.path, *bounds)]
+    return [piece["_commit_version"][0].as_py() for piece in change_files.read(table.path, *bounds)]
 
 
 def test_rows_that_are_older_than_a_column_have_none(table: HandmadeTable) -> None:
@@ -92,7 +92,7 @@ def test_rows_that_are_older_than_a_column_have_none(table: HandmadeTable) -> No
     wider = Shape.of(["id"], id=types.LONG, name=types.STRING, more=types.DOUBLE)
     metadata = HandmadeTable(table.path.parent / "wider", wider.schema).log.snapshot().metadata
     table.commit([{"metaData": metadata}])
-    (piece,) = feed.read(table.path, 1)
+    (piece,) = change_files.read(table.path, 1)
     assert piece.select(["id", "more"]).to_pylist() == [{"id": 1, "more": None}]
 
 
@@ -100,20 +100,20 @@ def test_what_is_not_there_is_an_error(table: HandmadeTable, tmp_path: Path) -> 
     apply(table, (INSERT, (1, "a")))
     apply(table, (UPDATE, (1, "b")))
     with pytest.raises(FileNotFoundError, match="no table"):
-        list(feed.read(tmp_path / "nowhere", 0))
+        list(change_files.read(tmp_path / "nowhere", 0))
     for change in table.path.glob("_change_data/*"):
         change.unlink()
     with pytest.raises(FileNotFoundError, match="_change_data"):
-        list(feed.read(table.path, 2))
+        list(change_files.read(table.path, 2))
     table.log.commit_file(1).unlink()
     with pytest.raises((FileNotFoundError, BrokenLog)):
-        list(feed.read(table.path, 1))
+        list(change_files.read(table.path, 1))
 
 
 def test_a_commit_must_say_when_it_was_made(table: HandmadeTable) -> None:
     table.log.commit_file(1).write_text('{"commitInfo": {"operation": "BY HAND"}}\n')
     with pytest.raises(BrokenLog, match="does not contain its time"):
-        list(feed.read(table.path, 1))
+        list(change_files.read(table.path, 1))
 
 
 def test_a_removed_file_must_say_its_partition(tmp_path: Path) -> None:
@@ -124,7 +124,7 @@ def test_a_removed_file_must_say_its_partition(tmp_path: Path) -> None:
     remove = {name: add[name] for name in ("path", "size", "dataChange")}
     table.commit([{"remove": remove}])
     with pytest.raises(BrokenLog, match="does not name the partition"):
-        list(feed.read(table.path, 2))
+        list(change_files.read(table.path, 2))
 
 
 @pytest.mark.full

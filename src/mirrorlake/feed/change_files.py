@@ -52,11 +52,17 @@ def read(
     end = snapshot.version if last is None else min(last, snapshot.version)
     with at_hand(str(location), options) as workspace:
         for version in range(first, end + 1):
-            actions = log.actions(version)
-            moment = _moment(version, actions)
-            for kinds, rows in _changed(workspace, schema, version, actions):
-                if rows.num_rows:
-                    yield _told(rows, kinds, version, moment)
+            yield from changes(workspace, schema, version, log.actions(version))
+
+
+def changes(
+    workspace: TableWorkspace, schema: TableSchema, version: int, actions: Sequence[Action]
+) -> Iterator[pa.Table]:
+    """As `read`, of one commit, whose actions these are, with the columns of `schema`."""
+    moment = commit_time(version, actions)
+    for kinds, rows in _changed(workspace, schema, version, actions):
+        if rows.num_rows:
+            yield _told(rows, kinds, version, moment)
 
 
 def _changed(
@@ -124,7 +130,7 @@ def _with_kind(schema: TableSchema) -> TableSchema:
     )
 
 
-def _moment(version: int, actions: Sequence[Action]) -> int:
+def commit_time(version: int, actions: Sequence[Action]) -> int:
     """When a commit was made, Unix time in milliseconds (CF-143)."""
     for action in actions:
         info = action.get("commitInfo") or {}

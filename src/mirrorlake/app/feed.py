@@ -1,0 +1,59 @@
+"""`read_feed`: the change feed of a table, as Arrow or as a Spark frame."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Unpack
+
+from mirrorlake.app.stores import store_of
+from mirrorlake.config import Project
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.tables import delta_tables
+from mirrorlake.errors import UsageError
+from mirrorlake.feed.bounds import FeedArguments, FeedRequest
+from mirrorlake.feed.reader import Feed
+from mirrorlake.model.table import TableId
+from mirrorlake.root import TABLES, delta_path, earlier_path, true_name
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import is_url
+
+
+def read_feed(
+    table: str | Path,
+    *,
+    options: ObjectOptions | None = None,
+    **request: Unpack[FeedArguments],
+) -> Feed:
+    """A range of the change feed of the Delta table in a folder or at a URL, both ends included.
+
+    options: how a URL is reached. One start is needed: from_version, from_time, from_position,
+    from_source_time or from_beginning; the end is the latest version, or one of to_version,
+    to_time, to_position and to_source_time. beyond_latest: `clip` or `error`; on_gap: `error` or
+    `report`; on_schema_change: `pieces`, `unite` or `error`; pair_updates, skip_unchanged, sort:
+    rearrange the rows of each commit by their key, which is that of the table unless `key` names
+    columns. The range is fixed now; rows are read when the feed is iterated. Raises FeedError.
+    """
+    return Feed(FeedRequest.of(str(table), **request), options)
+
+
+def location_of(project: Project, table: str) -> tuple[str, ObjectOptions | None]:
+    """Where the table of a name is, and how it is reached; a folder or URL is one itself.
+
+    Raises UsageError.
+    """
+    if is_url(table) or TableLog(table).versions():
+        return table, None
+    store, named = store_of(project), TableId.parse(table)
+    schema = project.mirror.default_schema
+    for path in dict.fromkeys([delta_path(named, schema), earlier_path(named, schema)]):
+        if TableLog.below(store, path).versions():
+            return store.location(path), store.options(path)
+    known = [
+        ".".join(map(true_name, path.removeprefix(f"{TABLES}/").split("/")))
+        for path in delta_tables(store)
+    ]
+    raise UsageError(
+        f"there is no table {table}",
+        where=project.name,
+        hint=f"The tables are: {', '.join(known) or 'none yet'}.",
+    )

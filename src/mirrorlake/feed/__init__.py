@@ -1,0 +1,1 @@
+"""The change feed of tables: ranges, reading, following."""

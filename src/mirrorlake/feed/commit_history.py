@@ -1,0 +1,123 @@
+"""What the commits of a table say about its feed: times, positions, columns, coverage."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from typing import Any
+
+from mirrorlake.delta.log.history import CommittedBatch, batch_of
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.schema import TableSchema, parse
+from mirrorlake.feed.change_files import commit_time
+
+_ENABLED = ("delta.enableChangeDataFeed", "delta.enableChangeDataCapture")
+_IN_COMMIT, _SINCE = "delta.enableInCommitTimestamps", "delta.inCommitTimestampEnablementVersion"
+_RETENTION, _DEFAULT_RETENTION = "delta.deletedFileRetentionDuration", timedelta(days=7)
+_UNITS = {"week": 604_800.0, "day": 86_400.0, "hour": 3_600.0, "minute": 60.0, "second": 1.0}
+_INTERVAL = re.compile(rf"(\d+) *({'|'.join(_UNITS)})s?", re.IGNORECASE)
+
+REMEMBERED = 1_024
+"""Commits whose actions are not read a second time."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetadataSince:
+    """The metadata of a table from a version on."""
+
+    version: int
+    metadata: Mapping[str, Any]
+
+    @property
+    def has_feed(self) -> bool:
+        configuration = self.metadata.get("configuration") or {}
+        return any(str(configuration.get(name)).lower() == "true" for name in _ENABLED)
+
+
+class CommitHistory:
+    """The commits of a table up to its latest version, as it was when this was made.
+
+    Methods raise FileNotFoundError and BrokenLog where the log is not whole.
+    """
+
+    def __init__(self, log: TableLog) -> None:
+        snapshot = log.snapshot()
+        self.latest, self._metadata = snapshot.version, snapshot.metadata
+        self._properties = snapshot.properties
+        self.table_id = str(snapshot.metadata.get("id", ""))
+        self.oldest = _oldest(log.versions(), self.latest)
+        self._log, self.actions = log, lru_cache(REMEMBERED)(log.actions)
+
+    def schema(self) -> TableSchema:
+        """The columns of the latest version. Raises UnknownColumnType."""
+        return parse(self._metadata)
+
+    @property
+    def retention(self) -> timedelta:
+        """For how long files that the table no longer has are kept."""
+        found = _INTERVAL.findall(self._properties.get(_RETENTION, ""))
+        seconds = sum(int(count) * _UNITS[unit.lower()] for count, unit in found)
+        return timedelta(seconds=seconds) if found else _DEFAULT_RETENTION
+
+    def time(self, version: int) -> datetime:
+        """When a version was committed."""
+        return datetime.fromtimestamp(commit_time(version, self.actions(version)) / 1000, UTC)
+
+    def first_at(self, moment: datetime) -> int:
+        """The first version that was committed at this time or later; `latest` + 1 for none."""
+        return self._first(moment, is_after=False)
+
+    def first_after(self, moment: datetime) -> int:
+        """The first version that was committed later than this; `latest` + 1 for none."""
+        return self._first(moment, is_after=True)
+
+    def _first(self, moment: datetime, *, is_after: bool) -> int:
+        def passes(version: int) -> bool:
+            time = self.time(version)
+            return time > moment or (time == moment and not is_after)
+
+        if self._properties.get(_IN_COMMIT) != "true" or _SINCE in self._properties:
+            # Times of such commits need not ascend.
+            found = (v for v in range(self.oldest, self.latest + 1) if passes(v))
+            return next(found, self.latest + 1)
+        low, high = self.oldest, self.latest + 1
+        while low < high:
+            middle = (low + high) // 2
+            low, high = (low, middle) if passes(middle) else (middle + 1, high)
+        return low
+
+    def batches(self) -> Iterator[CommittedBatch]:
+        """The batches of the mirror, from the newest back."""
+        for version in range(self.latest, self.oldest - 1, -1):
+            for action in self.actions(version):
+                if (info := action.get("commitInfo")) and (batch := batch_of(version, info)):
+                    yield batch
+
+    def metadata(self, first: int, last: int) -> list[MetadataSince]:
+        """The metadata that holds at version `first`, and each change of it up to `last`."""
+        found = [MetadataSince(first, self._log.metadata_at(first))]
+        for version in range(first + 1, last + 1):
+            changed = [one["metaData"] for one in self.actions(version) if one.get("metaData")]
+            found += [MetadataSince(version, metadata) for metadata in changed[-1:]]
+        return found
+
+    def covered_since(self) -> int:
+        """The first version since which every version is in the feed; `latest` + 1 for none."""
+        since = self.latest + 1
+        for one in reversed(self.metadata(self.oldest, self.latest)):
+            if not one.has_feed:
+                break
+            since = one.version
+        return since
+
+
+def _oldest(versions: list[int], latest: int) -> int:
+    """The first of the unbroken row of commits that ends with the latest; `latest` + 1 for none."""
+    found = latest + 1
+    for version in reversed(versions):
+        if version == found - 1:
+            found = version
+    return found

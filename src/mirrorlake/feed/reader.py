@@ -1,0 +1,254 @@
+"""Reading a range of the change feed of a table, without a JVM.
+
+The range is fixed when the feed is opened: the same feed gives the same rows however often it is
+read, and tells which versions these are. Rows come by whole commits, in the order of the versions.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from mirrorlake.delta.deletion_vectors import BrokenVector
+from mirrorlake.delta.log.table_log import BrokenLog, TableLog
+from mirrorlake.delta.schema import TableSchema, UnknownColumnType
+from mirrorlake.delta.workspace import ElsewhereError, LostFile, Unreachable, at_hand
+from mirrorlake.errors import FeedError, Unavailable
+from mirrorlake.feed import rows as by_key
+from mirrorlake.feed.bounds import FeedRequest, OnSchemaChange
+from mirrorlake.feed.change_files import changes, commit_time
+from mirrorlake.feed.commit_history import CommitHistory
+from mirrorlake.feed.ranges import FeedGap, FeedPlan, SchemaRange, plan
+from mirrorlake.feed.reasons import FeedReason
+from mirrorlake.feed.widening import conform
+from mirrorlake.mirror.table.progress import KEY_COLUMNS
+from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.storage.options import ObjectOptions
+
+METADATA_FIELDS = (
+    pa.field(by_key.METADATA[0], pa.string()),
+    pa.field(by_key.METADATA[1], pa.int64()),
+    pa.field(by_key.METADATA[2], pa.timestamp("us", "UTC")),
+)
+
+FEATURES = frozenset(
+    {
+        "deletionVectors",
+        "columnMapping",
+        "v2Checkpoint",
+        "vacuumProtocolCheck",
+        "typeWidening",
+        "typeWidening-preview",
+        "timestampNtz",
+        "variantType",
+        "variantType-preview",
+    }
+)
+"""Reader features without effect on what is read here. A column of a type that is not known is
+refused by its name."""
+
+
+@dataclass(frozen=True, slots=True)
+class FeedCommit:
+    """All changes of one version of a table. rows: its columns and the three of the feed."""
+
+    version: int
+    time: datetime
+    rows: pa.Table
+
+
+class Feed:
+    """A fixed range of the change feed of a table.
+
+    first, last: the versions, both included; there are none when `last` is smaller. is_clipped: a
+    bound of the request was after the latest version (CF-162). ranges: the versions that are read,
+    by their columns; gaps: those that are missing. Iterating gives the commits that changed rows;
+    every read may raise FeedError and Unavailable.
+    """
+
+    def __init__(
+        self,
+        request: FeedRequest,
+        options: ObjectOptions | None = None,
+        now: datetime | None = None,
+        log: TableLog | None = None,
+    ) -> None:
+        """Fix the range. log: of the table, if it is followed already. Raises FeedError."""
+        self.request, self._options = request, options
+        with _told(request):
+            log = log or TableLog(request.table, options)
+            snapshot = log.snapshot()
+            if not snapshot.exists:
+                raise request.refused(
+                    "there is no Delta table",
+                    FeedReason.INVALID_ARGUMENT,
+                    hint="Name the folder or URL that contains _delta_log.",
+                )
+            _check_features(request, snapshot.protocol)
+            self._history = CommitHistory(log)
+            self.plan: FeedPlan = plan(request, self._history, now or datetime.now(UTC))
+            properties = snapshot.properties
+        self._key = request.key
+        if self._key is None and KEY_COLUMNS in properties:
+            self._key = tuple(json.loads(properties[KEY_COLUMNS]))
+        self._check_key()
+
+    @property
+    def first(self) -> int:
+        return self.plan.first
+
+    @property
+    def last(self) -> int:
+        return self.plan.last
+
+    @property
+    def is_clipped(self) -> bool:
+        return self.plan.is_clipped
+
+    @property
+    def ranges(self) -> tuple[SchemaRange, ...]:
+        return self.plan.ranges
+
+    @property
+    def gaps(self) -> tuple[FeedGap, ...]:
+        return self.plan.gaps
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns that identify a row; empty where there are none."""
+        return self._key or ()
+
+    def schema(self, one: SchemaRange | None = None) -> pa.Schema:
+        """The columns of a range; without one those of the last."""
+        return pa.schema([*arrow_schema(self._schema(one).schema), *METADATA_FIELDS])
+
+    def commits(self, one: SchemaRange) -> Iterator[FeedCommit]:
+        """The commits of one range that changed rows, ascending, each with all its rows."""
+        with _told(self.request), at_hand(self.request.table, self._options) as workspace:
+            for version in range(one.first, one.last + 1):
+                actions = self._history.actions(version)
+                found = list(changes(workspace, one.schema, version, actions))
+                if found and (rows := self._arranged(pa.concat_tables(found), one)).num_rows:
+                    moment = datetime.fromtimestamp(commit_time(version, actions) / 1000, UTC)
+                    yield FeedCommit(version, moment, rows)
+
+    def __iter__(self) -> Iterator[FeedCommit]:
+        for one in self.ranges:
+            yield from self.commits(one)
+
+    def batches(self) -> Iterator[pa.RecordBatch]:
+        """All rows, in the order of the versions."""
+        for commit in self:
+            yield from commit.rows.to_batches()
+
+    def to_arrow(self) -> pa.Table:
+        """All rows in one table. Raises FeedError `schema_changed` when their columns differ."""
+        return pa.Table.from_batches(self.reader(), self.schema())
+
+    def reader(self) -> pa.RecordBatchReader:
+        """All rows as a stream with one schema. Raises FeedError as `to_arrow`."""
+        schema = self.schema()
+        for one in self.ranges:
+            if self.request.on_schema_change is not OnSchemaChange.UNITE and (
+                self.schema(one) != schema
+            ):
+                raise self.request.refused(
+                    f"the columns of versions {one.first} to {one.last} are not those of version "
+                    f"{self.ranges[-1].last}, so the rows do not fit into one table",
+                    FeedReason.SCHEMA_CHANGED,
+                    hint="Read feed.commits(range) for each of feed.ranges, or pass "
+                    "on_schema_change='unite'.",
+                )
+        return pa.RecordBatchReader.from_batches(schema, self.batches())
+
+    def facts(self) -> dict[str, Any]:
+        """The range as plain data."""
+        return {
+            "table": self.request.table,
+            "first": self.first,
+            "last": self.last,
+            "clipped": self.is_clipped,
+            "ranges": [[one.first, one.last] for one in self.ranges],
+            "gaps": [[gap.first, gap.last, str(gap.reason)] for gap in self.gaps],
+        }
+
+    def _schema(self, one: SchemaRange | None) -> TableSchema:
+        if self.ranges and (one is None or self.request.on_schema_change is OnSchemaChange.UNITE):
+            return self.ranges[-1].schema
+        return one.schema if one else self._history.schema()
+
+    def _arranged(self, rows: pa.Table, one: SchemaRange) -> pa.Table:
+        schema = self._schema(one)
+        if schema is not one.schema:
+            rows = conform(rows, one.schema, schema)
+        if self.request.pair_updates:
+            rows = by_key.paired(rows, self.key)
+        if self.request.skip_unchanged:
+            rows = by_key.without_unchanged(rows, self.key)
+        if self.request.is_sorted:
+            rows = by_key.in_key_order(rows, self.key)
+        return rows
+
+    def _check_key(self) -> None:
+        request = self.request
+        wanted = {
+            "pair_updates": request.pair_updates,
+            "skip_unchanged": request.skip_unchanged,
+            "sort": request.is_sorted,
+        }
+        for name in (name for name, is_wanted in wanted.items() if is_wanted):
+            if not self.key:
+                raise request.refused(
+                    f"{name} needs a key, and the table has none",
+                    FeedReason.INVALID_ARGUMENT,
+                    hint="Pass key=[...], the columns that identify a row.",
+                )
+            for one in self.ranges:
+                if absent := set(self.key) - set(self._schema(one).schema.names):
+                    raise request.refused(
+                        f"key names {sorted(absent)[0]}, which is no column of versions "
+                        f"{one.first} to {one.last}",
+                        FeedReason.INVALID_ARGUMENT,
+                    )
+
+
+def _check_features(request: FeedRequest, protocol: dict[str, Any]) -> None:
+    """Refuse what this reader would read wrongly (CF-179)."""
+    unknown = sorted(set(protocol.get("readerFeatures") or ()) - FEATURES)
+    if unknown:
+        raise request.refused(
+            f"the table has the feature {unknown[0]}, which this reader does not know",
+            FeedReason.OTHER,
+            hint="Read it with Spark: pass spark=session.",
+        )
+
+
+@contextmanager
+def _told(request: FeedRequest) -> Iterator[None]:
+    """What is wrong with the files of a table, as an error of the feed."""
+    try:
+        yield
+    except FeedError:
+        raise
+    except (FileNotFoundError, LostFile) as error:
+        name = Path(str(getattr(error, "filename", None) or error)).name
+        raise request.refused(
+            f"{name} is needed and no longer there, because VACUUM or the clean-up of the log "
+            "removed it",
+            FeedReason.EXPIRED,
+        ) from error
+    except Unreachable as error:
+        raise Unavailable(f"the storage does not answer: {error}", where=request.table) from error
+    except UnknownColumnType as error:
+        raise request.refused(
+            f"this reader does not know column {error}", FeedReason.OTHER
+        ) from error
+    except (BrokenLog, BrokenVector, ElsewhereError) as error:
+        raise request.refused(str(error), FeedReason.OTHER) from error

@@ -1,0 +1,101 @@
+"""The rows of one commit, rearranged by their key: sorted, paired, without updates of nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import pyarrow as pa
+
+from mirrorlake.delta.write.data_files import CHANGE_TYPE
+from mirrorlake.feed.change_files import COMMIT_TIMESTAMP, COMMIT_VERSION
+from mirrorlake.model import keys as codes
+from mirrorlake.model.arrow import contiguous, taken
+
+INSERT, DELETE = "insert", "delete"
+BEFORE, AFTER = "update_preimage", "update_postimage"
+METADATA = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+
+_ORDER = {DELETE: 0, BEFORE: 1, INSERT: 2, AFTER: 3}
+
+
+def in_key_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """By key; of one key the old rows before the new ones, an update in two rows that follow each
+    other (CF-178)."""
+    numbers = pa.table(
+        {
+            **{f"k{index}": rows[name] for index, name in enumerate(key)},
+            "pair": _occurrence(rows, key, _kinds(rows)),
+            "rank": np.array([_ORDER[kind] for kind in _kinds(rows)], np.int8),
+        }
+    )
+    by = [*((f"k{index}", "ascending") for index in range(len(key)))]
+    found = [*by, ("pair", "ascending"), ("rank", "ascending")]
+    # Stable over what Arrow does not tell apart, such as -0.0 and 0.0.
+    return taken(
+        rows, numbers.append_column("n", _range(rows)).sort_by([*found, ("n", "ascending")])["n"]
+    )
+
+
+def paired(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """A delete and an insert of one key become the two images of an update (CF-146)."""
+    kinds = _kinds(rows)
+    pairs = _pairs(rows, key, kinds, DELETE, INSERT)
+    kinds[pairs[:, 0]], kinds[pairs[:, 1]] = BEFORE, AFTER
+    at = rows.column_names.index(CHANGE_TYPE)
+    return rows.set_column(at, CHANGE_TYPE, pa.array(kinds, pa.string()))
+
+
+def without_unchanged(rows: pa.Table, key: Sequence[str]) -> pa.Table:
+    """Without the updates whose images are equal in every column (CF-023)."""
+    kinds = _kinds(rows)
+    pairs = _pairs(rows, key, kinds, BEFORE, AFTER)
+    code = codes.encode(rows.drop_columns(list(METADATA))).code
+    same = pairs[code[pairs[:, 0]] == code[pairs[:, 1]]]
+    is_left = np.ones(rows.num_rows, bool)
+    is_left[same.ravel()] = False
+    return rows.filter(pa.array(is_left))
+
+
+def _pairs(rows: pa.Table, key: Sequence[str], kinds: np.ndarray, old: str, new: str) -> np.ndarray:
+    """The numbers of the rows of kind `old` and `new` that have one key, as two columns: of rows
+    that have a key several times, the first with the first."""
+    code = codes.encode(rows.select(list(key))).code
+    found = []
+    for kind in (old, new):
+        at = np.flatnonzero(kinds == kind)
+        nth = _nth(code[at])
+        found.append({(one, n): row for one, n, row in zip(code[at], nth, at, strict=True)})
+    both = [(row, found[1][which]) for which, row in found[0].items() if which in found[1]]
+    return np.array(both, np.int64).reshape(-1, 2)
+
+
+def _nth(code: np.ndarray) -> np.ndarray:
+    """How many rows before each one have its code."""
+    order = np.argsort(code, kind="stable")
+    ordered = code[order]
+    starts = np.flatnonzero(np.diff(ordered, prepend=-1))
+    lengths = np.diff(np.append(starts, len(code)))
+    nth = np.empty(len(code), np.int64)
+    nth[order] = np.arange(len(code)) - np.repeat(starts, lengths)
+    return nth
+
+
+def _occurrence(rows: pa.Table, key: Sequence[str], kinds: np.ndarray) -> np.ndarray:
+    """Of each image of an update the number of the update among those of its key; the others come
+    first or last."""
+    code = codes.encode(rows.select(list(key))).code
+    number = np.where(kinds == DELETE, -1, len(kinds))
+    for kind in (BEFORE, AFTER):
+        at = np.flatnonzero(kinds == kind)
+        number[at] = _nth(code[at])
+    return number
+
+
+def _kinds(rows: pa.Table) -> np.ndarray:
+    found: np.ndarray = contiguous(rows[CHANGE_TYPE]).to_numpy(zero_copy_only=False)
+    return found.astype(object)
+
+
+def _range(rows: pa.Table) -> pa.Array:
+    return pa.array(np.arange(rows.num_rows))

@@ -1,0 +1,64 @@
+"""Whether the rows of one schema fit into another: by renamed columns and wider types."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from mirrorlake.delta.schema import TableSchema
+from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.model.table import Column
+
+_WIDER = {
+    "byte": {"short", "integer", "long", "double"},
+    "short": {"integer", "long", "double"},
+    "integer": {"long", "double"},
+    "float": {"double"},
+}
+
+
+def fits(old: TableSchema, new: TableSchema) -> bool:
+    """Whether `new` only adds columns to `old`: rows of it are read as they are, with NULL for
+    what they have not."""
+    for column, physical in zip(old.schema, old.physical, strict=True):
+        later = _at(new, physical)
+        if later is None or (later.name, later.type) != (column.name, column.type):
+            return False
+        if column.nullable and not later.nullable:
+            return False
+    return True
+
+
+def obstacle(old: TableSchema, new: TableSchema) -> str | None:
+    """A column of `old` whose values have no column in `new`; None when there is none."""
+    for column, physical in zip(old.schema, old.physical, strict=True):
+        later = _at(new, physical)
+        if later is None or not _is_wider(column, later):
+            return column.name
+    return None
+
+
+def conform(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
+    """Rows with the columns of `old`, and others after these, with the columns of `new`."""
+    target = arrow_schema(new.schema)
+    names = dict(zip(old.physical, old.schema.names, strict=True))
+    columns = [
+        rows[names[physical]].cast(field.type)
+        if physical in names
+        else pa.chunked_array([pa.nulls(rows.num_rows, field.type)])
+        for physical, field in zip(new.physical, target, strict=True)
+    ]
+    more = rows.column_names[len(old.physical) :]
+    fields = [*target, *(rows.schema.field(name) for name in more)]
+    return pa.table([*columns, *(rows[name] for name in more)], schema=pa.schema(fields))
+
+
+def _at(schema: TableSchema, physical: str) -> Column | None:
+    found = zip(schema.schema, schema.physical, strict=True)
+    return next((column for column, name in found if name == physical), None)
+
+
+def _is_wider(old: Column, new: Column) -> bool:
+    if old.type.name == new.type.name == "decimal":
+        scale = new.type.scale - old.type.scale
+        return 0 <= scale <= new.type.precision - old.type.precision
+    return old.type == new.type or new.type.name in _WIDER.get(old.type.name, ())
