@@ -35,7 +35,7 @@ class MirrorlakeError(Exception):
     """Root of all errors: what happened, where, and what a person can do."""
 
     code: ClassVar[str] = "error"
-    exit_code: ClassVar[int] = 1
+    exit_code: int = 1
 
     def __init_subclass__(cls) -> None:
         if "code" not in vars(cls):
@@ -185,6 +185,8 @@ class FeedError(OperatorError):
         if readable is not None:
             what = f"{what}; versions {readable[0]} to {readable[1]} are readable"
         super().__init__(what, where=where, hint=hint)
+        if reason in {"invalid_argument", "invalid_range", "start_missing"}:
+            self.exit_code = UsageError.exit_code
 
     def facts(self) -> dict[str, Any]:
         return super().facts() | {

@@ -11,7 +11,7 @@ import pytest
 from tests.cli.conftest import Run
 
 COMMANDS = [
-    "demo", "init", "check", "discover", "plan", "run", "capture", "apply", "status", "sql",
+    "demo", "init", "check", "discover", "plan", "run", "capture", "apply", "status", "sql", "feed",
     "reset", "detach", "publish", "lint",
 ]  # fmt: skip
 

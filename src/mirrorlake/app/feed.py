@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 from typing import Unpack
 
@@ -36,13 +37,14 @@ def read_feed(
     return Feed(FeedRequest.of(str(table), **request), options)
 
 
-def location_of(project: Project, table: str) -> tuple[str, ObjectOptions | None]:
+def location_of(settings: Callable[[], Project], table: str) -> tuple[str, ObjectOptions | None]:
     """Where the table of a name is, and how it is reached; a folder or URL is one itself.
 
-    Raises UsageError.
+    settings: of the project, read when they are needed. Raises UsageError.
     """
     if is_url(table) or TableLog(table).versions():
         return table, None
+    project = settings()
     store, named = store_of(project), TableId.parse(table)
     schema = project.mirror.default_schema
     for path in dict.fromkeys([delta_path(named, schema), earlier_path(named, schema)]):

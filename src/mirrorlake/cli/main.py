@@ -15,6 +15,7 @@ from mirrorlake.cli import (
     demo,
     detach,
     discover,
+    feed,
     files,
     init,
     lint,
@@ -42,6 +43,7 @@ app = typer.Typer(
     "mirrorlake run                     mirror until stopped\n"
     "mirrorlake status                  show the state of each table\n"
     'mirrorlake sql "select ..."        query the mirrored tables\n'
+    "mirrorlake feed shop.orders --follow  show the changes of a table as they come\n"
     "mirrorlake lint ./shop             check a landing zone against the specification\n"
     "\n"
     "Exit codes: 0 success, 1 problems were found, 2 wrong usage or configuration, 3 a required "
@@ -60,6 +62,7 @@ for command in (
     status.status,
     files.files,
     sql.sql,
+    feed.feed,
     reset.reset,
     detach.detach,
     publish.publish,

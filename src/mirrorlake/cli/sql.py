@@ -15,16 +15,20 @@ def sql(
     root: Root = None,
     as_json: Json = False,
 ) -> None:
-    """Query the mirrored tables by name. Needs no JVM.
+    """Query the mirrored tables by name, and their change feeds. Needs no JVM.
+
+    feed('schema.table', start, end) gives the rows of a change feed. A bound is a version, a time,
+    'beginning', 'position:...' or 'source:...' and a time of the source; both are included.
 
     \b
     mirrorlake sql "select count(*) from public.orders"
+    mirrorlake sql "select * from feed('public.orders', 10, 20)"
     mirrorlake sql --json "select status, sum(total) from public.orders group by 1"
     """
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import print_json, print_table
-    from mirrorlake.delta import sql as delta
     from mirrorlake.errors import UsageError
+    from mirrorlake.feed import sql as feeds
 
     found = project(config, root)
     if found.tables is not None:
@@ -34,7 +38,7 @@ def sql(
             hint="Use an engine that reads Delta tables there, such as Spark, or DuckDB with the "
             "extensions delta and httpfs.",
         )
-    result = delta.run(found.root, query)
+    result = feeds.run(found.root, query)
     if result is None:
         return
     names = result.columns

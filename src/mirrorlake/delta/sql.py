@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import duckdb
 import pyarrow as pa
@@ -80,9 +81,16 @@ def _rows(path: Path) -> pa.Table:
     )
 
 
-def run(root: Path, query: str) -> duckdb.DuckDBPyRelation | None:
-    """The result of a query; None for a statement without one. Raises UsageError."""
+def run(
+    root: Path, query: str, more: Mapping[str, pa.Table] = MappingProxyType({})
+) -> duckdb.DuckDBPyRelation | None:
+    """The result of a query; None for a statement without one. more: other tables that it names.
+
+    Raises UsageError.
+    """
     views = Views(root, query)
+    for name, rows in more.items():
+        views.connection.register(name, rows)
     try:
         return views.connection.sql(query)
     except duckdb.Error as error:

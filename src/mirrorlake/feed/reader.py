@@ -7,7 +7,7 @@ read, and tells which versions these are. Rows come by whole commits, in the ord
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -143,17 +143,24 @@ class Feed:
         for one in self.ranges:
             yield from self.commits(one)
 
-    def batches(self) -> Iterator[pa.RecordBatch]:
-        """All rows, in the order of the versions."""
+    def batches(
+        self, wanted: Callable[[pa.Table], pa.Table] = lambda rows: rows
+    ) -> Iterator[pa.RecordBatch]:
+        """All rows, in the order of the versions. wanted: takes rows away."""
         for commit in self:
-            yield from commit.rows.to_batches()
+            yield from wanted(commit.rows).to_batches()
 
     def to_arrow(self) -> pa.Table:
         """All rows in one table. Raises FeedError `schema_changed` when their columns differ."""
         return pa.Table.from_batches(self.reader(), self.schema())
 
-    def reader(self) -> pa.RecordBatchReader:
-        """All rows as a stream with one schema. Raises FeedError as `to_arrow`."""
+    def reader(
+        self, wanted: Callable[[pa.Table], pa.Table] = lambda rows: rows
+    ) -> pa.RecordBatchReader:
+        """All rows as a stream with one schema. Raises FeedError as `to_arrow`.
+
+        wanted: takes rows away.
+        """
         schema = self.schema()
         for one in self.ranges:
             if self.request.on_schema_change is not OnSchemaChange.UNITE and (
@@ -166,7 +173,7 @@ class Feed:
                     hint="Read feed.commits(range) for each of feed.ranges, or pass "
                     "on_schema_change='unite'.",
                 )
-        return pa.RecordBatchReader.from_batches(schema, self.batches())
+        return pa.RecordBatchReader.from_batches(schema, self.batches(wanted))
 
     def facts(self) -> dict[str, Any]:
         """The range as plain data."""

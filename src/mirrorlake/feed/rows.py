@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
 from mirrorlake.feed.change_files import COMMIT_TIMESTAMP, COMMIT_VERSION
@@ -55,6 +56,19 @@ def without_unchanged(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     is_left = np.ones(rows.num_rows, bool)
     is_left[same.ravel()] = False
     return rows.filter(pa.array(is_left))
+
+
+def of_kinds(rows: pa.Table, kinds: Sequence[str]) -> pa.Table:
+    """The rows of some change types."""
+    return rows.filter(pc.is_in(rows[CHANGE_TYPE], value_set=pa.array(kinds, pa.string())))
+
+
+def of_key(rows: pa.Table, values: Mapping[str, str]) -> pa.Table:
+    """The rows with these values, as texts, in these columns. Raises ValueError."""
+    for name, text in values.items():
+        value = pa.array([text], pa.string()).cast(rows[name].type)[0]
+        rows = rows.filter(pc.equal(rows[name], value))
+    return rows
 
 
 def _pairs(rows: pa.Table, key: Sequence[str], kinds: np.ndarray, old: str, new: str) -> np.ndarray:

@@ -1,0 +1,209 @@
+"""`mirrorlake feed`"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from mirrorlake.cli.options import DEFAULT, Config, Json, Root
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from mirrorlake.feed.bounds import FeedArguments
+    from mirrorlake.feed.reader import Feed
+    from mirrorlake.storage.options import ObjectOptions
+
+
+class ChangeKind(StrEnum):
+    """Which changes are shown."""
+
+    INSERT = "insert"
+    UPDATE = "update"
+    DELETE = "delete"
+
+
+class GapPolicy(StrEnum):
+    """What versions without the feed do."""
+
+    ERROR = "error"
+    REPORT = "report"
+
+
+def feed(
+    table: Annotated[str, typer.Argument(help="The table, as schema.name, or its folder or URL.")],
+    start: Annotated[
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="BOUND",
+            help="First version, time, 'beginning', position:POSITION or source:TIME.",
+        ),
+    ] = None,
+    end: Annotated[
+        str | None,
+        typer.Option(
+            "--to", metavar="BOUND", help="Last version, time, position:POSITION or source:TIME."
+        ),
+    ] = None,
+    follow: Annotated[
+        bool,
+        typer.Option("--follow", "-f", help="Print changes as they come, until stopped."),
+    ] = False,
+    key: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--key", metavar="VALUE", help="Only this key; of several columns COLUMN=VALUE."
+        ),
+    ] = None,
+    kind: Annotated[
+        list[ChangeKind] | None, typer.Option("--kind", help="Only changes of this kind.")
+    ] = None,
+    pair_updates: Annotated[
+        bool,
+        typer.Option("--pair-updates", help="Show a delete and an insert of one key as an update."),
+    ] = False,
+    skip_unchanged: Annotated[
+        bool, typer.Option("--skip-unchanged", help="Leave out updates that change nothing.")
+    ] = False,
+    on_gap: Annotated[
+        GapPolicy,
+        typer.Option("--on-gap", help="What to do about versions without recorded changes."),
+    ] = GapPolicy.ERROR,
+    config: Config = DEFAULT,
+    root: Root = None,
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    arrow: Annotated[
+        Path | None, typer.Option("--arrow", metavar="FILE", help="Write an Arrow file.")
+    ] = None,
+    parquet: Annotated[
+        Path | None, typer.Option("--parquet", metavar="FILE", help="Write a Parquet file.")
+    ] = None,
+) -> None:
+    """Show the row changes of a table. Needs no JVM.
+
+    Both bounds are included; times are in UTC unless they have an offset. --follow without --from
+    starts after the latest version. --json prints one object per row.
+
+    \b
+    mirrorlake feed shop.orders --from beginning
+    mirrorlake feed shop.orders --from '2026-11-23 10:00' --key 42
+    mirrorlake feed shop.orders --follow --kind delete
+    mirrorlake feed shop.orders --from 10 --to 20 --parquet changes.parquet
+    """
+    from mirrorlake.app.feed import location_of
+    from mirrorlake.cli.options import project
+    from mirrorlake.errors import UsageError
+    from mirrorlake.feed.bounds import FeedRequest, end_named, start_named
+    from mirrorlake.feed.reader import Feed
+
+    formats = {"--json": as_json, "--csv": as_csv, "--arrow": arrow, "--parquet": parquet}
+    chosen = [name for name, is_wanted in formats.items() if is_wanted]
+    if len(chosen) > 1:
+        raise UsageError(f"{' and '.join(chosen)} cannot be used together", hint="Use one of them.")
+    if follow and (end or arrow or parquet):
+        raise UsageError(
+            "--follow prints until it is stopped", hint="Use it without --to and FILE."
+        )
+    location, options = location_of(lambda: project(config, root), table)
+    given: FeedArguments = {"pair_updates": pair_updates, "skip_unchanged": skip_unchanged}
+    given |= {"on_gap": "report" if on_gap is GapPolicy.REPORT else "error"}
+    given |= end_named(end) if end else {}
+    if start is not None:
+        given |= start_named(start)
+    elif follow:
+        given |= _after_latest(location, options)
+    request = FeedRequest.of(location, **given)
+    show = _shown(as_json=as_json, as_csv=as_csv)
+    if follow:
+        from mirrorlake.cli.stop import Stop
+        from mirrorlake.feed.follow import follow as followed
+
+        for one in followed(request, Stop().event.wait, options):
+            if one.first <= one.last and (one.gaps or start):
+                _tell(one)
+            show(one, _filter(one, key, kind))
+            start = None
+        return
+    found = Feed(request, options)
+    _tell(found)
+    if target := arrow or parquet:
+        from mirrorlake.feed.writers import write_file
+
+        batches = found.reader(_filter(found, key, kind))
+        rows = write_file(target, batches, is_parquet=parquet is not None)
+        typer.echo(f"{target}: {rows:,} rows", err=True)
+    else:
+        show(found, _filter(found, key, kind))
+
+
+Filter = Callable[["pa.Table"], "pa.Table"]
+
+
+def _after_latest(location: str, options: ObjectOptions | None) -> FeedArguments:
+    from mirrorlake.delta.log.table_log import TableLog
+
+    return {"from_version": TableLog(location, options).snapshot().version + 1}
+
+
+def _tell(found: Feed) -> None:
+    """What the range is, beside the output."""
+    from mirrorlake.cli.output import say
+
+    if found.first > found.last:
+        say(f"no versions: the latest is {found.plan.latest}")
+        return
+    clipped = ", where the table ends" if found.is_clipped else ""
+    say(f"versions {found.first} to {found.last}{clipped}")
+    for gap in found.gaps:
+        say(f"versions {gap.first} to {gap.last} are missing: {gap.reason}")
+
+
+def _shown(*, as_json: bool, as_csv: bool) -> Callable[[Feed, Filter], None]:
+    """What prints the rows of a feed."""
+    from mirrorlake.cli.feed_table import print_changes
+    from mirrorlake.feed.writers import CsvLines, JsonLines, RowSink
+
+    if not as_json and not as_csv:
+        return print_changes
+    sink: RowSink = (JsonLines if as_json else CsvLines)(sys.stdout.buffer)
+
+    def show(found: Feed, wanted: Filter) -> None:
+        for commit in found:
+            sink.write(wanted(commit.rows))
+
+    return show
+
+
+def _filter(found: Feed, key: Sequence[str] | None, kinds: Sequence[ChangeKind] | None) -> Filter:
+    """Keep the rows of a key and of some kinds. Raises UsageError."""
+    from mirrorlake.errors import UsageError
+    from mirrorlake.feed.rows import of_key, of_kinds
+
+    images = ["update_preimage", "update_postimage"]
+    types = [one for kind in kinds or () for one in (images if kind == "update" else [kind.value])]
+    values: dict[str, str] = {}
+    for one in key or ():
+        column, is_named, value = one.partition("=")
+        if len(found.key) == 1 and not (is_named and column == found.key[0]):
+            column, value = found.key[0], one
+        if column not in found.schema().names:
+            raise UsageError(
+                f"--key {one} names no column of the table",
+                hint="Write --key COLUMN=VALUE, once for each column of the key.",
+            )
+        values[column] = value
+
+    def wanted(rows: pa.Table) -> pa.Table:
+        try:
+            return of_key(of_kinds(rows, types) if types else rows, values)
+        except ValueError as error:
+            raise UsageError(f"--key does not fit its column: {error}") from error
+
+    return wanted

@@ -1,0 +1,100 @@
+"""Changes as a table for people: one line for a change, an update as old and new value."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
+
+from mirrorlake.errors import printable
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.text import Text
+
+    from mirrorlake.feed.reader import Feed
+
+LINES = 500
+"""Changes in a table with one header."""
+
+_STYLES = {"insert": "green", "delete": "red", "update": "yellow"}
+_NULL = "NULL"
+_BEFORE, _AFTER = "update_preimage", "update_postimage"
+
+Change = tuple[dict[str, Any] | None, dict[str, Any] | None]
+"""The row before and the row after."""
+
+
+def print_changes(found: Feed, wanted: Callable[[pa.Table], pa.Table]) -> None:
+    """Print the changes of a feed."""
+    for one in found.ranges:
+        names = found.schema(one).names[:-3]
+        lines: list[list[Text]] = []
+        for commit in found.commits(one):
+            for change in _changes(wanted(commit.rows), found.key):
+                lines.append(_line(commit.version, f"{commit.time:%F %T}", names, change))
+                if len(lines) == LINES:
+                    _print(names, lines)
+                    lines = []
+        if lines:
+            _print(names, lines)
+
+
+def _changes(rows: pa.Table, key: tuple[str, ...]) -> Iterator[Change]:
+    """The rows of one commit, the images of an update together where there is a key."""
+    from mirrorlake.feed.rows import in_key_order
+
+    has_key = bool(key) and set(key) <= set(rows.column_names)
+    before: dict[str, Any] | None = None
+    for row in (in_key_order(rows, key) if has_key else rows).to_pylist():
+        kind = row["_change_type"]
+        if before is not None and kind != _AFTER:
+            yield before, None
+            before = None
+        if kind == _BEFORE and has_key:
+            before = row
+        elif kind in {"delete", _BEFORE}:
+            yield row, None
+        else:
+            yield before, row
+            before = None
+    if before is not None:
+        yield before, None
+
+
+def _line(version: int, time: str, names: list[str], change: Change) -> list[Text]:
+    from rich.text import Text
+
+    before, after = change
+    row = after or before
+    assert row is not None
+    kind = "update" if before and after else row["_change_type"]
+    style = _STYLES.get(kind, "")
+    cells = [Text(str(version)), Text(time), Text(kind, style)]
+    for name in names:
+        old, new = (_text(one[name]) if one else None for one in change)
+        if old is not None and new is not None and old != new:
+            cells.append(Text.assemble((old, "red strike"), " → ", (new, "bold green")))
+        else:
+            cells.append(Text(new if new is not None else old or ""))
+    return cells
+
+
+def _text(value: object) -> str:
+    return _NULL if value is None else printable(value)
+
+
+def _print(names: list[str], lines: list[list[Text]]) -> None:
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
+
+    console = Console(width=None if sys.stdout.isatty() else 1_000)
+    table = Table(box=None, pad_edge=False, header_style="bold")
+    table.add_column("version", justify="right")
+    for name in ("time", "change", *names):
+        table.add_column(Text(printable(name)), overflow="fold")
+    for line in lines:
+        table.add_row(*line)
+    console.print(table)
+    sys.stdout.flush()

@@ -1,0 +1,135 @@
+"""`feed('shop.orders', 10, 20)` in SQL: rows of the change feed, without a JVM."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import duckdb
+import pyarrow as pa
+
+from mirrorlake.delta import sql
+from mirrorlake.errors import FeedError, UsageError
+from mirrorlake.feed.bounds import FeedArguments, FeedRequest, end_named, start_named
+from mirrorlake.feed.reader import Feed
+from mirrorlake.feed.reasons import FeedReason
+
+NAME = "feed"
+_STRING = re.compile(r"'(?:[^']|'')*'")
+_WORD = re.compile(r"\w+|:=|=>|.", re.DOTALL)
+_VALUES: Mapping[str, bool | None] = {"true": True, "false": False, "null": None}
+
+Value = str | int | bool | None
+
+
+def run(root: Path, query: str) -> duckdb.DuckDBPyRelation | None:
+    """The result of a query that may read feeds; None for a statement without one.
+
+    Raises UsageError, FeedError.
+    """
+    text, tables = query.encode(), {}
+    for number, call in enumerate(reversed(list(_calls(text)))):
+        name = f"__feed_{number}"
+        tables[name] = _read(root, call)
+        text = text[: call.start] + f'"{name}"'.encode() + text[call.end :]
+    return sql.run(root, text.decode(), tables)
+
+
+@dataclass(frozen=True, slots=True)
+class _Call:
+    """A call of `feed`: its first byte in the query, the one behind it, and its arguments."""
+
+    start: int
+    end: int
+    arguments: list[tuple[str, Value]]
+
+
+def _calls(text: bytes) -> Iterator[_Call]:
+    offsets = [offset for offset, _kind in duckdb.tokenize(text.decode())]
+    tokens = [
+        _token(text[offset:end].decode())
+        for offset, end in zip(offsets, [*offsets[1:], len(text)], strict=True)
+    ]
+    for index, token in enumerate(tokens[:-1]):
+        is_name = token.casefold() == NAME and (index == 0 or tokens[index - 1] != ".")
+        if is_name and tokens[index + 1] == "(":
+            close = next((i for i in range(index, len(tokens)) if tokens[i] == ")"), None)
+            if close is None:
+                raise _refused("the arguments have no closing parenthesis")
+            arguments = list(_arguments(tokens[index + 2 : close]))
+            yield _Call(offsets[index], offsets[close] + 1, arguments)
+
+
+def _token(text: str) -> str:
+    """A token without the spaces and comments behind it."""
+    match = _STRING.match(text) or _WORD.match(text)
+    return match[0] if match else text
+
+
+def _arguments(tokens: list[str]) -> Iterator[tuple[str, Value]]:
+    """Name, empty for none, and value of each argument."""
+    while tokens:
+        name = ""
+        if len(tokens) > 2 and tokens[1] in {":=", "=>"}:
+            name, tokens = tokens[0].casefold(), tokens[2:]
+        value, tokens = _value(tokens)
+        yield name, value
+        if tokens and tokens[0] != ",":
+            raise _refused("its arguments are constants, with commas between them")
+        tokens = tokens[1:]
+
+
+def _value(tokens: list[str]) -> tuple[Value, list[str]]:
+    token, *rest = tokens
+    if _STRING.fullmatch(token):
+        return token[1:-1].replace("''", "'"), rest
+    if token in {"-"} and rest and rest[0].isdecimal():
+        return -int(rest[0]), rest[1:]
+    if token.isdecimal():
+        return int(token), rest
+    if token.casefold() in _VALUES:
+        return _VALUES[token.casefold()], rest
+    raise _refused(f"its arguments are constants, and {token} is none")
+
+
+def _read(root: Path, call: _Call) -> pa.Table:
+    positional = [value for name, value in call.arguments if not name]
+    if not positional or not isinstance(positional[0], str) or len(positional) > 3:
+        raise _refused("it takes the name of a table, a start and an end")
+    path = _path(root, positional[0])
+    given: FeedArguments = {}
+    for named, bound in zip((start_named, end_named), positional[1:], strict=False):
+        given |= named(str(bound)) if bound is not None else {}
+    others = {name: value for name, value in call.arguments if name}
+    if isinstance(key := others.get("key"), str):
+        others = {**others, "key": key.split(",")}  # type: ignore[dict-item]
+    given |= cast("FeedArguments", others)
+    return Feed(FeedRequest.of(str(path), **given)).to_arrow()
+
+
+def _path(root: Path, wanted: str) -> Path:
+    known = {
+        name if schema == "main" else f"{schema}.{name}": path
+        for schema, name, path in sql.tables(root)
+    }
+    alike = [path for name, path in known.items() if name.casefold() == wanted.casefold()]
+    if wanted in known or len(alike) == 1:
+        return known.get(wanted) or alike[0]
+    raise UsageError(
+        f"there is no table {wanted}",
+        where="the query",
+        hint=f"The tables are: {', '.join(known) or 'none yet'}.",
+    )
+
+
+def _refused(what: str) -> FeedError:
+    return FeedError(
+        f"feed(...) is not understood: {what}",
+        reason=FeedReason.INVALID_ARGUMENT,
+        table="",
+        hint="Write feed('schema.table', start, end), or name arguments, as in "
+        "feed('schema.table', from_time := '2026-11-23', on_gap := 'report').",
+    )

@@ -1,0 +1,102 @@
+"""The rows of a feed as JSON lines, CSV, Arrow and Parquet."""
+
+from __future__ import annotations
+
+import base64
+import json
+import math
+import os
+from datetime import date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, BinaryIO, Protocol
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.csv as pc_csv
+import pyarrow.parquet as pq
+
+
+class RowSink(Protocol):
+    """Writes tables of rows, one after another."""
+
+    def write(self, rows: pa.Table) -> None: ...
+
+    def close(self) -> None: ...
+
+
+class JsonLines:
+    """One object for each row: times in ISO 8601, decimals as text, bytes in Base64."""
+
+    def __init__(self, target: BinaryIO) -> None:
+        self._target = target
+
+    def write(self, rows: pa.Table) -> None:
+        for row in rows.to_pylist():
+            plain = {name: _plain(value) for name, value in row.items()}
+            self._target.write(json.dumps(plain, ensure_ascii=False).encode() + b"\n")
+        self._target.flush()
+
+    def close(self) -> None:
+        self._target.flush()
+
+
+class CsvLines:
+    """A header and a line for each row: text in quotes, NULL as nothing, bytes in Base64."""
+
+    def __init__(self, target: BinaryIO) -> None:
+        self._target, self._schema = target, pa.schema([])
+
+    def write(self, rows: pa.Table) -> None:
+        is_new = rows.schema != self._schema  # also where the columns of the table changed
+        self._schema = rows.schema
+        text = pa.table([_as_text(column) for column in rows.columns], names=rows.column_names)
+        options = pc_csv.WriteOptions(include_header=is_new)
+        for_file = pa.BufferOutputStream()
+        pc_csv.write_csv(text, for_file, options)
+        self._target.write(for_file.getvalue())
+        self._target.flush()
+
+    def close(self) -> None:
+        self._target.flush()
+
+
+def write_file(path: Path, batches: pa.RecordBatchReader, *, is_parquet: bool) -> int:
+    """Write a file of Arrow or of Parquet, whole or not at all. Returns the number of rows."""
+    part, rows = path.with_name(f".{path.name}.{os.getpid()}.part"), 0
+    try:
+        with part.open("wb") as file:
+            writer = (
+                pq.ParquetWriter(file, batches.schema)
+                if is_parquet
+                else pa.ipc.new_file(file, batches.schema)
+            )
+            with writer:
+                for batch in batches:
+                    rows += batch.num_rows
+                    writer.write_batch(batch)
+        part.replace(path)
+    finally:
+        part.unlink(missing_ok=True)
+    return rows
+
+
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """What CSV cannot hold, as text."""
+    if pa.types.is_binary(column.type):
+        return pa.chunked_array([pa.array([_plain(v) for v in column.to_pylist()], pa.string())])
+    if pa.types.is_timestamp(column.type):
+        return pc.strftime(column, "%Y-%m-%dT%H:%M:%SZ")
+    return column
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Decimal):
+        return str(value)
+    if isinstance(value, bytes):
+        return base64.b64encode(value).decode()
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value)
+    return value

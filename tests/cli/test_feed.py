@@ -1,0 +1,189 @@
+"""`mirrorlake feed` and feeds in SQL, on tables made by hand, without a JVM."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.conftest import Run
+from tests.feed.handmade_feed import DELETE, INSERT, UPDATE, FeedTable, time_of
+
+
+@pytest.fixture
+def orders(tmp_path: Path) -> FeedTable:
+    table = FeedTable(tmp_path / "shop/Tables/shop/orders")
+    table.change((INSERT, (1, "new")), (INSERT, (2, 'a "b", [c]')), position="0/A:2")
+    table.change((UPDATE, (1, None)), (DELETE, (2, None)), position="0/B:2")
+    return table
+
+
+def feed(run: Run, *arguments: str) -> Any:
+    done = run("feed", "shop.orders", "--root", "shop", *arguments)
+    assert done.code == 0, done.error
+    return done
+
+
+def told(run: Run, *arguments: str) -> list[tuple[Any, ...]]:
+    lines = feed(run, "--json", *arguments).out.splitlines()
+    return [tuple(json.loads(line).values())[:4] for line in lines]
+
+
+ALL = [
+    (1, "new", "insert", 1),
+    (2, 'a "b", [c]', "insert", 1),
+    (1, None, "update_postimage", 2),
+    (1, "new", "update_preimage", 2),
+    (2, 'a "b", [c]', "delete", 2),
+]
+
+
+@pytest.mark.clause("CF-077", "CF-040")
+def test_it_prints_an_object_for_each_row(run: Run, orders: FeedTable) -> None:
+    assert sorted(told(run, "--from", "beginning"), key=str) == sorted(ALL, key=str)
+    assert "versions 0 to 2" in feed(run, "--from", "beginning").error
+    times = {
+        json.loads(x)["_commit_timestamp"]
+        for x in feed(run, "--from", "2", "--json").out.splitlines()
+    }
+    assert times == {time_of(2).isoformat()}
+
+
+def test_bounds_are_versions_times_and_positions(run: Run, orders: FeedTable) -> None:
+    first = ["insert", "insert"]
+    for start, end in (
+        ("1", "1"),
+        (f"{time_of(1):%F %T}", f"{time_of(1):%F %T}"),
+        ("position:0/9", "position:0/A:2"),
+    ):
+        assert [row[2] for row in told(run, "--from", start, "--to", end)] == first
+    refused = run("feed", "shop.orders", "--root", "shop")
+    assert (refused.code, "start" in refused.error) == (2, True)
+    refused = run("feed", "shop.orders", "--root", "shop", "--from", "2", "--to", "1")
+    assert refused.code == 2
+
+
+def test_keys_and_kinds_are_chosen(run: Run, orders: FeedTable) -> None:
+    everything = ("--from", "0")
+    assert {row[0] for row in told(run, *everything, "--key", "2")} == {2}
+    assert len(told(run, *everything, "--key", "id=1")) == 3
+    assert len(told(run, *everything, "--kind", "update")) == 2
+    assert len(told(run, *everything, "--kind", "insert", "--kind", "delete")) == 3
+    assert run("feed", "shop.orders", "--root", "shop", *everything, "--key", "x").code == 2
+
+
+def test_an_update_is_one_line_with_old_and_new_value(run: Run, orders: FeedTable) -> None:
+    lines = [line.split() for line in feed(run, "--from", "1").out.splitlines()]
+    assert lines[0] == ["version", "time", "change", "id", "name"]
+    changes = [(line[0], line[3], line[4:]) for line in lines[1:]]
+    assert sorted(changes) == [
+        ("1", "insert", ["1", "new"]),
+        ("1", "insert", ["2", "a", '"b",', "[c]"]),
+        ("2", "delete", ["2", "a", '"b",', "[c]"]),
+        ("2", "update", ["1", "new", "→", "NULL"]),
+    ]
+
+
+def test_csv_tells_null_from_an_empty_text(run: Run, orders: FeedTable) -> None:
+    orders.change((INSERT, (3, "")))
+    out = feed(run, "--from", "1", "--csv").out
+    rows = list(csv.DictReader(io.StringIO(out)))
+    assert [row["name"] for row in rows].count("") == 2
+    assert ',"","insert"' in out
+    assert out.count("_change_type") == 1
+
+
+def test_it_writes_files(run: Run, orders: FeedTable, tmp_path: Path) -> None:
+    feed(run, "--from", "1", "--parquet", "changes.parquet")
+    feed(run, "--from", "1", "--arrow", "changes.arrow")
+    parquet = pq.read_table(tmp_path / "changes.parquet")
+    with pa.ipc.open_file(tmp_path / "changes.arrow") as file:
+        assert file.read_all() == parquet
+    assert parquet.num_rows == 5
+    assert sorted(path.name for path in tmp_path.glob("*changes*")) == [
+        "changes.arrow",
+        "changes.parquet",
+    ]
+    wrong = ("--json", "--csv"), ("--follow", "--parquet", "x"), ("--follow", "--to", "3")
+    for options in wrong:
+        assert run("feed", "shop.orders", "--root", "shop", "--from", "0", *options).code == 2
+
+
+def test_a_table_is_named_by_its_folder_too(run: Run, orders: FeedTable) -> None:
+    done = run("feed", str(orders.path), "--from", "2", "--json")
+    assert len(done.out.splitlines()) == 3
+    unknown = run("feed", "shop.nothing", "--root", "shop", "--from", "0")
+    assert (unknown.code, "shop.orders" in unknown.error) == (2, True)
+
+
+@pytest.mark.clause("CF-076")
+def test_it_follows_a_table_with_less_than_a_second_of_delay(
+    orders: FeedTable, tmp_path: Path
+) -> None:
+    command = [sys.executable, "-m", "mirrorlake.cli.main", "feed", "shop.orders"]
+    process = subprocess.Popen(
+        [*command, "--root", "shop", "--follow", "--from", "2", "--json"],
+        cwd=tmp_path,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    try:
+        found = [json.loads(process.stdout.readline())["id"] for _ in range(3)]
+        assert sorted(found) == [1, 1, 2]
+        waited = []
+        for number in range(10, 15):
+            orders.change((INSERT, (number, "x")))
+            begin = time.monotonic()
+            assert json.loads(process.stdout.readline())["id"] == number
+            waited.append(time.monotonic() - begin)
+        assert sorted(waited)[2] < 1
+    finally:
+        process.terminate()
+        assert process.wait(10) == 0
+
+
+@pytest.mark.parametrize(
+    ("call", "rows"),
+    [
+        ("feed('shop.orders', 1, 1)", 2),
+        ("feed('SHOP.orders', 'beginning')", 5),
+        ("feed('shop.orders', 'position:0/A:2')", 3),
+        ("feed('shop.orders', from_version := 0, on_gap => 'report') f -- feed('x')", 5),
+        ("feed('shop.orders', 2, skip_unchanged := true, key := 'id')", 3),
+        ("shop.orders, feed('shop.orders', 0, 99)", 5),
+        ("(select 'feed(''x'')' as é) e, feed('shop.orders', 2) where é like 'feed%'", 3),
+    ],
+)
+def test_a_feed_is_a_table_in_sql(run: Run, orders: FeedTable, call: str, rows: int) -> None:
+    done = run("sql", "--root", "shop", "--json", f"select count(*) as n from {call}")
+    assert done.code == 0, done.error
+    assert done.facts() == [{"n": rows}]
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        ("feed('shop.orders')", "start of the range is missing"),
+        ("feed('shop.nothing', 1)", "shop.orders"),
+        ("feed('shop.orders', id)", "constants"),
+        ("feed('shop.orders', 1, excludeRegex := 'x')", "excluderegex"),
+        ("feed('shop.orders', -1)", "not negative"),
+        ("feed('shop.orders', 1", "parenthesis"),
+        ("feed(1)", "name of a table"),
+    ],
+)
+@pytest.mark.clause("CF-040")
+def test_a_wrong_feed_is_refused(run: Run, orders: FeedTable, call: str, message: str) -> None:
+    done = run("sql", "--root", "shop", f"select * from {call}")
+    assert done.code == 2
+    assert message in done.error
