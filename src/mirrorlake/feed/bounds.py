@@ -13,7 +13,6 @@ from zoneinfo import ZoneInfo
 from mirrorlake.errors import FeedError
 from mirrorlake.feed.reasons import HINTS, FeedReason
 from mirrorlake.model.position import LogNumber, Lsn, Position
-from mirrorlake.sources.gtid import GtidSet
 
 _TIME = re.compile(
     r"(?P<day>\d{4}-\d{2}-\d{2})"
@@ -22,7 +21,7 @@ _TIME = re.compile(
 )
 _VERSION = re.compile(r"[+-]?\d+")
 _POSITION, _SOURCE = "position:", "source:"
-_POINTS = (Lsn, LogNumber, GtidSet)
+_POINTS = (Lsn, LogNumber)
 
 Moment = str | datetime | date
 Choice = TypeVar("Choice", bound=StrEnum)

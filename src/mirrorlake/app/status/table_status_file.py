@@ -1,4 +1,4 @@
-"""The board: how each table stands, for `status`. A view of what the tables say, written beside
+"""The status file: how each table stands, for `status`. A view of what the tables say, written beside
 them; whoever loses it loses nothing."""
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ EVERY = 1.0
 
 
 class TableStatusFile:
-    """Writes the board of one mirror."""
+    """Writes the status file of one mirror."""
 
     def __init__(self, store: Store, clock: Clock) -> None:
         self._store, self._clock = store, clock
@@ -32,15 +32,15 @@ class TableStatusFile:
         now = self._clock.monotonic()
         if now - self._written < EVERY and not force:
             return
-        board = {str(table.table): entry(table) for table in tables}
-        if board != self._last:
-            _write(self._store, self._clock, board)
-            self._last, self._written = board, now
+        record = {str(table.table): entry(table) for table in tables}
+        if record != self._last:
+            _write(self._store, self._clock, record)
+            self._last, self._written = record, now
 
 
 def note_reset(store: Store, clock: Clock, tables: Mapping[str, str]) -> None:
-    """Put tables on the board that were reset, by name with their paths: nothing else tells of them
-    until they are loaded. The next apply writes the board anew."""
+    """Note tables that were reset, by name with their paths: nothing else tells of them until they
+    are loaded. The next apply writes the file anew."""
     noted = {
         table: {
             "path": path,
@@ -54,13 +54,13 @@ def note_reset(store: Store, clock: Clock, tables: Mapping[str, str]) -> None:
     _write(store, clock, read(store) | noted)
 
 
-def _write(store: Store, clock: Clock, board: Mapping[str, Any]) -> None:
-    content = {"written": format_time(clock.now()), "tables": board}
+def _write(store: Store, clock: Clock, record: Mapping[str, Any]) -> None:
+    content = {"written": format_time(clock.now()), "tables": record}
     store.replace(PATH, json.dumps(content, indent=1).encode())
 
 
 def read(store: Store) -> dict[str, dict[str, Any]]:
-    """Table name to its entry; empty without a board."""
+    """Table name to its entry; empty without a status file."""
     try:
         tables: dict[str, dict[str, Any]] = json.loads(store.read(PATH))["tables"]
     except (FileNotFoundError, ValueError, KeyError):
@@ -69,7 +69,7 @@ def read(store: Store) -> dict[str, dict[str, Any]]:
 
 
 def entry(table: TableReport) -> dict[str, Any]:
-    """What the board says of a table."""
+    """What the status file says of a table."""
     return {
         "path": table.path,
         "error": table.error.facts() if table.error else None,
