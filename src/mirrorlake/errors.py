@@ -355,5 +355,11 @@ class NotSelected(TableError):
     """A landed table is no longer selected, or no longer in the source."""
 
 
+class TableAltered(TableError):
+    """The table was altered in the source in a way that the log does not tell."""
+
+    code = "table_altered"
+
+
 class TableRecreated(TableError):
     """The table was dropped in the source, and created again under the same name."""

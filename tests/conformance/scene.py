@@ -257,11 +257,13 @@ def prepared(
 
 
 def established(source: Source) -> tuple[list[SourceTable], LogPoint]:
-    """A new place in the log for everything that there is; its snapshot is not wanted."""
-    tables = source.discover()
-    snapshot = begun(source, tables)
+    """A new place in the log for everything that there is; its snapshot is not wanted.
+
+    The tables are as a load finds them, which is after the place was made.
+    """
+    snapshot = begun(source, source.discover())
     snapshot.close()
-    return tables, snapshot.point
+    return source.discover(), snapshot.point
 
 
 def begun(source: Source, tables: Sequence[SourceTable]) -> Snapshot:

@@ -18,6 +18,7 @@ from mirrorlake.errors import (
     PrerequisiteMissing,
     SourceGap,
     SourceUnavailable,
+    TableAltered,
     TableError,
     UnsupportedTable,
 )
@@ -26,6 +27,7 @@ from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import (
+    ALTERED,
     ChangeStream,
     CheckResult,
     CheckSeverity,
@@ -33,7 +35,7 @@ from mirrorlake.sources.base import (
     Snapshot,
     Source,
 )
-from mirrorlake.sources.table import SourceTable
+from mirrorlake.sources.table import KnownTables, SourceTable
 from mirrorlake.storage.lease import Lease
 
 log = structlog.get_logger()
@@ -193,7 +195,11 @@ class Capture:
         return [table for table in self._tables if str(table.table) not in stopped]
 
     def _load(self, snapshot: Snapshot, record: StreamRecord) -> None:
-        """Load what is missing, sink by sink."""
+        """Load what is missing, sink by sink. The tables are known by what they are at the start of
+        it, in the publication that carries them from then on."""
+        streamed = self._streamed()
+        begun = {table.table for sink in self._sinks for table in sink.missing(streamed)}
+        self._know({t.table: t.known for t in self._source.discover() if t.table in begun})
         for sink in self._sinks:
             missing = sink.missing(self._streamed())
             with self._pool() as pool:
@@ -244,11 +250,22 @@ class Capture:
             self._clock,
             self._reached,
             self._lease.check,
+            self._know,
         )
+        recorded = self._records.known()
+        self._know({t.table: t.known for t in self._streamed() if str(t.table) not in recorded})
+
+    def _know(self, known: KnownTables) -> None:
+        """Record by what tables are recognised, of those of which the source says it."""
+        known = {table: facts for table, facts in known.items() if facts}
+        if known:
+            self._records.know(known)
+        self._tables = [replace(t, known=known.get(t.table, t.known)) for t in self._tables]
 
     def _lost(self, table: TableId, error: TableError) -> None:
         """A table leaves the stream, for a person to reset it; the others go on."""
-        members.stop(self._records, error)
+        if str(table) not in self._records.stopped():
+            members.stop(self._records, error)
         for writer in self._writers:
             writer.stop(table, error)
 
@@ -321,7 +338,8 @@ class Capture:
             if finding.severity is CheckSeverity.ERROR and finding.table is None:
                 raise SourceGap(finding.message, where="the source", hint=finding.remedy)
             if finding.severity is CheckSeverity.ERROR and finding.table is not None:
-                error = TableError(finding.message, table=str(finding.table), hint=finding.remedy)
+                kind = TableAltered if finding.check == ALTERED else TableError
+                error = kind(finding.message, table=str(finding.table), hint=finding.remedy)
                 self._lost(finding.table, error)
 
 

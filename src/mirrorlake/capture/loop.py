@@ -5,7 +5,8 @@ Order, on which "nothing lost, nothing twice" rests; a crash test stands behind 
     a chunk taken by every sink → rolled → cut → what all sinks have cut acknowledged to the source
 
 The source forgets only what was acknowledged. What is durable in a sink and was not acknowledged
-comes again, and the sink recognises it.
+comes again, and the sink recognises it. By what the source recognises its tables is recorded when
+the changes up to there are durable, so that it is never ahead of what comes again.
 """
 
 from __future__ import annotations
@@ -20,6 +21,10 @@ from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.position import LogPoint
 from mirrorlake.sources.base import ChangeStream
 from mirrorlake.sources.chunk import Chunk, TableLost
+from mirrorlake.sources.table import KnownTables
+
+Know = Callable[[KnownTables], None]
+"""Told by what tables are recognised, as far as everything is durable."""
 
 
 def common(points: Sequence[LogPoint]) -> LogPoint:
@@ -32,7 +37,8 @@ class CaptureLoop:
 
     lost: told of a table that the source gives up. heartbeat_seconds: how often the sinks cut
     while nothing waits in them. guard: raises when we may not write any more; asked after each
-    read, before anything is done about it. `position`: up to where everything is acknowledged.
+    read, before anything is done about it. know: as it says. `position`: up to where everything is
+    acknowledged.
     """
 
     def __init__(
@@ -44,10 +50,13 @@ class CaptureLoop:
         clock: Clock,
         reached: CrashHook = no_crash,
         guard: Callable[[], None] = lambda: None,
+        know: Know = lambda _known: None,
     ) -> None:
         self._stream, self._writers, self._lost = stream, writers, lost
         self._heartbeat_seconds, self._clock = heartbeat_seconds, clock
-        self._reached, self._guard = reached, guard
+        self._reached, self._guard, self._know = reached, guard, know
+        self._known: KnownTables = {}  # not recorded yet
+        self._is_open = False  # a transaction that has begun to come
         self.position = common([writer.durable for writer in writers])
         self._complete = self.position  # everything that ends here or before was read
         self._commit_time: datetime | None = None
@@ -90,7 +99,10 @@ class CaptureLoop:
                 self._lost(part.table, part.error)
         for writer in self._writers:
             writer.take(chunk, self._clock.monotonic())
+        self._known = {**self._known, **chunk.known}
         transactions = chunk.transactions
+        if transactions.after:
+            self._is_open = transactions.is_open
         last = transactions.closed() - 1
         if last >= 0 and not self._complete.covers(transactions.through(last)):
             self._commit_time = transactions.time[last]
@@ -116,6 +128,9 @@ class CaptureLoop:
             writer.cut(self._complete, self._commit_time)
         self._last_cut = self._clock.monotonic()
         durable = common([writer.durable for writer in self._writers])
+        if self._known and not self._is_open and durable.covers(self._complete):
+            self._know(self._known)
+            self._known = {}
         if not self.position.covers(durable):
             self._stream.acknowledge(durable)
             self.position = durable

@@ -30,7 +30,12 @@ def captured(source: Source, records: Records, sinks: Sequence[Sink]) -> list[So
     for table in selected:
         _admit(table, records, sinks)
     _leave_out({table.table for table in selected}, records, sinks)
-    return [table for table in selected if table.refused is None]
+    known = records.known()
+    return [
+        replace(table, known=known.get(str(table.table), table.known))
+        for table in selected
+        if table.refused is None
+    ]
 
 
 def stop(records: Records, error: TableError) -> None:

@@ -2,7 +2,8 @@
 
 `stream.json` names the stream and its source, and says whether the place in the source's log is
 made; `stopped.json` lists the tables that are no longer captured, because acknowledging without
-them would otherwise lose their changes silently; `truncated.json` (strict zones) holds the
+them would otherwise lose their changes silently; `known.json` holds by what the source recognises
+the tables, as of what is durable; `truncated.json` (strict zones) holds the
 position before which nothing of a table may be published again.
 """
 
@@ -16,9 +17,11 @@ from typing import Any, Self
 
 from mirrorlake.landing import layout
 from mirrorlake.model.landed import DEFAULT_STREAM, FORMAT, LaterFormat
+from mirrorlake.sources.table import KnownTables
 from mirrorlake.storage.store import Store
 
 STREAM, STOPPED, TRUNCATED = "stream.json", "stopped.json", "truncated.json"
+KNOWN = "known.json"
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 """What comes of reading a record that somebody else has put there."""
@@ -77,9 +80,18 @@ class Records:
 
     def forget(self, table: str) -> None:
         """The table begins anew: whatever is noted of it no longer holds."""
-        for path, noted in ((STOPPED, self.stopped()), (TRUNCATED, self.truncated())):
+        records = {STOPPED: self.stopped(), TRUNCATED: self.truncated(), KNOWN: self.known()}
+        for path, noted in records.items():
             if noted.pop(table, None) is not None:
                 self._write(path, {"tables": noted})
+
+    def known(self) -> dict[str, dict[str, Any]]:
+        """Table name to `SourceTable.known`."""
+        return dict(self._read(KNOWN).get("tables", {}))
+
+    def know(self, tables: KnownTables) -> None:
+        noted = self.known() | {str(table): dict(known) for table, known in tables.items()}
+        self._write(KNOWN, {"tables": noted})
 
     def truncated(self) -> dict[str, dict[str, str]]:
         """Table name to `position` and `generation` of its last truncation (strict zones)."""

@@ -36,6 +36,10 @@ class CheckSeverity(StrEnum):
     ERROR = "error"  # it does not run, or changes would be lost
 
 
+ALTERED = "altered"
+"""The check that finds a table altered in a way that the log does not tell."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """One prerequisite that was tested. `remedy` is what to do, in the source's own words."""
@@ -122,14 +126,15 @@ class ManagedObjects(Protocol):
     def establish(self, tables: Sequence[SourceTable]) -> Established:
         """Make what a new stream needs; it begins at the snapshot's point.
 
-        What an interrupted call left behind is removed first. Raises PrerequisiteMissing.
+        What an interrupted call left behind is removed first. By what the tables are `known` is
+        for who discovers them afterwards. Raises PrerequisiteMissing.
         """
         ...
 
     def include(self, tables: Sequence[SourceTable]) -> None:
         """Let the stream carry these tables too, if it does not yet: all of them, or none.
 
-        Raises PrerequisiteMissing.
+        By what they are `known` is for who discovers them afterwards. Raises PrerequisiteMissing.
         """
         ...
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 
 import numpy as np
@@ -12,7 +12,7 @@ import pyarrow as pa
 from mirrorlake.errors import TableError
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.table import SourceTable
+from mirrorlake.sources.table import KnownTables, SourceTable
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ class Chunk:
     opens: the first transaction continues the last one of the chunk before.
     idle: a point up to which there is nothing more to come, when the source said so while no
     transaction was open; None otherwise.
-    size: bytes received.
+    size: bytes received. known: what tables are recognised by from here on, where that changed.
     """
 
     transactions: Transactions
@@ -116,6 +116,7 @@ class Chunk:
     opens: bool
     idle: LogPoint | None
     size: int
+    known: KnownTables = field(default_factory=dict)
 
     def reached(self) -> list[LogPoint]:
         """Where the stream stands behind the last transaction that ends in the chunk, and at its

@@ -9,6 +9,9 @@ from typing import Any
 from mirrorlake.errors import TableError
 from mirrorlake.model.table import Schema, TableId
 
+KnownTables = Mapping[TableId, Mapping[str, Any]]
+"""Tables with their `SourceTable.known`."""
+
 
 @dataclass(frozen=True, slots=True)
 class SourceTable:
@@ -18,7 +21,8 @@ class SourceTable:
     deletions cannot be captured, empty when they can; refused: why it cannot be captured at all,
     None when it can; identity: what tells this table from a later
     one of the same name; source_types: for each column what its source says of its type, printable;
-    selection: what was selected of it, as plain data.
+    selection: what was selected of it, as plain data; known: by what the source recognises it and
+    its columns, plain data that is given back at the next start.
     """
 
     table: TableId
@@ -31,6 +35,7 @@ class SourceTable:
     rows: int | None = None
     size: int = 0
     selection: Mapping[str, Any] = field(default_factory=dict)
+    known: Mapping[str, Any] = field(default_factory=dict, compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -12,7 +13,7 @@ from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.source import PostgresSource
 from mirrorlake.sources.selection import Selection
 from mirrorlake.sources.table import SourceTable
-from tests.conformance.scene import Event, changes_now, loaded, named, streaming
+from tests.conformance.scene import Event, Reader, changes_now, loaded, named, streaming
 from tests.conftest import Database
 
 BEGINNING = Lsn(0)
@@ -44,6 +45,7 @@ class Captured:
         self.tables = source.discover()
         established = source.objects.establish(self.tables)
         established.snapshot.close()
+        self.tables = source.discover()  # as they are published
         return established.made
 
     def changes(self, *statements: str) -> list[Event]:
@@ -58,6 +60,13 @@ class Captured:
         target = source.current()
         with streaming(source, self.tables, BEGINNING) as reader:
             return reader.read_to(target)
+
+    @contextmanager
+    def streaming(self) -> Iterator[tuple[PostgresSource, Reader]]:
+        """One source and its stream, while statements are run."""
+        source = self.source()
+        with streaming(source, self.tables, BEGINNING) as reader:
+            yield source, reader
 
     def snapshot(self, table: str) -> list[dict[str, Any]]:
         """The rows of a table as a load reads them now."""

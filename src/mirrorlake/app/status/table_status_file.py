@@ -1,5 +1,5 @@
-"""The status file: how each table stands, for `status`. A view of what the tables say, written beside
-them; whoever loses it loses nothing."""
+"""The status file: how each table stands, for `status`. A view of what the tables say, written
+beside them; whoever loses it loses nothing."""
 
 from __future__ import annotations
 

@@ -13,6 +13,7 @@ from mirrorlake.errors import (
     BadMetadata,
     KeyColumnsChanged,
     SelectionChanged,
+    TableAltered,
     TableRecreated,
 )
 from mirrorlake.landing import layout, metadata, publish
@@ -131,6 +132,8 @@ def find(
     if newest is None:
         return TablePosition(table, folder, checkpoint=truncated)
     ours = _check_unchanged(store, table, folder)
+    if ours and table.known and str(table.table) not in records.known():
+        _check_columns(table, ours)
     upto = source.parse_point(ours.source["upto"]) if ours and ours.source.get("upto") else None
     with store.open(newest.path) as handle:
         found = parquet.inspect(handle, newest.size, table=str(table.table), file=str(newest.name))
@@ -220,6 +223,18 @@ def _check_unchanged(store: Store, table: SourceTable, folder: str) -> OurMetada
             hint=hint,
         )
     return described.ours
+
+
+def _check_columns(table: SourceTable, ours: OurMetadata) -> None:
+    """What an earlier release loaded has still the columns that it had then."""
+    types = {name: str(kind) for name, kind in table.source_types.items()}
+    if ours.source.get("types", types) != types:
+        raise TableAltered(
+            "the columns changed in the source since the table was loaded by an earlier release, "
+            "which does not tell how",
+            table=str(table.table),
+            hint=f"Run `mirrorlake reset {table.table}` to reload it.",
+        )
 
 
 def _described(store: Store, table: TableId, folder: str) -> Metadata | None:

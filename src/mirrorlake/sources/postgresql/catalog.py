@@ -58,7 +58,7 @@ order by n.nspname, c.relname
 
 _COLUMNS = """
 select attrelid::bigint, attname::text, atttypid::bigint, atttypmod, attgenerated::text <> '',
-       has_column_privilege(attrelid, attnum, 'select'), atthasdef
+       has_column_privilege(attrelid, attnum, 'select')
 from pg_catalog.pg_attribute
 where attrelid = any(%s::oid[]) and attnum > 0 and not attisdropped
 order by attrelid, attnum
@@ -71,9 +71,8 @@ class CatalogTable:
 
     deferrable: it has a primary key that is checked late; owned: our user may publish it; filtered:
     a policy hides rows of it from our user; generated: columns that the log does not carry and that
-    are therefore left out; unreadable: columns that our user may not read; defaults: columns that
-    have one; partitions: the leaves with the columns by which they identify their rows, None for
-    all columns.
+    are therefore left out; unreadable: columns that our user may not read;
+    partitions: the leaves with the columns by which they identify their rows, None for all columns.
     """
 
     table: TableId
@@ -92,7 +91,6 @@ class CatalogTable:
     columns: tuple[tuple[str, int, int], ...]  # name, type, modifier
     generated: tuple[str, ...]
     unreadable: frozenset[str]
-    defaults: frozenset[str]
     partitions: Mapping[TableId, frozenset[str] | None]
 
     @property
@@ -159,8 +157,7 @@ def _table(
         filtered=filtered,
         columns=tuple((n, t, m) for n, t, m, generated, *_ in columns if not generated),
         generated=tuple(n for n, _, _, generated, *_ in columns if generated),
-        unreadable=frozenset(n for n, *_, readable, _ in columns if not readable),
-        defaults=frozenset(n for n, *_, has_default in columns if has_default),
+        unreadable=frozenset(n for n, *_, readable in columns if not readable),
         partitions=partitions,
     )
 

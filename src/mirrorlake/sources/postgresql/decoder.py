@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
+from typing import cast
 
 import numpy as np
 import pyarrow as pa
@@ -32,6 +33,7 @@ from mirrorlake.sources.chunk import (
 from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.catalog import refusal
 from mirrorlake.sources.postgresql.protocol import Messages, Relation, Tuples
+from mirrorlake.sources.postgresql.recognition.recognition import Recognition
 from mirrorlake.sources.postgresql.types.mapping import PgType
 from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
 from mirrorlake.sources.selection import matches
@@ -73,6 +75,7 @@ class Decoder:
     resolve: Resolve
     extremes: Extremes = field(default_factory=Extremes)
     noted: NotedIn = lambda _table, _column, _count: None
+    recognition: Recognition | None = None
     _relations: dict[int, _Known] = field(default_factory=dict)
     _open: _Open | None = None
     _faulty: set[TableId] = field(default_factory=set)
@@ -95,7 +98,7 @@ class Decoder:
         messages = Messages(raw, lsns)
         carried = self._open
         transactions, transaction, ordinal = self._transactions(messages)
-        parts: list[Part] = []
+        parts: list[Part] = list(self._altered(messages, transactions, transaction))
         start = 0
         for barrier in self._barriers(messages):
             parts += self._segment(messages, start, barrier, transaction, ordinal)
@@ -103,8 +106,18 @@ class Decoder:
             start = barrier + 1
         parts += self._segment(messages, start, len(messages), transaction, ordinal)
         return Chunk(
-            transactions, parts, opens=carried is not None, idle=None, size=len(messages.raw)
+            transactions,
+            parts,
+            opens=carried is not None,
+            idle=None,
+            size=len(messages.raw),
+            known=self.recognition.noted() if self.recognition else {},
         )
+
+    def passed(self, point: Lsn) -> None:
+        """Everything that ends at or before `point` was decoded."""
+        if self.recognition:
+            self.recognition.reached = max(self.recognition.reached, point)
 
     # -- transactions ---------------------------------------------------------------------------
 
@@ -139,6 +152,46 @@ class Decoder:
             self._open = _Open(after[-1], times[-1], ids[-1], int(ordinal[-1]))
         told = Transactions(after, ends, times, ids, is_open)
         return told, transaction.astype(np.int32), ordinal
+
+    # -- recognition ----------------------------------------------------------------------------
+
+    def _altered(
+        self, messages: Messages, transactions: Transactions, transaction: np.ndarray
+    ) -> Iterator[TableLost]:
+        """Tables to which something was done that the stream does not tell. Found before any row
+        of the batch is handed on, as the catalog shows what was done before the last of them."""
+        if self.recognition is None:
+            return
+        ids = np.array([int(xid) for xid in transactions.id], np.int64)
+        ended = frozenset(ids[: transactions.closed()].tolist())
+        rows = np.flatnonzero(np.isin(messages.kind, np.frombuffer(b"IUD", np.uint8)))
+        oids = messages.int32(messages.start[rows] + 1) & 0xFFFFFFFF
+        changed = np.unique(oids).tolist()
+        found = np.flatnonzero(messages.kind == protocol.RELATION).tolist()
+        relations = {index: messages.relation(index) for index in found}
+        self.recognition.begin([relation.oid for relation in relations.values()], changed)
+        for index, relation in relations.items():
+            names = [column.name for column in relation.columns]
+            by = int(ids[transaction[index]])
+            check = partial(self.recognition.described, relation.oid, names, by)
+            yield from self._checked(relation.oid, check)
+        for index in np.flatnonzero(messages.kind == protocol.TRUNCATE).tolist():
+            for oid in messages.truncated(index):
+                self.recognition.truncated(oid, int(ids[transaction[index]]))
+        for oid in changed:
+            by_these = frozenset(ids[np.unique(transaction[rows[oids == oid]])].tolist())
+            yield from self._checked(oid, partial(self.recognition.changed, oid, by_these, ended))
+        if transactions.closed():
+            self.passed(cast("Lsn", transactions.end[transactions.closed() - 1]))
+
+    def _checked(self, oid: int, check: Callable[[], None]) -> Iterator[TableLost]:
+        name = self._names.get(str(oid))
+        if name is None or name in self._faulty:
+            return
+        try:
+            check()
+        except TableError as error:
+            yield self._fault(name, error)
 
     # -- cuts -----------------------------------------------------------------------------------
 

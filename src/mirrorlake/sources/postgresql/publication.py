@@ -232,6 +232,11 @@ def _check_conditions(connection: Connection, publication: str) -> None:
         )
 
 
+def name_of(settings: PostgresSettings, table: SourceTable) -> str:
+    """The publication that carries the table."""
+    return settings.append_publication if table.append_only else settings.publication
+
+
 def names_of(settings: PostgresSettings, tables: Iterable[SourceTable]) -> list[str]:
     """The publications that the stream reads."""
     found = _by_publication(settings, tables)
@@ -250,9 +255,7 @@ def _by_publication(
         settings.append_publication: [],
     }
     for table in tables:
-        found[settings.append_publication if table.append_only else settings.publication].append(
-            table
-        )
+        found[name_of(settings, table)].append(table)
     return found
 
 

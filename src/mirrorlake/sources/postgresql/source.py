@@ -6,6 +6,7 @@ import uuid
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from contextlib import closing
+from dataclasses import replace
 
 import pyarrow as pa
 import structlog
@@ -13,7 +14,7 @@ import structlog
 from mirrorlake.errors import PrerequisiteMissing, SourceGap, SourceUnavailable, UsageError
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import CheckResult, CheckSeverity
+from mirrorlake.sources.base import ALTERED, CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql import slot as slots
 from mirrorlake.sources.postgresql.catalog import CatalogTable, describe, read_tables, read_types
@@ -27,6 +28,8 @@ from mirrorlake.sources.postgresql.connect import (
 )
 from mirrorlake.sources.postgresql.decoder import Decoder
 from mirrorlake.sources.postgresql.objects import PostgresObjects
+from mirrorlake.sources.postgresql.recognition.catalog_look import CatalogLook
+from mirrorlake.sources.postgresql.recognition.recognition import Recognition
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.snapshot import PostgresSnapshot, at_slot, read_rows
 from mirrorlake.sources.postgresql.stream import PostgresStream
@@ -46,6 +49,8 @@ class PostgresSource:
         self.objects = PostgresObjects(settings, self._sql, self._noted)
         self._connection: Connection | None = None
         self._types: Types | None = None
+        self._look = CatalogLook(self._sql, settings)
+        self._recognition: Recognition | None = None
         self._replaced: Counter[tuple[TableId, str]] = Counter()
 
     # -- before ---------------------------------------------------------------------------------
@@ -73,6 +78,7 @@ class PostgresSource:
         with translated():
             catalog = self._catalog()
             tables = self._described(catalog)
+            looks = self._look.tables(tables)
         if not tables:
             raise PrerequisiteMissing(
                 "no table of the database is selected",
@@ -82,7 +88,12 @@ class PostgresSource:
             )
         if idle := table_checks.idle(self._settings, catalog):
             raise PrerequisiteMissing(idle[0], where="source", hint=table_checks.IDLE_HINT)
-        return tables
+        return [
+            replace(table, known=look.known().plain())
+            if (look := looks.get(int(table.identity)))
+            else table
+            for table in tables
+        ]
 
     def identity(self) -> Mapping[str, str]:
         with closing(connect_replication(self._settings.url)) as replication:
@@ -130,12 +141,16 @@ class PostgresSource:
         self, tables: Sequence[SourceTable], since: LogPoint, *, metadata: bool = False
     ) -> PostgresStream:
         """What the slot has not been told of, and `since` does not cover either."""
+        self._recognition = Recognition(
+            self._look, {int(table.identity): table for table in tables}
+        )
         with translated():
             decoder = Decoder(
                 {table.table: table for table in tables},
                 self._resolve,
                 self._settings.extremes,
                 self._noted,
+                self._recognition,
             )
             replication = connect_replication(self._settings.url)
             try:
@@ -157,7 +172,12 @@ class PostgresSource:
             findings = list(server_checks.watch(self._sql(), self._settings, tables))
             catalog = self._catalog()
             now = {table.table: table for table in self._described(catalog)}
-            findings += table_checks.changed(tables, now, catalog)
+            findings += table_checks.changed(tables, now)
+            if self._recognition:
+                findings += [
+                    CheckResult(ALTERED, CheckSeverity.ERROR, error.what, error.hint, table)
+                    for table, error in self._recognition.faults(tables)
+                ]
             # Whoever lost their key can work on at once, whatever becomes of the mirror.
             keyless = [table for table in now.values() if table.append_only]
             publication.exclude(self._sql(), self._settings, keyless)

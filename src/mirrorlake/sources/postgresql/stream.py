@@ -69,6 +69,7 @@ class PostgresStream:
         chunk = self._decoder.decode(messages, self._lsns)
         if caught_up and not self._decoder.in_transaction and self._sent > self._idle:
             self._idle = self._sent
+            self._decoder.passed(self._sent)
             chunk = replace(chunk, idle=self._sent)
         return chunk if messages or chunk.idle else None
 

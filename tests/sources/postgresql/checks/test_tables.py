@@ -293,14 +293,6 @@ def cure_first_statement(captured: Captured, finding: CheckResult) -> None:
     captured.run(finding.remedy.split("`")[1])
 
 
-def test_a_column_that_is_added_with_a_default_is_a_warning(captured: Captured) -> None:
-    captured.begin(APPLES)
-    captured.run("alter table apples add column c int, add column d int default 7")
-    (finding,) = [f for f in captured.source().watch(captured.tables) if f.check == "default"]
-    assert finding.severity is WARNING
-    assert finding.message.startswith("column d was added with a default")
-
-
 def test_a_table_whose_updates_its_publication_blocks_is_an_error(captured: Captured) -> None:
     captured.run("create table log (line text)")
     captured.run(f"create publication {captured.settings.publication} for all tables")

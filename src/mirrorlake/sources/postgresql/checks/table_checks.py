@@ -88,13 +88,9 @@ def _idle_tables(connection: Connection, settings: PostgresSettings) -> Iterator
 
 
 def changed(
-    tables: Sequence[SourceTable],
-    now: Mapping[TableId, SourceTable],
-    catalog: Sequence[CatalogTable],
+    tables: Sequence[SourceTable], now: Mapping[TableId, SourceTable]
 ) -> Iterator[CheckResult]:
-    """Tables that are other tables now, tell their rows apart in another way, or have values that
-    the log does not tell."""
-    defaults = {table.table: table.defaults for table in catalog}
+    """Tables that are other tables now, or tell their rows apart in another way."""
     for table in tables:
         current = now.get(table.table)
         if current is None:  # it is missing in its publication too
@@ -113,17 +109,6 @@ def changed(
                 remedy,
                 table.table,
             )
-        for name in current.schema.names:
-            if name not in table.schema and name in defaults[table.table]:
-                yield CheckResult(
-                    "default",
-                    _WARNING,
-                    f"column {name} was added with a default: PostgreSQL does not log the "
-                    "default for existing rows, which have NULL in the mirror until they are "
-                    "updated",
-                    remedy,
-                    table.table,
-                )
 
 
 def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[CheckResult]:

@@ -1,0 +1,165 @@
+"""The catalog as it is now, as far as a table is recognised by it. Waits for no lock."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import psycopg
+from psycopg import sql
+
+from mirrorlake.model.position import Lsn
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.postgresql import publication
+from mirrorlake.sources.postgresql.connect import Connection, translated
+from mirrorlake.sources.postgresql.recognition.known import Attribute, Leaf, TableLook, is_before
+from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.table import SourceTable
+
+# Of a column list only what is in it is published. Before version 15 there is none, and no schema.
+_MEMBERS = """
+select r.prrelid, 'table ' || r.oid, p.pubname, {columns}
+from pg_publication p join pg_publication_rel r on r.prpubid = p.oid
+where p.pubname = any(%(names)s)
+union all
+select c.oid, 'all tables of ' || p.oid, p.pubname, null
+from pg_publication p, pg_class c where p.puballtables and p.pubname = any(%(names)s)
+{schemas}
+"""
+_SCHEMAS = """
+union all
+select c.oid, 'schema ' || s.oid, p.pubname, null
+from pg_publication p join pg_publication_namespace s on s.pnpubid = p.oid
+join pg_class c on c.relnamespace = s.pnnspid where p.pubname = any(%(names)s)
+"""
+
+_TABLES = """
+with member(oid, name, publication, columns) as ({members})
+select c.oid::bigint, c.relnatts, c.relfilenode::bigint, c.relkind = 'p',
+       array(select m.name from member m where m.oid = c.oid and m.publication = w.publication),
+       (select array_agg(n) from member m, unnest(m.columns) n
+        where m.oid = c.oid and m.publication = w.publication and not exists
+          (select from member o where o.oid = c.oid and o.publication = w.publication
+           and o.columns is null))
+from unnest(%(tables)s::oid[], %(publications)s::text[]) w(oid, publication)
+join pg_catalog.pg_class c on c.oid = w.oid
+"""
+
+_TREE = """
+with recursive tree(root, oid) as (
+    select r, r from unnest(%(tables)s::oid[]) r
+    union all
+    select t.root, i.inhrelid from tree t join pg_class p on p.oid = t.oid and p.relkind = 'p'
+    join pg_inherits i on i.inhparent = t.oid and not i.inhdetachpending)
+"""
+
+_ATTRIBUTES = f"""{_TREE}, filled as (
+    select t.root, a.attname from tree t join pg_attribute a on a.attrelid = t.oid
+    where a.atthasmissing)
+select a.attrelid::bigint, a.attnum, case when not a.attisdropped then a.attname::text end,
+       a.xmin::text::bigint,
+       exists (select from filled f where f.root = a.attrelid and f.attname = a.attname)
+from pg_catalog.pg_attribute a
+where a.attrelid = any(%(tables)s::oid[]) and a.attnum > 0 and a.attgenerated = ''
+order by a.attrelid, a.attnum
+"""  # noqa: S608
+
+_LEAVES = f"""{_TREE}
+select t.root::bigint, c.oid::bigint, n.nspname, c.relname, c.relfilenode::bigint,
+       c.xmin::text::bigint
+from tree t join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.relnamespace
+where t.oid <> t.root and c.relkind <> 'p'
+"""  # noqa: S608
+
+# What was attached had its columns written again; what was made as a partition did not, and the
+# columns of the system tell when that was. Each link above must have been there by then.
+_MADE_AS_PARTITION = """
+with recursive made as (
+    select xmin::text::bigint as by, cmin::text::bigint as command from pg_attribute
+    where attrelid = %(leaf)s and attnum = -1),
+link(parent, by, command) as (
+    select inhparent, xmin::text::bigint, cmin::text::bigint from pg_inherits
+    where inhrelid = (select inhparent from pg_inherits where inhrelid = %(leaf)s)
+    union all
+    select i.inhparent, i.xmin::text::bigint, i.cmin::text::bigint
+    from link join pg_inherits i on i.inhrelid = link.parent)
+select exists (select from made, pg_attribute a where a.attrelid = %(leaf)s and a.attnum > 0
+               and a.xmin::text::bigint = made.by and a.cmin::text::bigint = made.command),
+       (select by from made), (select command from made),
+       array(select by from link), array(select command from link),
+       pg_relation_size(%(leaf)s::oid)
+"""
+
+
+class CatalogLook:
+    """Looks at tables by oid."""
+
+    def __init__(self, connection: Callable[[], Connection], settings: PostgresSettings) -> None:
+        self._connection, self._settings = connection, settings
+
+    def tables(self, tables: Sequence[SourceTable]) -> dict[int, TableLook]:
+        """The tables that are there, as of one moment."""
+        connection = self._connection()
+        with translated(), connection.transaction():
+            connection.execute("set transaction isolation level repeatable read, read only")
+            ((end,),) = connection.execute("select pg_current_wal_insert_lsn()::text").fetchall()
+            names = [publication.name_of(self._settings, table) for table in tables]
+            values = {
+                "tables": [int(table.identity) for table in tables],
+                "publications": names,
+                "names": sorted(set(names)),
+            }
+            has_schemas = connection.info.server_version >= _WITH_SCHEMAS
+            members = _MEMBERS.format(
+                columns="r.prattrs::int2[]" if has_schemas else "null::int2[]",
+                schemas=_SCHEMAS if has_schemas else "",
+            )
+            found = connection.execute(_TABLES.format(members=members), values).fetchall()
+            attributes = connection.execute(_ATTRIBUTES, values).fetchall()
+            leaves = connection.execute(_LEAVES, values).fetchall()
+        columns: dict[int, list[Attribute]] = {}
+        for oid, *facts in attributes:
+            columns.setdefault(oid, []).append(Attribute(*facts))
+        parts: dict[int, dict[int, Leaf]] = {}
+        for oid, leaf, schema, name, *facts in leaves:
+            parts.setdefault(oid, {})[leaf] = Leaf(TableId(schema, name), *facts)
+        return {
+            oid: TableLook(
+                at=Lsn.parse(end),
+                last=last,
+                node=node,
+                attributes=tuple(
+                    one
+                    for one in columns.get(oid, [])
+                    if listed is None or one.name is None or one.number in listed
+                ),
+                leaves=parts.get(oid, {}) if is_partitioned else None,
+                published=frozenset(published),
+            )
+            for oid, last, node, is_partitioned, published, listed in found
+        }
+
+    def was_empty(self, oid: int, name: TableId) -> bool:
+        """Whether a partition held nothing when it became one, or holds nothing now."""
+        with translated():
+            row = self._connection().execute(_MADE_AS_PARTITION, {"leaf": oid}).fetchone()
+            assert row is not None
+            is_made_so, by, command, links, commands, size = row
+            above = zip(links, commands, strict=True)
+            if is_made_so and all(
+                is_before(link, by) or (link == by and its < command) for link, its in above
+            ):
+                return True
+            return not size or self._has_no_row(name)
+
+    def _has_no_row(self, name: TableId) -> bool:
+        query = sql.SQL("select exists (select from only {})").format(
+            sql.Identifier(name.schema, name.name)
+        )
+        try:
+            ((found,),) = self._connection().execute(query).fetchall()
+        except (psycopg.errors.InsufficientPrivilege, psycopg.errors.UndefinedTable):
+            return False
+        return not found
+
+
+_WITH_SCHEMAS = 150_000

@@ -1,0 +1,115 @@
+"""What a table is known by, and what the catalog says of it now. No I/O."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Self
+
+from mirrorlake.model.position import Lsn
+from mirrorlake.model.table import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """A table as it was recognised last, at some place in the log.
+
+    columns: name by number (attnum), captured or not; dropped: of those that are gone; last: the
+    highest number that was given. node: the file of its rows. partitions: the file of each leaf by
+    its oid, None for a table that is not partitioned. published: by which members of our
+    publications it is published; each exists once.
+    """
+
+    columns: Mapping[int, str]
+    dropped: Mapping[int, str]
+    last: int
+    node: int
+    partitions: Mapping[int, int] | None
+    published: frozenset[str]
+
+    @classmethod
+    def of(cls, plain: Mapping[str, Any]) -> Self:
+        partitions = plain["partitions"]
+        return cls(
+            {int(number): name for number, name in plain["columns"].items()},
+            {int(number): name for number, name in plain["dropped"].items()},
+            plain["last"],
+            plain["node"],
+            None if partitions is None else {int(oid): node for oid, node in partitions.items()},
+            frozenset(plain["published"]),
+        )
+
+    def plain(self) -> dict[str, Any]:
+        """As JSON can carry it; `of` reads it."""
+        partitions = self.partitions
+        return {
+            "columns": {str(number): name for number, name in self.columns.items()},
+            "dropped": {str(number): name for number, name in self.dropped.items()},
+            "last": self.last,
+            "node": self.node,
+            "partitions": partitions and {str(oid): node for oid, node in partitions.items()},
+            "published": sorted(self.published),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Attribute:
+    """A column in the catalog. name: None once it is dropped; changed: the transaction that wrote
+    this of it; has_missing: rows from before it was added have a value that the log never told."""
+
+    number: int
+    name: str | None
+    changed: int
+    has_missing: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A partition that holds rows. changed: the transaction that wrote this of it."""
+
+    name: TableId
+    node: int
+    changed: int
+
+
+@dataclass(frozen=True, slots=True)
+class TableLook:
+    """A table in the catalog now. at: the end of the log, not before the look; attributes: in the
+    order of their numbers, without generated ones; last: the highest number of any; leaves: by
+    oid, None for a table that is not partitioned."""
+
+    at: Lsn
+    last: int
+    node: int
+    attributes: tuple[Attribute, ...]
+    leaves: Mapping[int, Leaf] | None = None
+    published: frozenset[str] = field(default_factory=frozenset)
+
+    @property
+    def columns(self) -> dict[int, str]:
+        return {a.number: a.name for a in self.attributes if a.name is not None}
+
+    def known(self) -> Known:
+        """The table, taken as it is."""
+        leaves = self.leaves
+        return Known(
+            columns=self.columns,
+            dropped={},
+            last=self.last,
+            node=self.node,
+            partitions=None if leaves is None else {oid: one.node for oid, one in leaves.items()},
+            published=self.published,
+        )
+
+
+def is_before(transaction: int, other: int) -> bool:
+    """Whether a transaction got its number before another; numbers begin again after 4 billion.
+
+    Not before means nothing about commits, and neither does before, of transactions that overlap.
+    """
+    if transaction < _FIRST_NORMAL:  # frozen by an old release, or made with the database
+        return other >= _FIRST_NORMAL
+    return (transaction - other) & 0xFFFFFFFF > 0x7FFFFFFF
+
+
+_FIRST_NORMAL = 3

@@ -1,0 +1,65 @@
+"""What happened to partitions by themselves: the log tells it under the name of none of ours.
+
+A file that changed is a truncation, or a rewriting that looks like one. Of the whole table it is
+told in the stream, perhaps later than the catalog shows it, so it is held against the partition
+only when the stream is beyond it. No I/O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+
+from mirrorlake.sources.postgresql.recognition.known import Known, Leaf, TableLook, is_before
+
+
+@dataclass(frozen=True, slots=True)
+class StreamProgress:
+    """How far the stream is in the log of a table.
+
+    truncated: the transactions that were seen to truncate it; changed: those that bring rows of it
+    now; ended: those that end now.
+    """
+
+    truncated: Collection[int] = ()
+    changed: Collection[int] = ()
+    ended: Collection[int] = ()
+
+    def is_beyond(self, leaf: Leaf) -> bool:
+        """Whether a truncation of the table by which the leaf changed would have been seen."""
+        if leaf.changed in self.ended:
+            return True
+        return any(is_before(leaf.changed, transaction) for transaction in self.changed)
+
+
+def removed(known: Known, look: TableLook) -> str | None:
+    """What became of a partition that is gone."""
+    if gone := (known.partitions or {}).keys() - (look.leaves or {}).keys():
+        number = f"{len(gone)} partitions were" if len(gone) > 1 else "a partition was"
+        return f"{number} detached or dropped, with rows that the log does not tell"
+    return None
+
+
+def added(known: Known, look: TableLook) -> Mapping[int, Leaf]:
+    """Partitions that are new, by oid."""
+    leaves = look.leaves or {}
+    return {oid: leaf for oid, leaf in leaves.items() if oid not in (known.partitions or {})}
+
+
+def replaced(known: Known, look: TableLook, progress: StreamProgress) -> dict[int, Leaf]:
+    """Partitions whose rows are in another file, for which there is no reason yet."""
+    return {
+        oid: leaf
+        for oid, leaf in (look.leaves or {}).items()
+        if (known.partitions or {}).get(oid, leaf.node) != leaf.node
+        and leaf.changed not in progress.truncated
+    }
+
+
+def files(known: Known, look: TableLook, progress: StreamProgress) -> dict[int, int]:
+    """The file of each partition, as far as there is a reason for it."""
+    waiting = replaced(known, look, progress)
+    return {
+        oid: (known.partitions or {})[oid] if oid in waiting else leaf.node
+        for oid, leaf in (look.leaves or {}).items()
+    }

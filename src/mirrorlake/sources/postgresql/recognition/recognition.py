@@ -1,0 +1,145 @@
+"""Keeps what the tables of one stream are known by in step with the stream, and finds what it does
+not tell: before a row that came after it leaves the decoder, and whenever it is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from mirrorlake.errors import TableAltered
+from mirrorlake.model.position import Lsn
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.postgresql.recognition import columns, partitions
+from mirrorlake.sources.postgresql.recognition.known import Known, Leaf, TableLook
+from mirrorlake.sources.postgresql.recognition.partitions import StreamProgress
+from mirrorlake.sources.selection import matches
+from mirrorlake.sources.table import KnownTables, SourceTable
+
+
+class Catalog(Protocol):
+    """What is looked at."""
+
+    def tables(self, tables: Sequence[SourceTable]) -> Mapping[int, TableLook]: ...
+    def was_empty(self, oid: int, name: TableId, /) -> bool: ...
+
+
+@dataclass(slots=True)
+class Recognition:
+    """Of the tables of one stream. Tables without `known` are taken as they are at the first look.
+
+    reached: everything that ends at or before it was told.
+    """
+
+    catalog: Catalog
+    tables: Mapping[int, SourceTable]  # by oid
+    reached: Lsn = field(default_factory=lambda: Lsn(0))
+    _known: dict[int, Known] = field(default_factory=dict)
+    _looks: dict[int, TableLook] = field(default_factory=dict)  # of the chunk
+    _truncated: dict[int, set[int]] = field(default_factory=dict)
+    _pending: dict[tuple[int, int, int], Lsn] = field(default_factory=dict)
+    _noted: set[int] = field(default_factory=set)
+
+    def __post_init__(self) -> None:
+        self._known = {
+            oid: Known.of(table.known) for oid, table in self.tables.items() if table.known
+        }
+
+    def begin(self, described: Collection[int], changed: Collection[int]) -> None:
+        """A chunk begins, which is older than what the catalog shows now: it describes tables, and
+        changes rows of them."""
+        self._looks.clear()
+        split = {oid for oid, known in self._known.items() if known.partitions is not None}
+        if wanted := self.tables.keys() & {*described, *(split & set(changed))}:
+            self._looks.update(self.catalog.tables([self.tables[oid] for oid in wanted]))
+
+    def described(self, oid: int, names: Sequence[str], transaction: int) -> None:
+        """The stream describes a table. Raises TableAltered."""
+        table, look = self.tables[oid], self._looks.get(oid)
+        if look is None:
+            raise _altered(table, "it was dropped")
+        known = self._at_least(oid, look)
+        self._check(table, known, look)
+        found = columns.followed(known, look, names, transaction, _captures(table))
+        if isinstance(found, str):
+            raise _altered(table, found)
+        self._note(oid, replace(found, published=look.published or known.published))
+
+    def truncated(self, oid: int, transaction: int) -> None:
+        """The stream says that the table was truncated."""
+        self._truncated.setdefault(oid, set()).add(transaction)
+
+    def changed(self, oid: int, transactions: Collection[int], ended: Collection[int]) -> None:
+        """The stream brings rows of these transactions. Raises TableAltered."""
+        if look := self._looks.get(oid):
+            progress = StreamProgress(self._truncated.get(oid, ()), transactions, ended)
+            self._check_partitions(oid, look, progress)
+
+    def faults(self, tables: Sequence[SourceTable]) -> Iterator[tuple[TableId, TableAltered]]:
+        """What was done to these tables, as far as it can be told now."""
+        for oid, look in self.catalog.tables(tables).items():
+            if oid not in self.tables:
+                continue
+            try:
+                self._check(self.tables[oid], self._at_least(oid, look), look)
+                self._check_partitions(oid, look, StreamProgress(self._truncated.get(oid, ())))
+            except TableAltered as error:
+                yield self.tables[oid].table, error
+
+    def noted(self) -> KnownTables:
+        """The tables that are known by something else than when this was asked before."""
+        found = {self.tables[oid].table: self._known[oid].plain() for oid in self._noted}
+        self._noted.clear()
+        return found
+
+    def _at_least(self, oid: int, look: TableLook) -> Known:
+        if oid not in self._known:
+            self._note(oid, look.known())
+        return self._known[oid]
+
+    def _note(self, oid: int, known: Known) -> None:
+        if self._known.get(oid) != known:
+            self._known[oid] = known
+            self._noted.add(oid)
+
+    def _check(self, table: SourceTable, known: Known, look: TableLook) -> None:
+        if known.published and look.published and not known.published & look.published:
+            raise _altered(
+                table, "it was taken out of its publication and put back; changes are missing"
+            )
+        if told := columns.altered(known, look, _captures(table)):
+            raise _altered(table, told)
+
+    def _check_partitions(self, oid: int, look: TableLook, progress: StreamProgress) -> None:
+        table, known = self.tables[oid], self._known[oid]
+        if known.partitions is None:
+            return
+        if told := partitions.removed(known, look):
+            raise _altered(table, told)
+        for leaf_oid, leaf in partitions.added(known, look).items():
+            if not self.catalog.was_empty(leaf_oid, leaf.name):
+                raise _altered(
+                    table,
+                    f"partition {leaf.name} was attached with rows, which the log does not tell",
+                )
+        for leaf_oid, leaf in partitions.replaced(known, look, progress).items():
+            if progress.is_beyond(leaf) or self._is_overdue(oid, leaf_oid, leaf, look.at):
+                raise _altered(table, f"partition {leaf.name} was truncated or rewritten by itself")
+        self._note(oid, replace(known, partitions=partitions.files(known, look, progress)))
+
+    def _is_overdue(self, oid: int, leaf_oid: int, leaf: Leaf, at: Lsn) -> bool:
+        """Whether the stream has told everything up to where this was seen first."""
+        return self.reached.covers(self._pending.setdefault((oid, leaf_oid, leaf.node), at))
+
+
+def _captures(table: SourceTable) -> columns.Captures:
+    chosen = table.selection.get("columns")
+    return lambda name: chosen is None or matches(name, chosen)
+
+
+def _altered(table: SourceTable, what: str) -> TableAltered:
+    return TableAltered(
+        f"the table was altered in the source: {what}",
+        table=str(table.table),
+        hint=f"Run `mirrorlake reset {table.table}` to reload it.",
+    )

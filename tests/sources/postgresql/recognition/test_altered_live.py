@@ -1,0 +1,204 @@
+"""Tables that are altered so that their older rows change, which the log does not tell."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from mirrorlake.model.change import Marker
+from mirrorlake.sources.base import ALTERED
+from tests.conformance.scene import events, faults, told
+from tests.sources.postgresql.captured import Captured
+
+pytestmark = pytest.mark.postgres
+
+APPLES = "create table apples (id int primary key, size int, note text)"
+LOG = "create table log (id int)"
+EXCHANGED = (
+    "begin",
+    "alter table apples rename size to other",
+    "alter table apples rename weight to size",
+    "alter table apples rename other to weight",
+    "commit",
+)
+ALTERATIONS = {
+    "renamed": (["alter table apples rename note to remark"], "note was renamed to remark"),
+    "again": (
+        ["alter table apples drop column note", "alter table apples add column note text"],
+        "note was dropped and added again",
+    ),
+    "constant": (["alter table apples add column c int default 7"], "c was added with a default"),
+    "volatile": (
+        ["alter table apples add column c float default random()"],
+        "c was added and the table rewritten",
+    ),
+    "numbered": (
+        ["alter table apples add column c int generated always as identity"],
+        "c was added and the table rewritten",
+    ),
+    "forgotten": (
+        [
+            "alter table apples add column c float default random()",
+            "alter table apples alter column c drop default",
+        ],
+        "c was added and the table rewritten",
+    ),
+    "rewritten": (
+        ["alter table apples add column c int default 7", "vacuum full apples"],
+        "c was added and the table rewritten",
+    ),
+    "there and back": (
+        [
+            "alter table apples rename note to remark",
+            "insert into apples (id) values (5)",
+            "alter table apples rename remark to note",
+        ],
+        "note was renamed to remark",
+    ),
+    "for a while": (
+        [
+            "alter table apples drop column note",
+            "alter table apples add column note text",
+            "insert into apples (id, note) values (5, 'x')",
+            "alter table apples rename note to remark",
+        ],
+        "note was dropped and added again",
+    ),
+    "twice": (
+        [
+            "alter table apples rename note to remark",
+            "insert into apples (id, remark) values (5, 'x')",
+            "alter table apples drop column remark",
+            "alter table apples add column remark text",
+        ],
+        "note was renamed to remark",
+    ),
+}
+
+
+@pytest.mark.parametrize(("statements", "what"), ALTERATIONS.values(), ids=ALTERATIONS)
+def test_a_table_whose_older_rows_changed_stops_before_the_next_row(
+    any_captured: Captured, statements: Sequence[str], what: str
+) -> None:
+    any_captured.begin(APPLES, LOG, "insert into apples values (0, 0, 'a')")
+    chunks = any_captured.chunks(
+        *statements, "insert into apples (id) values (1)", "insert into log values (2)"
+    )
+    (fault,) = faults(chunks)
+    assert str(fault.table) == "public.apples"
+    assert fault.error.code == "table_altered"
+    assert what in fault.error.what
+    assert "mirrorlake reset public.apples" in fault.error.hint
+    assert told(events(chunks)) == [(Marker.INSERT, 2)]
+
+
+def test_columns_that_exchange_their_names_stop_the_table(any_captured: Captured) -> None:
+    any_captured.begin("create table apples (id int primary key, size int, weight int)")
+    (fault,) = faults(any_captured.chunks(*EXCHANGED, "insert into apples values (1, 2, 3)"))
+    assert "columns size and weight exchanged their names" in fault.error.what
+
+
+@pytest.mark.parametrize(
+    ("statements", "what"),
+    [
+        one
+        for name, one in ALTERATIONS.items()
+        if name not in {"there and back", "for a while", "twice"}
+    ],
+)
+def test_a_table_without_new_rows_is_found_by_the_watch(
+    captured: Captured, statements: Sequence[str], what: str
+) -> None:
+    captured.begin(APPLES)
+    with captured.streaming() as (source, _reader):
+        captured.run(*statements)
+        (finding,) = [f for f in source.watch(captured.tables) if f.check == ALTERED]
+    assert what in finding.message
+    assert str(finding.table) == "public.apples"
+
+
+HARMLESS = {
+    "added": ["alter table apples add column c int"],
+    "default later": [
+        "alter table apples add column c int",
+        "alter table apples alter column c set default 7",
+    ],
+    "dropped": ["alter table apples drop column note"],
+    "both": ["alter table apples drop column note, add column c int"],
+    "both apart": [
+        "alter table apples drop column note",
+        "alter table apples add column c text",
+    ],
+    "one after another": [
+        "alter table apples add column c int",
+        "insert into apples (id) values (11)",
+        "alter table apples add column d int",
+        "insert into apples (id) values (12)",
+        "alter table apples drop column c",
+    ],
+    "added and dropped": [
+        "alter table apples add column c int default 7",
+        "alter table apples drop column c",
+    ],
+    "retyped": ["alter table apples alter column size type bigint"],
+    "rewritten": ["vacuum full apples"],
+    "rewritten, later added": [
+        "vacuum full apples",
+        "insert into apples (id) values (11)",
+    ],
+    "truncated": ["truncate apples", "insert into apples (id) values (11)"],
+    "generated": ["alter table apples add column c int generated always as (id) stored"],
+    "analyzed": ["insert into apples (id) values (11)", "analyze apples"],
+}
+
+
+@pytest.mark.parametrize("statements", HARMLESS.values(), ids=HARMLESS)
+def test_a_table_whose_older_rows_are_the_same_goes_on(
+    any_captured: Captured, statements: Sequence[str]
+) -> None:
+    any_captured.begin(APPLES)
+    with any_captured.streaming() as (source, reader):
+        any_captured.run("insert into apples values (0, 0, 'a')")
+        reader.read_to(source.current())
+        for statement in statements:
+            any_captured.run(statement)
+            reader.read_to(source.current())
+        any_captured.run("insert into apples (id) values (1)", "insert into apples (id) values (2)")
+        reader.read_to(source.current())
+        assert faults(reader.chunks) == []
+        assert [f for f in source.watch(any_captured.tables) if f.check == ALTERED] == []
+    ids = [event.row["id"] for event in events(reader.chunks) if event.row]
+    assert (ids[0], ids[-2:]) == (0, [1, 2])
+
+
+def test_a_column_that_is_not_captured_may_be_renamed(captured: Captured) -> None:
+    captured.select("public.*", columns={"public.apples": ["*", "!note*"]})
+    captured.begin(APPLES)
+    found = captured.changes(
+        "alter table apples rename note to notes",
+        "alter table apples drop column notes, add column notes text default 'x'",
+        "insert into apples values (1, 2)",
+    )
+    assert told(found) == [(Marker.INSERT, 1, 2)]
+
+
+def test_a_column_that_was_not_captured_does_not_become_so_by_its_name(captured: Captured) -> None:
+    captured.select("public.*", columns={"public.apples": ["*", "!note"]})
+    captured.begin(APPLES)
+    chunks = captured.chunks(
+        "alter table apples rename note to remark", "insert into apples values (1)"
+    )
+    assert "note was renamed to remark" in faults(chunks)[0].error.what
+
+
+def test_a_generated_column_that_becomes_an_ordinary_one_stops_the_table(
+    any_captured: Captured,
+) -> None:
+    any_captured.begin(
+        "create table apples (id int primary key, twice int generated always as (id * 2) stored)"
+    )
+    chunks = any_captured.chunks(
+        "alter table apples alter column twice drop expression", "insert into apples values (1, 5)"
+    )
+    assert "twice was not captured before" in faults(chunks)[0].error.what

@@ -1,0 +1,156 @@
+"""Partitions that are altered by themselves: the log tells nothing of it under the name of the
+table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pytest
+
+from mirrorlake.model.change import Marker
+from mirrorlake.sources.base import ALTERED
+from tests.conformance.scene import events, faults, told
+from tests.sources.postgresql.captured import Captured
+
+pytestmark = pytest.mark.postgres
+
+LARGE = (
+    "create table apples_large partition of apples for values from (10) to (100) "
+    "partition by range (id)"
+)
+MORE = (
+    "create table more partition of apples for values from (100) to (200) partition by range (id)"
+)
+TABLE = (
+    "create table apples (id int primary key, note text) partition by range (id)",
+    "create table apples_small partition of apples for values from (0) to (10)",
+    LARGE,
+    "create table apples_ten partition of apples_large for values from (10) to (20)",
+    "create table apples_rest partition of apples for values from (200) to (300)",
+    "create table log (id int)",
+    "insert into apples values (1, 'a'), (10, 'b')",
+)
+LOOSE = "create table loose (id int not null primary key, note text)"
+ATTACH = "alter table apples attach partition loose for values from (100) to (200)"
+STOPS = {
+    "truncated": (["truncate apples_small"], "apples_small was truncated"),
+    "truncated below": (["truncate apples_large"], "apples_ten was truncated"),
+    "truncated beside": (
+        ["begin", "truncate apples_ten", "insert into apples values (2, 'x')", "commit"],
+        "apples_ten was truncated",
+    ),
+    "truncated after the table": (
+        ["truncate apples", "insert into apples values (1, 'c')", "truncate apples_small"],
+        "apples_small was truncated",
+    ),
+    "detached": (["alter table apples detach partition apples_small"], "was detached or dropped"),
+    "detached below": (
+        ["alter table apples_large detach partition apples_ten"],
+        "was detached or dropped",
+    ),
+    "dropped": (["drop table apples_small"], "was detached or dropped"),
+    "attached": ([LOOSE, "insert into loose values (100)", ATTACH], "loose was attached with rows"),
+    "attached at once": (
+        ["begin", LOOSE, "insert into loose values (100)", ATTACH, "commit"],
+        "loose was attached with rows",
+    ),
+    "attached with partitions": (
+        [
+            "create table loose (id int not null primary key, note text) partition by range (id)",
+            "create table looser partition of loose for values from (100) to (150)",
+            "insert into loose values (100)",
+            ATTACH,
+        ],
+        "looser was attached with rows",
+    ),
+    "default of the table": (
+        ["alter table apples add column c int default 7"],
+        "c was added with a default",
+    ),
+}
+
+
+@pytest.mark.parametrize(("statements", "what"), STOPS.values(), ids=STOPS)
+def test_a_table_with_altered_partitions_stops_before_the_next_row(
+    any_captured: Captured, statements: Sequence[str], what: str
+) -> None:
+    any_captured.begin(*TABLE)
+    with any_captured.streaming() as (source, reader):
+        reader.read_to(source.current())
+        any_captured.run(
+            *statements,
+            "insert into apples (id) values (250)",
+            "insert into log values (2)",
+        )
+        chunks = reader.read_to(source.current())
+    assert told(events(chunks))[-1] == (Marker.INSERT, 2)
+    (fault,) = faults(chunks)
+    assert str(fault.table) == "public.apples"
+    assert fault.error.code == "table_altered"
+    assert what in fault.error.what
+
+
+@pytest.mark.parametrize(("statements", "what"), STOPS.values(), ids=STOPS)
+def test_a_table_in_which_nothing_happens_afterwards_is_found_by_the_watch(
+    captured: Captured, statements: Sequence[str], what: str
+) -> None:
+    captured.begin(*TABLE)
+    with captured.streaming() as (source, reader):
+        captured.run(*statements)
+        findings = source.watch(captured.tables)  # as at a start, before anything is read
+        reader.read_to(source.current())
+        findings += source.watch(captured.tables)
+    told = {f.message for f in findings if f.check == ALTERED}
+    told |= {fault.error.what for fault in faults(reader.chunks)}
+    (message,) = told
+    assert what in message
+
+
+HARMLESS = {
+    "made": ["create table more partition of apples for values from (100) to (200)"],
+    "made with rows": [
+        "begin",
+        "create table more partition of apples for values from (100) to (200)",
+        "insert into more values (100)",
+        "commit",
+        "alter table more owner to current_user",
+    ],
+    "made with partitions": [
+        MORE,
+        "create table most partition of more for values from (100) to (150)",
+        "insert into apples values (100)",
+    ],
+    "attached without rows": [LOOSE, ATTACH],
+    "truncated with all": ["truncate apples", "insert into apples values (1, 'c')"],
+    "truncated in one transaction": [
+        "begin",
+        "insert into apples values (2, 'c')",
+        "truncate apples",
+        "insert into apples values (1, 'c')",
+        "commit",
+    ],
+    "column": ["alter table apples add column c int", "insert into apples values (2, 'c', 3)"],
+    "index": ["create index on apples (note)", "vacuum analyze apples"],
+}
+
+
+@pytest.mark.parametrize("is_behind", [False, True])
+@pytest.mark.parametrize("statements", HARMLESS.values(), ids=HARMLESS)
+def test_a_table_whose_rows_are_all_in_the_log_goes_on(
+    any_captured: Captured, statements: Sequence[str], *, is_behind: bool
+) -> None:
+    any_captured.begin(*TABLE)
+    with any_captured.streaming() as (source, reader):
+        found = []
+        for statement in ("insert into apples values (201)", *statements):
+            any_captured.run(statement)
+            if not is_behind and "begin" not in statements:
+                reader.read_to(source.current())
+                found += source.watch(any_captured.tables)
+        any_captured.run("insert into apples (id) values (250)")
+        found += source.watch(any_captured.tables)
+        reader.read_to(source.current())
+        found += source.watch(any_captured.tables)
+    assert faults(reader.chunks) == []
+    assert [f for f in found if f.check == ALTERED] == []
+    assert told(events(reader.chunks))[-1][:2] == (Marker.INSERT, 250)
