@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import threading
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -41,11 +42,14 @@ def landing_capture(
     stream_id: str = DEFAULT_STREAM,
     reached: CrashHook = no_crash,
     holder: str | None = None,
+    stop: threading.Event | None = None,
 ) -> Capture:
     """Capture into the landing zone of a store."""
     records = Records(store, root.LANDING, stream_id)
     sink = LandingSink(source, records, settings, reached)
-    return Capture(source, records, [sink], settings, clock, reached=reached, holder=holder)
+    return Capture(
+        source, records, [sink], settings, clock, stop=stop, reached=reached, holder=holder
+    )
 
 
 @dataclass(frozen=True)

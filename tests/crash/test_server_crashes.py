@@ -36,8 +36,8 @@ def test_capture_waits_for_a_killed_server_and_goes_on(
         project.write()
         capture = project.start("capture")
         _until_acknowledged(sql, capture)
-        # What is changed now is acknowledged by a capture that has started for good: one that has
-        # not ends when its source goes away.
+        # What is changed now is acknowledged by a capture that streams; one that loads is killed in
+        # tests/sources/postgresql/test_outages.py.
         sql.execute("insert into b.notes values (0, 'before')")
         _until_acknowledged(sql, capture)
         sql.execute(CHANGES)

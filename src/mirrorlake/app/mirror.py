@@ -143,6 +143,7 @@ class Mirror:
         """Land everything that is committed in the source when this is called."""
         self._check_attached()
         with self._capturing(progress) as capture:
+            capture.open()
             capture.once()
 
     def capture_run(self, progress: Loading = lambda _progress: None) -> None:
@@ -264,10 +265,8 @@ class Mirror:
 
     @contextmanager
     def _capturing(self, progress: Loading) -> Iterator[Capture]:
-        """Capture, ready to stream."""
         check_apart(self.project.root)
         with closing(self.capture(progress)) as capture:
-            capture.open()
             yield capture
 
     @contextmanager

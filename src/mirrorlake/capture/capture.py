@@ -73,6 +73,8 @@ class Capture:
         self._tables: list[SourceTable] = []
         self._stream: ChangeStream | None = None
         self._found: set[CheckResult] = set()  # by the watch, and logged
+        self._has_begun = False
+        self._has_answered = False  # the source did, in every way that is needed
         self.loop: CaptureLoop | None = None
 
     # -- life -----------------------------------------------------------------------------------
@@ -82,17 +84,8 @@ class Capture:
 
         Raises LeaseHeld, PrerequisiteMissing, SourceGap, SourceUnavailable.
         """
-        self._lease.take()
-        for sink in self._sinks:
-            sink.recover()
-        self._tables = self._captured()
-        for table in self._tables:
-            if table.append_only:
-                log.warning(APPEND_ONLY, table=str(table.table), reason=table.append_only)
-        record = self._position_in_log()
-        self._connect(record)
-        self._check_source()
-        log.info(CAPTURE_STARTED, stream=record.stream, tables=len(self._tables))
+        self._begin()
+        self._reopen()
 
     def once(self) -> None:
         """Land everything that was committed when this was called."""
@@ -105,7 +98,9 @@ class Capture:
                 self._finish()
 
     def run(self) -> None:
-        """Land changes until told to stop. A source that goes away is waited for."""
+        """Land changes until told to stop. A source that goes away is waited for, also while tables
+        are loaded. Raises as `open` does, of which it is in no need."""
+        self._begin()
         watched = self._clock.monotonic()
         pause = RETRY_SECONDS
         while not self._stop.is_set():
@@ -118,8 +113,11 @@ class Capture:
                     self._watch()
                 pause = RETRY_SECONDS
             except SourceUnavailable as error:
+                if not self._has_answered:
+                    raise
                 log.warning(STREAM_INTERRUPTED, reason=error.what, retry_seconds=pause)
                 self._disconnect()
+                self._source.close()  # whatever else it holds is as dead as what failed
                 self._clock.sleep(pause)
                 pause = min(pause * 2, MOST_RETRY_SECONDS)
         self._finish()
@@ -130,11 +128,21 @@ class Capture:
         self._source.close()
         self._lease.release()
 
+    def _begin(self) -> None:
+        """What is done once, before the source is asked for anything."""
+        if self._has_begun:
+            return
+        self._lease.take()
+        for sink in self._sinks:
+            sink.recover()
+        self._has_begun = True
+
     # -- the place in the log -------------------------------------------------------------------
 
     def _position_in_log(self) -> StreamRecord:
         """The stream of this zone, made when the zone is new. Raises SourceGap."""
         identity = self._source.identity()
+        self._has_answered = True
         record = self._records.stream()
         if record is None:
             objects = self._source.objects
@@ -286,12 +294,16 @@ class Capture:
         return True
 
     def _reopen(self) -> None:
-        record = self._records.stream()
-        assert record is not None
-        _same_source(record, self._source.identity())
-        self._source.resume(self._landed(record))
+        """Find or make the place in the log, load what is missing, and stream."""
+        is_first = not self._tables
         self._tables = self._captured()
+        for table in self._tables if is_first else ():
+            if table.append_only:
+                log.warning(APPEND_ONLY, table=str(table.table), reason=table.append_only)
+        record = self._position_in_log()
         self._connect(record)
+        self._check_source()
+        log.info(CAPTURE_STARTED, stream=record.stream, tables=len(self._tables))
 
     def _disconnect(self) -> None:
         if self.loop is not None:

@@ -125,11 +125,17 @@ class PostgresSnapshot:
 
     def _enter(self) -> Connection:
         connection = connect(self._settings.url, autocommit=False)
-        with translated():
-            connection.execute("set transaction isolation level repeatable read, read only")
-            connection.execute(
-                sql.SQL("set transaction snapshot {}").format(sql.Literal(self._name))
-            )
+        take = sql.SQL("set transaction snapshot {}").format(sql.Literal(self._name))
+        try:
+            with translated():
+                connection.execute("set transaction isolation level repeatable read, read only")
+                connection.execute(take)
+        except psycopg.Error as error:  # the server was restarted: it was that of a connection
+            connection.close()
+            raise SourceUnavailable(
+                f"the snapshot of the load is gone: {_first_line(error)}",
+                hint="The load is restarted.",
+            ) from error
         return connection
 
 
