@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import stat
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -13,6 +14,10 @@ from mirrorlake.storage import local
 from mirrorlake.storage.local import Absence, LocalStore, Unlisted
 from mirrorlake.storage.store import Store, UnsafePath
 from tests.conformance.store import StoreContract, names, stage
+
+
+Flushed = dict[int, list[str]]
+"""Files and folders by inode: the names that a folder had at its last flush."""
 
 
 class TestLocalStore(StoreContract):
@@ -112,32 +117,57 @@ class TestCrash:
 class TestFlush:
     """A name survives a power failure only when its folder was flushed after it appeared."""
 
-    def test_a_published_file_and_its_folder_are_flushed(self, store: LocalStore, flushed) -> None:
+    def test_a_published_file_is_flushed_before_its_name_and_the_folder_after_it(
+        self, store: LocalStore, flushed: Flushed
+    ) -> None:
         stage(store, b"rows")
         store.publish("zone/t/_stage-1", "zone/t/1")
-        assert {inode(store, "zone/t/1"), inode(store, "zone/t")} <= flushed
+        assert inode(store, "zone/t/1") in flushed
+        assert flushed[inode(store, "zone/t")] == ["1"]
 
-    def test_a_new_folder_is_flushed_into_those_above_it(self, store: LocalStore, flushed) -> None:
+    def test_both_folders_of_a_publication_are_flushed_after_it(
+        self, store: LocalStore, flushed: Flushed
+    ) -> None:
+        stage(store, b"rows")
+        store.publish("zone/t/_stage-1", "zone/u/1")
+        assert flushed[inode(store, "zone/u")] == ["1"]
+        assert flushed[inode(store, "zone/t")] == []
+
+    def test_a_folder_is_flushed_after_each_name_that_appears_in_it(
+        self, store: LocalStore, flushed: Flushed
+    ) -> None:
+        store.create("t/a", b"x")
+        assert flushed[inode(store, "t")] == ["a"]
+        store.replace("t/b", b"x")
+        assert flushed[inode(store, "t")] == ["a", "b"]
+        stage(store, b"x", "t/_c")
+        assert flushed[inode(store, "t")] == ["_c", "a", "b"]
+
+    def test_a_new_folder_is_flushed_into_those_above_it(
+        self, store: LocalStore, flushed: Flushed
+    ) -> None:
         store.create("a/b/c", b"x")
-        above = {inode(store, "a/b"), inode(store, "a"), store.root.stat().st_ino}
-        assert above <= flushed
+        assert flushed[inode(store, "a/b")] == ["c"]
+        assert flushed[inode(store, "a")] == ["b"]
+        assert flushed[store.root.stat().st_ino] == ["a"]
 
     def test_what_a_killed_process_has_named_can_be_flushed(
-        self, store: LocalStore, flushed
+        self, store: LocalStore, flushed: Flushed
     ) -> None:
         folder = store.root / "zone/t"
         folder.mkdir(parents=True)
         (folder / "1").write_bytes(b"rows")
         store.flush("zone/t")
-        assert flushed == {inode(store, "zone/t")}
+        assert flushed == {inode(store, "zone/t"): ["1"]}
 
     @pytest.fixture
-    def flushed(self, monkeypatch: pytest.MonkeyPatch) -> set[int]:
-        seen: set[int] = set()
+    def flushed(self, monkeypatch: pytest.MonkeyPatch) -> Flushed:
+        seen: Flushed = {}
         flush = os.fsync
 
         def noting(handle: int) -> None:
-            seen.add(os.fstat(handle).st_ino)
+            facts = os.fstat(handle)
+            seen[facts.st_ino] = sorted(os.listdir(handle)) if stat.S_ISDIR(facts.st_mode) else []
             flush(handle)
 
         monkeypatch.setattr(os, "fsync", noting)
