@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -17,15 +18,18 @@ from mirrorlake.apply import direct
 from mirrorlake.apply.engine import Engine
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import TableSnapshot
+from mirrorlake.mirror.engine import Conflicted
 from mirrorlake.mirror.explain import as_fact
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.mirror.table.progress import Progress
+from mirrorlake.spark.committer import SparkCommitter
 from mirrorlake.spark.session import class_path, jars, workers
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
-from mirrorlake.spark.trial import guard
+from mirrorlake.spark.trial import features, guard
 from mirrorlake.spark.trial import record as trials
 from mirrorlake.spark.trial import run as trial
+from mirrorlake.storage.local import LocalStore
 from tests.app.zones import Zone
 
 pytestmark = pytest.mark.spark
@@ -91,6 +95,38 @@ def test_a_trial_that_meets_other_insides_says_so(
 ) -> None:
     monkeypatch.setitem(getattr(trial, expected), row, 1)
     assert trial.fails(spark) == said
+
+
+@pytest.mark.parametrize(
+    ("expected", "said"),
+    [
+        ("ROWS", "rows from a checkpoint"),
+        ("FEED", "changes of partitions"),
+    ],
+)
+def test_a_trial_that_meets_other_features_says_so(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, expected: str, said: str
+) -> None:
+    monkeypatch.setattr(features, expected, Counter())
+    told = f"the self-test of direct read other {said} than it wrote"
+    assert features.fails(spark, LocalStore(tmp_path / "root")) == told
+
+
+def test_a_trial_whose_truncation_leaves_rows_says_so(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(features, "TRUNCATED", 0)
+    told = "the self-test of direct read other changes of partitions than it wrote"
+    assert features.fails(spark, LocalStore(tmp_path / "root")) == told
+
+
+def test_a_trial_whose_features_are_not_written_says_how_it_ended(
+    spark: Spark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    refused = Conflicted("of another inside")
+    monkeypatch.setattr(SparkCommitter, "compact", lambda _self, _commit: refused)
+    told = "the self-test of direct ended as Conflicted with partitions"
+    assert features.fails(spark, LocalStore(tmp_path / "root")) == told
 
 
 @pytest.mark.full
@@ -188,6 +224,19 @@ def test_a_pair_that_was_not_tested_closes_the_way(
 ) -> None:
     monkeypatch.setattr(jars, "TESTED", {})
     assert "are not a tested pair" in guard.closed(started)
+
+
+@pytest.mark.parametrize("reason", ["", "it went wrong"])
+def test_a_newer_patch_is_decided_by_the_trial(
+    started: Spark, answers: list[str], monkeypatch: pytest.MonkeyPatch, reason: str
+) -> None:
+    answers.append(reason)
+    major, minor, patch = SPARK.split(".")
+    newer = f"{major}.{minor}.{int(patch) + 1}"
+    monkeypatch.setattr(jars, "pair", lambda: (newer, DELTA))
+    monkeypatch.setattr(started.session, "version", newer)
+    assert guard.closed(started) == reason
+    assert answers == []
 
 
 def test_a_session_with_other_jars_closes_the_way(

@@ -73,11 +73,22 @@ def coordinates() -> str:
 
 
 def untested() -> str:
-    """Why nobody knows the insides of the installed pair; empty when it is tested."""
+    """Why the insides of the installed pair are not even tried; empty when it is tested, or has
+    newer patches than a tested one."""
     spark, delta = pair()
-    if (spark, delta) in TESTED:
+    if any(_patches(spark, one) and _patches(delta, other) for one, other in TESTED):
         return ""
     return f"pyspark {spark} and delta-spark {delta} are not a tested pair"
+
+
+def _patches(version: str, tested: str) -> bool:
+    """Whether a version is a tested one, or a release that only patches it."""
+    if version == tested:
+        return True
+    is_release = re.fullmatch(r"\d+\.\d+\.\d+", version) is not None
+    newer = [int(part) for part in version.split(".")] if is_release else []
+    older = [int(part) for part in tested.split(".")]
+    return newer[:2] == older[:2] and newer > older
 
 
 def pair() -> tuple[str, str]:

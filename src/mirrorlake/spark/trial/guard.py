@@ -1,6 +1,7 @@
-"""Whether the direct way is open with a Spark: tested versions, the right jars, and a trial.
+"""Whether the direct way is open with a Spark: tested versions or newer patches of them, the right
+jars, and a trial.
 
-The trial is ten rows through everything the direct way rests on, once for each set of versions.
+The trial is a few rows through everything the direct way rests on, once for each set of versions.
 What it finds is remembered (`trials`); one that failed is repeated at the next start.
 """
 

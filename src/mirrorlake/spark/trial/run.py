@@ -3,7 +3,7 @@ there. JARS: what `spark.jars` of that says, with commas; Delta's are fetched if
 
 Ten rows are inserted, some of them changed, and everything that the direct way takes from inside
 Delta is looked at: rows and change feed through Spark, that rows went by a deletion vector, and
-that a number that was recorded is not applied again.
+that a number that was recorded is not applied again. Then what not every table has (`features`).
 """
 
 from __future__ import annotations
@@ -14,29 +14,25 @@ from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
-import pyarrow as pa
-import pyarrow.parquet as pq
-
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import MirrorlakeError
-from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.engine import AlreadyApplied, Applied
-from mirrorlake.mirror.steps import ApplyFiles, CreateTable
+from mirrorlake.mirror.steps import CreateTable
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model import types
-from mirrorlake.model.change import MARKER_COLUMN, Marker
-from mirrorlake.model.landed import FileName
+from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
+from mirrorlake.spark.trial import features
+from mirrorlake.spark.trial.batches import KEY, Change, batch
 from mirrorlake.storage.local import LocalStore
 
 PATH = "Tables/trial"
 SCHEMA = Schema.of([Column("id", types.LONG), Column("name", types.STRING)])
 ROWS = 10
 
-Change = tuple[Marker, int, str]
 FIRST: Sequence[Change] = [(Marker.INSERT, n, "old") for n in range(ROWS)]
 SECOND: Sequence[Change] = [
     (Marker.UPDATE, 0, "new"),
@@ -69,17 +65,19 @@ def fails(spark: Spark) -> str:
 
 def _run(spark: Spark, store: LocalStore) -> str:
     engine = spark_engine(spark, store, wanted=Wanted.DIRECT)
-    engine.create(CreateTable(TableId("", "trial"), PATH, "trial", SCHEMA, ("id",), "trial"))
+    engine.create(CreateTable(TableId("", "trial"), PATH, "trial", SCHEMA, KEY, "trial"))
     version = 0
     for number, changes in ((1, FIRST), (2, SECOND)):
-        (outcome,) = engine.apply([_step(store, number, changes)], lambda: None)
+        (outcome,) = engine.apply([batch(store, "trial", SCHEMA, number, changes)], lambda: None)
         if not isinstance(outcome, Applied):
             return f"the self-test of direct ended as {type(outcome).__name__}"
         version = outcome.version
-    (again,) = spark_engine(spark, store).apply([_step(store, 2, SECOND)], lambda: None)
+    (again,) = spark_engine(spark, store).apply(
+        [batch(store, "trial", SCHEMA, 2, SECOND)], lambda: None
+    )
     if not isinstance(again, AlreadyApplied):
         return "the self-test of direct applied a batch twice"
-    return _differs(spark, store.location(PATH), version)
+    return _differs(spark, store.location(PATH), version) or features.fails(spark, store)
 
 
 def _differs(spark: Spark, location: str, version: int) -> str:
@@ -101,22 +99,6 @@ def _taken_out(location: str) -> list[int]:
     """How many rows each deletion vector of the table takes out of its file."""
     adds = TableLog(location).snapshot().files.values()
     return [int(add["deletionVector"]["cardinality"]) for add in adds if add.get("deletionVector")]
-
-
-def _step(store: LocalStore, number: int, changes: Sequence[Change]) -> ApplyFiles:
-    marker, identifier, name = zip(*changes, strict=True)
-    file = FileName(number)
-    path = Path(store.location(f"landed/{file}"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    columns = {
-        "id": pa.array(identifier, pa.int64()),
-        "name": pa.array(name, pa.string()),
-        MARKER_COLUMN: pa.array([int(one) for one in marker], pa.int8()),
-    }
-    pq.write_table(pa.table(columns), path)
-    landed = Landed(file, "landed", path.stat().st_size, 0.0, "")
-    step = TableId("", "trial"), PATH, "trial", (landed,), number, number
-    return ApplyFiles(*step, key=("id",), default=Marker.INSERT)
 
 
 def main(found: str = "") -> int:

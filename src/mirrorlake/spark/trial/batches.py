@@ -1,0 +1,47 @@
+"""Batches of a few rows for the trial, landed in files of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from mirrorlake.landing.scan import Landed
+from mirrorlake.mirror.steps import ApplyFiles
+from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.model.change import MARKER_COLUMN, Marker
+from mirrorlake.model.landed import FileName
+from mirrorlake.model.table import Schema, TableId
+from mirrorlake.storage.local import LocalStore
+
+Change = tuple[Marker, *tuple[Any, ...]]
+"""A marker, and a value of each column."""
+
+KEY = ("id",)
+
+
+def batch(
+    store: LocalStore,
+    table: str,
+    schema: Schema,
+    number: int,
+    changes: Sequence[Change],
+    *,
+    truncated: bool = False,
+) -> ApplyFiles:
+    """Land changes in the file of this number. Returns the step that applies it."""
+    markers, *columns = zip(*changes, strict=True)
+    fields = arrow_schema(schema)
+    values = [pa.array(some, field.type) for some, field in zip(columns, fields, strict=True)]
+    marked = pa.array([int(one) for one in markers], pa.int8())
+    rows = pa.table(values, fields).append_column(MARKER_COLUMN, marked)
+    file, folder = FileName(number), f"landed/{table}"
+    path = Path(store.location(f"{folder}/{file}"))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    pq.write_table(rows, path)
+    landed = Landed(file, folder, path.stat().st_size, 0.0, "")
+    step = TableId("", table), f"Tables/{table}", table, (landed,), number, number
+    return ApplyFiles(*step, key=KEY, default=Marker.INSERT, truncated=truncated)
