@@ -155,6 +155,23 @@ def test_a_foreign_slot_of_the_same_name_is_not_touched(run: Run, shop: Database
     assert _slot(shop, slot) == before
 
 
+@pytest.mark.parametrize("work", [("capture", "--once"), ("run", "--once"), ("run",)])
+def test_a_new_root_is_refused_while_the_slot_belongs_to_another(
+    run: Run, shop: Database, tmp_path: Path, work: tuple[str, ...]
+) -> None:
+    run("capture", "--once")
+    file = tmp_path / "mirrorlake.yaml"
+    file.write_text(file.read_text().replace("./root", "./other"))
+    done = run(*work)
+    assert done.code == 1
+    assert "was not created for this landing zone" in done.error
+    assert "Set root to the folder for which it was created" in done.error
+    found = {f["check"]: f for f in run("check", "--json").facts()["findings"]}
+    assert found["slot"]["severity"] == "error"
+    assert "was not created for this landing zone" in found["slot"]["message"]
+    assert not (tmp_path / "other").exists()
+
+
 def test_detach_asks_and_then_drops_what_was_made(run: Run, shop: Database) -> None:
     run("capture", "--once")
     assert run("detach", answer="n\n").code != 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager, suppress
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
@@ -17,7 +18,7 @@ from mirrorlake.app.loop.apply_loop import ApplyLoop, Pending
 from mirrorlake.app.loop.background import Executors
 from mirrorlake.app.loop.planning import Planning
 from mirrorlake.app.loop.report import ApplyReport
-from mirrorlake.app.own_root import check_apart
+from mirrorlake.app.own_root import check_root, of_root
 from mirrorlake.app.status import mirror_status
 from mirrorlake.app.stores import store_of
 from mirrorlake.apply.engine import Engine
@@ -33,7 +34,7 @@ from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.config import Project
 from mirrorlake.config.sources import open_source
-from mirrorlake.errors import SparkUnavailable, UsageError
+from mirrorlake.errors import PrerequisiteMissing, SparkUnavailable, UsageError
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.mirror.strategy import Wanted
@@ -78,10 +79,26 @@ class Mirror:
         self._store = store_of(project)
 
     @classmethod
-    def open(cls, project: str | Path | Project, spark: Any = None, **options: Any) -> Self:
-        """A mirror of a project file, or of settings. Raises ConfigError."""
-        if not isinstance(project, Project):
-            project = config.load(Path(project))
+    def open(
+        cls,
+        project: str | Path | Project | None = None,
+        spark: Any = None,
+        *,
+        root: str | Path | None = None,
+        **options: Any,
+    ) -> Self:
+        """A mirror of a project file, or of settings; or of the landing zone below a root, with
+        nothing configured. Raises ConfigError, UsageError."""
+        if (project is None) == (root is None):
+            raise UsageError(
+                "neither a project file nor a root was given, or both",
+                where="Mirror.open",
+                hint='Write Mirror.open("mirrorlake.yaml") or Mirror.open(root="./zone").',
+            )
+        if root is not None:
+            project = of_root(Path(root))
+        elif not isinstance(project, Project):
+            project = config.load(Path(str(project)))
         return cls(project, spark=spark, **options)
 
     def __enter__(self) -> Self:
@@ -104,10 +121,14 @@ class Mirror:
     # -- looking --------------------------------------------------------------------------------
 
     def check(self) -> list[CheckResult]:
-        """Test every prerequisite of the source."""
+        """Test the root and every prerequisite of the source."""
+        check_root(self.project, self._store)
+        records = Records(self._store, root.LANDING)
         with closing(self._source()) as source:
             findings = source.check()
-        records = Records(self._store, root.LANDING)
+            if all(finding.check != "reachable" or _is_good(finding) for finding in findings):
+                occupant = self._occupant(source, records)
+                findings += [occupant] if occupant else []
         if (time := detached.since(self._store)) is not None:
             told = detached.error(time)
             findings.append(CheckResult("detached", CheckSeverity.ERROR, told.what, told.hint))
@@ -128,6 +149,7 @@ class Mirror:
 
     def plan(self) -> list[TablePlan]:
         """What `apply_once` would do now. Starts no JVM, takes no lease, changes nothing."""
+        check_root(self.project, self._store)
         # Without Spark there is nothing to apply with, and yet something to plan.
         with suppress(SparkUnavailable):
             self._look_at_platform()
@@ -141,20 +163,20 @@ class Mirror:
 
     def capture_once(self, progress: Loading = lambda _progress: None) -> None:
         """Land everything that is committed in the source when this is called."""
-        self._check_attached()
-        with self._capturing(progress) as capture:
+        self._check_begin()
+        with closing(self.capture(progress)) as capture:
             capture.open()
             capture.once()
 
     def capture_run(self, progress: Loading = lambda _progress: None) -> None:
         """Land changes until `stop` is set."""
-        self._check_attached()
-        with self._capturing(progress) as capture:
+        self._check_begin()
+        with closing(self.capture(progress)) as capture:
             capture.run()
 
     def apply_once(self, pending: Pending = lambda _table, _files: None) -> ApplyReport:
         """Apply everything that is landed when this is called."""
-        check_apart(self.project.root)
+        check_root(self.project, self._store)
         engine = self._deferred()
 
         def told(table: TableId, files: int) -> None:
@@ -167,7 +189,7 @@ class Mirror:
 
     def apply_run(self) -> ApplyReport:
         """Apply what lands until `stop` is set."""
-        check_apart(self.project.root)
+        check_root(self.project, self._store)
         with self._applying(self.engine()) as loop:
             loop.run()
         return loop.report
@@ -177,8 +199,7 @@ class Mirror:
 
         Raises what ended capture, when that was an error.
         """
-        self._check_attached()
-        check_apart(self.project.root)
+        self._check_begin()
         with self._applying(self.engine()) as loop:
             child = CaptureProcess(partial(_capture, self.project), self._prepare)
             try:
@@ -264,12 +285,6 @@ class Mirror:
         )
 
     @contextmanager
-    def _capturing(self, progress: Loading) -> Iterator[Capture]:
-        check_apart(self.project.root)
-        with closing(self.capture(progress)) as capture:
-            yield capture
-
-    @contextmanager
     def _applying(
         self, engine: MirrorEngine, pending: Pending = lambda _table, _files: None
     ) -> Iterator[ApplyLoop]:
@@ -296,11 +311,37 @@ class Mirror:
         with extras.needed(f"a {settings.product} source"):
             return open_source(settings)
 
-    def _check_attached(self) -> None:
-        """Raises SourceGap once the mirror is detached, and UsageError without a source."""
+    def _check_begin(self) -> None:
+        """Ask, before anything is made, whether capture can begin or go on at this root.
+
+        Raises UsageError for a wrong root and without a source, SourceGap once it is detached,
+        PrerequisiteMissing where the slot belongs to another root.
+        """
         self._connection()
+        check_root(self.project, self._store)
         if (time := detached.since(self._store)) is not None:
             raise detached.error(time)
+        records = Records(self._store, root.LANDING)
+        if records.stream() is not None:
+            return
+        source = self._source()
+        try:
+            occupant = self._occupant(source, records)
+        finally:
+            source.close()
+        if occupant is not None:
+            raise PrerequisiteMissing(
+                occupant.message, where=str(self.project.root), hint=occupant.remedy
+            )
+
+    def _occupant(self, source: Source, records: Records) -> CheckResult | None:
+        """What another root has made in the source under our names, if this one is new."""
+        if records.stream() is not None or source.objects is None:
+            return None
+        found = source.objects.occupied()
+        if found is None:
+            return None
+        return replace(found, message=f"{found.message}, but was not created for this landing zone")
 
     def _connection(self) -> SourceSettings:
         """The settings of the source. Raises UsageError when there are none to connect with."""
@@ -315,6 +356,10 @@ class Mirror:
         if self.project.unset is not None:
             raise self.project.unset
         return settings
+
+
+def _is_good(finding: CheckResult) -> bool:
+    return finding.severity is CheckSeverity.OK
 
 
 def _capture(project: Project, stop: threading.Event) -> None:

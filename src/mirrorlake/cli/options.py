@@ -33,17 +33,11 @@ DEFAULT = Path("mirrorlake.yaml")
 def project(config: Path, root: Path | None = None) -> Project:
     """The settings that a command works with. Raises ConfigError."""
     from mirrorlake import config as door
+    from mirrorlake.app.own_root import of_root
     from mirrorlake.errors import UsageError
 
     if root is None:
         return door.load(config)
     if config != DEFAULT:
         raise UsageError("--config and --root cannot be used together", hint="Use one of them.")
-    if not root.is_dir():
-        raise UsageError(
-            "the folder does not exist",
-            where=str(root),
-            hint="Name the folder that contains Files/LandingZone. A landing zone at a URL needs a "
-            "project file with landing.url.",
-        )
-    return door.Project.of_root(root)
+    return of_root(root)

@@ -20,8 +20,10 @@ HERE = workers.versions()
 class Executors:
     """The context of a session whose executors answer so, one after another."""
 
-    def __init__(self, *answers: Any, master: str = "spark://there:7077") -> None:
-        self.master, self._answers = master, answers
+    def __init__(
+        self, *answers: Any, master: str = "spark://there:7077", python: str = sys.executable
+    ) -> None:
+        self.master, self.pythonExec, self._answers = master, python, answers
         self.defaultParallelism = len(answers)
 
     def parallelize(self, tasks: Sequence[int], slots: int) -> Executors:
@@ -59,6 +61,13 @@ def test_executors_on_which_nothing_runs_are_refused_with_the_reason() -> None:
 
 def test_a_session_in_this_process_is_not_asked() -> None:
     check(Executors(RuntimeError("asked"), master="local[2]"))
+
+
+def test_a_local_session_with_another_python_is_asked_and_the_setting_is_named() -> None:
+    said = PythonException(message="ModuleNotFoundError: No module named 'mirrorlake'")
+    with pytest.raises(SparkUnavailable, match=f"PYSPARK_PYTHON={sys.executable}"):
+        check(Executors(said, master="local[2]", python="/usr/bin/python3"))
+    check(Executors(HERE, master="local[2]", python="/usr/bin/python3"))
 
 
 def test_versions_say_what_a_task_imports() -> None:

@@ -26,13 +26,22 @@ class PostgresObjects:
     def occupied(self) -> CheckResult | None:
         slot = self._settings.slot
         with translated():
-            if not slots.slot_state(self._sql(), slot):
-                return None
+            state = slots.slot_state(self._sql(), slot)
+        if state is None:
+            return None
+        if state.active_pid:
+            return CheckResult(
+                "slot",
+                CheckSeverity.ERROR,
+                f"{_slot_words(slot)} already exists, and a running mirror reads it",
+                "Set root to the folder of that mirror, or choose another name in source.slot.",
+            )
         return CheckResult(
             "slot",
             CheckSeverity.ERROR,
             f"{_slot_words(slot)} already exists",
-            "Choose another name in source.slot. If the slot is not used any more, drop it: with "
+            "Set root to the folder for which it was created, or choose another name in "
+            "source.slot. If the slot is not used any more, drop it: with "
             "`mirrorlake detach` where it was created, or with `select "
             f"pg_drop_replication_slot('{slot}')`.",
         )

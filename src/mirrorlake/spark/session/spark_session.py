@@ -164,6 +164,8 @@ def _ours(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.extensions": EXTENSION,
         "spark.sql.catalog.spark_catalog": CATALOG,
         "spark.sql.session.timeZone": "UTC",
+        # Spark makes this folder though we put nothing in it; the default is in the current one.
+        "spark.sql.warehouse.dir": (jars.cache() / "mirrorlake" / "warehouse").as_uri(),
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.extraJavaOptions": java,
         "spark.scheduler.mode": "FAIR",  # a quiet table's job beside a busy one's

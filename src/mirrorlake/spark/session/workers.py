@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import gc
 import re
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
+from pathlib import Path
 from typing import TypeVar
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -45,29 +48,44 @@ def versions() -> dict[str, str]:
 
 
 def wanted(session: SparkSession) -> dict[str, str] | None:
-    """What executors must have; None in local mode, where they are this Python."""
-    local = str(session.sparkContext.master).startswith("local")
-    return None if local else versions()
+    """What executors must have; None where they are this Python, as in local mode they usually
+    are."""
+    context = session.sparkContext
+    return None if _is_local(context) and _is_this(context.pythonExec) else versions()
+
+
+def _is_local(context: SparkContext) -> bool:
+    return str(context.master).startswith("local")
+
+
+def _is_this(program: str) -> bool:
+    """Whether a program is the Python of this process: from the same environment, too."""
+    found = shutil.which(program)
+    return found is not None and Path(found).absolute().parent == Path(sys.executable).parent
 
 
 def check(session: SparkSession) -> None:
-    """Look at the executors of a cluster. Raises SparkUnavailable when they lack what we need.
+    """Look at the executors, where they may be another Python than this. Raises SparkUnavailable
+    when they lack what we need.
 
     Those that join later are looked at by their first task (`done`).
     """
     context, needed = session.sparkContext, wanted(session)
     if needed is None:
         return
+    hint = HINT
+    if _is_local(context):
+        hint = f"Set PYSPARK_PYTHON={sys.executable} in the environment before the session starts."
     slots = context.defaultParallelism
     try:
         found = context.parallelize(range(slots), slots).map(lambda _task: versions()).collect()
     except (PySparkException, Py4JJavaError) as error:
         raise SparkUnavailable(
-            f"no task runs on the executors of {context.master}: {_last_line(error)}", hint=HINT
+            f"no task runs on the executors of {context.master}: {_last_line(error)}", hint=hint
         ) from None
     for there in found:
         if there != needed:
-            raise SparkUnavailable(difference(needed, there), hint=HINT)
+            raise SparkUnavailable(difference(needed, there), hint=hint)
 
 
 def require(needed: Mapping[str, str] | None) -> None:
