@@ -32,7 +32,6 @@ from mirrorlake.errors import MirrorlakeError, StorageUnavailable
 app = typer.Typer(
     name="mirrorlake",
     no_args_is_help=True,
-    add_completion=False,
     rich_markup_mode=None,  # plain help answers in a third of the time
     pretty_exceptions_enable=False,
     help="Keeps Delta tables equal to operational databases, continuously and exactly once.\n\n"
@@ -93,7 +92,7 @@ def _options(
 def run() -> None:
     """Run the program; errors of ours become one sentence and their exit code."""
     try:
-        app(standalone_mode=True)
+        app(standalone_mode=True, prog_name="mirrorlake")
     except MirrorlakeError as error:
         fail(error, as_json="--json" in sys.argv)
     except ImportError as error:

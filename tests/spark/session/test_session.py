@@ -184,6 +184,7 @@ with Spark.start(settings) as spark:
     }
 found["stopped"] = SparkContext._active_spark_context is None
 found["log removed"] = not log.exists()
+found["warehouse here"] = Path("spark-warehouse").exists()
 print(json.dumps(found))
 """
 
@@ -200,6 +201,7 @@ def test_our_own_session_starts_from_a_folder_of_jars_and_is_stopped(tmp_path: P
         "delta": 1,
         "stopped": True,
         "log removed": True,
+        "warehouse here": False,
     }
 
 
