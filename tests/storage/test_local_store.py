@@ -15,7 +15,6 @@ from mirrorlake.storage.local import Absence, LocalStore, Unlisted
 from mirrorlake.storage.store import Store, UnsafePath
 from tests.conformance.store import StoreContract, names, stage
 
-
 Flushed = dict[int, list[str]]
 """Files and folders by inode: the names that a folder had at its last flush."""
 
