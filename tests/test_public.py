@@ -37,7 +37,7 @@ def test_other_names_are_not_there() -> None:
         (
             "psycopg",
             "postgresql",
-            "Mirror(Project('shop', Path('.'), PostgresSettings('postgresql://h/d'))).check()",
+            "Mirror(Project('shop', Path('none'), PostgresSettings('postgresql://h/d'))).check()",
         ),
     ],
 )
