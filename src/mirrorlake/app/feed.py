@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Unpack
+from typing import TYPE_CHECKING, Unpack, overload
 
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
@@ -18,23 +18,54 @@ from mirrorlake.root import TABLES, delta_path, earlier_path, true_name
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import is_url
 
+if TYPE_CHECKING:
+    from mirrorlake.spark.feed import Frame, Session
+
+
+@overload
+def read_feed(
+    table: str | Path,
+    *,
+    spark: None = None,
+    options: ObjectOptions | None = None,
+    **request: Unpack[FeedArguments],
+) -> Feed: ...
+
+
+@overload
+def read_feed(
+    table: str | Path,
+    *,
+    spark: Session,
+    options: ObjectOptions | None = None,
+    **request: Unpack[FeedArguments],
+) -> Frame: ...
+
 
 def read_feed(
     table: str | Path,
     *,
+    spark: Session | None = None,
     options: ObjectOptions | None = None,
     **request: Unpack[FeedArguments],
-) -> Feed:
+) -> Feed | Frame:
     """A range of the change feed of the Delta table in a folder or at a URL, both ends included.
 
-    options: how a URL is reached. One start is needed: from_version, from_time, from_position,
-    from_source_time or from_beginning; the end is the latest version, or one of to_version,
-    to_time, to_position and to_source_time. beyond_latest: `clip` or `error`; on_gap: `error` or
-    `report`; on_schema_change: `pieces`, `unite` or `error`; pair_updates, skip_unchanged, sort:
-    rearrange the rows of each commit by their key, which is that of the table unless `key` names
-    columns. The range is fixed now; rows are read when the feed is iterated. Raises FeedError.
+    spark: a session with Delta, which reads the rows of the same range as a DataFrame; nothing in
+    it is changed. options: how a URL is reached. One start is needed: from_version, from_time,
+    from_position, from_source_time or from_beginning; the end is the latest version, or one of
+    to_version, to_time, to_position and to_source_time. beyond_latest: `clip` or `error`; on_gap:
+    `error` or `report`; on_schema_change: `pieces`, `unite` or `error`; pair_updates,
+    skip_unchanged, sort: rearrange the rows of each commit by their key, which is that of the table
+    unless `key` names columns. The range is fixed now; rows are read when the result is used.
+    Raises FeedError.
     """
-    return Feed(FeedRequest.of(str(table), **request), options)
+    feed = Feed(FeedRequest.of(str(table), **request), options)
+    if spark is None:
+        return feed
+    from mirrorlake.spark.feed import frame
+
+    return frame(feed, spark)
 
 
 def location_of(settings: Callable[[], Project], table: str) -> tuple[str, ObjectOptions | None]:

@@ -154,13 +154,8 @@ class Feed:
         """All rows in one table. Raises FeedError `schema_changed` when their columns differ."""
         return pa.Table.from_batches(self.reader(), self.schema())
 
-    def reader(
-        self, wanted: Callable[[pa.Table], pa.Table] = lambda rows: rows
-    ) -> pa.RecordBatchReader:
-        """All rows as a stream with one schema. Raises FeedError as `to_arrow`.
-
-        wanted: takes rows away.
-        """
+    def one_schema(self) -> pa.Schema:
+        """The columns of all rows. Raises FeedError as `to_arrow`."""
         schema = self.schema()
         for one in self.ranges:
             if self.request.on_schema_change is not OnSchemaChange.UNITE and (
@@ -173,6 +168,16 @@ class Feed:
                     hint="Read feed.commits(range) for each of feed.ranges, or pass "
                     "on_schema_change='unite'.",
                 )
+        return schema
+
+    def reader(
+        self, wanted: Callable[[pa.Table], pa.Table] = lambda rows: rows
+    ) -> pa.RecordBatchReader:
+        """All rows as a stream with one schema. Raises FeedError as `to_arrow`.
+
+        wanted: takes rows away.
+        """
+        schema = self.one_schema()
         return pa.RecordBatchReader.from_batches(schema, self.batches(wanted))
 
     def facts(self) -> dict[str, Any]:

@@ -23,6 +23,8 @@ _ORDER = {DELETE: 0, BEFORE: 1, INSERT: 2, AFTER: 3}
 def in_key_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """By key; of one key the old rows before the new ones, an update in two rows that follow each
     other (CF-178)."""
+    if not rows.num_rows:
+        return rows
     numbers = pa.table(
         {
             **{f"k{index}": rows[name] for index, name in enumerate(key)},

@@ -116,6 +116,16 @@ def _causes(error: Exception) -> Iterator[tuple[str, dict[str, str]]]:
         found = found.getCause()
 
 
+def conditions(error: Exception) -> Iterator[tuple[str, str]]:
+    """The conditions of the Java exceptions behind an error, with their SQLSTATE."""
+    found = error.java_exception if isinstance(error, Py4JJavaError) else _origin(error)
+    while found is not None:
+        with suppress(Py4JError, TypeError):  # not every one has a condition
+            if condition := found.getCondition():
+                yield str(condition), str(found.getSqlState() or "")
+        found = found.getCause()
+
+
 def _origin(error: Exception) -> Any:
     return getattr(error, "_origin", None)  # PySpark has no public way
 

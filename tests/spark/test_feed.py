@@ -1,0 +1,131 @@
+"""The change feed as Spark reads it within our range, and as it is read without a JVM."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from mirrorlake import FeedError, read_feed
+from mirrorlake.feed.bounds import FeedRequest
+from mirrorlake.feed.reasons import REASONS, reason_of
+from mirrorlake.model import types
+from mirrorlake.model.table import Column, Schema
+from mirrorlake.spark.feed import feed_errors, frame
+from mirrorlake.spark.session.spark_session import Spark
+from tests.feed.handmade_feed import SHAPE, FeedTable
+from tests.histories import rows_of
+from tests.spark import reading
+
+pytestmark = pytest.mark.spark
+
+PROPERTIES = (
+    "'delta.enableChangeDataFeed' = 'true', 'delta.enableDeletionVectors' = 'true', "
+    "'delta.enableInCommitTimestamps' = 'true', 'mirrorlake.keyColumns' = '[\"id\"]'"
+)
+
+
+@pytest.fixture(scope="module")
+def table(spark: Spark, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("feed") / "orders"
+    named = reading.sql_name(path)
+    for statement in (
+        f"create table {named} (id bigint, name string) using delta tblproperties ({PROPERTIES})",
+        f"insert into {named} values (1, 'a'), (2, 'b'), (3, null)",
+        f"update {named} set name = 'c' where id = 1",
+        f"delete from {named} where id = 2",
+        f"update {named} set name = name where id = 3",
+        f"optimize {named}",
+        f"insert into {named} values (2, 'again')",
+    ):
+        spark.session.sql(statement).collect()
+    return path
+
+
+def counted(rows: pa.Table) -> Counter[tuple[Any, ...]]:
+    return Counter(rows_of(rows))
+
+
+@pytest.mark.clause("CF-163", "CF-179")
+@pytest.mark.parametrize("options", [{}, {"skip_unchanged": True}], ids=str)
+def test_both_readers_give_the_same_rows(
+    spark: Spark, table: Path, options: dict[str, Any]
+) -> None:
+    before = spark.session.conf.getAll
+    for bounds in ({"from_version": 0}, {"from_version": 2, "to_version": 4}, {"from_version": 50}):
+        ours = read_feed(table, **bounds, **options)
+        rows = counted(ours.to_arrow())
+        theirs = read_feed(table, spark=spark.session, **bounds, **options)
+        assert theirs.columns == ours.schema().names
+        assert counted(theirs.toArrow()) == rows
+        assert counted(frame(ours, spark.session, cap=2).toArrow()) == rows
+    assert spark.session.conf.getAll == before
+
+
+@pytest.mark.clause("CF-220")
+def test_all_readers_give_the_same_rows(spark: Spark, table: Path, tmp_path: Path) -> None:
+    ours = read_feed(table, from_version=1, to_version=6).to_arrow()
+    names = ours.column_names
+    batch = read_feed(table, spark=spark.session, from_version=1, to_version=6)
+    sql = spark.session.sql(f"select * from table_changes_by_path('{table}', 1, 6)")
+    options = {"readChangeFeed": "true", "startingVersion": "1"}
+    stream = spark.session.readStream.format("delta").options(**options).load(str(table))
+    target, checkpoint = str(tmp_path / "streamed"), str(tmp_path / "checkpoint")
+    writer = stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)
+    writer.trigger(availableNow=True).start(target).awaitTermination()
+    streamed = spark.session.read.parquet(target)
+    rs = deltalake.DeltaTable(str(table)).load_cdf(starting_version=1, ending_version=6)
+    assert counted(ours)
+    for frame_ in (batch, sql, streamed):
+        assert counted(frame_.select(*names).toArrow()) == counted(ours)
+    assert counted(pa.table(rs.read_all()).select(names[:-1])) == counted(ours.select(names[:-1]))
+
+
+@pytest.mark.clause("CF-165", "CF-169")
+def test_what_delta_raises_is_an_error_of_the_feed(spark: Spark, table: Path) -> None:
+    request = FeedRequest.of(str(table), from_version=0)
+    raised = {}
+    for start, end in ((50, None), (3, 1), ("x", None)):
+        reader = spark.session.read.format("delta").option("readChangeFeed", "true")
+        reader = reader.option("startingVersion", start)
+        with pytest.raises(FeedError) as refused, feed_errors(request):
+            (reader.option("endingVersion", end) if end else reader).load(str(table)).collect()
+        assert refused.value.__cause__ is not None
+        raised[refused.value.condition] = (refused.value.reason, refused.value.sqlstate)
+    assert raised == {
+        "DELTA_CDC_START_VERSION_AFTER_LATEST": ("beyond_latest", "22003"),
+        "DELTA_INVALID_CDC_RANGE": ("invalid_range", "22003"),
+        "DELTA_VERSION_INVALID": ("invalid_argument", "42815"),
+    }
+    found = read_feed(table, spark=spark.session, from_version=2, to_version=2)
+    hidden = [(file, file.with_suffix(".hidden")) for file in table.glob("_change_data/*.parquet")]
+    for file, aside in hidden:
+        file.rename(aside)
+    try:
+        with pytest.raises(FeedError) as refused, feed_errors(request):
+            found.collect()
+        assert refused.value.reason == "expired"
+        assert refused.value.condition == "FAILED_READ_FILE.FILE_NOT_EXIST"
+    finally:
+        for file, aside in hidden:
+            aside.rename(file)
+
+
+def test_spark_unites_no_columns_that_do_not_fit(spark: Spark, tmp_path: Path) -> None:
+    small = Schema.of([Column("id", types.INTEGER), Column("name", types.STRING)])
+    table = FeedTable(tmp_path / "t", small)
+    table.describe(SHAPE.schema)
+    with pytest.raises(FeedError, match="does not unite versions 0 to 0"):
+        read_feed(table.path, spark=spark.session, from_version=0, on_schema_change="unite")
+
+
+@pytest.mark.clause("CF-166", "CF-168")
+def test_each_condition_has_its_reason() -> None:
+    assert reason_of("DELTA_VERSION_NOT_FOUND") == "beyond_latest"
+    assert reason_of("DELTA_VERSION_NOT_FOUND", is_before_oldest=True) == "expired"
+    assert reason_of("SOMETHING_ELSE") == "other"
+    assert {str(reason) for reason in REASONS.values()} >= {"not_recorded", "reserved_column"}
