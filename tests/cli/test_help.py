@@ -12,7 +12,7 @@ from tests.cli.conftest import Run
 
 COMMANDS = [
     "demo", "init", "check", "discover", "plan", "run", "capture", "apply", "status", "sql", "feed",
-    "reset", "detach", "publish", "lint",
+    "read", "reset", "detach", "publish", "lint",
 ]  # fmt: skip
 
 

@@ -21,6 +21,7 @@ def sql(
     'beginning', 'position:...' or 'source:...' and a time of the source; both are included.
 
     \b
+    mirrorlake sql "show tables"
     mirrorlake sql "select count(*) from public.orders"
     mirrorlake sql "select * from feed('public.orders', 10, 20)"
     mirrorlake sql --json "select status, sum(total) from public.orders group by 1"

@@ -22,6 +22,9 @@ _DECODED = re.compile(r"[%\x00-\x1f\x7f]")
 """DuckDB decodes a path once more than it was encoded, and refuses control characters."""
 
 
+_LISTS = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
+
+
 def tables(root: Path) -> Iterator[tuple[str, str, Path]]:
     """Schema (`main` for none), name and path of every Delta table below `Tables`."""
     top = root / "Tables"
@@ -86,23 +89,35 @@ def run(
 ) -> duckdb.DuckDBPyRelation | None:
     """The result of a query; None for a statement without one. more: other tables that it names.
 
-    Raises UsageError.
+    `show tables` lists the tables of all schemas, by the names that a query uses. Raises
+    UsageError.
     """
+    if _LISTS.fullmatch(query):
+        return _listed(root)
     views = Views(root, query)
     for name, rows in more.items():
         views.connection.register(name, rows)
     try:
         return views.connection.sql(query)
     except duckdb.Error as error:
-        names = [
-            name if schema == "main" else f"{schema}.{name}" for schema, name, _ in tables(root)
-        ]
+        names = [_named(schema, name) for schema, name, _ in tables(root)]
         known = ", ".join(names) if names else "none yet"
         raise UsageError(
             "; ".join([_first_line(error), *views.missing]),
             where="the query",
             hint=f"The tables are: {known}.",
         ) from error
+
+
+def _listed(root: Path) -> duckdb.DuckDBPyRelation:
+    found = [(_named(schema, name), str(path)) for schema, name, path in tables(root)]
+    names, paths = [name for name, _ in found], [path for _, path in found]
+    columns = {"table": pa.array(names, pa.string()), "path": pa.array(paths, pa.string())}
+    return duckdb.connect().from_arrow(pa.table(columns))
+
+
+def _named(schema: str, name: str) -> str:
+    return name if schema == "main" else f"{schema}.{name}"
 
 
 def _first_line(error: Exception) -> str:

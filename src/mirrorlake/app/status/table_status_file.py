@@ -54,8 +54,8 @@ def note_reset(store: Store, clock: Clock, tables: Mapping[str, str]) -> None:
     _write(store, clock, read(store) | noted)
 
 
-def _write(store: Store, clock: Clock, record: Mapping[str, Any]) -> None:
-    content = {"written": format_time(clock.now()), "tables": record}
+def _write(store: Store, clock: Clock, tables: Mapping[str, Any]) -> None:
+    content = {"written": format_time(clock.now()), "tables": tables}
     store.replace(PATH, json.dumps(content, indent=1).encode())
 
 

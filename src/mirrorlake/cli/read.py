@@ -1,0 +1,59 @@
+"""`mirrorlake read`"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from mirrorlake.cli.options import DEFAULT, Config, Root
+
+_FILE = "FILE"
+
+
+def read(
+    table: Annotated[str, typer.Argument(help="The table, as schema.name.")],
+    config: Config = DEFAULT,
+    root: Root = None,
+    parquet: Annotated[
+        Path | None, typer.Option("--parquet", metavar=_FILE, help="Write a Parquet file.")
+    ] = None,
+    csv: Annotated[
+        Path | None, typer.Option("--csv", metavar=_FILE, help="Write a CSV file with a header.")
+    ] = None,
+    arrow: Annotated[
+        Path | None, typer.Option("--arrow", metavar=_FILE, help="Write an Arrow IPC file.")
+    ] = None,
+) -> None:
+    """Write all rows of a mirrored table into one file. Needs no JVM.
+
+    An existing file is replaced when the new one is complete.
+
+    \b
+    mirrorlake read public.orders --parquet orders.parquet
+    mirrorlake read public.orders --csv orders.csv --root ./shop
+    """
+    from mirrorlake.cli.options import project
+    from mirrorlake.cli.output import say
+    from mirrorlake.delta import export
+    from mirrorlake.errors import UsageError
+
+    asked = {"parquet": parquet, "csv": csv, "arrow": arrow}
+    named = [(form, file) for form, file in asked.items() if file is not None]
+    if len(named) != 1:
+        raise UsageError(
+            "no file was named, or several",
+            where="read",
+            hint="Use one of --parquet FILE, --csv FILE and --arrow FILE.",
+        )
+    ((form, file),) = named
+    found = project(config, root)
+    if found.tables is not None:
+        raise UsageError(
+            "this command cannot read tables on an object store",
+            where=found.tables.url,
+            hint="Use an engine that reads Delta tables there, such as Spark.",
+        )
+    export.write(found.root, table, export.FileForm(form), file)
+    say(f"Wrote {file}.")

@@ -1,0 +1,61 @@
+"""All rows of a table as one file, for tools that do not read Delta; in bounded memory."""
+
+from __future__ import annotations
+
+import uuid
+from enum import StrEnum
+from pathlib import Path
+
+import duckdb
+import pyarrow as pa
+
+from mirrorlake.delta import sql
+from mirrorlake.delta.duckdb_extension import quoted
+from mirrorlake.errors import UsageError
+from mirrorlake.model.table import TableId
+
+_BATCH_ROWS = 65_536
+
+
+class FileForm(StrEnum):
+    PARQUET = "parquet"
+    CSV = "csv"
+    ARROW = "arrow"
+
+
+def write(root: Path, table: str, form: FileForm, file: Path) -> None:
+    """Write the table below a root into a file; an existing one is replaced by the complete new
+    one. Raises UsageError."""
+    name = TableId.parse(table)
+    view = f"{quoted(name.schema or 'main')}.{quoted(name.name)}"
+    rows = sql.run(root, f"select * from {view}")  # noqa: S608  (quoted)
+    assert rows is not None
+    written = file.with_name(f".{file.name}.{uuid.uuid4().hex}")
+    try:
+        _write(rows, form, written)
+        written.replace(file)
+    except (OSError, duckdb.IOException) as error:
+        raise UsageError(
+            f"the file cannot be written: {_reason(error)}",
+            where=str(file),
+            hint="Name a file in a folder in which you may write.",
+        ) from error
+    finally:
+        written.unlink(missing_ok=True)
+
+
+def _write(rows: duckdb.DuckDBPyRelation, form: FileForm, file: Path) -> None:
+    if form is FileForm.CSV:
+        rows.write_csv(str(file), header=True)
+    elif form is FileForm.PARQUET:
+        rows.write_parquet(str(file), compression="zstd")
+    else:
+        batches = rows.to_arrow_reader(_BATCH_ROWS)
+        with pa.OSFile(str(file), "wb") as sink, pa.ipc.new_file(sink, batches.schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+
+
+def _reason(error: Exception) -> str:
+    said = error.strerror if isinstance(error, OSError) else None
+    return said or str(error).partition("\n")[0]

@@ -1,0 +1,68 @@
+"""Looking at tables without Spark: their list, and all rows of one as a file."""
+
+from __future__ import annotations
+
+import csv
+from pathlib import Path
+
+import deltalake
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from tests.cli.conftest import Run
+
+ROWS = pa.table({"id": [1, 2], "note": ['a "quoted", text', None]})
+
+
+@pytest.fixture(autouse=True)
+def tables(tmp_path: Path) -> None:
+    for path in ("sales/odd~20name", "sales/orders", "people"):
+        deltalake.write_deltalake(tmp_path / "shop/Tables" / path, ROWS)
+
+
+@pytest.mark.parametrize("query", ["show tables", "SHOW ALL TABLES;", " show\ntables "])
+def test_the_tables_are_listed_by_the_names_that_a_query_uses(run: Run, query: str) -> None:
+    found = run("sql", query, "--root", "shop", "--json").facts()
+    assert [table["table"] for table in found] == ["people", "sales.odd name", "sales.orders"]
+    assert found[0]["path"].endswith("shop/Tables/people")
+
+
+def test_without_tables_the_list_is_empty(run: Run, tmp_path: Path) -> None:
+    (tmp_path / "new").mkdir()
+    assert run("sql", "show tables", "--root", "new", "--json").facts() == []
+
+
+@pytest.mark.parametrize("table", ["people", "sales.orders", "sales.odd name"])
+def test_all_rows_of_a_table_become_a_file(run: Run, tmp_path: Path, table: str) -> None:
+    for form in ("parquet", "csv", "arrow"):
+        (tmp_path / f"rows.{form}").write_text("older")
+        done = run("read", table, "--root", "shop", f"--{form}", f"rows.{form}")
+        assert done.code == 0
+    assert pq.read_table(tmp_path / "rows.parquet").to_pylist() == ROWS.to_pylist()
+    with pa.ipc.open_file(tmp_path / "rows.arrow") as found:
+        assert found.read_all().to_pylist() == ROWS.to_pylist()
+    with (tmp_path / "rows.csv").open(newline="") as file:
+        assert list(csv.reader(file)) == [["id", "note"], ["1", 'a "quoted", text'], ["2", ""]]
+    assert sorted(path.name for path in tmp_path.iterdir()) == [
+        "rows.arrow",
+        "rows.csv",
+        "rows.parquet",
+        "shop",
+    ]
+
+
+@pytest.mark.parametrize("form", ["--parquet", "--csv", "--arrow"])
+def test_a_folder_that_is_not_there_is_named(run: Run, form: str) -> None:
+    done = run("read", "people", "--root", "shop", form, "nowhere/file")
+    assert done.code == 2
+    assert "nowhere/file" in done.error
+
+
+def test_wrong_use_is_refused(run: Run, tmp_path: Path) -> None:
+    assert run("read", "people", "--root", "shop").code == 2
+    assert run("read", "people", "--root", "shop", "--csv", "a", "--arrow", "b").code == 2
+    done = run("read", "nobody", "--root", "shop", "--csv", "a")
+    assert done.code == 2
+    assert "The tables are: people, sales.odd name, sales.orders." in done.error
+    assert [path.name for path in tmp_path.iterdir()] == ["shop"]
