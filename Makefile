@@ -29,8 +29,8 @@ test-full: setup
 test-long: setup
 	@MIRRORLAKE_TESTS=long $(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
 
-# Half an hour: the tests of Spark on the older of the tested pairs of Spark and Delta, which needs a
-# virtual environment of its own. ARGS=tests/spark/test_merge.py for less.
+# Half an hour: the tests of Spark on the older of the tested pairs of Spark and Delta, and on the
+# lowest versions of all else that pyproject.toml allows, in a virtual environment of its own. ARGS=tests/spark/test_merge.py for less.
 test-pair: setup
 	@sh scripts/test-pair $(VENV) $(VENV)-pair $(ARGS)
 
@@ -70,14 +70,20 @@ docs: setup
 	@$(PYTHON) -m tests.docs.generate
 
 # Pin what pyproject.toml asks for, with hashes and without addresses: for development, for an
-# installation, for the bench.
+# installation, for `make test-pair` (the lowest versions that it allows, with the older pair), for the
+# bench.
 RUNTIME := postgresql spark sql excel objects azure
 PIN := $(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 lock: setup
 	@$(PYTHON) -m pip install -q uv
+	@mkdir -p build
 	@$(PIN) pyproject.toml --extra dev -o constraints.txt
 	@$(PIN) pyproject.toml $(addprefix --extra ,$(RUNTIME)) -c constraints.txt -o constraints-runtime.txt
+	@printf 'pyspark==4.1.1\n' >build/older.txt
+	@$(PIN) pyproject.toml $(addprefix --extra ,$(RUNTIME) demo) --override build/older.txt \
+		--no-deps --resolution lowest-direct -o build/lowest.txt
+	@$(PIN) pyproject.toml --extra dev --override build/older.txt -c build/lowest.txt -o constraints-pair.txt
 	@$(PIN) bench/requirements.in -c constraints.txt -o bench/constraints.txt
 
 clean:

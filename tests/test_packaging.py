@@ -7,11 +7,16 @@ import tomllib
 from pathlib import Path
 from typing import Any
 
+from mirrorlake.spark.session import jars
+
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
 RUNTIME = ("postgresql", "spark", "sql", "excel", "objects", "azure")
 """The extras that `make lock` pins for an installation."""
+
+
+LEAST = re.compile(r"^([\w-]+)(?:\[\w+\])?>=([\d.]+)")
 
 
 def pins(file: str) -> dict[str, list[str]]:
@@ -37,6 +42,24 @@ def test_each_pin_has_hashes_and_no_address() -> None:
     for pin, hashes in pins("constraints-runtime.txt").items():
         assert hashes, pin
         assert re.fullmatch(r"[\w.-]+==[\w.]+( ; .+)?", pin)
+
+
+def test_the_older_pair_is_tested_with_the_lowest_versions_that_are_allowed() -> None:
+    pinned = dict(pin.split(" ;")[0].split("==") for pin in pins("constraints-pair.txt"))
+    asked = [*PROJECT["dependencies"], *(r for one in (*RUNTIME, "demo") for r in EXTRAS[one])]
+    lowest = {found[1]: found[2] for one in asked if (found := LEAST.match(one))}
+    assert {name: numbers(pinned[name]) for name in lowest} == {
+        name: numbers(least) for name, least in lowest.items()
+    }
+    assert (pinned["pyspark"], pinned["delta-spark"]) in jars.TESTED
+
+
+def numbers(version: str) -> list[int]:
+    """Of a version, without zeros at the end."""
+    found = [int(part) for part in version.split(".")]
+    while found and not found[-1]:
+        found.pop()
+    return found
 
 
 def test_what_is_pinned_is_what_an_installation_needs_and_nothing_of_demo_and_tests() -> None:
