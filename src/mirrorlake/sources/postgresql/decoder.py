@@ -78,6 +78,7 @@ class Decoder:
     recognition: Recognition | None = None
     _relations: dict[int, _Known] = field(default_factory=dict)
     _open: _Open | None = None
+    _described: Relation | None = None  # by the last message of the batch before
     _faulty: set[TableId] = field(default_factory=set)
     _names: dict[str, TableId] = field(init=False)  # of the selected tables, by their identity
 
@@ -169,12 +170,21 @@ class Decoder:
         changed = np.unique(oids).tolist()
         found = np.flatnonzero(messages.kind == protocol.RELATION).tolist()
         relations = {index: messages.relation(index) for index in found}
-        self.recognition.begin([relation.oid for relation in relations.values()], changed)
+        described = [relation.oid for relation in relations.values()]
+        if self._described:
+            described.append(self._described.oid)
+        self.recognition.begin(described, changed)
         for index, relation in relations.items():
             names = [column.name for column in relation.columns]
             by = int(ids[transaction[index]])
             check = partial(self.recognition.described, relation.oid, names, by)
             yield from self._checked(relation.oid, check)
+            # A partition is described right behind its root, whose name its rows get.
+            root = relations.get(index - 1, self._described if index == 0 else None)
+            if root is not None and str(root.oid) in self._names:
+                check = partial(self.recognition.described_leaf, root.oid, relation.oid)
+                yield from self._checked(root.oid, check)
+        self._described = relations.get(len(messages) - 1)
         for index in np.flatnonzero(messages.kind == protocol.TRUNCATE).tolist():
             for oid in messages.truncated(index):
                 self.recognition.truncated(oid, int(ids[transaction[index]]))

@@ -49,6 +49,22 @@ STOPS = {
         "was detached or dropped",
     ),
     "dropped": (["drop table apples_small"], "was detached or dropped"),
+    "for a while": (
+        [
+            "create table more partition of apples for values from (100) to (200)",
+            "insert into apples values (100)",
+            "drop table more",
+        ],
+        "was detached or dropped",
+    ),
+    "truncated as it came": (
+        [
+            "create table more partition of apples for values from (100) to (200)",
+            "insert into apples values (100)",
+            "truncate more",
+        ],
+        "more was truncated",
+    ),
     "attached": ([LOOSE, "insert into loose values (100)", ATTACH], "loose was attached with rows"),
     "attached at once": (
         ["begin", LOOSE, "insert into loose values (100)", ATTACH, "commit"],

@@ -32,9 +32,9 @@ class StreamProgress:
         return any(is_before(leaf.changed, transaction) for transaction in self.changed)
 
 
-def removed(known: Known, look: TableLook) -> str | None:
-    """What became of a partition that is gone."""
-    if gone := (known.partitions or {}).keys() - (look.leaves or {}).keys():
+def removed(known: Known, look: TableLook, described: Collection[int] = ()) -> str | None:
+    """What became of a partition that is gone. described: those that the stream told of."""
+    if gone := {*(known.partitions or {}), *described} - (look.leaves or {}).keys():
         number = f"{len(gone)} partitions were" if len(gone) > 1 else "a partition was"
         return f"{number} detached or dropped, with rows that the log does not tell"
     return None
@@ -47,19 +47,11 @@ def added(known: Known, look: TableLook) -> Mapping[int, Leaf]:
 
 
 def replaced(known: Known, look: TableLook, progress: StreamProgress) -> dict[int, Leaf]:
-    """Partitions whose rows are in another file, for which there is no reason yet."""
+    """Partitions whose rows are in another file, for which there is no reason yet. A new partition
+    was made with a file of its own number."""
     return {
         oid: leaf
         for oid, leaf in (look.leaves or {}).items()
-        if (known.partitions or {}).get(oid, leaf.node) != leaf.node
+        if (known.partitions or {}).get(oid, oid) != leaf.node
         and leaf.changed not in progress.truncated
-    }
-
-
-def files(known: Known, look: TableLook, progress: StreamProgress) -> dict[int, int]:
-    """The file of each partition, as far as there is a reason for it."""
-    waiting = replaced(known, look, progress)
-    return {
-        oid: (known.partitions or {})[oid] if oid in waiting else leaf.node
-        for oid, leaf in (look.leaves or {}).items()
     }

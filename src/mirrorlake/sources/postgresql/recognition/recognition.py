@@ -65,6 +65,12 @@ class Recognition:
             raise _altered(table, found)
         self._note(oid, replace(found, published=look.published or known.published))
 
+    def described_leaf(self, oid: int, leaf: int) -> None:
+        """The stream describes a partition of a table, as of rows in it. Raises TableAltered."""
+        known, look = self._known.get(oid), self._looks.get(oid)
+        if known and look and (told := partitions.removed(known, look, [leaf])):
+            raise _altered(self.tables[oid], told)
+
     def truncated(self, oid: int, transaction: int) -> None:
         """The stream says that the table was truncated."""
         self._truncated.setdefault(oid, set()).add(transaction)
@@ -122,10 +128,14 @@ class Recognition:
                     table,
                     f"partition {leaf.name} was attached with rows, which the log does not tell",
                 )
-        for leaf_oid, leaf in partitions.replaced(known, look, progress).items():
-            if progress.is_beyond(leaf) or self._is_overdue(oid, leaf_oid, leaf, look.at):
+        replaced = partitions.replaced(known, look, progress)
+        by_itself = not known.partitions.keys() <= replaced.keys()  # else it may be the whole table
+        for leaf_oid, leaf in replaced.items():
+            is_overdue = self._is_overdue(oid, leaf_oid, leaf, look.at)
+            if by_itself or progress.is_beyond(leaf) or is_overdue:
                 raise _altered(table, f"partition {leaf.name} was truncated or rewritten by itself")
-        self._note(oid, replace(known, partitions=partitions.files(known, look, progress)))
+        if not replaced:
+            self._note(oid, replace(known, partitions=look.known().partitions))
 
     def _is_overdue(self, oid: int, leaf_oid: int, leaf: Leaf, at: Lsn) -> bool:
         """Whether the stream has told everything up to where this was seen first."""
