@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -84,6 +85,10 @@ class Database:
     def execute(self, *statements: str) -> None:
         for statement in statements:
             self.sql.execute(statement)
+
+    def url_as(self, user: str) -> str:
+        """For a role whose password is its name."""
+        return re.sub(r"postgres(:[^@]*)?@", f"{user}:{user}@", self.url, count=1)
 
     def settings(self, **changes: object) -> PostgresSettings:
         """Settings with a slot and a publication that no other test has."""

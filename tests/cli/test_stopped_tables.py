@@ -93,14 +93,14 @@ def test_a_table_that_cannot_join_stops_alone(
     run("capture", "--once")
     user = f"visitor_{shop.name}"
     shop.execute(
-        f"create role {user} login replication",
+        f"create role {user} login replication password '{user}'",
         f"grant create on database {shop.name} to {user}",
         f"alter publication mirrorlake_{shop.name} owner to {user}",
         "create table later (id int primary key)",
         "insert into orders values (11, 'goes on')",
         f"grant select on all tables in schema public to {user}",
     )
-    monkeypatch.setenv("SOURCE", shop.url.replace("postgres@", f"{user}@"))
+    monkeypatch.setenv("SOURCE", shop.url_as(user))
     assert run("capture", "--once").code == 1
     found = tables(run)
     assert found["public.later"]["error"]["code"] == "unsupported_table"

@@ -96,13 +96,13 @@ def test_a_commit_inside_the_transaction_is_a_conflict(
     monkeypatch: pytest.MonkeyPatch,
     statement: str,
 ) -> None:
-    prepare = spark_committer._Delta.metrics
+    prepare = spark_committer._Delta.described
 
     def interrupted(*args: Any) -> Any:
         by_hand(statement)
         return prepare(*args)
 
-    monkeypatch.setattr(spark_committer._Delta, "metrics", interrupted)
+    monkeypatch.setattr(spark_committer._Delta, "described", interrupted)
     outcome = table.run(table.step([(UPDATE, row(1, "new"))]))
     assert isinstance(outcome, Conflicted)
 
@@ -110,14 +110,14 @@ def test_a_commit_inside_the_transaction_is_a_conflict(
 def test_two_batches_that_change_no_row_conflict_by_their_application(
     spark: Spark, store: LocalStore, table: Mirrored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    prepare, step = spark_committer._Delta.metrics, table.step([])
+    prepare, step = spark_committer._Delta.described, table.step([])
 
     def interrupted(*args: Any) -> Any:
-        monkeypatch.setattr(spark_committer._Delta, "metrics", prepare)
+        monkeypatch.setattr(spark_committer._Delta, "described", prepare)
         spark_engine(spark, store).apply([step], lambda: None)
         return prepare(*args)
 
-    monkeypatch.setattr(spark_committer._Delta, "metrics", interrupted)
+    monkeypatch.setattr(spark_committer._Delta, "described", interrupted)
     assert isinstance(table.run(step), Conflicted)
 
 

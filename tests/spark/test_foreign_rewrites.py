@@ -46,17 +46,17 @@ REWRITES = {
 }
 
 
-class IndexedJobs(SparkRunner):
+class IndexedRunner(SparkRunner):
     """Tasks find rows by indexes, then pages, however small the files, or not at all."""
 
-    def map(self, work: Callable[[Any], Any], items: Sequence[Any], *more: Any) -> list[Any]:
+    def run(self, work: Callable[[Any], Any], items: Sequence[Any], *more: Any) -> list[Any]:
         def indexed(item: Any) -> Any:
             with forced(Way.INDEX_PAGES) as patch:
                 patch.setattr(key_join, "matches", None)
                 patch.setattr(key_join, "rows", None)
                 return work(item)
 
-        return super().map(indexed, items, *more)
+        return super().run(indexed, items, *more)
 
 
 @dataclass
@@ -132,8 +132,8 @@ class Searched:
 
 @pytest.fixture
 def make(spark: Spark, store: LocalStore) -> Callable[[Shape], Searched]:
-    jobs, reader = IndexedJobs(spark.session), SparkReader(spark.session, store)
-    engine = spark_engine(spark, store, wanted=Wanted.DIRECT, jobs=jobs, compaction=False)
+    runner, reader = IndexedRunner(spark.session), SparkReader(spark.session, store)
+    engine = spark_engine(spark, store, wanted=Wanted.DIRECT, runner=runner, compaction=False)
     return lambda shape: Searched(spark, Mirrored(engine, store, reader, shape)).create()
 
 

@@ -158,7 +158,7 @@ def test_commits_inside_the_transaction_of_a_spread_batch_are_conflicts_until_th
 ) -> None:
     table, batch = Table(spark, store, "spread"), BATCHES["changes"]
     step = table.step(batch)
-    interrupt(monkeypatch, spark_committer._Delta, "metrics", table.all_by_hand())
+    interrupt(monkeypatch, spark_committer._Delta, "described", table.all_by_hand())
     for _statement in STATEMENTS:
         assert isinstance(table.ours.run(step), Conflicted)
     table.holds(LEFT, batch, table.ours.run(step))

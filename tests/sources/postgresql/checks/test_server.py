@@ -40,14 +40,14 @@ def visitor(database: Database) -> Iterator[Captured]:
     """A database as an ordinary user sees it, who may replicate and owns the schema public."""
     user = f"visitor_{database.name}"
     database.execute(
-        f"create role {user} login replication",
+        f"create role {user} login replication password '{user}'",
         f"grant create on database {database.name} to {user}",
         f"alter schema public owner to {user}",
         f"set role {user}",
         APPLES,
         "reset role",
     )
-    own = replace(database, url=database.url.replace("postgres@", f"{user}@"))
+    own = replace(database, url=database.url_as(user))
     captured = Captured(database, own.settings())
     yield captured
     captured.close()
