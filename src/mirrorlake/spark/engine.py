@@ -32,11 +32,12 @@ def spark_engine(
     session = spark.session
     runner = runner or SparkRunner(session)
     own_committer = SparkCommitter(session)
+    direct = not platform and wanted is not Wanted.MERGE  # the insides of Delta are known
     return Engine(
         store,
         runner,
         committer or own_committer,
-        SparkTables(session, store, committer=None if platform else own_committer),
+        SparkTables(session, store, committer=own_committer if direct else None),
         merge=Merge(runner, session, store, reached),
         optimizer=SparkOptimizer(session, runner),
         reached=reached,

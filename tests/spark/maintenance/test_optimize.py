@@ -66,7 +66,7 @@ def compacted(spark: Spark, table: Mirrored) -> str:
     """Compact, and say what Delta calls it. Rows, feed and progress are what they were."""
     rows = counted(table.rows())
     before = table.engine.progress(table.path)
-    assert table.engine.rearrangeable(table.path)
+    assert table.engine.compaction(table.path)
     outcome = table.compact()
     assert outcome == Applied(before.version + 1)
     after = table.engine.progress(table.path)
@@ -96,7 +96,7 @@ def test_a_table_that_is_merged_is_kept_compact_without_insides_of_delta(
         table.apply([(INSERT, row(n)) for n in range(start, start + 1_000)])
     assert compacted(spark, table) == "OPTIMIZE"
     assert len(files(table)) == 1
-    assert table.engine.rearrangeable(table.path) is None
+    assert table.engine.compaction(table.path) is None
     assert table.compact() is None
     table.apply([(DELETE, (n, None, None)) for n in range(1_200)])
     assert dead(table) == [1_200]
