@@ -179,9 +179,11 @@ class Decoder:
             by = int(ids[transaction[index]])
             check = partial(self.recognition.described, relation.oid, names, by)
             yield from self._checked(relation.oid, check)
-            # A partition is described right behind its root, whose name its rows get.
+            # A partition is described right behind its root, whose name its rows get. So are
+            # tables that are truncated together, each behind the one before.
             root = relations.get(index - 1, self._described if index == 0 else None)
-            if root is not None and str(root.oid) in self._names:
+            is_leaf = str(relation.oid) not in self._names
+            if is_leaf and root is not None and str(root.oid) in self._names:
                 check = partial(self.recognition.described_leaf, root.oid, relation.oid)
                 yield from self._checked(root.oid, check)
         self._described = relations.get(len(messages) - 1)

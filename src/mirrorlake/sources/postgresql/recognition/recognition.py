@@ -66,9 +66,15 @@ class Recognition:
         self._note(oid, replace(found, published=look.published or known.published))
 
     def described_leaf(self, oid: int, leaf: int) -> None:
-        """The stream describes a partition of a table, as of rows in it. Raises TableAltered."""
+        """The stream describes a partition of a table, as of rows in it; of a table without
+        partitions it is another table. Raises TableAltered."""
         known, look = self._known.get(oid), self._looks.get(oid)
-        if known and look and (told := partitions.removed(known, look, [leaf])):
+        if (
+            known
+            and look
+            and look.leaves is not None
+            and (told := partitions.removed(known, look, [leaf]))
+        ):
             raise _altered(self.tables[oid], told)
 
     def truncated(self, oid: int, transaction: int) -> None:
