@@ -190,7 +190,7 @@ class Decoder:
         for index in np.flatnonzero(messages.kind == protocol.TRUNCATE).tolist():
             for oid in messages.truncated(index):
                 self.recognition.truncated(oid, int(ids[transaction[index]]))
-        for oid in changed:
+        for oid in filter(self.recognition.is_looked_at, changed):
             by_these = frozenset(ids[np.unique(transaction[rows[oids == oid]])].tolist())
             yield from self._checked(oid, partial(self.recognition.changed, oid, by_these, ended))
         if transactions.closed():

@@ -81,11 +81,15 @@ class Recognition:
         """The stream says that the table was truncated."""
         self._truncated.setdefault(oid, set()).add(transaction)
 
+    def is_looked_at(self, oid: int) -> bool:
+        """Whether a table of this chunk is described in it, or has partitions."""
+        return oid in self._looks
+
     def changed(self, oid: int, transactions: Collection[int], ended: Collection[int]) -> None:
-        """The stream brings rows of these transactions. Raises TableAltered."""
-        if look := self._looks.get(oid):
-            progress = StreamProgress(self._truncated.get(oid, ()), transactions, ended)
-            self._check_partitions(oid, look, progress)
+        """The stream brings rows of these transactions to a table that is looked at. Raises
+        TableAltered."""
+        progress = StreamProgress(self._truncated.get(oid, ()), transactions, ended)
+        self._check_partitions(oid, self._looks[oid], progress)
 
     def faults(self, tables: Sequence[SourceTable]) -> Iterator[tuple[TableId, TableAltered]]:
         """What was done to these tables, as far as it can be told now."""
