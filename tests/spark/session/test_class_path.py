@@ -77,6 +77,15 @@ def test_what_is_no_longer_so_is_resolved_again(jar: Path, spoil: str) -> None:
     assert class_path.resolved(conf, is_local=True) == conf
 
 
+def test_an_archive_is_of_the_jars_as_they_were_then(jar: Path) -> None:
+    before = class_path.archive(str(jar))
+    assert class_path.archive(str(jar)) == before
+    os.utime(jar, (0, 0))  # written anew, as by another installation in the same place
+    assert class_path.archive(str(jar)) != before
+    jar.unlink()
+    assert class_path.archive(str(jar)) != before
+
+
 def test_archives_that_nobody_used_for_a_month_are_removed(jar: Path) -> None:
     old, young = (jar.parent / f".ivy2.5.2/mirrorlake/classes-{name}.jsa" for name in "ab")
     for path in (old, young):

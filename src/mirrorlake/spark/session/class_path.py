@@ -70,10 +70,11 @@ def record(conf: Mapping[str, str], session: SparkSession) -> None:
 
 
 def archive(class_path: str) -> Path:
-    """Where the classes of a class path are, for the Java and the Spark that would run."""
-    java = Path(jars.java()).resolve().stat()
-    runs = [pyspark.__path__[0], str(java.st_size), str(java.st_mtime_ns)]
-    return _remembered("classes", [class_path, *runs], ".jsa")
+    """Where the classes of a class path are, for the Java and the Spark that would run. Java takes
+    no archive of jars that were written anew since, so their times belong to its name."""
+    spark = Path(pyspark.__path__[0], "jars")
+    files: list[str | Path] = [jars.java(), spark, *class_path.split(os.pathsep)]
+    return _remembered("classes", [class_path, str(spark), *map(_stamp, files)], ".jsa")
 
 
 def sweep() -> None:
@@ -86,6 +87,14 @@ def sweep() -> None:
 
 def _record(conf: Mapping[str, str]) -> Path:
     return _remembered("jars", [conf[PACKAGES], conf.get(EXCLUDES, "")], ".json")
+
+
+def _stamp(path: str | Path) -> str:
+    try:
+        found = Path(path).resolve().stat()
+    except OSError:
+        return ""
+    return f"{found.st_size} {found.st_mtime_ns}"
 
 
 def _remembered(kind: str, of: Sequence[str], ending: str) -> Path:
