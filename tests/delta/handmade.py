@@ -14,14 +14,14 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from mirrorlake.apply.in_process.log import write_commit
-from mirrorlake.apply.in_process.tables import PROTOCOL, metadata
 from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.lookup.key_lookup import path_of
 from mirrorlake.delta.schema import TableSchema, parse
+from mirrorlake.delta.write.commit import write_commit
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
 from mirrorlake.delta.write.rewrite import Rewritten, rewrite
+from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.net import NetChanges
 from mirrorlake.model.table import Schema

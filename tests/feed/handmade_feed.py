@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
-from mirrorlake.apply.in_process.tables import metadata
 from mirrorlake.delta.write.rewrite import rewrite
+from mirrorlake.delta.write.table_metadata import metadata
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Schema

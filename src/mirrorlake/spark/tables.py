@@ -12,9 +12,9 @@ from typing import Any
 from delta.tables import DeltaTable
 from pyspark.sql import SparkSession
 
-from mirrorlake.apply.in_process.tables import metadata
 from mirrorlake.apply.table_definitions import properties_of
 from mirrorlake.delta import tables
+from mirrorlake.delta.write.table_metadata import metadata
 from mirrorlake.mirror.batch_limits import CHECKPOINT_EVERY
 from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey

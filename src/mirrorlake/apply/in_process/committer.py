@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from mirrorlake.apply.committer import BatchCommit, CompactionCommit
-from mirrorlake.apply.in_process.log import write_commit
 from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.write.commit import write_commit
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Failed, Outcome, Unknown
 from mirrorlake.mirror.faults import UnreachableTable
 
@@ -39,7 +39,7 @@ def _committed(
     commit: BatchCommit | CompactionCommit,
     actions: Sequence[dict[str, Any]],
     counts: Counts,
-    said: dict[str, str],
+    said: dict[str, Any],
 ) -> Outcome:
     version, log = commit.version + 1, TableLog(commit.location)
     try:

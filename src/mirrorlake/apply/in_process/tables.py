@@ -5,13 +5,11 @@ from __future__ import annotations
 import json
 import os
 import time
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from mirrorlake.apply.in_process.log import write_commit
 from mirrorlake.apply.table_definitions import properties_of
 from mirrorlake.delta import deletion_vectors, tables
 from mirrorlake.delta.log import checkpoint
@@ -19,24 +17,16 @@ from mirrorlake.delta.log.files import FOLDER
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.lookup import key_index
 from mirrorlake.delta.lookup.key_lookup import path_of
+from mirrorlake.delta.write.commit import write_commit
+from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata, widened
 from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
 from mirrorlake.mirror.strategy import Way
 from mirrorlake.mirror.table.progress import KEY_COLUMNS, Progress
-from mirrorlake.model.table import Column, Schema
+from mirrorlake.model.table import Schema
 from mirrorlake.root import DROPPED
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url
-
-PROTOCOL = {
-    "minReaderVersion": 3,
-    "minWriterVersion": 7,
-    "readerFeatures": ["deletionVectors", "columnMapping"],
-    "writerFeatures": ["deletionVectors", "columnMapping", "changeDataFeed", "appendOnly"],
-}
-PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
-MODE, LAST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
-ID, PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
 class LogTables:
@@ -68,7 +58,8 @@ class LogTables:
         new = [column for column in step.columns if column.name not in known.schema]
         if new:
             described = TableLog(self._store.location(step.path)).snapshot().metadata
-            self._describe(step.path, widened(described, known.schema, new), "ADD COLUMNS")
+            mapped = needs_mapping(Schema.of([*known.schema, *new]))
+            self._describe(step.path, widened(described, new, mapped=mapped), "ADD COLUMNS")
 
     def set_key(self, step: SetKey) -> None:
         described = TableLog(self._store.location(step.path)).snapshot().metadata
@@ -101,54 +92,6 @@ class LogTables:
         location = self._store.location(path)
         version = TableLog(location).snapshot().version + 1
         write_commit(location, version, [{"metaData": described}], operation=operation)
-
-
-def metadata(
-    schema: Schema,
-    *,
-    mapped: bool = False,
-    partitions: Sequence[str] = (),
-    properties: Mapping[str, str] | None = None,
-) -> dict[str, Any]:
-    """The metaData action of a table with this schema. mapped: files have other column names."""
-    fields = [_field(column, number if mapped else None) for number, column in enumerate(schema, 1)]
-    mapping = {MODE: "name", LAST_ID: str(len(fields))} if mapped else {}
-    return {
-        "id": str(uuid.uuid4()),
-        "format": {"provider": "parquet", "options": {}},
-        "schemaString": json.dumps({"type": "struct", "fields": fields}),
-        "partitionColumns": list(partitions),
-        "configuration": {**PROPERTIES, **(properties or {}), **mapping},
-        "createdTime": 0,
-    }
-
-
-def widened(described: Mapping[str, Any], known: Schema, new: Sequence[Column]) -> dict[str, Any]:
-    """A metaData action with further columns; files keep the names that they know."""
-    fields = json.loads(described["schemaString"])["fields"]
-    both = Schema.of([*known, *new])
-    is_mapped = MODE in described["configuration"] or needs_mapping(both)
-    if is_mapped:
-        for number, field in enumerate(fields, 1):
-            field["metadata"] = {ID: number, PHYSICAL: field["name"], **field["metadata"]}
-    first = len(fields) + 1
-    fields += [_field(c, n if is_mapped else None, uuid.uuid4()) for n, c in enumerate(new, first)]
-    mapping = {MODE: "name", LAST_ID: str(len(fields))} if is_mapped else {}
-    return {
-        **described,
-        "schemaString": json.dumps({"type": "struct", "fields": fields}),
-        "configuration": {**described["configuration"], **mapping},
-    }
-
-
-def _field(column: Column, number: int | None, name: object | None = None) -> dict[str, Any]:
-    physical = {} if number is None else {ID: number, PHYSICAL: f"col-{name or number}"}
-    return {
-        "name": column.name,
-        "type": str(column.type),
-        "nullable": column.nullable,
-        "metadata": physical,
-    }
 
 
 def _needed(table: Path, oldest: float) -> Iterator[Path]:
