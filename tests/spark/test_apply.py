@@ -161,7 +161,7 @@ class OnSpark:
 
 
 class TestSparkEngine(OnSpark, ApplyContract, ByTimeContract):
-    quick = 20
+    quick = 10
 
     @pytest.mark.full
     @pytest.mark.clause("LZ-255")

@@ -266,7 +266,7 @@ class TestMergeCore(ByMerge, ScenarioContract):
     """What of the suite runs each time: every marker, and a truncation."""
 
     scenarios = (*MARKERS, TRUNCATION, PATTERN)
-    quick = 3
+    quick = 2
 
 
 @pytest.mark.long
