@@ -72,7 +72,7 @@ docs: setup
 # Pin what pyproject.toml asks for, with hashes and without addresses: for development, for an
 # installation, for `make test-pair` (the lowest versions that it allows, with the older pair), for the
 # bench.
-RUNTIME := postgresql spark sql excel objects azure
+RUNTIME := postgresql spark sql excel objects azure server
 PIN := $(VENV)/bin/uv pip compile -q --universal --python-version 3.11 --generate-hashes \
 	--no-header --no-annotate --no-emit-index-url --no-emit-find-links
 lock: setup
