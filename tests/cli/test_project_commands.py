@@ -165,7 +165,9 @@ def test_a_new_root_is_refused_while_the_slot_belongs_to_another(
     done = run(*work)
     assert done.code == 1
     assert "was not created for this landing zone" in done.error
+    assert f"created for the landing zone {tmp_path}/root/Files/LandingZone" in done.error
     assert "Set root to the folder for which it was created" in done.error
+    assert "pg_drop_replication_slot" not in done.error
     found = {f["check"]: f for f in run("check", "--json").facts()["findings"]}
     assert found["slot"]["severity"] == "error"
     assert "was not created for this landing zone" in found["slot"]["message"]

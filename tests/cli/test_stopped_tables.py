@@ -9,6 +9,9 @@ from typing import Any
 import pytest
 
 from mirrorlake.capture.record import StreamRecord
+from mirrorlake.model.clock import WallClock
+from mirrorlake.storage.lease import Lease
+from mirrorlake.storage.local import LocalStore
 from tests.cli.conftest import Run
 from tests.conftest import Database
 
@@ -155,7 +158,7 @@ class TestAPublicationThatIsNotWhatItWas:
         assert tables(run)["public.log"]["error"] is None
 
     def test_check_says_that_it_is_lost_and_that_another_is_new(
-        self, run: Run, shop: Database, begun: str
+        self, run: Run, shop: Database, begun: str, tmp_path: Path
     ) -> None:
         shop.execute(
             f"alter publication {begun} drop table orders",
@@ -171,6 +174,10 @@ class TestAPublicationThatIsNotWhatItWas:
             "message": "the table is new and will be loaded at the next run",
             "remedy": None,
         }
+        lease = Lease(LocalStore(tmp_path / "root"), "capture", WallClock())
+        lease.take()
+        assert "by the running mirror, within a minute" in run("check").out
+        lease.release()
         shop.execute(f"alter publication {begun} add table orders")
         assert run("check").code == 0
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -19,7 +19,7 @@ from mirrorlake.app.loop.background import Executors
 from mirrorlake.app.loop.planning import Planning
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.own_root import check_root, of_root
-from mirrorlake.app.status import mirror_status
+from mirrorlake.app.status import ended, mirror_status
 from mirrorlake.app.stores import store_of
 from mirrorlake.apply.engine import Engine
 from mirrorlake.apply.in_process.committer import LogCommitter
@@ -44,6 +44,7 @@ from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity, Source
 from mirrorlake.sources.section import SourceSettings
 from mirrorlake.sources.table import SourceTable
+from mirrorlake.storage.lease import Lease, holder_of
 
 if TYPE_CHECKING:
     from mirrorlake.spark.session.spark_session import Spark
@@ -132,7 +133,8 @@ class Mirror:
         if (time := detached.since(self._store)) is not None:
             told = detached.error(time)
             findings.append(CheckResult("detached", CheckSeverity.ERROR, told.what, told.hint))
-        return expecting_new(findings, records, known(records))
+        is_running = holder_of(self._store, ended.CAPTURE, WallClock().now()) is not None
+        return expecting_new(findings, records, known(records), is_running=is_running)
 
     def discover(self) -> list[SourceTable]:
         """The selected tables of the source."""
@@ -164,14 +166,14 @@ class Mirror:
     def capture_once(self, progress: Loading = lambda _progress: None) -> None:
         """Land everything that is committed in the source when this is called."""
         self._check_begin()
-        with closing(self.capture(progress)) as capture:
+        with self._noted(ended.CAPTURE), closing(self.capture(progress)) as capture:
             capture.open()
             capture.once()
 
     def capture_run(self, progress: Loading = lambda _progress: None) -> None:
         """Land changes until `stop` is set."""
         self._check_begin()
-        with closing(self.capture(progress)) as capture:
+        with self._noted(ended.CAPTURE), closing(self.capture(progress)) as capture:
             capture.run()
 
     def apply_once(self, pending: Pending = lambda _table, _files: None) -> ApplyReport:
@@ -184,13 +186,14 @@ class Mirror:
                 engine.start()  # on this thread, before others make its table
             pending(table, files)
 
-        with self._applying(engine, told) as loop:
+        with self._noted(ended.MIRROR), self._applying(engine, told) as loop:
             return loop.once()
 
     def apply_run(self) -> ApplyReport:
         """Apply what lands until `stop` is set."""
         check_root(self.project, self._store)
-        with self._applying(self.engine()) as loop:
+        Lease(self._store, ended.MIRROR, WallClock()).check_free()
+        with self._noted(ended.MIRROR), self._applying(self.engine()) as loop:
             loop.run()
         return loop.report
 
@@ -200,7 +203,9 @@ class Mirror:
         Raises what ended capture, when that was an error.
         """
         self._check_begin()
-        with self._applying(self.engine()) as loop:
+        for role in ended.COMMANDS:
+            Lease(self._store, role, WallClock()).check_free()
+        with self._noted(ended.MIRROR), self._applying(self.engine()) as loop:
             child = CaptureProcess(partial(_capture, self.project), self._prepare)
             try:
                 child.start()
@@ -305,6 +310,9 @@ class Mirror:
         loop.open()
         with closing(loop):
             yield loop
+
+    def _noted(self, role: str) -> AbstractContextManager[None]:
+        return ended.noted(self._store, role, WallClock(), self.stop)
 
     def _source(self) -> Source:
         settings = self._connection()

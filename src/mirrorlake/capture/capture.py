@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
+from contextlib import contextmanager, suppress
 from dataclasses import replace
+from datetime import datetime, timedelta
 
 import structlog
 
 from mirrorlake.capture import members
 from mirrorlake.capture.loop import CaptureLoop, common
-from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.record import Outage, Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Sink, SinkWriter
 from mirrorlake.errors import (
+    LeaseLost,
     PrerequisiteMissing,
     SourceGap,
     SourceUnavailable,
@@ -36,7 +39,7 @@ from mirrorlake.sources.base import (
     Source,
 )
 from mirrorlake.sources.table import KnownTables, SourceTable
-from mirrorlake.storage.lease import Lease
+from mirrorlake.storage.lease import RENEW, Lease
 
 log = structlog.get_logger()
 
@@ -44,6 +47,7 @@ CAPTURE_STARTED = "capture_started"
 TABLE_LOADED = "table_loaded"
 FINDING = "source_finding"
 STREAM_INTERRUPTED = "stream_interrupted"
+STREAM_RESUMED = "stream_resumed"
 APPEND_ONLY = "append_only_table"
 
 RETRY_SECONDS = 1.0
@@ -75,6 +79,7 @@ class Capture:
         self._found: set[CheckResult] = set()  # by the watch, and logged
         self._has_begun = False
         self._has_answered = False  # the source did, in every way that is needed
+        self._lost_at: datetime | None = None  # since when it does not answer
         self.loop: CaptureLoop | None = None
 
     # -- life -----------------------------------------------------------------------------------
@@ -108,6 +113,7 @@ class Capture:
                 if self.loop is None:
                     self._reopen()
                 self.step(1.0)
+                self._resumed()
                 if self._clock.monotonic() - watched >= self._settings.watch_seconds:
                     watched = self._clock.monotonic()
                     self._watch()
@@ -115,10 +121,10 @@ class Capture:
             except SourceUnavailable as error:
                 if not self._has_answered:
                     raise
-                log.warning(STREAM_INTERRUPTED, reason=error.what, retry_seconds=pause)
+                self._interrupted(error, pause)
                 self._disconnect()
                 self._source.close()  # whatever else it holds is as dead as what failed
-                self._clock.sleep(pause)
+                self._rest(pause)
                 pause = min(pause * 2, MOST_RETRY_SECONDS)
         self._finish()
 
@@ -133,9 +139,56 @@ class Capture:
         if self._has_begun:
             return
         self._lease.take()
+        self._records.end_outage()
         for sink in self._sinks:
             sink.recover()
         self._has_begun = True
+
+    # -- a source that does not answer ----------------------------------------------------------
+
+    def _interrupted(self, error: SourceUnavailable, pause: float) -> None:
+        """Say that the source does not answer, since when, and when it is asked again."""
+        log.warning(STREAM_INTERRUPTED, reason=error.what, retry_seconds=pause)
+        now = self._clock.now()
+        self._lost_at = self._lost_at or now
+        again = now + timedelta(seconds=pause)
+        self._records.begin_outage(Outage(self._lost_at, again, error.what, error.hint))
+
+    def _rest(self, pause: float) -> None:
+        """Wait, and stay known as the one who captures."""
+        until = self._clock.monotonic() + pause
+        while not self._stop.is_set() and (left := until - self._clock.monotonic()) > 0:
+            self._lease.check()
+            self._clock.sleep(min(left, RENEW.total_seconds()))
+
+    def _resumed(self) -> None:
+        """Say that the source answers again, if it did not."""
+        if self._lost_at is not None:
+            seconds = (self._clock.now() - self._lost_at).total_seconds()
+            self._records.end_outage()
+            self._lost_at = None
+            log.info(STREAM_RESUMED, seconds=round(seconds, 1))
+
+    @contextmanager
+    def _renewing(self) -> Iterator[None]:
+        """Stay known as the one who captures while parts of tables are loaded, however long it
+        takes. A lease that is lost meanwhile is found by who asks for it next."""
+        done = threading.Event()
+
+        def renew() -> None:
+            with suppress(LeaseLost, OSError):
+                while not done.wait(RENEW.total_seconds()):
+                    self._lease.check()
+
+        thread = threading.Thread(target=renew, name="renew", daemon=True)
+        if self._settings.load_workers > 1:
+            thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            if thread.ident is not None:
+                thread.join()
 
     # -- the place in the log -------------------------------------------------------------------
 
@@ -149,7 +202,7 @@ class Capture:
             if objects and (occupant := objects.occupied()):
                 raise PrerequisiteMissing(
                     f"{occupant.message}, but was not created for this landing zone",
-                    where=self._records.store.location(self._records.zone),
+                    where=self._home,
                     hint=occupant.remedy,
                 )
             self._check_prerequisites()
@@ -162,7 +215,16 @@ class Capture:
             return self._establish(record)
         _same_source(record, identity)
         self._source.resume(self._landed(record))
+        self._name_home()
         return record
+
+    def _name_home(self) -> None:
+        if self._source.objects is not None:
+            self._source.objects.name_home(self._home)
+
+    @property
+    def _home(self) -> str:
+        return self._records.store.location(self._records.zone)
 
     def _check_prerequisites(self) -> None:
         """Nothing is made in a source that cannot be captured."""
@@ -182,6 +244,7 @@ class Capture:
             record = record.established(str(established.snapshot.point), established.made)
             self._records.write_stream(record)
             self._reached(CrashPoint.ESTABLISHED)
+            self._name_home()
             self._load(established.snapshot, record)
         finally:
             established.snapshot.close()
@@ -208,9 +271,10 @@ class Capture:
         streamed = self._streamed()
         begun = {table.table for sink in self._sinks for table in sink.missing(streamed)}
         self._know({t.table: t.known for t in self._source.discover() if t.table in begun})
+        self._resumed()
         for sink in self._sinks:
             missing = sink.missing(self._streamed())
-            with self._pool() as pool:
+            with self._renewing(), self._pool() as pool:
                 for outcome in sink.load(record, snapshot, missing, pool):
                     if isinstance(outcome, TableError):
                         members.stop(self._records, outcome)

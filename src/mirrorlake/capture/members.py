@@ -45,10 +45,14 @@ def stop(records: Records, error: TableError) -> None:
 
 
 def expecting_new(
-    findings: Sequence[CheckResult], records: Records, landed: Collection[TableId]
+    findings: Sequence[CheckResult],
+    records: Records,
+    landed: Collection[TableId],
+    *,
+    is_running: bool,
 ) -> list[CheckResult]:
-    """The findings, without errors on tables that are not published because they are new: the next
-    run adds them to the publication and loads them."""
+    """The findings, without errors on tables that are not published because they are new: capture
+    adds them to the publication and loads them, soon if it runs and else when it starts."""
     record = records.stream()
     if record is None or not record.is_established:
         return list(findings)
@@ -57,7 +61,8 @@ def expecting_new(
         replace(
             finding,
             severity=CheckSeverity.OK,
-            message="the table is new and will be loaded at the next run",
+            message="the table is new and will be loaded "
+            + ("by the running mirror, within a minute" if is_running else "at the next run"),
             remedy="",
         )
         if finding.check == "publication" and finding.table and str(finding.table) not in known

@@ -3,8 +3,9 @@
 `stream.json` names the stream and its source, and says whether the place in the source's log is
 made; `stopped.json` lists the tables that are no longer captured, because acknowledging without
 them would otherwise lose their changes silently; `known.json` holds by what the source recognises
-the tables, as of what is durable; `truncated.json` (strict zones) holds the
-position before which nothing of a table may be published again.
+the tables, as of what is durable; `outage.json` is there while the source does not answer;
+`truncated.json` (strict zones) holds the position before which nothing of a table may be published
+again.
 """
 
 from __future__ import annotations
@@ -13,15 +14,17 @@ import json
 import uuid
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from datetime import datetime
 from typing import Any, Self
 
 from mirrorlake.landing import layout
-from mirrorlake.model.landed import DEFAULT_STREAM, FORMAT, LaterFormat
+from mirrorlake.model.landed import DEFAULT_STREAM, FORMAT, LaterFormat, format_time, parse_time
 from mirrorlake.sources.table import KnownTables
 from mirrorlake.storage.store import Store
 
 STREAM, STOPPED, TRUNCATED = "stream.json", "stopped.json", "truncated.json"
 KNOWN = "known.json"
+OUTAGE = "outage.json"
 
 UNREADABLE = (OSError, ValueError, KeyError, TypeError, AttributeError)
 """What comes of reading a record that somebody else has put there."""
@@ -47,6 +50,31 @@ class StreamRecord:
 
     def established(self, start: str, made: Sequence[str]) -> StreamRecord:
         return replace(self, start=start, made=made)
+
+
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """`outage.json`. since: when the source was first found not to answer; again: when it is asked
+    next; reason, hint: what it or the socket said last, and what to do about it."""
+
+    since: datetime
+    again: datetime
+    reason: str
+    hint: str = ""
+
+    def __str__(self) -> str:
+        return (
+            f"the source is unreachable since {self.since:%Y-%m-%d %H:%M:%S} UTC: {self.reason}; "
+            f"the next attempt is at {self.again:%H:%M:%S}"
+        )
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "since": format_time(self.since),
+            "again": format_time(self.again),
+            "reason": self.reason,
+            "hint": self.hint,
+        }
 
 
 @dataclass(slots=True)
@@ -92,6 +120,20 @@ class Records:
     def know(self, tables: KnownTables) -> None:
         noted = self.known() | {str(table): dict(known) for table, known in tables.items()}
         self._write(KNOWN, {"tables": noted})
+
+    def outage(self) -> Outage | None:
+        """What is known of the source while it does not answer."""
+        found = self._read(OUTAGE)
+        if not found:
+            return None
+        since, again = parse_time(found["since"]), parse_time(found["again"])
+        return Outage(since, again, found["reason"], found["hint"])
+
+    def begin_outage(self, outage: Outage) -> None:
+        self._write(OUTAGE, outage.facts())
+
+    def end_outage(self) -> None:
+        self.store.delete(f"{self.folder}/{OUTAGE}")
 
     def truncated(self) -> dict[str, dict[str, str]]:
         """Table name to `position` and `generation` of its last truncation (strict zones)."""

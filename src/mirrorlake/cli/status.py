@@ -46,7 +46,7 @@ def status(
         if not watch:
             break
         time.sleep(1.0)
-    if any(table.error for table in found.tables):
+    if found.outage or found.errors or any(table.error for table in found.tables):
         raise typer.Exit(1)
 
 
@@ -60,6 +60,10 @@ def _show(found: Status) -> None:
     )
     if found.detached:
         typer.echo(f"detached from the source at {found.detached}. {WAYS}")
+    if found.outage:
+        typer.echo(f"{found.outage}. {found.outage.hint}")
+    for error in found.errors:
+        typer.echo(f"{error['command']} ended at {error['time']}: {error['message']}")
     typer.echo(f"landing zone: {found.landing_zone}")
     if found.partner.is_told:
         typer.echo(f"partner: {_partner(found.partner)}")

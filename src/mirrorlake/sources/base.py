@@ -138,6 +138,11 @@ class ManagedObjects(Protocol):
         """
         ...
 
+    def name_home(self, home: str) -> None:
+        """Note in the server for which landing zone its objects were made, where that is possible;
+        whatever others have noted there stays. `occupied` tells of it."""
+        ...
+
     def detach(self, made: Sequence[str]) -> list[str]:
         """Remove what `establish` said it made. Returns what was there to remove."""
         ...

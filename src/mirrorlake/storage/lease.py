@@ -145,6 +145,20 @@ class Lease:
         record = self._read(self._newest())
         return _named(record) if _lives(record, now) else None
 
+    def abandoned(self, now: datetime) -> tuple[str, str] | None:
+        """When the last holder of the role renewed, and who it was, in words, if it neither lives
+        nor has released the lease."""
+        record = self._read(self._newest())
+        if not record or record.get("released") or _lives(record, now):
+            return None
+        return str(record.get("renewed", "")), _named(record)
+
+    def check_free(self) -> None:
+        """Raise LeaseHeld where `take` would. Takes nothing."""
+        record = self._read(self._newest())
+        if _lives(record, self._clock.now()):
+            raise self._held(record)
+
     def _newest(self) -> int:
         """The highest epoch, 0 for none. Files with other names are incomplete."""
         names = (_NAME.fullmatch(file.name) for file in self._store.list(self._folder).files)
@@ -167,6 +181,11 @@ def holder_of(
 ) -> str | None:
     """The holder of a role below this root, in words; None if there is none."""
     return Lease(store, role, WallClock(), stream_id=stream_id).holder(now)
+
+
+def abandoned_by(store: Store, role: str, now: datetime) -> tuple[str, str] | None:
+    """As `Lease.abandoned`."""
+    return Lease(store, role, WallClock()).abandoned(now)
 
 
 def _lives(record: dict[str, Any], now: datetime) -> bool:

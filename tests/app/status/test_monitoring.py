@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from mirrorlake import root
 from mirrorlake.app.status import mirror_status, operation_log, table_status_file
 from mirrorlake.app.status.operation_log import (
     FILE_BYTES,
@@ -21,12 +22,14 @@ from mirrorlake.app.status.operation_log import (
     error_type,
 )
 from mirrorlake.app.status.table_status import View, tables_of
+from mirrorlake.capture.record import Outage, Records
 from mirrorlake.config import Project
 from mirrorlake.errors import BadFile, BadValue
 from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.model.landed import FileKind, Footer, parse_time
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.local import LocalStore
 from tests.app.operated import Operated, logged
 from tests.app.zones import MARKER, Zone
@@ -62,6 +65,21 @@ class TestStatusFiles:
             passed = parse_time(replicator(mirror)["lastHeartbeatTime"]) - START
             assert passed >= timedelta(seconds=55)
         assert replicator(mirror)["status"] == "Stopped"
+
+    def test_a_source_that_does_not_answer_is_told_within_seconds(self, mirror: Operated) -> None:
+        records = Records(mirror.store, root.LANDING)
+        with mirror.running() as loop:
+            mirror.cycles(loop, 5)
+            Lease(mirror.store, "capture", mirror.clock).take()
+            now = mirror.clock.now()
+            records.begin_outage(Outage(now, now, "PostgreSQL does not answer"))
+            mirror.cycles(loop, 2, every=1)
+            said = replicator(mirror)
+            assert (said["status"], said["errorCode"]) == ("Running", "source_unavailable")
+            assert "unreachable since 2026-01-01" in said["errorMessage"]
+            records.end_outage()
+            mirror.cycles(loop, 2, every=1)
+            assert replicator(mirror)["errorCode"] == ""
 
     @pytest.mark.clause("LZ-308", "LZ-310")
     def test_each_table_has_an_entry_of_the_documented_shape(self, mirror: Operated) -> None:

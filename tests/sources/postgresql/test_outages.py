@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import closing
 
@@ -11,7 +12,15 @@ import psycopg
 import pytest
 from structlog.testing import capture_logs
 
-from mirrorlake.capture.capture import CAPTURE_STARTED, STREAM_INTERRUPTED, TABLE_LOADED, Capture
+from mirrorlake import root
+from mirrorlake.capture.capture import (
+    CAPTURE_STARTED,
+    STREAM_INTERRUPTED,
+    STREAM_RESUMED,
+    TABLE_LOADED,
+    Capture,
+)
+from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.demo.server import EmbeddedServer
 from mirrorlake.errors import SourceUnavailable
@@ -150,6 +159,27 @@ def test_after_all_connections_are_lost_the_first_attempt_succeeds(
     assert len(ended) == 2
     waits = [e["retry_seconds"] for e in logs if e["event"] == STREAM_INTERRUPTED]
     assert waits == [1.0]
+
+
+def test_a_server_that_is_down_is_told_within_seconds_and_until_it_is_back(
+    server: EmbeddedServer, begin: Begin, stop: threading.Event, store: LocalStore
+) -> None:
+    records = Records(store, root.LANDING)
+    with psycopg.connect(server.url, autocommit=True) as sql:
+        sql.execute(SCHEMA)
+    with capture_logs() as logs, Running(begin(), stop) as running:
+        until(lambda: running.ended or [e for e in logs if e["event"] == CAPTURE_STARTED])
+        server.kill()
+        killed = time.monotonic()
+        until(lambda: running.ended or records.outage() is not None)
+        assert time.monotonic() - killed < 5
+        outage = records.outage()
+        assert outage is not None
+        assert "PostgreSQL" in outage.reason
+        server.start()
+        running.reaches(server, "insert into apples values (1, 'after')")
+        until(lambda: running.ended or records.outage() is None)
+    assert [e["event"] for e in logs].count(STREAM_RESUMED) == 1
 
 
 def test_a_server_that_never_answered_is_not_waited_for(

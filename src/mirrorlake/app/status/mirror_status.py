@@ -7,13 +7,14 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mirrorlake.app import detached
-from mirrorlake.app.status import table_status_file
+from mirrorlake.app.status import ended, table_status_file
+from mirrorlake.app.status.outage import outage_of
 from mirrorlake.app.status.table_status import TableStatus, View, tables_of
 from mirrorlake.app.stores import store_of
 from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.apply.logs.progress import read_progress
 from mirrorlake.apply.logs.table_reader import LogReader
-from mirrorlake.capture.record import Records
+from mirrorlake.capture.record import Outage, Records
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.landing.file_identity import Tails
@@ -27,7 +28,8 @@ from mirrorlake.storage.lease import holder_of
 class Status:
     """A mirror. capture, apply: the process that runs it now, in words, or None; landing_zone: the
     folder in which files are landed; partner: what the publisher says of itself; detached: when the
-    mirror was detached from its source, None if it was not."""
+    mirror was detached from its source, None if it was not; outage: why capture, which runs, gets
+    nothing; errors: what ended processes that do not run now, as by `ended.errors`."""
 
     mirror: str
     capture: str | None
@@ -36,6 +38,8 @@ class Status:
     landing_zone: str = ""
     partner: PartnerEvents = field(default_factory=PartnerEvents)
     detached: str | None = None
+    outage: Outage | None = None
+    errors: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def state(self) -> str:
@@ -49,6 +53,8 @@ class Status:
             "capture": self.capture,
             "apply": self.apply,
             "detached": self.detached,
+            "source": {"state": "unreachable", **self.outage.facts()} if self.outage else None,
+            "errors": self.errors,
             "partner": self.partner.facts() if self.partner.is_told else None,
             "tables": [table.facts() for table in self.tables],
         }
@@ -62,6 +68,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
     scanner = Scanner(store, strict_text=settings.strict_text, partitions=settings.partitions)
     capture = holder_of(store, "capture", moment)
     apply = holder_of(store, "mirror", moment)
+    outage = outage_of(store, moment)
     view = View(
         store,
         project.mirror,
@@ -71,6 +78,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
         Tails(store),
         is_fed=project.source is None or capture is not None,
         is_running=apply is not None,
+        unheard=outage.since if outage else None,
     )
 
     def progress(path: str, table: str) -> Progress:
@@ -86,6 +94,8 @@ def read(project: Project, now: datetime | None = None) -> Status:
         landing_zone=store.location(scanner.zone()),
         partner=scanner.partner(),
         detached=detached.since(store),
+        outage=outage,
+        errors=ended.errors(store, moment),
     )
 
 

@@ -15,10 +15,11 @@ import structlog
 from mirrorlake.app.loop.report import TableReport
 from mirrorlake.app.status import status_files
 from mirrorlake.app.status.operation_log import Item, LoggedOperation, OperationLog
+from mirrorlake.app.status.outage import outage_of
 from mirrorlake.app.status.table_status import View, tables_of
 from mirrorlake.app.status.table_status_file import entry
 from mirrorlake.apply.logs.processed_names import ProcessedNames
-from mirrorlake.capture.record import UNREADABLE, Records
+from mirrorlake.capture.record import UNREADABLE, Outage, Records
 from mirrorlake.landing import zone_id
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.scan import Scanner, TableScan
@@ -36,6 +37,9 @@ log = structlog.get_logger()
 MONITORING_FAILED = "monitoring_failed"
 EVERY = 5.0
 """Seconds between two writings at most, and between two heartbeats."""
+
+LOOK_EVERY = 1.0
+"""Seconds between two looks whether the source answers; when that changes it is written at once."""
 
 _BEGINS = {
     TableState.SNAPSHOTTING: LoggedOperation.START_SNAPSHOTTING,
@@ -69,6 +73,8 @@ class Monitor:
         self._errors: dict[TableId, str] = {}
         self._written = clock.monotonic() - EVERY
         self._shown = b""
+        self._looked = self._written
+        self._outage: Outage | None = None
 
     def open(self) -> None:
         self._id = zone_id.mirror_id(self._store)
@@ -118,7 +124,7 @@ class Monitor:
     def show(self, scans: Sequence[TableScan], reports: Iterable[TableReport]) -> None:
         """Write what has changed, if it is time for it, and a heartbeat."""
         now = self._clock.monotonic()
-        if self._log is None or now - self._written < EVERY:
+        if self._log is None or (now - self._written < EVERY and not self._look(now)):
             return
         self._written = now
         self._write(scans, reports, is_running=True)
@@ -131,6 +137,17 @@ class Monitor:
             if state is not TableState.FAILED:
                 self._add(LoggedOperation.STOP_TABLE, table)
         self._write(scans, reports, is_running=False)
+
+    def _look(self, now: float) -> bool:
+        """Look whether the source answers. Returns whether that has changed."""
+        if now - self._looked < LOOK_EVERY:
+            return False
+        before, self._looked = self._outage, now
+        try:
+            self._outage = outage_of(self._store, self._clock.now())
+        except UNREADABLE:
+            self._outage = None
+        return self._outage != before
 
     def _add(self, operation: LoggedOperation, table: TableId, **facts: Any) -> None:
         if self._log is not None:
@@ -171,7 +188,8 @@ class Monitor:
                 self._store.replace(status_files.TABLES, content)
                 self._shown = content
             status = "Running" if is_running else "Stopped"
-            status_files.write_replicator(self._store, status, now)
+            wrong = ("source_unavailable", str(self._outage)) if self._outage else ("", "")
+            status_files.write_replicator(self._store, status, now, *wrong)
             self._log.flush()
         except (OSError, UnsafePath) as error:
             log.warning(MONITORING_FAILED, reason=type(error).__name__)

@@ -20,12 +20,15 @@ UNKNOWN_TIME = "0001-01-01T00:00:00"
 """What stands where a time is not known (LZ-310)."""
 
 
-def write_replicator(store: Store, status: str, now: datetime) -> None:
-    """The first shape: how the mirror stands, and when it last said so (LZ-307, LZ-311)."""
+def write_replicator(
+    store: Store, status: str, now: datetime, code: str = "", message: str = ""
+) -> None:
+    """The first shape: how the mirror stands, and when it last said so (LZ-307, LZ-311). code,
+    message: what is wrong with all of it."""
     content = {
         "status": status,
-        "errorCode": "",
-        "errorMessage": "",
+        "errorCode": code,
+        "errorMessage": message,
         "lastHeartbeatTime": format_time(now),
     }
     store.replace(REPLICATOR, json.dumps(content).encode())

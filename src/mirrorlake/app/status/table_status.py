@@ -26,8 +26,9 @@ from mirrorlake.storage.store import Store, UnsafePath
 class TableStatus:
     """One table. version, position: None before the first batch; last_file: the number of the last
     applied file, in timestamp mode its name, 0 before the first; lag_seconds: age of the oldest
-    change that is landed and not applied, 0 when none is, None when nobody knows: its time is not
-    told, or no capture runs that would land what happens in the source.
+    change that is landed and not applied, 0 when none is, and at least for how long the source has
+    not answered; None when nobody knows: its time is not told, or no capture runs that would land
+    what happens in the source.
 
     state: where it is, and goes on from when the mirror starts; is_running: whether the mirror
     works; total: what was applied since the table was made; synced: time of the last commit;
@@ -92,7 +93,8 @@ class TableStatus:
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """From where and when it is looked. is_fed: whether what happens in the source lands now."""
+    """From where and when it is looked. is_fed: whether what happens in the source lands, or will;
+    unheard: since when the source does not answer, None while it does."""
 
     store: Store
     settings: MirrorSettings
@@ -102,6 +104,7 @@ class View:
     tails: Tails
     is_fed: bool = True
     is_running: bool = True
+    unheard: datetime | None = None
 
 
 def tables_of(
@@ -233,8 +236,9 @@ def _waiting(view: View, known: KnownTable, noted: Mapping[str, Any], pending: l
 def _lag(view: View, scan: TableScan, pending: list[Landed]) -> float | None:
     if not view.is_fed:
         return None
+    least = max((view.now - view.unheard).total_seconds(), 0.0) if view.unheard else 0.0
     if not pending:
-        return 0.0
+        return least
     if pending[0].text is not None:  # it has no footer that could tell
         return None
     try:
@@ -243,4 +247,4 @@ def _lag(view: View, scan: TableScan, pending: list[Landed]) -> float | None:
         return None
     if footer is None or footer.commit_times is None:
         return None
-    return max((view.now - footer.commit_times[0]).total_seconds(), 0.0)
+    return max((view.now - footer.commit_times[0]).total_seconds(), least)

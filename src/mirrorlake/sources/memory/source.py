@@ -161,6 +161,9 @@ class MemorySource:
     def include(self, tables: Sequence[SourceTable]) -> None:
         self._database.slots[self._name].tables |= {table.table for table in tables}
 
+    def name_home(self, home: str) -> None:
+        """The database has no comments."""
+
     def detach(self, made: Sequence[str]) -> list[str]:
         if self._words not in made or self._name not in self._database.slots:
             return []

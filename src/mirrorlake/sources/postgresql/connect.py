@@ -26,6 +26,15 @@ _TEXT_FORMS = {
 # A busy capture answers late, not never; the default of one minute would cut it off.
 _STREAM_FORMS = _TEXT_FORMS | {"wal_sender_timeout": "300000"}
 
+# A server that is cut off without a word is noticed within seconds, and not after hours.
+_PATIENCE = {
+    "connect_timeout": "10",
+    "keepalives_idle": "5",
+    "keepalives_interval": "2",
+    "keepalives_count": "3",
+    "tcp_user_timeout": "10000",
+}
+
 _SUCCESS = {pq.ExecStatus.TUPLES_OK, pq.ExecStatus.COMMAND_OK, pq.ExecStatus.COPY_BOTH}
 
 Connection = psycopg.Connection[tuple[Any, ...]]
@@ -158,7 +167,7 @@ def _facts(url: str, forms: dict[str, str], **more: str) -> str:
         )
     ours = " ".join(f"-c {name}={value}" for name, value in forms.items())
     options = f"{given['options']} {ours}" if given.get("options") else ours
-    named = {"fallback_application_name": "mirrorlake", **given, **more}
+    named = {"fallback_application_name": "mirrorlake", **_PATIENCE, **given, **more}
     return conninfo.make_conninfo(**{**named, "options": options, "client_encoding": "UTF8"})
 
 

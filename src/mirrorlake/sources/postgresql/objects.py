@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from mirrorlake.errors import PrerequisiteMissing
+from mirrorlake.errors import PrerequisiteMissing, printable
 from mirrorlake.sources.base import CheckResult, CheckSeverity, Established
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql import slot as slots
@@ -27,24 +27,24 @@ class PostgresObjects:
         slot = self._settings.slot
         with translated():
             state = slots.slot_state(self._sql(), slot)
-        if state is None:
-            return None
-        if state.active_pid:
-            return CheckResult(
-                "slot",
-                CheckSeverity.ERROR,
-                f"{_slot_words(slot)} already exists, and a running mirror reads it",
-                "Set root to the folder of that mirror, or choose another name in source.slot.",
-            )
-        return CheckResult(
-            "slot",
-            CheckSeverity.ERROR,
-            f"{_slot_words(slot)} already exists",
+            if state is None:
+                return None
+            made = publication.state_of(self._sql(), self._settings.publication)
+        home = publication.home_of(made, self._settings) if made else None
+        message = f"{_slot_words(slot)} already exists"
+        hint = (
             "Set root to the folder for which it was created, or choose another name in "
-            "source.slot. If the slot is not used any more, drop it: with "
-            "`mirrorlake detach` where it was created, or with `select "
-            f"pg_drop_replication_slot('{slot}')`.",
+            "source.slot."
         )
+        unused = "If the slot is not used any more, drop it with `mirrorlake detach` there"
+        if home is not None:
+            message = f"{_slot_words(slot)} was created for the landing zone {printable(home)}"
+            hint = f"{hint} {unused}."
+        elif not state.active_pid:
+            hint = f"{hint} {unused}, or with `select pg_drop_replication_slot('{slot}')`."
+        if state.active_pid:
+            message += ", and a running mirror reads it"
+        return CheckResult("slot", CheckSeverity.ERROR, message, hint)
 
     def intended(self) -> Sequence[str]:
         connection, settings = self._sql(), self._settings
@@ -75,6 +75,10 @@ class PostgresObjects:
     def include(self, tables: Sequence[SourceTable]) -> None:
         with translated():
             publication.include(self._sql(), self._settings, tables)
+
+    def name_home(self, home: str) -> None:
+        with translated():
+            publication.name_home(self._sql(), self._settings, home)
 
     def detach(self, made: Sequence[str]) -> list[str]:
         connection, settings = self._sql(), self._settings

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 
 import psycopg
@@ -272,16 +273,39 @@ def _create(
         sql.Literal(operations)
     )
     _run(connection, statement, f"publication {name} cannot be created")
-    connection.execute(
-        sql.SQL("comment on publication {} is {}").format(
-            sql.Identifier(name), sql.Literal(_mark(settings))
-        )
-    )
+    _comment(connection, name, _mark(settings))
 
 
 def is_ours(state: PublicationState, settings: PostgresSettings) -> bool:
     """Whether we made it, for this slot."""
-    return state.comment == _mark(settings)
+    mark = _mark(settings)
+    return state.comment == mark or (state.comment or "").startswith(f"{mark}{_FOR}")
+
+
+def home_of(state: PublicationState, settings: PostgresSettings) -> str | None:
+    """The landing zone for which we made it, if it is noted."""
+    mark = f"{_mark(settings)}{_FOR}"
+    comment = state.comment or ""
+    return comment.removeprefix(mark) if comment.startswith(mark) else None
+
+
+def name_home(connection: Connection, settings: PostgresSettings, home: str) -> None:
+    """Note on the publications that we made, and own, for which landing zone it was."""
+    for name in (settings.publication, settings.append_publication):
+        state = state_of(connection, name)
+        if state is None or not is_ours(state, settings) or home_of(state, settings) == home:
+            continue
+        with suppress(psycopg.errors.InsufficientPrivilege):
+            _comment(connection, name, f"{_mark(settings)}{_FOR}{home}")
+
+
+_FOR = " for the landing zone "
+
+
+def _comment(connection: Connection, name: str, text: str) -> None:
+    connection.execute(
+        sql.SQL("comment on publication {} is {}").format(sql.Identifier(name), sql.Literal(text))
+    )
 
 
 def _mark(settings: PostgresSettings) -> str:

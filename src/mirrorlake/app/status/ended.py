@@ -1,0 +1,99 @@
+"""The note that a process of the mirror ended with an error, for whoever asks how it stands.
+
+It holds until the next process in its role begins. A process that is killed leaves no note, but
+its lease, which nobody released.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from datetime import datetime
+from threading import Event
+from typing import Any
+
+from mirrorlake import root
+from mirrorlake.app.status import status_files
+from mirrorlake.errors import LeaseHeld, LeaseLost, MirrorlakeError, UsageError
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.landed import format_time
+from mirrorlake.storage.lease import abandoned_by, holder_of
+from mirrorlake.storage.store import Store
+
+CAPTURE, MIRROR = "capture", "mirror"
+COMMANDS = {CAPTURE: "capture", MIRROR: "apply"}
+"""Of a role: the command that works in it."""
+
+
+@contextmanager
+def noted(store: Store, role: str, clock: Clock, stop: Event) -> Iterator[None]:
+    """Note the error with which this ends, unless it was told to end, or never began: what was
+    asked for is wrong, or another process works in its role."""
+    store.delete(_path(role))
+    try:
+        yield
+    except (LeaseHeld, LeaseLost, UsageError):
+        raise
+    except Exception as error:
+        if not stop.is_set():
+            with suppress(OSError):  # the storage may be what failed
+                _note(store, role, clock.now(), facts_of(error))
+        raise
+
+
+def errors(store: Store, now: datetime) -> list[dict[str, Any]]:
+    """What ended processes of the mirror that do not work now: by which command, when, code,
+    message and hint."""
+    found = [
+        {"command": command, **fact}
+        for role, command in COMMANDS.items()
+        if (fact := _error(store, role, now)) is not None
+    ]
+    # Capture tells the process that started it, which then ends for the same reason.
+    told = {fact["message"]: fact for fact in reversed(found)}
+    return [fact for fact in found if told[fact["message"]] is fact]
+
+
+def facts_of(error: Exception) -> dict[str, Any]:
+    """An error as plain data. What is not an error of ours may hold values of rows: its text is
+    not repeated."""
+    if isinstance(error, MirrorlakeError):
+        facts = error.facts()
+        return {name: facts[name] for name in ("code", "message", "hint")}
+    return {
+        "code": "internal",
+        "message": f"it ended with {type(error).__name__}. Its log says where.",
+        "hint": "Start it again, which repeats the step, and report the error with its log.",
+    }
+
+
+def _note(store: Store, role: str, now: datetime, error: dict[str, Any]) -> None:
+    noted = {"mirrorlake": 1, "time": format_time(now), **error}
+    store.replace(_path(role), json.dumps(noted).encode())
+    if role == MIRROR:
+        status_files.write_replicator(store, "Stopped", now, error["code"], error["message"])
+
+
+def _error(store: Store, role: str, now: datetime) -> dict[str, Any] | None:
+    if holder_of(store, role, now) is not None:
+        return None
+    try:
+        found = json.loads(store.read(_path(role)))
+        return {name: found[name] for name in ("time", "code", "message", "hint")}
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        pass
+    lost = abandoned_by(store, role, now)
+    if lost is None:
+        return None
+    time, holder = lost
+    return {
+        "time": time,
+        "code": "process_lost",
+        "message": f"{holder} ended without a word: it was killed, or its machine went down.",
+        "hint": "Start it again, which repeats the step.",
+    }
+
+
+def _path(role: str) -> str:
+    return f"{root.STATE}/ended-{role}.json"

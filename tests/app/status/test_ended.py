@@ -1,0 +1,101 @@
+"""A process that ended with an error is told of, until the next one works."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirrorlake.app.mirror import Mirror
+from mirrorlake.app.status import mirror_status
+from mirrorlake.config import Project
+from mirrorlake.errors import LeaseHeld, StorageUnavailable
+from mirrorlake.model.clock import WallClock
+from mirrorlake.storage.lease import Lease
+from mirrorlake.storage.local import LocalStore
+
+SECRET = "s3cret"
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    folder = tmp_path / "Files/LandingZone/s.schema/t"
+    folder.mkdir(parents=True)
+    (folder / "_metadata.json").write_text('{"keyColumns": ["id"]}')
+    return Project("p", tmp_path)
+
+
+def errors(project: Project) -> list[dict[str, Any]]:
+    return mirror_status.read(project).errors
+
+
+def crash(project: Project, error: Exception) -> None:
+    def fail(*_: object) -> None:
+        raise error
+
+    with pytest.raises(type(error)):
+        Mirror(project).apply_once(fail)
+
+
+def test_a_crashed_cycle_is_told_without_its_text_until_one_works(project: Project) -> None:
+    crash(project, ValueError(SECRET))
+    (error,) = errors(project)
+    assert (error["command"], error["code"]) == ("apply", "internal")
+    assert "ValueError" in error["message"]
+    assert SECRET not in str(error)
+    said = json.loads((project.root / "Files/Monitoring/replicator.json").read_text())
+    assert (said["status"], said["errorCode"]) == ("Stopped", "internal")
+    Mirror(project).apply_once()
+    assert errors(project) == []
+    said = json.loads((project.root / "Files/Monitoring/replicator.json").read_text())
+    assert said["errorCode"] == ""
+
+
+def test_an_error_of_ours_is_told_whole(project: Project) -> None:
+    crash(project, StorageUnavailable("the disk is full", where="/x", hint="Free space."))
+    (error,) = errors(project)
+    assert error["code"] == "storage_unavailable"
+    assert error["message"] == "the disk is full (/x). Free space."
+
+
+def test_who_was_told_to_stop_ended_well(project: Project) -> None:
+    mirror = Mirror(project)
+
+    def fail(*_: object) -> None:
+        mirror.stop.set()
+        raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        mirror.apply_once(fail)
+    assert errors(project) == []
+
+
+def test_a_process_that_was_killed_is_told(project: Project) -> None:
+    code = (
+        "import os, pathlib\n"
+        "from mirrorlake.model.clock import WallClock\n"
+        "from mirrorlake.storage.lease import Lease\n"
+        "from mirrorlake.storage.local import LocalStore\n"
+        f"Lease(LocalStore(pathlib.Path({str(project.root)!r})), 'mirror', WallClock()).take()\n"
+        "os._exit(9)\n"
+    )
+    subprocess.run([sys.executable, "-c", code], check=False)
+    (error,) = errors(project)
+    assert error["code"] == "process_lost"
+    assert "killed" in error["message"]
+    Mirror(project).apply_once()
+    assert errors(project) == []
+
+
+def test_a_second_run_is_refused_before_spark_starts_and_is_no_end_of_the_first(
+    project: Project,
+) -> None:
+    first = Lease(LocalStore(project.root), "mirror", WallClock())
+    first.take()
+    with pytest.raises(LeaseHeld, match="already active here"):
+        Mirror(project).apply_run()
+    assert errors(project) == []

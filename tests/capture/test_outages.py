@@ -1,0 +1,116 @@
+"""A source that does not answer: capture says so, waits, and stays known as who captures."""
+
+from __future__ import annotations
+
+import threading
+from contextlib import closing
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from mirrorlake import root
+from mirrorlake.app.status import mirror_status
+from mirrorlake.capture import capture as capture_module
+from mirrorlake.capture.capture import STREAM_INTERRUPTED, STREAM_RESUMED
+from mirrorlake.capture.record import Outage, Records
+from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.config import Project
+from mirrorlake.errors import SourceUnavailable
+from mirrorlake.model.clock import WallClock
+from mirrorlake.sources.memory.database import MemoryDatabase
+from mirrorlake.sources.memory.settings import MemorySettings
+from mirrorlake.sources.memory.source import MemorySource
+from mirrorlake.storage.lease import TERM, Lease, holder_of
+from mirrorlake.storage.local import LocalStore
+from tests.capture.landing import landing_capture
+from tests.conformance.scene import until
+from tests.doubles.clock import START, SteppedClock
+from tests.sources.memory.scene import COLUMNS
+
+OUTAGE = timedelta(minutes=5)
+
+
+def test_an_outage_is_told_until_it_is_over_and_nobody_takes_over(store: LocalStore) -> None:
+    clock, stop = SteppedClock(), threading.Event()
+    seen: list[Outage | None] = []
+    records = Records(store, root.LANDING)
+
+    def read() -> None:
+        if clock.now() - START < timedelta(seconds=10):
+            clock.advance(10)
+        elif clock.now() - START < OUTAGE:
+            assert holder_of(store, "capture", clock.now())
+            seen.append(records.outage())
+            raise SourceUnavailable("PostgreSQL does not answer: refused", hint="Start it.")
+        elif records.outage() is None:
+            stop.set()
+
+    database = MemoryDatabase(clock)
+    database.create("t", COLUMNS, ["id"])
+    source = MemorySource(MemorySettings(database, before_read=read))
+    settings = CaptureSettings(load_workers=1)
+    with (
+        capture_logs() as logs,
+        closing(landing_capture(source, store, settings, clock, stop=stop)) as capture,
+    ):
+        capture.run()
+    outages = [outage for outage in seen if outage is not None]
+    assert seen[0] is None
+    assert {outage.since for outage in outages} == {START + timedelta(seconds=10)}
+    assert outages[0].again == START + timedelta(seconds=11)
+    assert outages[-1].again > START + OUTAGE - TERM
+    assert "PostgreSQL does not answer: refused" in str(outages[0])
+    told = [entry["event"] for entry in logs]
+    assert STREAM_INTERRUPTED in told
+    assert told.count(STREAM_RESUMED) == 1
+    assert records.outage() is None
+
+
+def test_a_load_that_takes_longer_than_the_lease_keeps_it(
+    store: LocalStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(capture_module, "RENEW", timedelta(seconds=0.01))
+    renewed: list[str] = []
+    check = Lease.check
+    monkeypatch.setattr(
+        Lease,
+        "check",
+        lambda lease: (renewed.append(threading.current_thread().name), check(lease)),
+    )
+    database = MemoryDatabase(WallClock())
+    database.create("t", COLUMNS, ["id"])
+    with database.transaction("a") as transaction:
+        transaction.insert("t", id=1, note="x")
+
+    def rows(left: int) -> int:
+        until(lambda: "renew" in renewed)
+        return left
+
+    source = MemorySource(MemorySettings(database, rows=rows))
+    with closing(
+        landing_capture(source, store, CaptureSettings(load_workers=2), WallClock())
+    ) as capture:
+        capture.open()
+    assert "renew" in renewed
+
+
+def test_status_tells_an_outage_while_capture_waits_and_lag_grows(tmp_path: Path) -> None:
+    store, clock = LocalStore(tmp_path), SteppedClock()
+    records = Records(store, root.LANDING)
+    store.create(f"{root.LANDING}/s.schema/t/_metadata.json", b'{"keyColumns": ["id"]}')
+    clock.advance(100)
+    lease = Lease(store, "capture", clock)
+    lease.take()
+    since = clock.now() - timedelta(seconds=42)
+    outage = Outage(since, clock.now(), "PostgreSQL does not answer", "Start it.")
+    records.begin_outage(outage)
+    database = MemorySettings(MemoryDatabase(clock))
+    project = Project("p", tmp_path, database)
+    found = mirror_status.read(project, clock.now())
+    assert found.outage == outage
+    assert found.facts()["source"]["state"] == "unreachable"
+    assert [table.lag_seconds for table in found.tables] == [42.0]
+    lease.release()
+    assert mirror_status.read(project, clock.now()).outage is None
