@@ -1,0 +1,100 @@
+"""Folders and names of event files (ST-164 to ST-170)."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from enum import StrEnum
+from typing import Self
+
+_KEY = r"[0-9a-f]{40}"
+_WRITTEN = re.compile(rf"({_KEY})_([a-z-]+)_([0-9]+)_([0-9]+)_([0-9]+)(\.avro|\.jsonl(?:\.gz)?)")
+_SCHEMA = ".avsc"
+_UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\%]")
+
+
+class EventExtension(StrEnum):
+    """The extension says the format (ST-170)."""
+
+    AVRO = ".avro"
+    JSON = ".jsonl"
+    JSON_GZIP = ".jsonl.gz"
+
+
+@dataclass(frozen=True, slots=True)
+class EventFileName:
+    """`<schema key>_<read method>_<batch>_<worker>_<sequence><extension>` (ST-168)."""
+
+    schema_key: str
+    read_method: str
+    batch: int
+    worker: int
+    sequence: int
+    extension: EventExtension
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read a name that this class printed. Raises ValueError for any other."""
+        match = _WRITTEN.fullmatch(text)
+        if match is None:
+            raise ValueError(f"{text[:200]!r} is no name of an event file of ours")
+        batch, worker, sequence = (int(match[group]) for group in (3, 4, 5))
+        return cls(match[1], match[2], batch, worker, sequence, EventExtension(match[6]))
+
+    def __str__(self) -> str:
+        numbers = f"{self.batch}_{self.worker}_{self.sequence}"
+        return f"{self.schema_key}_{self.read_method}_{numbers}{self.extension}"
+
+
+@dataclass(frozen=True, slots=True)
+class NameFacts:
+    """What may be taken from the name of anybody's file, and nothing else (ST-169).
+
+    schema_key: None where the name does not begin with one.
+    """
+
+    schema_key: str | None
+    is_backfill: bool
+
+    @classmethod
+    def of(cls, name: str) -> Self:
+        """name: without its folders."""
+        key = name.partition("_")[0]
+        return cls(key if re.fullmatch(_KEY, key) else None, "backfill" in name)
+
+
+def object_name(namespace: str, table: str) -> str:
+    """The object name of a table: schema or database, `_`, table (ST-165)."""
+    return f"{namespace}_{table}" if namespace else table
+
+
+def object_folder(name: str) -> str:
+    """The one folder name that stands for an object; what a path cannot carry is percent-encoded.
+
+    Raises ValueError for an empty name.
+    """
+    if not name:
+        raise ValueError("an object must have a name")
+    encoded = _UNSAFE.sub(lambda match: _percent(match[0]), name)
+    if encoded[0] == ".":
+        encoded = _percent(".") + encoded[1:]
+    return encoded
+
+
+def minute_folder(name: str, moment: datetime) -> str:
+    """`<object>/yyyy/mm/dd/hh/mm`, by the minute of the source timestamp in UTC (ST-164, ST-166).
+
+    moment: aware.
+    """
+    at = moment.astimezone(UTC)  # of which strftime does not fill every year to four digits
+    return f"{object_folder(name)}/{at.year:04}/{at:%m/%d/%H/%M}"
+
+
+def schema_file(schema_key: str, folder: str) -> str:
+    """Where the unified schema of JSON files of a folder stands (ST-175)."""
+    return f"{folder}/{schema_key}{_SCHEMA}"
+
+
+def _percent(character: str) -> str:
+    return "".join(f"%{byte:02X}" for byte in character.encode())
