@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from mirrorlake.app.mirror import Mirror
     from mirrorlake.app.status.mirror_status import Status
     from mirrorlake.app.status.table_status import TableStatus
+    from mirrorlake.app.subscribe import subscribe
     from mirrorlake.config import Project
     from mirrorlake.errors import (
         FeedError,
@@ -34,21 +35,26 @@ if TYPE_CHECKING:
         UsageError,
     )
     from mirrorlake.feed.reader import Feed, FeedCommit
+    from mirrorlake.feed.subscriptions.record import FeedPosition
+    from mirrorlake.feed.subscriptions.subscription import Delivery, Subscription
 
 __version__ = VERSION
 
 _HOMES = {
     "AppliedFiles": "app.files",
     "ApplyReport": "app.loop.report",
+    "Delivery": "feed.subscriptions.subscription",
     "Feed": "feed.reader",
     "FeedCommit": "feed.reader",
     "FeedError": "errors",
+    "FeedPosition": "feed.subscriptions.record",
     "Mirror": "app.mirror",
     "MirrorlakeError": "errors",
     "OperatorError": "errors",
     "Project": "config",
     "SourceGap": "errors",
     "Status": "app.status.mirror_status",
+    "Subscription": "feed.subscriptions.subscription",
     "TableError": "errors",
     "TableFiles": "app.files",
     "TableReport": "app.loop.report",
@@ -56,20 +62,24 @@ _HOMES = {
     "Unavailable": "errors",
     "UsageError": "errors",
     "read_feed": "app.feed",
+    "subscribe": "app.subscribe",
 }
 
 __all__ = [
     "AppliedFiles",
     "ApplyReport",
+    "Delivery",
     "Feed",
     "FeedCommit",
     "FeedError",
+    "FeedPosition",
     "Mirror",
     "MirrorlakeError",
     "OperatorError",
     "Project",
     "SourceGap",
     "Status",
+    "Subscription",
     "TableError",
     "TableFiles",
     "TableReport",
@@ -77,6 +87,7 @@ __all__ = [
     "Unavailable",
     "UsageError",
     "read_feed",
+    "subscribe",
 ]
 
 

@@ -10,14 +10,15 @@ import deltalake
 import pyarrow as pa
 import pytest
 
-from mirrorlake import FeedError, read_feed
+from mirrorlake import FeedError, read_feed, subscribe
 from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.reasons import REASONS, reason_of
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.spark.feed import feed_errors, frame
 from mirrorlake.spark.session.spark_session import Spark
-from tests.feed.handmade_feed import SHAPE, FeedTable
+from mirrorlake.spark.subscription import FrameDelivery
+from tests.feed.handmade_feed import INSERT, SHAPE, FeedTable
 from tests.histories import rows_of
 from tests.spark import reading
 
@@ -129,3 +130,46 @@ def test_each_condition_has_its_reason() -> None:
     assert reason_of("DELTA_VERSION_NOT_FOUND", is_before_oldest=True) == "expired"
     assert reason_of("SOMETHING_ELSE") == "other"
     assert {str(reason) for reason in REASONS.values()} >= {"not_recorded", "reserved_column"}
+
+
+@pytest.mark.clause("CF-175", "CF-176")
+def test_a_subscription_gives_frames_of_whole_commits(tmp_path: Path, spark: Spark) -> None:
+    table = FeedTable(tmp_path / "Tables/orders")
+    table.change((INSERT, (1, "a")), (INSERT, (2, "b")))
+
+    def told(one: FrameDelivery) -> tuple[bool, int, list[tuple[Any, ...]]]:
+        rows = one.frame.select("_change_type", "_commit_version", "id").collect()
+        return one.is_snapshot, one.last, sorted(map(tuple, rows))
+
+    with subscribe("audit", table.path, spark=spark.session) as subscription:
+        assert [told(one) for one in subscription] == [
+            (True, 1, [("snapshot", 1, 1), ("snapshot", 1, 2)])
+        ]
+        for number in (3, 4, 5):
+            table.change((INSERT, (number, "c")))
+        subscription.versions = 2
+        assert [told(one) for one in subscription] == [
+            (False, 3, [("insert", 2, 3), ("insert", 3, 4)]),
+            (False, 4, [("insert", 4, 5)]),
+        ]
+    with subscribe("audit", table.path) as subscription:
+        assert list(subscription) == []
+
+
+def test_a_target_that_holds_its_position_gets_each_change_once(
+    tmp_path: Path, spark: Spark
+) -> None:
+    table = FeedTable(tmp_path / "Tables/orders")
+    target, session = str(tmp_path / "archive"), spark.session
+    after = None
+    for number, is_killed in enumerate([True, False, True]):
+        table.change((INSERT, (number, "a")))
+        with subscribe("a", table.path, spark=session, after=after, start=0) as changes:
+            for delivery in changes:
+                writer = delivery.frame.write.format("delta").mode("append")
+                writer.option("userMetadata", str(delivery.position)).save(target)
+                if is_killed:
+                    break
+        after = session.sql(f"describe history delta.`{target}` limit 1").first().userMetadata
+    rows = session.read.format("delta").load(target).select("id").collect()
+    assert sorted(row.id for row in rows) == [0, 1, 2]

@@ -25,6 +25,7 @@ from mirrorlake.cli import (
     reset,
     sql,
     status,
+    subscriptions,
 )
 from mirrorlake.cli import run as run_command
 from mirrorlake.cli.output import fail
@@ -63,6 +64,7 @@ for command in (
     files.files,
     sql.sql,
     feed.feed,
+    subscriptions.subscriptions,
     read.read,
     reset.reset,
     detach.detach,

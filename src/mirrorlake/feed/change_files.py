@@ -62,7 +62,7 @@ def changes(
     moment = commit_time(version, actions)
     for kinds, rows in _changed(workspace, schema, version, actions):
         if rows.num_rows:
-            yield _told(rows, kinds, version, moment)
+            yield with_metadata(rows, kinds, version, moment)
 
 
 def _changed(
@@ -73,17 +73,20 @@ def _changed(
         told = _with_kind(schema)
         for cdc in changes:
             location.fetch([cdc])
-            rows = _rows(location.folder, cdc, told, version)
+            rows = rows_of_file(location.folder, cdc, told, version)
             yield rows[CHANGE_TYPE], rows.drop_columns([CHANGE_TYPE])
         return
     for add, remove in _by_file(actions):
         location.fetch([one for one in (add, remove) if one])
         known = add or remove
         assert known is not None
-        before, after = _gone(location.folder, remove), _gone(location.folder, add)
-        rows = _rows(location.folder, known, schema, version)
-        yield "delete", rows.take(_only(rows.num_rows, before, after))
-        yield "insert", rows.take(_only(rows.num_rows, after, before))
+        before, after = (
+            gone_rows(location.folder, remove),
+            gone_rows(location.folder, add),
+        )
+        rows = rows_of_file(location.folder, known, schema, version)
+        yield "delete", rows.take(rows_only_in(rows.num_rows, before, after))
+        yield "insert", rows.take(rows_only_in(rows.num_rows, after, before))
 
 
 def _by_file(actions: Sequence[Action]) -> Iterator[tuple[Action | None, Action | None]]:
@@ -98,7 +101,7 @@ def _by_file(actions: Sequence[Action]) -> Iterator[tuple[Action | None, Action 
         yield both.get("add"), both.get("remove")
 
 
-def _gone(table: Path, file: Action | None) -> np.ndarray | None:
+def gone_rows(table: Path, file: Action | None) -> np.ndarray | None:
     """The rows that are gone of a file; None where there is no file."""
     if file is None:
         return None
@@ -106,14 +109,16 @@ def _gone(table: Path, file: Action | None) -> np.ndarray | None:
     return deletion_vectors.read(table, vector) if vector else NONE
 
 
-def _only(rows: int, one: np.ndarray | None, other: np.ndarray | None) -> pa.Array:
+def rows_only_in(rows: int, one: np.ndarray | None, other: np.ndarray | None) -> pa.Array:
     """The rows of a file that are there with `one` and not with `other`, of what is gone of it."""
     if one is None:
         return pa.array(NONE)
     return pa.array(np.setdiff1d(np.arange(rows) if other is None else other, one))
 
 
-def _rows(table: Path, file: Mapping[str, Any], schema: TableSchema, version: int) -> pa.Table:
+def rows_of_file(
+    table: Path, file: Mapping[str, Any], schema: TableSchema, version: int
+) -> pa.Table:
     if schema.partitions and file.get("partitionValues") is None:
         raise BrokenLog(f"commit {version} of {table} does not name the partition of a file")
     return table_rows(path_of(table, file), partitions.of_file(file, schema))
@@ -140,7 +145,9 @@ def commit_time(version: int, actions: Sequence[Action]) -> int:
     raise BrokenLog(f"commit {version} does not contain its time")
 
 
-def _told(rows: pa.Table, kinds: pa.ChunkedArray | str, version: int, moment: int) -> pa.Table:
+def with_metadata(
+    rows: pa.Table, kinds: pa.ChunkedArray | str, version: int, moment: int
+) -> pa.Table:
     if isinstance(kinds, str):
         kinds = pa.chunked_array([pa.repeat(kinds, rows.num_rows)])
     when = pa.scalar(moment * 1000, pa.timestamp("us", "UTC"))

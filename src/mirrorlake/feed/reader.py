@@ -17,7 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from mirrorlake.delta.deletion_vectors import BrokenVector
-from mirrorlake.delta.log.table_log import BrokenLog, TableLog
+from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
 from mirrorlake.delta.schema import TableSchema, UnknownColumnType
 from mirrorlake.delta.workspace import ElsewhereError, LostFile, Unreachable, at_hand
 from mirrorlake.errors import FeedError, Unavailable
@@ -69,8 +69,8 @@ class Feed:
 
     first, last: the versions, both included; there are none when `last` is smaller. is_clipped: a
     bound of the request was after the latest version (CF-162). ranges: the versions that are read,
-    by their columns; gaps: those that are missing. Iterating gives the commits that changed rows;
-    every read may raise FeedError and Unavailable.
+    by their columns; gaps: those that are missing; history: the commits of the table. Iterating
+    gives the commits that changed rows; every read may raise FeedError and Unavailable.
     """
 
     def __init__(
@@ -82,18 +82,11 @@ class Feed:
     ) -> None:
         """Fix the range. log: of the table, if it is followed already. Raises FeedError."""
         self.request, self._options = request, options
-        with _told(request):
+        with as_feed_error(request):
             log = log or TableLog(request.table, options)
-            snapshot = log.snapshot()
-            if not snapshot.exists:
-                raise request.refused(
-                    "there is no Delta table",
-                    FeedReason.INVALID_ARGUMENT,
-                    hint="Name the folder or URL that contains _delta_log.",
-                )
-            _check_features(request, snapshot.protocol)
-            self._history = CommitHistory(log)
-            self.plan: FeedPlan = plan(request, self._history, now or datetime.now(UTC))
+            snapshot = readable_snapshot(request, log)
+            self.history = CommitHistory(log)
+            self.plan: FeedPlan = plan(request, self.history, now or datetime.now(UTC))
             properties = snapshot.properties
         self._key = request.key
         if self._key is None and KEY_COLUMNS in properties:
@@ -131,9 +124,9 @@ class Feed:
 
     def commits(self, one: SchemaRange) -> Iterator[FeedCommit]:
         """The commits of one range that changed rows, ascending, each with all its rows."""
-        with _told(self.request), at_hand(self.request.table, self._options) as workspace:
+        with as_feed_error(self.request), at_hand(self.request.table, self._options) as workspace:
             for version in range(one.first, one.last + 1):
-                actions = self._history.actions(version)
+                actions = self.history.actions(version)
                 found = list(changes(workspace, one.schema, version, actions))
                 if found and (rows := self._arranged(pa.concat_tables(found), one)).num_rows:
                     moment = datetime.fromtimestamp(commit_time(version, actions) / 1000, UTC)
@@ -194,7 +187,7 @@ class Feed:
     def _schema(self, one: SchemaRange | None) -> TableSchema:
         if self.ranges and (one is None or self.request.on_schema_change is OnSchemaChange.UNITE):
             return self.ranges[-1].schema
-        return one.schema if one else self._history.schema()
+        return one.schema if one else self.history.schema()
 
     def _arranged(self, rows: pa.Table, one: SchemaRange) -> pa.Table:
         schema = self._schema(one)
@@ -231,19 +224,28 @@ class Feed:
                     )
 
 
-def _check_features(request: FeedRequest, protocol: dict[str, Any]) -> None:
-    """Refuse what this reader would read wrongly (CF-179)."""
-    unknown = sorted(set(protocol.get("readerFeatures") or ()) - FEATURES)
+def readable_snapshot(request: FeedRequest, log: TableLog) -> TableSnapshot:
+    """The newest version of a table. Raises FeedError where there is none, and for what this reader
+    would read wrongly (CF-179)."""
+    snapshot = log.snapshot()
+    if not snapshot.exists:
+        raise request.refused(
+            "there is no Delta table",
+            FeedReason.INVALID_ARGUMENT,
+            hint="Name the folder or URL that contains _delta_log.",
+        )
+    unknown = sorted(set(snapshot.protocol.get("readerFeatures") or ()) - FEATURES)
     if unknown:
         raise request.refused(
             f"the table has the feature {unknown[0]}, which this reader does not know",
             FeedReason.OTHER,
             hint="Read it with Spark: pass spark=session.",
         )
+    return snapshot
 
 
 @contextmanager
-def _told(request: FeedRequest) -> Iterator[None]:
+def as_feed_error(request: FeedRequest) -> Iterator[None]:
     """What is wrong with the files of a table, as an error of the feed."""
     try:
         yield

@@ -46,6 +46,8 @@ class CrashPoint(StrEnum):
     NAMES_RECORDED = "apply.names.recorded"
     CLEANUP_MOVED_ONE = "apply.cleanup.moved_one"
     CLEANUP_DONE = "apply.cleanup.done"
+    SUBSCRIPTION_READ = "subscription.read"
+    SUBSCRIPTION_STORED = "subscription.stored"
 
 
 CrashHook = Callable[[CrashPoint], None]

@@ -29,6 +29,7 @@ from mirrorlake.storage.store import Store
 TERM = timedelta(seconds=30)
 RENEW = timedelta(seconds=5)
 _NAME = re.compile(r"([0-9]{20})\.json")
+SUBSCRIPTION = "subscription"
 _COMMANDS = {
     "capture": "`mirrorlake run` or `mirrorlake capture`",
     "mirror": "`mirrorlake run` or `mirrorlake apply`",
@@ -37,8 +38,8 @@ _COMMANDS = {
 
 
 class Lease:
-    """The right to write in one role (`capture`, `mirror`, or one per published table) below one
-    root, for one stream."""
+    """The right to write in one role (`capture`, `mirror`, or one per published table or
+    subscription) below one root, for one stream."""
 
     def __init__(
         self,
@@ -121,11 +122,15 @@ class Lease:
 
     def _held(self, record: dict[str, Any]) -> LeaseHeld:
         return LeaseHeld(
-            f"{_COMMANDS.get(self._role, 'another publisher')} is already active here, as "
+            f"{_COMMANDS.get(self._role, self._other())} is already active here, as "
             f"{_named(record)}",
             where=self._store.location(self._folder),
             hint=f"Stop it first; if it crashed, wait {TERM.seconds} seconds.",
         )
+
+    def _other(self) -> str:
+        kind, _, name = self._role.partition("/")
+        return f"a reader of {name}" if kind == SUBSCRIPTION else "another publisher"
 
     def _record(self, *, released: bool = False) -> bytes:
         return json.dumps(

@@ -1,0 +1,225 @@
+"""`subscribe`: a named reader of the change feed of a table, which goes on where it was."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
+
+from mirrorlake.app.stores import store_of
+from mirrorlake.config import Project
+from mirrorlake.delta.log.table_log import BrokenLog, TableLog
+from mirrorlake.errors import FeedError, UsageError, printable
+from mirrorlake.feed.bounds import AtVersion, Beginning, FeedRequest
+from mirrorlake.feed.reader import Feed
+from mirrorlake.feed.subscriptions.record import (
+    SubscriptionRecord,
+    Subscriptions,
+    file_name,
+)
+from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT
+from mirrorlake.feed.subscriptions.subscription import STORED, Subscription
+from mirrorlake.model.clock import WallClock
+from mirrorlake.model.crash_points import CrashHook, no_crash
+from mirrorlake.root import TABLES
+from mirrorlake.storage.lease import SUBSCRIPTION, Lease
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.store import Store, UnsafePath
+from mirrorlake.storage.urls import is_url, open_store
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from mirrorlake.spark.subscription import Session, SparkSubscription
+
+
+class SubscriptionArguments(TypedDict, total=False):
+    """How a subscription begins, and how its rows are arranged."""
+
+    start: str | int
+    after: str | None
+    state: str | Path | None
+    options: ObjectOptions | None
+    pair_updates: bool
+    skip_unchanged: bool
+    sort: bool
+    key: Sequence[str] | None
+    reached: CrashHook
+
+
+@overload
+def subscribe(
+    name: str,
+    table: str | Path,
+    *,
+    spark: None = None,
+    **arguments: Unpack[SubscriptionArguments],
+) -> Subscription: ...
+
+
+@overload
+def subscribe(
+    name: str,
+    table: str | Path,
+    *,
+    spark: Session,
+    **arguments: Unpack[SubscriptionArguments],
+) -> SparkSubscription: ...
+
+
+def subscribe(
+    name: str,
+    table: str | Path,
+    *,
+    spark: Session | None = None,
+    **arguments: Unpack[SubscriptionArguments],
+) -> Subscription | SparkSubscription:
+    """A named reader of the change feed of the Delta table in a folder or at a URL.
+
+    Its position is stored below the root of the mirror that the table lies in, or in the folder or
+    at the URL `state`. start: where a new subscription begins: `snapshot` (all rows of the table
+    first, then its changes), `latest`, a version, or a start as `mirrorlake feed --from` takes it.
+    after: the position that the consumer stored with its effect, None while it has none; without it
+    the stored position counts. spark: a session with Delta, which reads ranges of versions as
+    DataFrames; nothing in it is changed. options: how a URL is reached. pair_updates,
+    skip_unchanged, sort, key: as of `read_feed`. One process reads under a name at a time.
+
+    Raises LeaseHeld, FeedError, UsageError.
+    """
+    if unknown := arguments.keys() - SubscriptionArguments.__annotations__.keys():
+        raise UsageError(
+            f"{min(unknown)} is no argument",
+            where="subscribe",
+            hint=f"The arguments are {', '.join(SubscriptionArguments.__annotations__)}.",
+        )
+    options = arguments.get("options")
+    store, path = _store_of(table, arguments.get("state"), options)
+    key = arguments.get("key")
+    request = FeedRequest(
+        str(table),
+        Beginning(),
+        pair_updates=arguments.get("pair_updates", False),
+        skip_unchanged=arguments.get("skip_unchanged", False),
+        is_sorted=arguments.get("sort", False),
+        key=None if key is None else tuple(key),
+    )
+    subscription = Subscription(
+        name,
+        request,
+        Subscriptions(store),
+        _lease(store, name),
+        table=path,
+        start=arguments.get("start", SNAPSHOT),
+        after=arguments.get("after", STORED),
+        options=options,
+        reached=arguments.get("reached", no_crash),
+    )
+    if spark is None:
+        return subscription
+    from mirrorlake.spark.subscription import SparkSubscription
+
+    return SparkSubscription(subscription, spark)
+
+
+def _store_of(
+    table: str | Path, state: str | Path | None, options: ObjectOptions | None
+) -> tuple[Store, str]:
+    """The store of the subscriptions of a table, and the path of the table in it. Raises
+    UsageError."""
+    location = str(table) if is_url(table) else Path(table).absolute().as_posix()
+    if state is not None:
+        return open_store(state, options if is_url(state) else None), location
+    base, found, inside = location.rstrip("/").rpartition(f"/{TABLES}/")
+    if not found or not base or inside.count("/") > 1:
+        raise UsageError(
+            f"the table does not lie below {TABLES} of a mirror, which would store the position",
+            where=str(table),
+            hint="Pass state=, a folder or URL for the positions of your subscriptions.",
+        )
+    return open_store(base, options), f"{TABLES}/{inside}"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscriptionState:
+    """How far a subscription is. next: the first version that it has not read, None before its
+    snapshot; latest: the newest of the table; behind: how many versions it has not read; problem:
+    why it cannot go on, empty when it can. None where it is not known."""
+
+    name: str
+    table: str
+    next: int | None
+    latest: int | None
+    behind: int | None
+    problem: str
+
+    def facts(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+def states(project: Project) -> list[SubscriptionState]:
+    """The subscriptions below the root of a project. Raises UsageError."""
+    store = store_of(project)
+    return [_state(store, record) for record in Subscriptions(store).all()]
+
+
+def _state(store: Store, record: SubscriptionRecord) -> SubscriptionState:
+    latest, problem = None, ""
+    try:
+        found = TableLog.below(store, record.table).snapshot()
+        latest = found.version if found.exists else None
+        is_same = record.next is None or found.metadata.get("id") == record.table_id
+        if latest is None or not is_same:
+            problem = "the table was removed or made anew: use --reseed"
+        elif record.next is not None and record.next <= latest:
+            request = FeedRequest(store.location(record.table), AtVersion(record.next))
+            Feed(request, store.options(record.table))
+    except FeedError as error:
+        problem = error.what
+    except (OSError, BrokenLog, UnsafePath) as error:
+        problem = f"the table cannot be read: {type(error).__name__}"
+    behind = None
+    if latest is not None and record.next is not None:
+        behind = max(latest + 1 - record.next, 0)
+    return SubscriptionState(record.name, record.table, record.next, latest, behind, problem)
+
+
+def known(project: Project, name: str) -> Subscription:
+    """A subscription that exists, opened. Raises UsageError, LeaseHeld."""
+    store = store_of(project)
+    record = _record(store, project, name)
+    request = FeedRequest(store.location(record.table), Beginning())
+    return Subscription(
+        name,
+        request,
+        Subscriptions(store),
+        _lease(store, name),
+        table=record.table,
+        options=store.options(record.table),
+    )
+
+
+def forget(project: Project, name: str) -> None:
+    """Remove a subscription and its position. Raises UsageError, LeaseHeld while it reads."""
+    store = store_of(project)
+    _record(store, project, name)
+    lease = _lease(store, name)
+    lease.take()
+    Subscriptions(store).remove(name)
+    lease.release()
+
+
+def _record(store: Store, project: Project, name: str) -> SubscriptionRecord:
+    records = Subscriptions(store)
+    record = records.read(name)
+    if record is None:
+        names = ", ".join(printable(one.name) for one in records.all())
+        raise UsageError(
+            f"there is no subscription {printable(name)}",
+            where=project.name,
+            hint=f"The subscriptions are: {names or 'none yet'}.",
+        )
+    return record
+
+
+def _lease(store: Store, name: str) -> Lease:
+    return Lease(store, f"{SUBSCRIPTION}/{file_name(name)}", WallClock())

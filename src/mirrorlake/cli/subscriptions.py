@@ -1,0 +1,68 @@
+"""`mirrorlake subscriptions`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mirrorlake.cli.options import DEFAULT, Config, Json, Root
+
+
+def subscriptions(
+    config: Config = DEFAULT,
+    root: Root = None,
+    reseed: Annotated[
+        str | None,
+        typer.Option("--reseed", metavar="NAME", help="Begin it again with a snapshot."),
+    ] = None,
+    accept_gap: Annotated[
+        str | None,
+        typer.Option("--accept-gap", metavar="NAME", help="Leave out what cannot be read."),
+    ] = None,
+    remove: Annotated[
+        str | None, typer.Option("--remove", metavar="NAME", help="Forget it and its position.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Show who reads the changes of which table, and how far. Needs no JVM.
+
+    `mirrorlake.subscribe` in Python makes subscriptions. No process may read under a name that is
+    changed here.
+
+    \b
+    mirrorlake subscriptions --json
+    mirrorlake subscriptions --reseed audit
+    """
+    from mirrorlake.app import subscribe
+    from mirrorlake.cli.options import project
+    from mirrorlake.cli.output import print_json, print_table, say
+    from mirrorlake.errors import UsageError
+
+    acts = [name for name in (reseed, accept_gap, remove) if name is not None]
+    if len(acts) > 1:
+        raise UsageError("several acts were named", where="subscriptions", hint="Name one.")
+    found = project(config, root)
+    if reseed is not None:
+        with subscribe.known(found, reseed) as one:
+            one.reseed()
+        say(f"{reseed}: begins with a snapshot")
+    elif accept_gap is not None:
+        with subscribe.known(found, accept_gap) as one:
+            gap = one.accept_gap()
+        done = f"left out versions {gap.first} to {gap.last}" if gap else "no gap is next"
+        say(f"{accept_gap}: {done}")
+    elif remove is not None:
+        subscribe.forget(found, remove)
+        say(f"{remove}: removed")
+    else:
+        states = subscribe.states(found)
+        if as_json:
+            print_json({"subscriptions": [one.facts() for one in states]})
+        else:
+            header = ["subscription", "table", "next", "latest", "behind", "problem"]
+            rows = [
+                [one.name, one.table, one.next or "snapshot", one.latest, one.behind, one.problem]
+                for one in states
+            ]
+            print_table(header, rows)

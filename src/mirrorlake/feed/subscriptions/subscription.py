@@ -1,0 +1,459 @@
+"""A subscription: whole commits of one table, one after another, from where it stands.
+
+Order of effects: the consumer is given a commit, has its effect, and asks for the next one; only
+then is the position stored. A consumer that is killed in between is given the commit again: each is
+seen at least once. One that stores the position of the commit together with its effect, and starts
+with `after=` that position, sees each exactly once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from itertools import count
+from typing import Any, Final, Self
+
+import pyarrow as pa
+
+from mirrorlake.delta.log.table_log import Action, TableLog
+from mirrorlake.errors import FeedError
+from mirrorlake.feed.bounds import AtVersion, FeedRequest, OnGap, start_named
+from mirrorlake.feed.commit_history import MetadataSince
+from mirrorlake.feed.ranges import FeedGap
+from mirrorlake.feed.reader import Feed, as_feed_error
+from mirrorlake.feed.reasons import FeedReason
+from mirrorlake.feed.subscriptions.record import (
+    FeedPosition,
+    SubscriptionRecord,
+    Subscriptions,
+    file_name,
+)
+from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT, FeedSnapshot
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
+from mirrorlake.storage.lease import RENEW, Lease
+from mirrorlake.storage.options import ObjectOptions
+
+CAP = 1_000
+"""Versions of one range at most (CF-175)."""
+
+STORED: Final = "stored"
+"""Go on after the position that the subscription has stored."""
+
+LATEST = "latest"
+
+
+@dataclass(frozen=True, slots=True)
+class SubscribedRange:
+    """Versions `first` to `last` of a table. content: their changes, or the snapshot of `last`;
+    position: behind them; schema_changes: the versions that changed the columns of the table since
+    what was given before (CF-071)."""
+
+    first: int
+    last: int
+    content: Feed | FeedSnapshot
+    position: FeedPosition
+    schema_changes: tuple[int, ...]
+    after: SubscriptionRecord = field(repr=False)
+
+    @property
+    def is_snapshot(self) -> bool:
+        return isinstance(self.content, FeedSnapshot)
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One commit with all its changes, or the snapshot that comes first (CF-176).
+
+    The rows of a snapshot have the `_change_type` `snapshot`. position: to be stored by a consumer
+    with its effect; schema_changes: the versions that changed the columns of the table since the
+    delivery before (CF-071). batches: the rows, piece by piece.
+    """
+
+    version: int
+    time: datetime
+    is_snapshot: bool
+    position: FeedPosition
+    schema: pa.Schema
+    schema_changes: tuple[int, ...]
+    batches: Callable[[], Iterator[pa.RecordBatch]] = field(repr=False)
+    after: SubscriptionRecord = field(repr=False)
+
+    @property
+    def rows(self) -> pa.Table:
+        """All rows at once. Raises FeedError and Unavailable."""
+        return pa.Table.from_batches(self.batches(), self.schema)
+
+
+class Subscription:
+    """A named reader of one table. Iterate it for what is there now, or `follow` it.
+
+    What is iterated raises FeedError, Unavailable, and LeaseLost where another process reads under
+    the same name. After a FeedError with `reseed` in its hint, `reseed` or `accept_gap` goes on.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        request: FeedRequest,
+        records: Subscriptions,
+        lease: Lease,
+        *,
+        table: str,
+        start: str | int = SNAPSHOT,
+        after: str | None = STORED,
+        options: ObjectOptions | None = None,
+        reached: CrashHook = no_crash,
+    ) -> None:
+        """Take the lease of the name, and find out where it stands.
+
+        request: the table, and how rows are rearranged; its bounds do not matter. table: its path
+        in the records. start: where a new one begins: `snapshot`, `latest`, a version, or what
+        `mirrorlake feed --from` takes. after: the position that the consumer has stored; None if it
+        has none yet, which begins at `start` again. Raises LeaseHeld, FeedError, UsageError.
+        """
+        self.name, self._request, self._table = name, request, table
+        self._records, self._lease, self._options = records, lease, options
+        self._reached, self._log = reached, TableLog(request.table, options)
+        file_name(name)
+        lease.take()
+        try:
+            self._record = self._opened(start, after)
+        except BaseException:
+            lease.release()
+            raise
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_exc: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let another process read under this name."""
+        self._lease.release()
+
+    @property
+    def record(self) -> SubscriptionRecord:
+        """Where it stands."""
+        return self._record
+
+    # -- reading ----------------------------------------------------------------------------------
+
+    def __iter__(self) -> Iterator[Delivery]:
+        """The snapshot, if it is to come first, and the commits up to the newest one now. The
+        position of each is stored when the next one is asked for."""
+        for one in self._ranges(CAP):
+            deliveries = _deliveries(one)
+            while True:
+                with self._ways_on():
+                    delivery = next(deliveries, None)
+                if delivery is None:
+                    break
+                yield delivery
+                self.acknowledge(delivery)
+            self._pass(one)
+
+    def follow(self, wait: Callable[[float], bool], seconds: float) -> Iterator[Delivery]:
+        """As iterating, and then the commits that come.
+
+        wait: waits for so many seconds, and says whether to stop.
+        """
+        looks = max(int(RENEW.total_seconds() / seconds), 1)
+        for look in count(1):
+            yield from self
+            if wait(seconds):
+                return
+            if look % looks == 0:
+                self._lease.check()
+
+    def ranges(self, versions: int) -> Iterator[SubscribedRange]:
+        """As iterating, by ranges of at most so many versions (CF-175)."""
+        for one in self._ranges(versions):
+            yield one
+            self.acknowledge(one)
+
+    def acknowledge(self, done: Delivery | SubscribedRange) -> None:
+        """Store the position behind something that was given. Raises LeaseLost."""
+        known, after = self._record, done.after
+        is_done = known.next is not None and (after.next or 0) <= known.next
+        if not is_done or known.table_id != after.table_id:
+            self._store(after)
+
+    def _pass(self, one: SubscribedRange) -> None:
+        """Go on behind a range, whose last versions changed no rows."""
+        known = self._record
+        if known.next is not None and known.next <= one.last:
+            left = tuple(v for v in one.schema_changes if v > known.delivered)
+            self._store(replace(one.after, delivered=known.delivered, schema_changes=left))
+
+    def _ranges(self, versions: int) -> Iterator[SubscribedRange]:
+        with self._ways_on():
+            latest = self._latest()
+            if self._record.next is None:
+                found = FeedSnapshot(self._request, self._log, self._options)
+                latest = found.version
+                yield self._of_snapshot(found)
+            while (first := self._record.next) is not None and first <= latest:
+                yield self._of_changes(first, min(first + versions - 1, latest))
+
+    def _of_snapshot(self, found: FeedSnapshot) -> SubscribedRange:
+        position = FeedPosition(found.table_id, found.version)
+        after = replace(
+            self._record,
+            table_id=found.table_id,
+            next=found.version + 1,
+            delivered=found.version,
+            commit=_identity(self._log.actions(found.version)),
+            columns=_columns(found.metadata),
+            schema_changes=(),
+        )
+        return SubscribedRange(found.version, found.version, found, position, (), after)
+
+    def _of_changes(self, first: int, last: int) -> SubscribedRange:
+        request = replace(
+            self._request, start=AtVersion(first), end=AtVersion(last), on_gap=OnGap.REPORT
+        )
+        feed = Feed(request, self._options, log=self._log)
+        if feed.gaps and feed.gaps[0].first == first:
+            Feed(replace(request, on_gap=OnGap.ERROR), self._options, log=self._log)  # raises
+        if feed.plan.table_id != self._record.table_id:
+            raise self._is_another()
+        if feed.ranges[0].last < last:  # up to other columns, or up to a gap
+            return self._of_changes(first, feed.ranges[0].last)
+        columns, changes = self._record.columns, list(self._record.schema_changes)
+        for one in feed.history.metadata(first, last):
+            if (now := _columns(one.metadata)) != columns:
+                changes += [one.version] if columns else []
+                columns = now
+        after = replace(
+            self._record,
+            next=last + 1,
+            delivered=last,
+            commit=_identity(feed.history.actions(last)),
+            columns=columns,
+            schema_changes=(),
+        )
+        position = FeedPosition(self._record.table_id, last)
+        return SubscribedRange(first, last, feed, position, tuple(changes), after)
+
+    # -- after a gap ------------------------------------------------------------------------------
+
+    def reseed(self) -> None:
+        """Begin again with a snapshot of the table that is there now (CF-182)."""
+        self._log.forget()
+        self._store(self._begun("", None))
+
+    def accept_gap(self) -> FeedGap | None:
+        """Go on with the first version that can be read; returns what is left out, None if nothing
+        was. Raises FeedError for another table, which only a snapshot can begin."""
+        with self._ways_on():
+            latest, first = self._latest(), self._record.next
+            if first is None or first > latest:
+                return None
+            request = replace(
+                self._request,
+                start=AtVersion(first),
+                end=AtVersion(latest),
+                on_gap=OnGap.REPORT,
+            )
+            feed = Feed(request, self._options, log=self._log)
+            if not feed.gaps or feed.gaps[0].first > first:
+                return None
+            gap = feed.gaps[0]
+            following = [one.first for one in feed.ranges]
+            begin = min(following, default=feed.last + 1)
+            gap = replace(gap, last=begin - 1)
+            self._store(replace(self._record, next=begin, delivered=begin - 1, commit=""))
+            return gap
+
+    # -- where it stands --------------------------------------------------------------------------
+
+    def _opened(self, start: str | int, after: str | None) -> SubscriptionRecord:
+        known = self._records.read(self.name)
+        if known is not None and known.table != self._table:
+            raise self._request.refused(
+                f"subscription {self.name} reads another table, {known.table}",
+                FeedReason.INVALID_ARGUMENT,
+                hint="Use another name, or remove it with `mirrorlake subscriptions --remove "
+                f"{self.name}`.",
+            )
+        if after is None or (after == STORED and known is None):
+            self._record = self._at(start)
+        elif after == STORED:
+            assert known is not None
+            self._record = known
+        else:
+            self._record = self._behind(self._parsed(after), known)
+        if self._record != known:
+            self._store(self._record)
+        return self._record
+
+    def _parsed(self, after: str) -> FeedPosition:
+        try:
+            return FeedPosition.parse(after)
+        except (ValueError, AttributeError):
+            raise self._request.refused(
+                f"after is {after!r}, which is no position of a subscription",
+                FeedReason.INVALID_ARGUMENT,
+                hint="Pass str(delivery.position), or None when there is none yet.",
+            ) from None
+
+    def _behind(self, after: FeedPosition, known: SubscriptionRecord | None) -> SubscriptionRecord:
+        """Where a consumer stands, which knows better than we do."""
+        if known is None or known.table_id != after.table_id or known.next is None:
+            begun = self._begun(after.table_id, after.version + 1)
+            return replace(begun, delivered=after.version)
+        if known.delivered == after.version:
+            return known
+        if after.version > known.delivered:
+            ahead = max(known.next, after.version + 1)
+            is_same = ahead == known.next
+            return replace(
+                known,
+                next=ahead,
+                delivered=after.version,
+                commit=known.commit if is_same else "",
+                columns=known.columns if is_same else "",
+            )
+        begun = self._begun(after.table_id, after.version + 1)
+        return replace(begun, delivered=after.version)
+
+    def _at(self, start: str | int) -> SubscriptionRecord:
+        """A new one."""
+        if start in {SNAPSHOT, LATEST}:
+            found = FeedSnapshot(self._request, self._log, self._options)
+            if not MetadataSince(found.version, found.metadata).has_feed:
+                raise self._request.refused(
+                    "the changes of the table are not recorded", FeedReason.NOT_RECORDED
+                )
+            first = None if start == SNAPSHOT else found.version + 1
+            return self._begun(found.table_id, first)
+        given = FeedRequest.of(self._request.table, **start_named(str(start)))
+        feed = Feed(given, self._options, log=self._log)
+        if feed.first > feed.plan.latest + 1:
+            raise given.refused(
+                f"the start is after the latest version, which is {feed.plan.latest}",
+                FeedReason.BEYOND_LATEST,
+                hint="Begin at `latest`, which gives what is committed from now on.",
+            )
+        return self._begun(feed.plan.table_id, feed.first)
+
+    def _begun(self, table_id: str, first: int | None) -> SubscriptionRecord:
+        return SubscriptionRecord(self.name, self._table, table_id, first)
+
+    def _store(self, record: SubscriptionRecord) -> None:
+        self._lease.check()
+        self._reached(CrashPoint.SUBSCRIPTION_READ)
+        self._records.write(record)
+        self._record = record
+        self._reached(CrashPoint.SUBSCRIPTION_STORED)
+
+    def _latest(self) -> int:
+        """The newest version of the table, which is still the one that was read before."""
+        record = self._record
+        try:
+            snapshot = self._log.snapshot()
+        except FileNotFoundError:
+            raise self._is_another() from None
+        if record.next is None:
+            return snapshot.version
+        if snapshot.metadata.get("id") != record.table_id or snapshot.version < record.next - 1:
+            raise self._is_another()
+        last = record.next - 1
+        is_known = snapshot.version > last and record.commit and self._log.has(last)
+        if is_known and _identity(self._log.actions(last)) != record.commit:
+            raise self._is_another()
+        return snapshot.version
+
+    def _is_another(self) -> FeedError:
+        return self._request.refused(
+            f"subscription {self.name} cannot go on: the table was removed, made anew, or replaced "
+            "by a copy, so that its versions do not continue those that were read",
+            FeedReason.OTHER,
+            hint=self._reseed_hint(),
+        )
+
+    def _reseed_hint(self) -> str:
+        return (
+            "subscription.reseed(), or `mirrorlake subscriptions --reseed "
+            f"{self.name}`, begins again with a snapshot of the table."
+        )
+
+    @contextmanager
+    def _ways_on(self) -> Iterator[None]:
+        """A gap with the ways on (CF-053)."""
+        try:
+            with as_feed_error(self._request):
+                yield
+        except FeedError as error:
+            if error.reason not in {FeedReason.EXPIRED, FeedReason.NOT_RECORDED}:
+                raise
+            error.hint = (
+                f"{self._reseed_hint()} subscription.accept_gap(), or `--accept-gap {self.name}`, "
+                "leaves out what cannot be read."
+            )
+            error.what = f"subscription {self.name}: {error.what}"
+            raise
+
+
+def _deliveries(one: SubscribedRange) -> Iterator[Delivery]:
+    content = one.content
+    if isinstance(content, FeedSnapshot):
+        yield Delivery(
+            version=one.last,
+            time=content.time,
+            is_snapshot=True,
+            position=one.position,
+            schema=content.schema,
+            schema_changes=(),
+            batches=content.batches,
+            after=one.after,
+        )
+        return
+    reported = 0
+    known = content.history.metadata(one.first, one.last)
+    for part in content.ranges:
+        for commit in content.commits(part):
+            new = tuple(v for v in one.schema_changes[reported:] if v <= commit.version)
+            reported += len(new)
+            actions = content.history.actions(commit.version)
+            after = replace(
+                one.after,
+                next=commit.version + 1,
+                delivered=commit.version,
+                commit=_identity(actions),
+                columns=_columns(_at(known, commit.version)),
+                schema_changes=(),
+            )
+            yield Delivery(
+                version=commit.version,
+                time=commit.time,
+                is_snapshot=False,
+                position=FeedPosition(one.after.table_id, commit.version),
+                schema=commit.rows.schema,
+                schema_changes=new,
+                batches=commit.rows.to_batches,
+                after=after,
+            )
+
+
+def _at(known: list[MetadataSince], version: int) -> Mapping[str, Any]:
+    return next(one.metadata for one in reversed(known) if one.version <= version)
+
+
+def _columns(metadata: Mapping[str, Any]) -> str:
+    return _hash(metadata.get("schemaString"))
+
+
+def _identity(actions: list[Action]) -> str:
+    """What tells a commit from another of the same version."""
+    said = [action["commitInfo"] for action in actions if "commitInfo" in action]
+    return _hash(said or actions)
+
+
+def _hash(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
