@@ -1,0 +1,102 @@
+"""What is remembered of an event to tell which of two is the later one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.mirror.order.numbers import as_hexadecimal
+from mirrorlake.mirror.order.rules import SECTIONS, OrderRule
+from mirrorlake.model.arrow import contiguous
+
+SECTION_NAMES = [f"section_{index}" for index in range(SECTIONS)]
+
+ORDER = pa.schema(
+    [
+        pa.field("log", pa.string()),
+        pa.field("backfill", pa.bool_()),
+        *(pa.field(name, pa.uint64()) for name in SECTION_NAMES),
+        pa.field("deletion", pa.bool_()),
+        pa.field("source_ms", pa.int64()),
+        pa.field("read_ms", pa.int64()),
+        pa.field("read_batch", pa.string()),
+        pa.field("counter", pa.int64()),
+        pa.field("content", pa.uint64()),
+    ]
+)
+"""One row for each event; no value is NULL. log and section_0 to section_3: the place in the log,
+empty for a backfill; deletion: it deletes by key; source_ms, read_ms: its times; read_batch and
+counter: the two parts of its uuid (ST-367); content: a hash of the row, which decides between
+events that are told apart by nothing else, so that their arrival does not."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedRecords:
+    """rows: ORDER; readable: bool per row, whether its time and its place are known. What is not
+    readable cannot be ordered, and is a dead letter (ST-253)."""
+
+    rows: pa.Table
+    readable: np.ndarray
+
+
+def records(
+    rule: OrderRule,
+    events: pa.Table,
+    *,
+    backfill: np.ndarray,
+    deletion: np.ndarray,
+    content: np.ndarray,
+) -> CheckedRecords:
+    """What decides about the order of n events.
+
+    events: `uuid` (text), `source_timestamp` and `read_timestamp` (int64, milliseconds),
+    `sort_keys` (list of texts), and the metadata of the source by their names. backfill, deletion:
+    n bool; content: n uint64.
+    """
+    places = rule.places(events)
+    batch, counter = _parts(contiguous(events.column("uuid")))
+    source = contiguous(events.column("source_timestamp"))
+    sections = np.where(backfill[:, None], np.uint64(0), places.sections)
+    columns = [
+        pc.if_else(pa.array(backfill), "", places.log),
+        pa.array(backfill),
+        *(pa.array(np.ascontiguousarray(sections[:, index])) for index in range(SECTIONS)),
+        pa.array(deletion),
+        pc.fill_null(source, 0),
+        pc.fill_null(contiguous(events.column("read_timestamp")), 0),
+        batch,
+        counter,
+        pa.array(content),
+    ]
+    timed = source.is_valid().to_numpy(zero_copy_only=False)
+    return CheckedRecords(
+        pa.table(columns, schema=ORDER), np.asarray(timed & (places.readable | backfill))
+    )
+
+
+def change_numbers(rule: OrderRule, rows: pa.Table) -> pa.Array:
+    """The change sequence number of each record, as text (ST-220): the numbers of its place as
+    sections of 16 hexadecimal digits, so that texts have the order of the numbers."""
+    parts = [as_hexadecimal(rows.column(name).to_numpy()) for name in SECTION_NAMES[: rule.width]]
+    return contiguous(pc.binary_join_element_wise(*parts, "/"))
+
+
+def _parts(uuids: pa.Array) -> tuple[pa.Array, pa.Array]:
+    """The read batch and the number of the row in it, which the last eight digits of a genuine
+    uuid spell in binary (ST-367). Of another form: the whole text, and 0."""
+    text = pc.fill_null(uuids, "")
+    digits = contiguous(
+        pc.binary_slice(pc.ascii_lpad(text, 8, " ").cast(pa.binary()), -8).cast(pa.binary(8))
+    )
+    spelled = np.frombuffer(digits.buffers()[1], np.uint8, 8 * len(digits), 8 * digits.offset)
+    bits = spelled.reshape(-1, 8) - np.uint8(ord("0"))
+    counted = (bits <= 1).all(axis=1)
+    counter = np.where(counted, np.packbits(bits & 1, axis=1)[:, 0], 0)
+    # Only what ends with digits is cut: elsewhere a character could be cut in two.
+    ending = pc.if_else(pa.array(counted), text, "").cast(pa.binary())
+    before = pc.binary_slice(ending, 0, -8).cast(pa.string())
+    batch = pc.if_else(pa.array(counted), before, text)
+    return batch, pa.array(counter, pa.int64())
