@@ -24,9 +24,11 @@ if TYPE_CHECKING:
     from mirrorlake.app.status.mirror_status import Status
     from mirrorlake.app.status.table_status import TableStatus
     from mirrorlake.app.subscribe import subscribe
+    from mirrorlake.app.targets.functions import history
     from mirrorlake.config import Project
     from mirrorlake.errors import (
         FeedError,
+        FeedTargetError,
         MirrorlakeError,
         OperatorError,
         SourceGap,
@@ -37,6 +39,7 @@ if TYPE_CHECKING:
     from mirrorlake.feed.reader import Feed, FeedCommit
     from mirrorlake.feed.subscriptions.record import FeedPosition
     from mirrorlake.feed.subscriptions.subscription import Delivery, Subscription
+    from mirrorlake.feed.targets.build import TargetReport
 
 __version__ = VERSION
 
@@ -48,6 +51,7 @@ _HOMES = {
     "FeedCommit": "feed.reader",
     "FeedError": "errors",
     "FeedPosition": "feed.subscriptions.record",
+    "FeedTargetError": "errors",
     "Mirror": "app.mirror",
     "MirrorlakeError": "errors",
     "OperatorError": "errors",
@@ -59,8 +63,10 @@ _HOMES = {
     "TableFiles": "app.files",
     "TableReport": "app.loop.report",
     "TableStatus": "app.status.table_status",
+    "TargetReport": "feed.targets.build",
     "Unavailable": "errors",
     "UsageError": "errors",
+    "history": "app.targets.functions",
     "read_feed": "app.feed",
     "subscribe": "app.subscribe",
 }
@@ -73,6 +79,7 @@ __all__ = [
     "FeedCommit",
     "FeedError",
     "FeedPosition",
+    "FeedTargetError",
     "Mirror",
     "MirrorlakeError",
     "OperatorError",
@@ -84,8 +91,10 @@ __all__ = [
     "TableFiles",
     "TableReport",
     "TableStatus",
+    "TargetReport",
     "Unavailable",
     "UsageError",
+    "history",
     "read_feed",
     "subscribe",
 ]

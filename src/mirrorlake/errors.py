@@ -13,6 +13,7 @@
     │   ├── LeaseHeld         another process holds the lease
     │   ├── LeaseLost         another process took over the lease
     │   ├── FeedError         the change feed cannot be read as requested
+    │   ├── FeedTargetError   a table that is built from a change feed cannot go on
     │   └── TableError        one table stops, the others continue
     │       └── ...           one class per condition, see below
     └── InternalError         mirrorlake: a bug; nothing was written
@@ -197,6 +198,11 @@ class FeedError(OperatorError):
             "condition": self.condition,
             "sqlstate": self.sqlstate,
         }
+
+
+class FeedTargetError(OperatorError):
+    """A table that is built from a change feed cannot go on, or not as requested (CF-200, CF-201,
+    CF-210)."""
 
 
 class TableError(OperatorError):

@@ -19,13 +19,18 @@ _WIDER = {
 def fits(old: TableSchema, new: TableSchema) -> bool:
     """Whether `new` only adds columns to `old`: rows of it are read as they are, with NULL for
     what they have not."""
+    return misfit(old, new) is None
+
+
+def misfit(old: TableSchema, new: TableSchema) -> str | None:
+    """The first column of `old` that `new` has not, or not as it was; None when there is none."""
     for column, physical in zip(old.schema, old.physical, strict=True):
         later = _at(new, physical)
         if later is None or (later.name, later.type) != (column.name, column.type):
-            return False
+            return column.name
         if column.nullable and not later.nullable:
-            return False
-    return True
+            return column.name
+    return None
 
 
 def obstacle(old: TableSchema, new: TableSchema) -> str | None:

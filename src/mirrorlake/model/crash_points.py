@@ -48,6 +48,8 @@ class CrashPoint(StrEnum):
     CLEANUP_DONE = "apply.cleanup.done"
     SUBSCRIPTION_READ = "subscription.read"
     SUBSCRIPTION_STORED = "subscription.stored"
+    TARGET_WRITTEN = "feed.target.written"
+    TARGET_COMMITTED = "feed.target.committed"
 
 
 CrashHook = Callable[[CrashPoint], None]

@@ -181,6 +181,18 @@ class TableLog:
                     return action["metaData"]  # type: ignore[no-any-return]
         raise BrokenLog(f"the log of {self.path} does not contain the columns of version {version}")
 
+    def snapshot_at(self, version: int) -> TableSnapshot:
+        """The table as it was at a version. Raises FileNotFoundError and BrokenLog when the log no
+        longer has it."""
+        snapshot = TableSnapshot()
+        checkpoint = _newest_checkpoint(self._files.names(), version)
+        if checkpoint is not None:
+            for part in checkpoint[1]:
+                replay(snapshot, self._checkpoint_actions(part), checkpoint[0])
+        for later in range(snapshot.version + 1, version + 1):
+            replay(snapshot, self.actions(later), later)
+        return snapshot
+
     def basis(self) -> tuple[tuple[int, list[str]] | None, int]:
         """The newest checkpoint, if any, as its version and the names of its parts, and the newest
         version: -1 for none. Raises BrokenLog when a commit between them is missing."""

@@ -102,8 +102,8 @@ def rewrite(
         images = _images(found.rows, replaced[code], rows, updated)
         work.append(lambda: told(table, *images, schema))
         fetch(joins)
-        joined = _joined(table, joins, schema, searched, found)
-        new = pa.concat_tables([rows, *(rest.cast(rows.schema) for rest in joined)])
+        left = joined(table, joins, schema, searched, found)
+        new = pa.concat_tables([rows, *(rest.cast(rows.schema) for rest in left)])
         actions = [{"remove": data_files.removed(add)} for add in joins]
         work.append(lambda: taken_out(table, searched, found, joins))
     count = int(updated.sum())
@@ -116,7 +116,7 @@ def rewrite(
     )
 
 
-def _joined(
+def joined(
     table: Path,
     joins: Sequence[Mapping[str, Any]],
     schema: TableSchema,

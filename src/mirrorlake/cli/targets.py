@@ -1,0 +1,82 @@
+"""What the commands share that build a table from the change feed of another."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from mirrorlake.app.targets.functions import TargetLocation
+    from mirrorlake.feed.targets.build import TargetReport
+
+Source = Annotated[
+    str, typer.Argument(metavar="TABLE", help="The table, as schema.name, or its folder or URL.")
+]
+To = Annotated[
+    str | None,
+    typer.Option(
+        "--to", metavar="TARGET", help="What is built, as schema.name, or its folder or URL."
+    ),
+]
+Key = Annotated[
+    list[str] | None,
+    typer.Option("--key", metavar="COLUMN", help="A column of the key, if the table has none."),
+]
+FromVersion = Annotated[
+    int | None,
+    typer.Option("--from-version", min=0, help="Begin with the rows of this version."),
+]
+FromLatest = Annotated[
+    bool, typer.Option("--from-latest", help="Begin with the rows of the latest version.")
+]
+ToVersion = Annotated[int | None, typer.Option("--to-version", min=0, help="The last version.")]
+Follow = Annotated[bool, typer.Option("--follow", "-f", help="Go on with it until stopped.")]
+
+
+def build(
+    table: str,
+    to: str | None,
+    end: str,
+    once: Callable[[TargetLocation, TargetLocation], TargetReport],
+    *,
+    follow: bool,
+    as_json: bool,
+    config: Path,
+    root: Path | None,
+) -> None:
+    """Build a target, and say what was done. end: of the name of a target without one."""
+    from mirrorlake.app.feed import location_of
+    from mirrorlake.app.targets.functions import TargetLocation, followed, location_of_target
+    from mirrorlake.cli.options import project
+    from mirrorlake.cli.stop import Stop
+
+    settings = partial(project, config, root)
+    source = TargetLocation(*location_of(settings, table))
+    target = location_of_target(settings, source, to, end)
+    if not follow:
+        _tell(once(source, target), as_json=as_json)
+        return
+    for report in followed(partial(once, source, target), Stop().event.wait, source.location):
+        _tell(report, as_json=as_json)
+
+
+def _tell(report: TargetReport, *, as_json: bool) -> None:
+    import json
+
+    if as_json:
+        typer.echo(json.dumps(report.facts()))
+        return
+    done = ", ".join(
+        f"{count:,} rows {what}"
+        for what, count in (
+            ("inserted", report.inserted),
+            ("updated", report.updated),
+            ("deleted", report.deleted),
+        )
+        if count
+    )
+    typer.echo(f"{report.target}: covers version {report.covered}; {done or 'nothing changed'}")

@@ -1,0 +1,82 @@
+"""Histories of type 1: the newest row of each key (CF-197)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from mirrorlake.delta.write.append import append
+from mirrorlake.delta.write.rewrite import rewrite
+from mirrorlake.feed.history.settings import IS_DELETED, Deletes, HistorySettings
+from mirrorlake.feed.targets.build import Basis, TargetChanges
+from mirrorlake.feed.targets.changes import KeyedChanges, keyed
+from mirrorlake.feed.targets.rows import RowsOfOneKey, existing, own_columns, target_columns
+from mirrorlake.feed.targets.source import PORTION_ROWS, Portion
+from mirrorlake.mirror.compaction.small_files import taken_along
+from mirrorlake.model.arrow import arrow_schema, taken
+from mirrorlake.model.net import NetChanges
+from mirrorlake.model.table import Column, Schema
+
+
+@dataclass(frozen=True, slots=True)
+class NewestRows:
+    """A `TargetKind`: by default a table equal to its source."""
+
+    asked: HistorySettings
+    kind: str = "a history of type 1"
+    portion_rows: int = PORTION_ROWS
+
+    def settings(self, key: Sequence[str]) -> Mapping[str, Any]:
+        return self.asked.as_record(key)
+
+    def columns(self, source: Schema, key: Sequence[str], where: str) -> Sequence[Column]:
+        return target_columns(source, self.asked.columns, key, where)
+
+    def begin(self, basis: Basis, rows: Iterator[pa.Table], version: int) -> TargetChanges:
+        counted = RowsOfOneKey(rows, basis.key, basis.where, version)
+        blocks = (own_columns(some, basis.schema, {IS_DELETED: False}) for some in counted)
+        actions = append(basis.table.folder, basis.schema, blocks, list(basis.key))
+        return TargetChanges(actions, counted.count)
+
+    def apply(self, basis: Basis, portion: Portion) -> TargetChanges:
+        schema = arrow_schema(portion.schema.schema)
+        changes = keyed(portion.commits, basis.key, schema, basis.where)
+        flags = self.asked.deletes is Deletes.FLAG
+        net = net_of(changes, basis, keeps_deleted=flags)
+        files = basis.state.files
+        if flags and not changes.keys.num_rows:
+            return TargetChanges()
+        joins = taken_along(files)
+        table = basis.table
+        done = rewrite(table.folder, files, basis.schema, net, 1, joins, table.fetch)
+        known = int(changes.existed.sum())
+        found = done.updated + done.deleted
+        if done.duplicates or (found != known if not flags else found < known):
+            raise existing(basis, changes, files, portion.last)
+        return TargetChanges(done.actions, done.inserted, done.updated, done.deleted)
+
+
+def net_of(changes: KeyedChanges, basis: Basis, *, keeps_deleted: bool = False) -> NetChanges:
+    """What changes leave behind, key by key. keeps_deleted: a deleted key keeps its last row, with
+    a flag (CF-197)."""
+    last = changes.last
+    after, gone = changes.after[last], changes.after[last] < 0
+    state = np.where(gone, changes.before[last], after) if keeps_deleted else after
+    kept = np.flatnonzero(state >= 0)
+    rows = taken(changes.rows, state[kept])
+    keys = changes.keys.num_rows
+    return NetChanges(
+        keys=changes.keys,
+        # All keys are looked up, also those that seem new: one that is there has two rows.
+        reset=np.ones(keys, bool),
+        rows=own_columns(rows, basis.schema, {IS_DELETED: pa.array(gone[kept])}),
+        source_row=state[kept],
+        code=kept,
+        first=np.ones(len(kept), bool),
+        missing=None,
+        base=np.full(len(kept), -1),
+    )

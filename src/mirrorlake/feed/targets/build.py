@@ -1,0 +1,283 @@
+"""Builds a target: reads what its source has changed since, and commits it portion by portion.
+
+Order: read → write files → commit rows, progress and columns at once → commit durable. A process
+that dies at any point leaves the target as it was, or one commit further; the next one goes on from
+what the target has recorded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Protocol
+
+import pyarrow as pa
+
+from mirrorlake.delta.schema import TableSchema, parse
+from mirrorlake.delta.workspace import TableWorkspace
+from mirrorlake.delta.write.rewrite import Action
+from mirrorlake.feed.bounds import FeedRequest
+from mirrorlake.feed.reader import Feed, as_feed_error
+from mirrorlake.feed.targets.source import (
+    Begin,
+    FeedSource,
+    Portion,
+    check_columns,
+    portions,
+    with_columns,
+)
+from mirrorlake.feed.targets.target import (
+    BuiltFrom,
+    SourceColumns,
+    TargetCommit,
+    TargetState,
+    TargetTable,
+)
+from mirrorlake.model.table import Column, Schema
+
+ATTEMPTS = 20
+"""At one portion, while other writers are faster."""
+
+
+@dataclass(frozen=True, slots=True)
+class BuildRequest:
+    """What to cover. begin: of a new target the version with whose rows it begins, of one that is
+    there the first version that is to be applied; from_latest: a new target begins with the latest
+    version; last: the last version to be covered, the latest without."""
+
+    begin: int | None = None
+    from_latest: bool = False
+    last: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TargetReport:
+    """What was done. covered: the last source version that the target covers; version: of the
+    target; commits: that were made; inserted, updated, deleted: rows of the target."""
+
+    target: str
+    covered: int
+    version: int
+    commits: int = 0
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+
+    def facts(self) -> dict[str, Any]:
+        """As plain data."""
+        return {
+            "target": self.target,
+            "covered": self.covered,
+            "version": self.version,
+            "commits": self.commits,
+            "inserted": self.inserted,
+            "updated": self.updated,
+            "deleted": self.deleted,
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class TargetChanges:
+    """What was written for one commit: the actions that make it a part of the target, and how many
+    rows it changes."""
+
+    actions: Sequence[Action] = ()
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    clock: int | None = None
+    said: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a portion is applied to. where: the target lies; schema: its columns with this commit;
+    key: of the source; table: where its files are."""
+
+    source: FeedSource
+    where: str
+    state: TargetState
+    schema: TableSchema
+    key: tuple[str, ...]
+    table: TableWorkspace
+
+
+class TargetKind(Protocol):
+    """What a target is: a history, an archive, a copy. It writes files and commits nothing."""
+
+    @property
+    def kind(self) -> str:
+        """How the target names it."""
+        ...
+
+    @property
+    def portion_rows(self) -> int:
+        """How many changes go into one commit, about."""
+        ...
+
+    def settings(self, key: Sequence[str]) -> Mapping[str, Any]:
+        """What a target was asked to be, as it keeps it: another one refuses to go on with it."""
+        ...
+
+    def columns(self, source: Schema, key: Sequence[str], where: str) -> Sequence[Column]:
+        """The columns of the target. Raises FeedTargetError, UsageError."""
+        ...
+
+    def begin(self, basis: Basis, rows: Iterator[pa.Table], version: int) -> TargetChanges:
+        """Write the rows of a first snapshot."""
+        ...
+
+    def apply(self, basis: Basis, portion: Portion) -> TargetChanges:
+        """Write what a portion of changes does to the target. Raises FeedTargetError."""
+        ...
+
+
+class TargetBuilder:
+    """Builds one target from one source."""
+
+    def __init__(self, source: FeedSource, target: TargetTable, kind: TargetKind) -> None:
+        self._source, self._target, self._kind = source, target, kind
+        self._report = TargetReport(target.location, -1, -1)
+
+    def build(self, request: BuildRequest) -> TargetReport:
+        """Cover what the source has now. Raises FeedError, FeedTargetError, UsageError,
+        Unavailable."""
+        for _attempt in range(ATTEMPTS):
+            if self._build(request):
+                state = self._target.state()
+                covered = -1 if state.built is None else state.recorded
+                return replace(self._report, covered=covered, version=state.version)
+        raise self._target.refused(
+            "other writers are faster all the time", "Stop the other writer, and run it again."
+        )
+
+    def _build(self, request: BuildRequest) -> bool:
+        """Whether all is covered; False when another writer was faster."""
+        state, begin = self._target.state(), None
+        if state.built is None:
+            begin = self._source.begin(request.begin, from_latest=request.from_latest)
+            if begin.snapshot >= 0:
+                if not self._snapshot(state, begin):
+                    return False
+                state, begin = self._target.state(), None
+        first = self._next(state, begin, request)
+        if request.last is not None and request.last < first:
+            return True
+        feed = self._source.feed(first, request.last)
+        if state.built is not None:
+            self._source.check_same(state.built, feed.plan.table_id)
+        if feed.first > feed.last:
+            return True
+        key = self._key(feed)
+        for portion in portions(feed, self._kind.portion_rows):
+            state = self._target.state()
+            if (state.recorded if state.built else -1) != portion.first - 1:
+                return False
+            if not self._apply(state, portion, key, feed.plan.table_id):
+                return False
+        return True
+
+    def _next(self, state: TargetState, begin: Begin | None, request: BuildRequest) -> int:
+        if begin is not None:
+            return begin.first
+        assert state.built is not None
+        if request.begin is not None and request.begin > state.recorded + 1:
+            raise self._target.refused(
+                f"it covers its source up to version {state.recorded}, so that version "
+                f"{request.begin} would leave some out",
+                f"Begin with version {state.recorded + 1}, or with none.",
+            )
+        return state.recorded + 1
+
+    def _key(self, feed: Feed) -> tuple[str, ...]:
+        return self._source.key(feed)
+
+    def _snapshot(self, state: TargetState, begin: Begin) -> bool:
+        """Begin with the rows of one version."""
+        whole = self._source.at(begin.snapshot)
+        # Asked for now, so that what cannot be followed is not begun.
+        feed = self._source.feed(begin.first)
+        with as_feed_error(FeedRequest.of(self._source.location, from_version=begin.snapshot)):
+            schema = parse(whole.metadata)
+        key = self._key(feed)
+        built = self._built(schema, key, feed.plan.table_id, begin)
+        return self._commit(
+            state,
+            built,
+            key,
+            (begin.snapshot, begin.snapshot),
+            lambda basis: self._kind.begin(basis, self._source.rows(whole), begin.snapshot),
+        )
+
+    def _apply(
+        self, state: TargetState, portion: Portion, key: tuple[str, ...], table_id: str
+    ) -> bool:
+        if state.built is None:
+            built = self._built(portion.schema, key, table_id, Begin(-1, portion.first))
+        else:
+            self._check_settings(state.built, key)
+            check_columns(self._target.location, state.built, portion.schema, portion.first)
+            built = with_columns(state.built, portion.schema)
+        return self._commit(
+            state,
+            built,
+            key,
+            (portion.first, portion.last),
+            lambda basis: self._kind.apply(basis, portion),
+        )
+
+    def _built(
+        self, schema: TableSchema, key: tuple[str, ...], table_id: str, begin: Begin
+    ) -> BuiltFrom:
+        return BuiltFrom(
+            self._kind.kind,
+            table_id,
+            self._kind.settings(key),
+            SourceColumns.of(schema),
+            begin.first if begin.snapshot < 0 else begin.snapshot,
+            begin.snapshot,
+        )
+
+    def _commit(
+        self,
+        state: TargetState,
+        built: BuiltFrom,
+        key: tuple[str, ...],
+        covered: tuple[int, int],
+        write: Callable[[Basis], TargetChanges],
+    ) -> bool:
+        columns = self._kind.columns(built.columns.schema.schema, key, self._target.location)
+        described = self._target.described(state, built, columns)
+        schema = state.schema if described is None else parse(described)
+        assert schema is not None
+        with self._target.at_hand() as table:
+            done = write(Basis(self._source, self._target.location, state, schema, key, table))
+            table.keep(done.actions)
+        is_made = self._target.commit(
+            state,
+            TargetCommit(
+                built, *covered, done.actions, described=described, clock=done.clock, said=done.said
+            ),
+        )
+        if is_made:
+            known = self._report
+            self._report = replace(
+                known,
+                commits=known.commits + 1,
+                inserted=known.inserted + done.inserted,
+                updated=known.updated + done.updated,
+                deleted=known.deleted + done.deleted,
+            )
+        return is_made
+
+    def _check_settings(self, built: BuiltFrom, key: Sequence[str]) -> None:
+        """Refuse to go on with a target that was asked to be something else."""
+        if built.kind != self._kind.kind:
+            raise self._target.refused(f"it is {built.kind}, and not {self._kind.kind}")
+        wanted = self._kind.settings(key)
+        for name, value in wanted.items():
+            if built.settings.get(name) != value:
+                raise self._target.refused(
+                    f"it was built with {name} {built.settings.get(name)!r}, and not {value!r}",
+                    f"Go on with that {name}, or build another target.",
+                )

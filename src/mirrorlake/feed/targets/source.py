@@ -1,0 +1,200 @@
+"""The table whose change feed a target is built from: where it begins, and its changes in
+portions of whole commits."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from mirrorlake.delta.log.table_log import TableLog, TableSnapshot
+from mirrorlake.delta.lookup.key_lookup import live_rows
+from mirrorlake.delta.schema import TableSchema, parse
+from mirrorlake.delta.workspace import at_hand
+from mirrorlake.errors import FeedTargetError, UsageError
+from mirrorlake.feed.bounds import FeedRequest
+from mirrorlake.feed.change_files import commit_time
+from mirrorlake.feed.reader import Feed, FeedCommit, as_feed_error
+from mirrorlake.feed.reasons import FeedReason
+from mirrorlake.feed.targets.target import BuiltFrom, SourceColumns
+from mirrorlake.feed.widening import misfit
+from mirrorlake.storage.options import ObjectOptions
+
+PORTION_ROWS, PORTION_BYTES = 500_000, 256 << 20
+"""Of changes, from which on a portion ends: they are held in memory, and go into one commit."""
+
+
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Where a target begins: with the rows as of version `snapshot`, -1 for none, and the changes
+    after it, from `first` on."""
+
+    snapshot: int
+    first: int
+
+
+@dataclass(frozen=True, slots=True)
+class Portion:
+    """The changes of the versions `first` to `last`, with one set of columns, by whole commits."""
+
+    first: int
+    last: int
+    schema: TableSchema
+    commits: tuple[FeedCommit, ...]
+
+
+class FeedSource:
+    """The Delta table at a location, a folder or a URL. key: columns that identify a row, instead
+    of those of a mirrored table. Methods raise FeedError and Unavailable."""
+
+    def __init__(
+        self,
+        location: str | Path,
+        key: Sequence[str] | None = None,
+        options: ObjectOptions | None = None,
+    ) -> None:
+        self.location = str(location)
+        self._given, self._options = key, options
+        self._log = TableLog(self.location, options)
+
+    def feed(self, first: int, last: int | None = None, *, accept_gap: bool = False) -> Feed:
+        """The changes from one version on, to `last` or the latest."""
+        request = FeedRequest.of(
+            self.location,
+            from_version=first,
+            to_version=last,
+            key=self._given,
+            on_gap="report" if accept_gap else "error",
+        )
+        return Feed(request, self._options, log=self._log)
+
+    def begin(self, version: int | None = None, *, from_latest: bool = False) -> Begin:
+        """Where a new target begins: at a version, at the latest one, or with all of the feed.
+
+        Without rows to begin with only where the feed tells of every row, since version 0.
+        """
+        request = FeedRequest.of(self.location, from_beginning=True)
+        feed = Feed(request, self._options, log=self._log)
+        latest = feed.plan.latest
+        if feed.first > latest:
+            raise request.refused(
+                "the changes of the table are not recorded", FeedReason.NOT_RECORDED
+            )
+        if version is not None and version > latest:
+            raise request.refused(
+                f"version {version} is after the latest, which is {latest}",
+                FeedReason.BEYOND_LATEST,
+                (feed.first, latest),
+            )
+        if version is not None and version < feed.first:
+            raise request.refused(
+                f"version {version} is no longer readable, or its changes were not recorded",
+                FeedReason.EXPIRED,
+                (feed.first, latest),
+                "Begin with a readable version.",
+            )
+        if version is None and not from_latest and feed.first == 0:
+            return Begin(-1, 0)
+        snapshot = latest if from_latest else feed.first if version is None else version
+        return Begin(snapshot, snapshot + 1)
+
+    def at(self, version: int) -> TableSnapshot:
+        """The table as it was at a version."""
+        with as_feed_error(self._request(version)):
+            return self._log.snapshot_at(version)
+
+    def rows(self, snapshot: TableSnapshot) -> Iterator[pa.Table]:
+        """The rows as of a version, file by file."""
+        with (
+            as_feed_error(self._request(snapshot.version)),
+            at_hand(self.location, self._options) as workspace,
+        ):
+            schema = parse(snapshot.metadata)
+            for add in snapshot.files.values():
+                workspace.fetch([add])
+                yield live_rows(workspace.folder, add, schema)
+
+    def commit_info(self, version: int) -> dict[str, Any]:
+        """What a commit says of itself."""
+        with as_feed_error(self._request(version)):
+            found = [a["commitInfo"] for a in self._log.actions(version) if "commitInfo" in a]
+        return found[0] if found else {}
+
+    def time(self, version: int) -> datetime:
+        """When a version was committed."""
+        with as_feed_error(self._request(version)):
+            return datetime.fromtimestamp(
+                commit_time(version, self._log.actions(version)) / 1000, UTC
+            )
+
+    def key(self, feed: Feed) -> tuple[str, ...]:
+        """The columns that identify a row. Raises UsageError where there are none (CF-200), and
+        for one that the table has not."""
+        key = feed.key
+        if not key:
+            raise UsageError(
+                "the table has no key",
+                where=self.location,
+                hint="Name the columns that identify a row: --key COLUMN, key=[...].",
+            )
+        if absent := sorted(set(key) - set(feed.schema().names)):
+            raise UsageError(
+                f"the key names {absent[0]}, which is no column of the table", where=self.location
+            )
+        return key
+
+    def check_same(self, built: BuiltFrom, table_id: str) -> None:
+        """Refuse a table that was made anew at the same place: its versions count anew."""
+        if built.source_id != table_id:
+            raise FeedTargetError(
+                "its source was removed and made anew, so that its versions do not continue those "
+                "that are covered",
+                where=self.location,
+                hint="Build another target from it.",
+            )
+
+    def _request(self, version: int) -> FeedRequest:
+        return FeedRequest.of(self.location, from_version=version)
+
+
+def portions(feed: Feed, rows: int = PORTION_ROWS) -> Iterator[Portion]:
+    """A feed in portions of whole commits, none of them much larger than `rows`; also of versions
+    without changes, so that they count as covered."""
+    for one in feed.ranges:
+        first, held = one.first, list[FeedCommit]()
+        count = size = 0
+        for commit in feed.commits(one):
+            held.append(commit)
+            count, size = count + commit.rows.num_rows, size + commit.rows.nbytes
+            if count >= rows or size >= PORTION_BYTES:
+                yield Portion(first, commit.version, one.schema, tuple(held))
+                first, held, count, size = commit.version + 1, [], 0, 0
+        if first <= one.last:
+            yield Portion(first, one.last, one.schema, tuple(held))
+
+
+def check_columns(target: str, built: BuiltFrom, schema: TableSchema, version: int) -> None:
+    """Refuse columns that do not only add some to those that the target knows (CF-210)."""
+    if (column := misfit(built.columns.schema, schema)) is not None:
+        raise FeedTargetError(
+            f"version {version} of its source changed column {column}: it was renamed, dropped, or "
+            "has another type",
+            where=target,
+            hint="Build another target, which begins at this version.",
+        )
+
+
+def with_columns(built: BuiltFrom, schema: TableSchema) -> BuiltFrom:
+    """With the columns of the source as they are now."""
+    return BuiltFrom(
+        built.kind,
+        built.source_id,
+        built.settings,
+        SourceColumns.of(schema),
+        built.start,
+        built.snapshot,
+    )

@@ -1,0 +1,48 @@
+"""The page on histories runs as it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirrorlake.feed.history.settings import HistoryArguments
+from tests.docs.blocks import blocks, said, shell
+from tests.docs.generate import DOCS
+from tests.feed.handmade_feed import DELETE, INSERT, UPDATE, FeedTable
+
+PAGE = "how-to/keep-history.md"
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Path:
+    table = FeedTable(tmp_path / "shop/Tables/shop/orders")
+    table.change((INSERT, (1, "a")), (INSERT, (2, "b")))
+    table.change((UPDATE, (1, "c")), (DELETE, (2, None)))
+    table.change((INSERT, (3, "d")))
+    return tmp_path
+
+
+def test_the_commands_run(shop: Path) -> None:
+    every, at_version, newest = (shell(shop, commands) for commands in blocks(PAGE, "sh"))
+    assert "covers version 3; 4 rows inserted" in every
+    assert "orders_history" in every
+    assert at_version.split() == ["id", "name", "1", "c"]
+    assert "True" in newest
+
+
+def test_the_python_prints_what_it_says(
+    shop: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(shop)
+    names: dict[str, Any] = {}
+    for code in blocks(PAGE, "python"):
+        exec(compile(code, PAGE, "exec"), names)
+        assert capsys.readouterr().out.splitlines() == said(code)
+
+
+def test_every_argument_is_on_the_page() -> None:
+    page = (DOCS / PAGE).read_text()
+    for name in HistoryArguments.__annotations__:
+        assert f"--{name}" in page, name
