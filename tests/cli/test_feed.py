@@ -193,3 +193,18 @@ def test_a_wrong_feed_is_refused(run: Run, orders: FeedTable, call: str, message
     done = run("sql", "--root", "shop", f"select * from {call}")
     assert done.code == 2
     assert message in done.error
+
+
+@pytest.mark.clause("CF-078")
+def test_changes_are_published_as_a_landing_zone(
+    run: Run, orders: FeedTable, tmp_path: Path
+) -> None:
+    command = ["feed", "shop.orders", "--root", "shop", "--as-landing-zone", "copy"]
+    done = run(*command)
+    assert (done.code, "snapshot 2: 1 rows" in done.error) == (0, True)
+    orders.change((INSERT, (5, "e")))
+    assert "version 3: 1 rows" in run(*command).error
+    assert "nothing new" in run(*command).error
+    assert len(list(tmp_path.glob("copy/Files/LandingZone/shop.schema/orders/*.parquet"))) == 2
+    for wrong in (["--json"], ["--to", "3"], ["--key", "1"], ["--on-gap", "report"]):
+        assert run(*command, *wrong).code == 2

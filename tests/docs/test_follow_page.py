@@ -27,7 +27,9 @@ def test_the_page_runs(
         assert capsys.readouterr().out.splitlines() == expected
         assert expected
     names["database"].close()
-    for commands in blocks(PAGE, "sh"):
-        found = shell(tmp_path, commands)
-        assert "audit" in found
-        assert "to-sqlite" in found
+    landing, listing = blocks(PAGE, "sh")
+    shell(tmp_path, landing)
+    assert list(tmp_path.glob("copy/Files/LandingZone/shop.schema/orders/*.parquet"))
+    found = shell(tmp_path, listing)
+    assert "audit" in found
+    assert "to-sqlite" in found

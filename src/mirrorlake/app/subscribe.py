@@ -126,17 +126,24 @@ def _store_of(
 ) -> tuple[Store, str]:
     """The store of the subscriptions of a table, and the path of the table in it. Raises
     UsageError."""
-    location = str(table) if is_url(table) else Path(table).absolute().as_posix()
     if state is not None:
+        location = str(table) if is_url(table) else Path(table).absolute().as_posix()
         return open_store(state, options if is_url(state) else None), location
-    base, found, inside = location.rstrip("/").rpartition(f"/{TABLES}/")
-    if not found or not base or inside.count("/") > 1:
+    base, inside = in_mirror(table)
+    if not base:
         raise UsageError(
             f"the table does not lie below {TABLES} of a mirror, which would store the position",
             where=str(table),
             hint="Pass state=, a folder or URL for the positions of your subscriptions.",
         )
     return open_store(base, options), f"{TABLES}/{inside}"
+
+
+def in_mirror(table: str | Path) -> tuple[str, str]:
+    """The root of the mirror that a table lies in, empty for none, and its path below Tables."""
+    location = str(table) if is_url(table) else Path(table).absolute().as_posix()
+    base, found, inside = location.rstrip("/").rpartition(f"/{TABLES}/")
+    return (base, inside) if found and inside.count("/") <= 1 else ("", inside)
 
 
 @dataclass(frozen=True, slots=True)

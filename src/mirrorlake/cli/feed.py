@@ -85,6 +85,14 @@ def feed(
     parquet: Annotated[
         Path | None, typer.Option("--parquet", metavar="FILE", help="Write a Parquet file.")
     ] = None,
+    landing_zone: Annotated[
+        str | None,
+        typer.Option(
+            "--as-landing-zone",
+            metavar="FOLDER-OR-URL",
+            help="Publish what this root does not have yet as files to be mirrored.",
+        ),
+    ] = None,
 ) -> None:
     """Show the row changes of a table. Needs no JVM.
 
@@ -96,6 +104,7 @@ def feed(
     mirrorlake feed shop.orders --from '2026-11-23 10:00' --key 42
     mirrorlake feed shop.orders --follow --kind delete
     mirrorlake feed shop.orders --from 10 --to 20 --parquet changes.parquet
+    mirrorlake feed shop.orders --as-landing-zone ./copy --follow
     """
     from mirrorlake.app.feed import location_of
     from mirrorlake.cli.options import project
@@ -112,6 +121,15 @@ def feed(
             "--follow prints until it is stopped", hint="Use it without --to and FILE."
         )
     location, options = location_of(lambda: project(config, root), table)
+    if landing_zone is not None:
+        others = chosen or end or key or kind or pair_updates or skip_unchanged
+        if others or on_gap is not GapPolicy.ERROR:
+            raise UsageError(
+                "--as-landing-zone publishes every change",
+                hint="Use it with --from and --follow only.",
+            )
+        _land(location, landing_zone, options, start, follow=follow)
+        return
     given: FeedArguments = {"pair_updates": pair_updates, "skip_unchanged": skip_unchanged}
     given |= {"on_gap": "report" if on_gap is GapPolicy.REPORT else "error"}
     given |= end_named(end) if end else {}
@@ -141,6 +159,24 @@ def feed(
         typer.echo(f"{target}: {rows:,} rows", err=True)
     else:
         show(found, _filter(found, key, kind))
+
+
+def _land(
+    location: str, target: str, options: ObjectOptions | None, start: str | None, *, follow: bool
+) -> None:
+    from mirrorlake.app.changes.landing_zone import land
+    from mirrorlake.cli.output import say
+    from mirrorlake.cli.stop import Stop
+    from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT
+
+    wait = Stop().event.wait if follow else lambda _seconds: True
+    landed = 0
+    for one in land(location, target, options=options, start=start or SNAPSHOT, wait=wait):
+        kind = "snapshot" if one.is_snapshot else "version"
+        say(f"{kind} {one.version}: {one.rows:,} rows")
+        landed += 1
+    if not landed:
+        say("nothing new")
 
 
 Filter = Callable[["pa.Table"], "pa.Table"]

@@ -6,7 +6,6 @@ read, and tells which versions these are. Rows come by whole commits, in the ord
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -28,7 +27,7 @@ from mirrorlake.feed.commit_history import CommitHistory
 from mirrorlake.feed.ranges import FeedGap, FeedPlan, SchemaRange, plan
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.widening import conform
-from mirrorlake.mirror.table.progress import KEY_COLUMNS
+from mirrorlake.mirror.table.progress import key_columns
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.storage.options import ObjectOptions
 
@@ -89,8 +88,8 @@ class Feed:
             self.plan: FeedPlan = plan(request, self.history, now or datetime.now(UTC))
             properties = snapshot.properties
         self._key = request.key
-        if self._key is None and KEY_COLUMNS in properties:
-            self._key = tuple(json.loads(properties[KEY_COLUMNS]))
+        if self._key is None:
+            self._key = key_columns(properties)
         self._check_key()
 
     @property

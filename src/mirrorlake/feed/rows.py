@@ -28,8 +28,8 @@ def in_key_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     numbers = pa.table(
         {
             **{f"k{index}": rows[name] for index, name in enumerate(key)},
-            "pair": _occurrence(rows, key, _kinds(rows)),
-            "rank": np.array([_ORDER[kind] for kind in _kinds(rows)], np.int8),
+            "pair": _occurrence(rows, key, kinds_of(rows)),
+            "rank": np.array([_ORDER[kind] for kind in kinds_of(rows)], np.int8),
         }
     )
     by = [*((f"k{index}", "ascending") for index in range(len(key)))]
@@ -42,7 +42,7 @@ def in_key_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 def paired(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """A delete and an insert of one key become the two images of an update (CF-146)."""
-    kinds = _kinds(rows)
+    kinds = kinds_of(rows)
     pairs = _pairs(rows, key, kinds, DELETE, INSERT)
     kinds[pairs[:, 0]], kinds[pairs[:, 1]] = BEFORE, AFTER
     at = rows.column_names.index(CHANGE_TYPE)
@@ -51,7 +51,7 @@ def paired(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 
 def without_unchanged(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     """Without the updates whose images are equal in every column (CF-023)."""
-    kinds = _kinds(rows)
+    kinds = kinds_of(rows)
     pairs = _pairs(rows, key, kinds, BEFORE, AFTER)
     code = codes.encode(rows.drop_columns(list(METADATA))).code
     same = pairs[code[pairs[:, 0]] == code[pairs[:, 1]]]
@@ -108,7 +108,8 @@ def _occurrence(rows: pa.Table, key: Sequence[str], kinds: np.ndarray) -> np.nda
     return number
 
 
-def _kinds(rows: pa.Table) -> np.ndarray:
+def kinds_of(rows: pa.Table) -> np.ndarray:
+    """The change type of each row."""
     found: np.ndarray = contiguous(rows[CHANGE_TYPE]).to_numpy(zero_copy_only=False)
     return found.astype(object)
 

@@ -199,6 +199,14 @@ class Publisher:
         """
         self._table(table).wait_for(patience, mirrored)
 
+    def last_batch(self, table: str | TableId) -> str | None:
+        """The name of the last batch that is published, None if there is none or it has no name.
+
+        A batch that was begun is completed, or withdrawn where nothing of it is visible, so that
+        what is published goes exactly to the end of this batch.
+        """
+        return self._table(table).last_batch()
+
     def give_up(self, table: str | TableId, batch: str) -> bool:
         """Withdraw a batch that was started and can never be sent again; False if there is no
         such batch."""

@@ -165,6 +165,19 @@ class AssignedTable:
             journal.withdraw()
         return True
 
+    def last_batch(self) -> str | None:
+        """Complete or withdraw a batch that was begun; then the name of the last one."""
+        state = self._loaded()
+        if state is None:
+            return None
+        self._keep_lease(always=True)
+        journal = self._journal_of(state)
+        journal.complete()
+        if journal.state.pending is not None:
+            journal.withdraw()
+        done = journal.state.done
+        return done[-1].batch if done else None
+
     def drop(self, patience: float, gone: Callable[[], bool] | None) -> None:
         """Delete the folder with all its data (LZ-216, LZ-231).
 

@@ -94,6 +94,11 @@ def progress_in(snapshot: TableSnapshot, table: str) -> Progress:
         raise unreadable(table, error) from error
 
 
+def key_columns(properties: Mapping[str, str]) -> tuple[str, ...]:
+    """The key of a mirrored table, by its properties; empty where there is none."""
+    return tuple(json.loads(properties.get(KEY_COLUMNS, "[]")))
+
+
 def table_at(path: str) -> str:
     """The name of the table at a path below the root, for who knows nothing but the path."""
     return ".".join(path.split("/")[1:]) or path
@@ -143,7 +148,7 @@ def progress_of(snapshot: TableSnapshot) -> Progress:
         detection=snapshot.properties.get(DETECTION, SEQUENTIAL),
         recorded=snapshot.transactions.get(application, 0),
         schema=schema,
-        key=tuple(json.loads(snapshot.properties.get(KEY_COLUMNS, "[]"))),
+        key=key_columns(snapshot.properties),
         restored=_restored(snapshot, application),
         unsupported=unsupported,
         delegated=facts.delegated,

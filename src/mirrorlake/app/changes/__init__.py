@@ -1,0 +1,1 @@
+"""What is made of the changes of tables: landing zones of others."""

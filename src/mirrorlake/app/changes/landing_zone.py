@@ -1,0 +1,127 @@
+"""The changes of a table, published as a landing zone that any mirror can follow (CF-078).
+
+Each commit is a batch whose name is its position, in one transaction of the publisher: what is
+published says where to go on, so that each commit is landed exactly once, whatever dies.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+
+from mirrorlake.app.subscribe import in_mirror, subscribe
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.errors import FeedError, UsageError, printable
+from mirrorlake.feed.follow import POLL, POLL_OBJECTS
+from mirrorlake.feed.landing_rows import landing_rows
+from mirrorlake.feed.reasons import FeedReason
+from mirrorlake.feed.subscriptions.record import FeedPosition
+from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT
+from mirrorlake.feed.subscriptions.subscription import Delivery
+from mirrorlake.mirror.table.progress import key_columns
+from mirrorlake.model.crash_points import CrashHook, no_crash
+from mirrorlake.model.table import TableId
+from mirrorlake.publisher import Publisher
+from mirrorlake.root import true_name
+from mirrorlake.storage.options import ObjectOptions
+from mirrorlake.storage.urls import is_url
+
+
+@dataclass(frozen=True, slots=True)
+class LandedCommit:
+    """A commit that was published, or the snapshot that came first. rows: how many were landed."""
+
+    version: int
+    is_snapshot: bool
+    rows: int
+
+
+def land(
+    table: str,
+    target: str | Path,
+    *,
+    options: ObjectOptions | None = None,
+    key: Sequence[str] | None = None,
+    start: str | int = SNAPSHOT,
+    wait: Callable[[float], bool] = lambda _seconds: True,
+    reached: CrashHook = no_crash,
+) -> Iterator[LandedCommit]:
+    """Publish what the landing zone below `target` does not have yet, commit by commit.
+
+    table: folder or URL of a Delta table; it is landed under its name. target: a root, as of
+    `Publisher`. key: the columns that identify a row; those of the mirrored table without. start:
+    of a zone that is new, as of `subscribe`. wait: waits for so many seconds before the next look
+    for commits, and says whether to stop. Raises FeedError, LeaseHeld, UsageError, TableError.
+    """
+    name = _name(table)
+    columns = _key(table, options) if key is None else tuple(key)
+    with Publisher(target, reached=reached) as publisher:
+        after = publisher.last_batch(name)
+        subscription = subscribe(
+            _subscription(name, target),
+            table,
+            start=start,
+            after=_checked(after, name, target),
+            state=None if in_mirror(table)[0] else target,
+            options=options,
+            reached=reached,
+        )
+        with subscription:
+            seconds = POLL_OBJECTS if is_url(table) else POLL
+            for delivery in subscription.follow(wait, seconds):
+                yield _landed(publisher, name, columns, delivery, table)
+
+
+def _landed(
+    publisher: Publisher, name: TableId, key: tuple[str, ...], delivery: Delivery, table: str
+) -> LandedCommit:
+    if lost := publisher.columns(name).keys() - set(delivery.schema.names):
+        raise FeedError(
+            f"column {min(lost)} was removed or renamed by version {delivery.version}, which a "
+            "landing zone cannot tell",
+            reason=FeedReason.SCHEMA_CHANGED,
+            table=table,
+            hint="Delete the folder of the table in the landing zone, and land the table anew.",
+        )
+    batches = (pa.Table.from_batches([one]) for one in delivery.batches())
+    rows = batches if delivery.is_snapshot else iter([delivery.rows])
+    found = (landing_rows(one, key, table) for one in rows)
+    schema = landing_rows(delivery.schema.empty_table(), key, table).schema
+    reader = pa.RecordBatchReader.from_batches(
+        schema, (batch for one in found for batch in one.to_batches())
+    )
+    done = publisher.publish(name, reader, key=key, batch=str(delivery.position))
+    return LandedCommit(delivery.version, delivery.is_snapshot, sum(done.rows.values()))
+
+
+def _name(table: str) -> TableId:
+    parts = in_mirror(table)[1] or table.rstrip("/").rpartition("/")[2]
+    schema, _, name = "/".join(map(true_name, parts.split("/"))).rpartition("/")
+    return TableId(schema, name)
+
+
+def _key(table: str, options: ObjectOptions | None) -> tuple[str, ...]:
+    return key_columns(TableLog(table, options).snapshot().properties)
+
+
+def _subscription(name: TableId, target: str | Path) -> str:
+    """One for each table and zone."""
+    where = str(target) if is_url(target) else Path(target).absolute().as_posix()
+    mark = hashlib.sha256(f"{name} {where}".encode()).hexdigest()[:12]
+    return f"landing zone {mark}"
+
+
+def _checked(after: str | None, name: TableId, target: str | Path) -> str | None:
+    try:
+        return None if after is None else str(FeedPosition.parse(after))
+    except ValueError:
+        raise UsageError(
+            f"table {printable(name)} was landed there by something else: its last batch is "
+            f"{printable(after)}",
+            where=str(target),
+            hint="Name another folder.",
+        ) from None
