@@ -27,7 +27,7 @@ def test_a_terminal_shows_how_many_files_are_applied(monkeypatch: pytest.MonkeyP
         show(TableId("shop", "idle"), 0)
     text = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", terminal.getvalue())
     assert "shop.orders" in text
-    assert "3/3 files" in text
+    assert "3 of 3 files" in text
     assert "idle" not in text
 
 

@@ -2,54 +2,77 @@
 
 from __future__ import annotations
 
+import contextlib
 import multiprocessing
+import select
 import signal
 import threading
+import time
 from collections.abc import Callable
+from math import inf
 from multiprocessing.connection import Connection
 
+from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.process import skip_pandas
+from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.errors import InternalError, MirrorlakeError, StorageUnavailable
+from mirrorlake.model.table import TableId
 
 STOP_SECONDS = 4.0
 """How long capture may take to finish the step at hand."""
+
+TELL_EVERY = 0.5
+"""Seconds between two messages on the load of a table."""
 
 
 class CaptureProcess:
     """Starts, watches and stops the capture of a mirror."""
 
     def __init__(
-        self, capture: Callable[[threading.Event], None], prepare: Callable[[], None] | None = None
+        self,
+        capture: Callable[[threading.Event, Watcher], None],
+        prepare: Callable[[], None] | None = None,
+        watcher: Watcher | None = None,
     ) -> None:
         """capture: runs until its event is set; prepare: called in the process first. Both must
-        pickle."""
+        pickle. watcher: told, by `check`, what capture tells its own."""
+        self._watcher = watcher or Watcher()
         context = multiprocessing.get_context("spawn")
         self._reports, sending = context.Pipe(duplex=False)
         self._process = context.Process(
             target=_run, args=(capture, sending, prepare), name="capture", daemon=True
         )
         self._sending = sending
-        self._stopped = False
+        self._stopped = self._is_silent = False
 
     def start(self) -> None:
         self._process.start()
         self._sending.close()  # so that the end of the child is the end of the pipe
 
     def check(self) -> None:
-        """Raise what ended the process, if something did."""
-        if self._reports.poll():
+        """Pass on what it told, and raise what ended it, if something did."""
+        while self._is_told():
             try:
-                error = self._reports.recv()
+                told = self._reports.recv()
             except EOFError:
-                error = None
-            if isinstance(error, MirrorlakeError):
-                raise error
+                self._is_silent = True
+                break
+            match told:
+                case MirrorlakeError():
+                    raise told
+                case LoadProgress():
+                    self._watcher.loading(told)
+                case int():
+                    self._watcher.retained(told)
         if not self._process.is_alive() and self._process.pid and not self._stopped:
             raise InternalError(
                 f"the capture process ended with status {self._process.exitcode}",
                 where="the capture process",
                 hint="See its log for the cause.",
             )
+
+    def _is_told(self) -> bool:
+        return not self._is_silent and self._reports.poll()
 
     def stop(self) -> None:
         self._stopped = True
@@ -62,8 +85,31 @@ class CaptureProcess:
             self._process.join()
 
 
+class _Teller(Watcher):
+    """Sends what capture tells, as long as somebody listens, and no more than is looked at."""
+
+    def __init__(self, reports: Connection) -> None:
+        self._reports, self._lock = reports, threading.Lock()
+        self._sent: dict[TableId, float] = {}
+
+    def loading(self, progress: LoadProgress) -> None:
+        now = time.monotonic()
+        if progress.done or now - self._sent.get(progress.table, -inf) >= TELL_EVERY:
+            self._sent[progress.table] = now
+            self._send(progress, must=progress.done)
+
+    def retained(self, size: int) -> None:
+        self._send(size)
+
+    def _send(self, told: object, *, must: bool = False) -> None:
+        with self._lock, contextlib.suppress(OSError):
+            # Nobody waits for who does not read.
+            if must or select.select([], [self._reports.fileno()], [], 0)[1]:
+                self._reports.send(told)
+
+
 def _run(
-    capture: Callable[[threading.Event], None],
+    capture: Callable[[threading.Event, Watcher], None],
     reports: Connection,
     prepare: Callable[[], None] | None,
 ) -> None:
@@ -74,7 +120,7 @@ def _run(
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
     try:
-        capture(stop)
+        capture(stop, _Teller(reports))
     except MirrorlakeError as error:
         reports.send(error)
     except OSError as error:

@@ -18,6 +18,7 @@ from mirrorlake.app.loop.apply_loop import ApplyLoop, Pending
 from mirrorlake.app.loop.background import Executors
 from mirrorlake.app.loop.planning import Planning
 from mirrorlake.app.loop.report import ApplyReport
+from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.own_root import check_root, of_root
 from mirrorlake.app.status import ended, mirror_status
 from mirrorlake.app.stores import store_of
@@ -34,7 +35,7 @@ from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.config import Project
 from mirrorlake.config.sources import open_source
-from mirrorlake.errors import PrerequisiteMissing, SparkUnavailable, UsageError
+from mirrorlake.errors import PrerequisiteMissing, SourceUnavailable, SparkUnavailable, UsageError
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.mirror.steps import TablePlan
 from mirrorlake.mirror.strategy import Wanted
@@ -119,6 +120,10 @@ class Mirror:
             self._spark.stop()
             self._spark = self._engine = None
 
+    def check_root(self) -> None:
+        """Refuse a wrong root, before anything is made. Raises UsageError."""
+        check_root(self.project, self._store)
+
     # -- looking --------------------------------------------------------------------------------
 
     def check(self) -> list[CheckResult]:
@@ -161,6 +166,25 @@ class Mirror:
         planning = Planning(self._store, reader, settings, clock, platform=self._platform)
         return planning.whole_plan(planning.cuts.newest())
 
+    def preflight(self) -> list[CheckResult]:
+        """The findings of `check`, of which none keeps `run` from working. Raises what would."""
+        for role in ended.COMMANDS:
+            Lease(self._store, role, WallClock()).check_free()
+        self._check_begin()
+        record = Records(self._store, root.LANDING).stream()
+        is_new = record is None or not record.is_established
+        findings = self.check()
+        for finding in findings:
+            if finding.severity is CheckSeverity.ERROR and finding.table is None:
+                if finding.check == "reachable":
+                    raise SourceUnavailable(finding.message, hint=finding.remedy)
+                # Of a stream that has begun capture knows better what keeps it from going on.
+                if is_new:
+                    raise PrerequisiteMissing(
+                        finding.message, where="the source", hint=finding.remedy
+                    )
+        return findings
+
     # -- working --------------------------------------------------------------------------------
 
     def capture_once(self, progress: Loading = lambda _progress: None) -> None:
@@ -170,13 +194,22 @@ class Mirror:
             capture.open()
             capture.once()
 
-    def capture_run(self, progress: Loading = lambda _progress: None) -> None:
-        """Land changes until `stop` is set."""
+    def capture_run(
+        self,
+        progress: Loading = lambda _progress: None,
+        retained: Callable[[int], None] = lambda _size: None,
+    ) -> None:
+        """Land changes until `stop` is set. retained: told how many bytes of its log the source
+        keeps for us."""
         self._check_begin()
-        with self._noted(ended.CAPTURE), closing(self.capture(progress)) as capture:
+        with self._noted(ended.CAPTURE), closing(self.capture(progress, retained)) as capture:
             capture.run()
 
-    def apply_once(self, pending: Pending = lambda _table, _files: None) -> ApplyReport:
+    def apply_once(
+        self,
+        pending: Pending = lambda _table, _files: None,
+        watcher: Watcher | None = None,
+    ) -> ApplyReport:
         """Apply everything that is landed when this is called."""
         check_root(self.project, self._store)
         engine = self._deferred()
@@ -186,18 +219,21 @@ class Mirror:
                 engine.start()  # on this thread, before others make its table
             pending(table, files)
 
-        with self._noted(ended.MIRROR), self._applying(engine, told) as loop:
+        with self._noted(ended.MIRROR), self._applying(engine, told, watcher) as loop:
             return loop.once()
 
-    def apply_run(self) -> ApplyReport:
+    def apply_run(self, watcher: Watcher | None = None) -> ApplyReport:
         """Apply what lands until `stop` is set."""
         check_root(self.project, self._store)
         Lease(self._store, ended.MIRROR, WallClock()).check_free()
-        with self._noted(ended.MIRROR), self._applying(self.engine()) as loop:
+        with (
+            self._noted(ended.MIRROR),
+            self._applying(self.engine(), watcher=watcher) as loop,
+        ):
             loop.run()
         return loop.report
 
-    def run(self) -> ApplyReport:
+    def run(self, watcher: Watcher | None = None) -> ApplyReport:
         """Both halves until `stop` is set; capture has a process of its own, without a JVM.
 
         Raises what ended capture, when that was an error.
@@ -205,8 +241,12 @@ class Mirror:
         self._check_begin()
         for role in ended.COMMANDS:
             Lease(self._store, role, WallClock()).check_free()
-        with self._noted(ended.MIRROR), self._applying(self.engine()) as loop:
-            child = CaptureProcess(partial(_capture, self.project), self._prepare)
+        watcher = watcher or Watcher()
+        with (
+            self._noted(ended.MIRROR),
+            self._applying(self.engine(), watcher=watcher) as loop,
+        ):
+            child = CaptureProcess(partial(_capture, self.project), self._prepare, watcher)
             try:
                 child.start()
                 loop.run(child.check)
@@ -239,6 +279,8 @@ class Mirror:
                 from mirrorlake.spark.session.spark_session import Spark
                 from mirrorlake.spark.trial import guard
 
+            if self._given is None:
+                self._say("Starting Spark")
             if self._given is not None:
                 self._spark = Spark.given(self._given, self.project.tables)
             else:
@@ -276,7 +318,11 @@ class Mirror:
 
         self._platform = self._platform or jars.untested() or trials.failure()
 
-    def capture(self, progress: Loading = lambda _progress: None) -> Capture:
+    def capture(
+        self,
+        progress: Loading = lambda _progress: None,
+        retained: Callable[[int], None] = lambda _size: None,
+    ) -> Capture:
         source, settings = self._source(), self.project.capture
         records = Records(self._store, root.LANDING)
         return Capture(
@@ -287,11 +333,15 @@ class Mirror:
             WallClock(self.stop),
             stop=self.stop,
             reached=self._reached,
+            retained=retained,
         )
 
     @contextmanager
     def _applying(
-        self, engine: MirrorEngine, pending: Pending = lambda _table, _files: None
+        self,
+        engine: MirrorEngine,
+        pending: Pending = lambda _table, _files: None,
+        watcher: Watcher | None = None,
     ) -> Iterator[ApplyLoop]:
         """The apply loop, with the right to write."""
         loop = ApplyLoop(
@@ -302,6 +352,7 @@ class Mirror:
             stop=self.stop,
             reached=self._reached,
             pending=pending,
+            watcher=watcher,
             executors=lambda: Executors.threads(engine.slots),
             name=self.project.name,
             source=self.project.source.monitored_as if self.project.source else "GenericMirror",
@@ -370,6 +421,6 @@ def _is_good(finding: CheckResult) -> bool:
     return finding.severity is CheckSeverity.OK
 
 
-def _capture(project: Project, stop: threading.Event) -> None:
+def _capture(project: Project, stop: threading.Event, told: Watcher) -> None:
     """Runs in the process of capture."""
-    Mirror(project, stop=stop).capture_run()
+    Mirror(project, stop=stop).capture_run(told.loading, told.retained)

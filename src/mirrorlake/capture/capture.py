@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -68,8 +68,11 @@ class Capture:
         stop: threading.Event | None = None,
         reached: CrashHook = no_crash,
         holder: str | None = None,
+        retained: Callable[[int], None] = lambda _size: None,
     ) -> None:
+        """retained: told how many bytes of its log the source keeps for us."""
         self._source, self._records, self._sinks = source, records, sinks
+        self._retained = retained
         self._settings, self._clock, self._reached = settings, clock, reached
         self._stop = stop or threading.Event()
         self._writers: list[SinkWriter] = []
@@ -398,6 +401,9 @@ class Capture:
 
     def _check_source(self) -> None:
         """Look for what would be lost silently. Raises SourceGap; stops single tables."""
+        objects = self._source.objects
+        if objects is not None and (size := objects.retained()) is not None:
+            self._retained(size)
         for finding in self._source.watch(self._streamed()):
             if finding.severity is CheckSeverity.OK:
                 continue

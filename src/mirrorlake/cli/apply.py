@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirrorlake.cli.options import DEFAULT, Config, Json, LogJson, Once, Root, Verbose
+from mirrorlake.cli.options import DEFAULT, Config, Json, Log, LogJson, Once, Root, Verbose
 
 
 def apply(
@@ -12,6 +12,7 @@ def apply(
     as_json: Json = False,
     verbose: Verbose = False,
     log_json: LogJson = False,
+    log: Log = None,
 ) -> None:
     """Apply the files of the landing zone to the Delta tables, on Spark.
 
@@ -19,13 +20,27 @@ def apply(
     mirrorlake apply                           run until stopped, next to `mirrorlake capture`
     mirrorlake apply --once --root ./zone      a landing zone that another program fills
     """
+    from mirrorlake.app.stores import store_of
     from mirrorlake.cli import logs
     from mirrorlake.cli.options import project
     from mirrorlake.cli.progress import apply_progress
     from mirrorlake.cli.report import finish
+    from mirrorlake.cli.run_view import RunView, log_file
     from mirrorlake.cli.working import working
 
-    logs.configure(verbose=verbose, quiet=as_json or once, as_json=log_json)
-    with working(project(config, root)) as mirror, apply_progress() as progress:
-        report = mirror.apply_once(progress) if once else mirror.apply_run()
+    settings = project(config, root)
+    quiet = as_json or log_json
+    file = log or (None if once or quiet else log_file(settings))
+    prepare = logs.later(verbose=verbose, quiet=as_json or once, as_json=log_json, file=file)
+    view = RunView(settings.name, store_of(settings))
+    with working(settings, prepare, view.say) as mirror:
+        mirror.check_root()
+        prepare()
+        with view.shown(quiet=quiet, once=once):
+            if once:
+                with apply_progress() as progress:
+                    report = mirror.apply_once(progress)
+            else:
+                view.told_log(file)
+                report = mirror.apply_run(view)
     finish(report, mirror.project, as_json=as_json)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from mirrorlake.cli.options import DEFAULT, Config, LogJson, Once, Verbose
+from mirrorlake.cli.options import DEFAULT, Config, Log, LogJson, Once, Verbose
 
 
 def capture(
@@ -10,6 +10,7 @@ def capture(
     once: Once = False,
     verbose: Verbose = False,
     log_json: LogJson = False,
+    log: Log = None,
 ) -> None:
     """Write the changes of the source to the landing zone. Needs no JVM.
 
@@ -23,7 +24,7 @@ def capture(
     from mirrorlake.cli.report import finish_capture
     from mirrorlake.cli.working import working
 
-    logs.configure(verbose=verbose, as_json=log_json)
+    logs.configure(verbose=verbose, as_json=log_json, file=log)
     with working(project(config)) as mirror, load_progress() as progress:
         if once:
             mirror.capture_once(progress)

@@ -56,14 +56,15 @@ def check(
             }
         )
     else:
-        for line in _script(findings) if sql else _lines(findings):
+        for line in _script(findings) if sql else finding_lines(findings):
             typer.echo(line)
         say(f"{len(failed)} of {len(findings)} checks failed." if failed else "All checks passed.")
     if failed:
         raise typer.Exit(3 if any(f.check == "reachable" for f in failed) else 1)
 
 
-def _lines(findings: Sequence[CheckResult]) -> Iterator[str]:
+def finding_lines(findings: Sequence[CheckResult]) -> Iterator[str]:
+    """Each finding, and below it its remedy."""
     from mirrorlake.sources.base import CheckSeverity
 
     for finding in findings:

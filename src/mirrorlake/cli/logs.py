@@ -6,44 +6,71 @@ import logging
 import sys
 from collections.abc import Callable, Mapping, MutableMapping
 from functools import partial
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
 import structlog
 from structlog.typing import Processor
 
-from mirrorlake.errors import printable
+from mirrorlake.cli.terminal import is_coloured
+from mirrorlake.errors import UsageError, printable
 
 
 def configure(
-    *, verbose: bool = False, quiet: bool = False, as_json: bool = False
+    *,
+    verbose: bool = False,
+    quiet: bool = False,
+    as_json: bool = False,
+    file: Path | None = None,
 ) -> Callable[[], None]:
-    """Log from warnings on when quiet, everything when verbose; as_json: an object on each line.
+    """Log from warnings on when quiet, everything when verbose; as_json: an object on each line;
+    file: append there, not to standard error.
 
     Returns what does the same in a process that we start.
     """
+    stream = sys.stderr if file is None else _opened(file)
     level = logging.DEBUG if verbose else logging.WARNING if quiet else logging.INFO
     structlog.configure(
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="%Y-%m-%dT%H:%M:%SZ", utc=True),
             _without_absent,
-            *_rendering(as_json=as_json),
+            *_rendering(as_json=as_json, is_terminal=stream.isatty()),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=structlog.PrintLoggerFactory(sys.stderr),
+        logger_factory=structlog.PrintLoggerFactory(stream),
     )
-    return partial(_again, verbose=verbose, quiet=quiet, as_json=as_json)
+    return later(verbose=verbose, quiet=quiet, as_json=as_json, file=file)
 
 
-def _again(*, verbose: bool, quiet: bool, as_json: bool) -> None:
-    configure(verbose=verbose, quiet=quiet, as_json=as_json)
+def later(*, verbose: bool, quiet: bool, as_json: bool, file: Path | None) -> Callable[[], None]:
+    """What configures so when it is called, also in a process that we start."""
+    return partial(_again, verbose=verbose, quiet=quiet, as_json=as_json, file=file)
 
 
-def _rendering(*, as_json: bool) -> list[Processor]:
+def _again(*, verbose: bool, quiet: bool, as_json: bool, file: Path | None) -> None:
+    configure(verbose=verbose, quiet=quiet, as_json=as_json, file=file)
+
+
+def _opened(file: Path) -> TextIO:
+    """Several processes append to it, a line at a time. Raises UsageError."""
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True)
+        return file.open("a", buffering=1, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"the log file cannot be written: {(error.strerror or 'failed').lower()}",
+            where=str(file),
+            hint="Name another file with --log.",
+        ) from error
+
+
+def _rendering(*, as_json: bool, is_terminal: bool) -> list[Processor]:
     if as_json:
         return [structlog.processors.JSONRenderer()]
-    if sys.stderr.isatty():
-        return [_on_one_line, structlog.dev.ConsoleRenderer(colors=True, pad_event_to=22)]
+    if is_terminal:
+        colors = is_coloured()
+        return [_on_one_line, structlog.dev.ConsoleRenderer(colors=colors, pad_event_to=22)]
     order = ["timestamp", "level", "event"]
     return [
         _on_one_line,

@@ -25,6 +25,10 @@ Once = Annotated[
     typer.Option("--once", help="Process what exists now, then stop."),
 ]
 LogJson = Annotated[bool, typer.Option("--log-json", help="Log JSON, one object on each line.")]
+Log = Annotated[
+    Path | None,
+    typer.Option("--log", metavar="FILE", help="Append the log to this file."),
+]
 Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log every step.")]
 
 DEFAULT = Path("mirrorlake.yaml")

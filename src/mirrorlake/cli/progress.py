@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
+
+from mirrorlake.cli.run_facts import cut, duration
+from mirrorlake.cli.terminal import is_live
+from mirrorlake.errors import printable
+
+NAME_CELLS = 24
+"""Of a name beside its bar, so that a line of 80 columns has room for the rest."""
 
 if TYPE_CHECKING:
     from mirrorlake.capture.sink import LoadProgress
@@ -15,14 +21,31 @@ if TYPE_CHECKING:
 @contextmanager
 def bars(unit: str = "") -> Iterator[Callable[[object, int, int | None], None]]:
     """A callback that draws a bar for each name: the name, what is done, and of how much."""
-    if not sys.stderr.isatty():
+    if not is_live():
         yield lambda _name, _done, _total: None
         return
     from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TimeElapsedColumn
+    from rich.progress import BarColumn, Progress, ProgressColumn, Task, TaskID
+    from rich.text import Text
+
+    class Told(ProgressColumn):
+        """What is done, of how much, the rate and the time left, in words."""
+
+        max_refresh = 0.25
+
+        def render(self, task: Task) -> Text:
+            of = f" of {task.total:,.0f}" if task.total is not None else ""
+            rate = f", {task.speed:,.0f}/s" if task.speed else ""
+            left = task.time_remaining
+            more = f", {duration(left)} left" if left and task.speed else ""
+            return Text(f"{task.completed:,.0f}{of} {unit}".rstrip() + rate + more)
+
+    class Name(ProgressColumn):
+        def render(self, task: Task) -> Text:
+            return Text(cut(printable(task.description), NAME_CELLS))
 
     shown: dict[str, TaskID] = {}
-    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), unit, TimeElapsedColumn())
+    columns = (Name(), BarColumn(10), Told())
     with Progress(*columns, console=Console(stderr=True), transient=True) as progress:
 
         def show(name: object, done: int, total: int | None) -> None:

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from mirrorlake.cli.output import say
+from mirrorlake.cli.terminal import is_live
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 @contextmanager
 def stage() -> Iterator[Stage]:
     """The way to show steps that fits where standard error goes."""
-    if not sys.stderr.isatty():
+    if not is_live():
         yield _Lines()
         return
     from rich.console import Console

@@ -16,15 +16,17 @@ from mirrorlake.errors import MirrorlakeError
 
 
 @contextmanager
-def working(project: Project, prepare: Callable[[], None] | None = None) -> Iterator[Mirror]:
-    """A mirror that ends on a signal within seconds.
+def working(
+    project: Project, prepare: Callable[[], None] | None = None, tell: Callable[[str], None] = say
+) -> Iterator[Mirror]:
+    """A mirror that ends on a signal within seconds. tell: told what takes long.
 
     Once a signal has come, a failing step is a normal end: the JVM may have got the signal too and
     be gone first, and our own jobs are cancelled. What was not committed is done next time.
     """
     skip_pandas()
     stop = Stop()
-    mirror = Mirror(project, stop=stop.event, reached=crash.reached, say=say, prepare=prepare)
+    mirror = Mirror(project, stop=stop.event, reached=crash.reached, say=tell, prepare=prepare)
     stop.cancel = mirror.cancel
     try:
         yield mirror

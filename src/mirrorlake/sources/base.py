@@ -143,6 +143,10 @@ class ManagedObjects(Protocol):
         whatever others have noted there stays. `occupied` tells of it."""
         ...
 
+    def retained(self) -> int | None:
+        """How many bytes of its log the server keeps for us; None when it does not say."""
+        ...
+
     def detach(self, made: Sequence[str]) -> list[str]:
         """Remove what `establish` said it made. Returns what was there to remove."""
         ...

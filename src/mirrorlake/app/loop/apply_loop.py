@@ -32,6 +32,7 @@ from mirrorlake.app.loop.planning import Planning, new_uuid
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.loop.retries import Retries
 from mirrorlake.app.loop.table_builder import Builder
+from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.maintenance.file_maintenance import FileMaintenance, WrittenBatch
 from mirrorlake.app.maintenance.landing_cleanup import CLEANUP_REFUSED, LandingCleanup
 from mirrorlake.app.maintenance.vacuum import Vacuums
@@ -53,7 +54,7 @@ from mirrorlake.storage.store import Store, UnsafePath
 log = structlog.get_logger()
 
 Pending = Callable[[TableId, int], None]
-"""Is told in each cycle how many files of a table wait."""
+"""Is told in each cycle how many files of a table wait, before anything is done about it."""
 
 _Batch = tuple[TablePlan, ApplyFiles]
 
@@ -76,6 +77,7 @@ class ApplyLoop:
         holder: str | None = None,
         new_generation: Callable[[], str] = new_uuid,
         pending: Pending = lambda _table, _files: None,
+        watcher: Watcher | None = None,
         executors: Callable[[], Executors] | None = None,
         name: str = "mirror",
         source: str = "GenericMirror",
@@ -83,6 +85,7 @@ class ApplyLoop:
     ) -> None:
         self._store, self._engine, self._settings, self._clock = store, engine, settings, clock
         self._stop, self._pending = stop or threading.Event(), pending
+        self._watcher = watcher or Watcher()
         self._planning = planning = Planning(
             store, engine, settings, clock, new_generation, platform
         )
@@ -107,13 +110,16 @@ class ApplyLoop:
         )
         self._planned: list[TablePlan] = []
         self.report = ApplyReport()
-        self._outcomes = Outcomes(engine, self.report, self._retries, planning, self._monitor)
+        self._outcomes = Outcomes(
+            engine, self.report, self._retries, planning, self._monitor, self._watcher
+        )
 
     def open(self) -> None:
         """Take the right to write, and make the landing zone. Raises LeaseHeld, UsageError."""
         self._lease.take()
         self._provide_zone()
         self._monitor.open()
+        self._watcher.begun(self.report)
 
     def close(self) -> None:
         """End what is under way, and give the right to write back."""
@@ -183,6 +189,7 @@ class ApplyLoop:
         self.report.note(planned)
         for table in planned:
             self._pending(table.table, table.pending)
+            self._watcher.pending(table.table, table.pending)
         free = [table for table in planned if table.table not in held]
         self._landing_cleanup.do(free)
         ready = self._build([table for table in free if not table.is_idle])

@@ -9,6 +9,7 @@ import structlog
 from mirrorlake.app.loop.planning import Planning
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.loop.retries import Retries
+from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.status.monitor import Monitor
 from mirrorlake.errors import MirrorlakeError, TableError
 from mirrorlake.mirror.engine import (
@@ -39,9 +40,10 @@ class Outcomes:
         retries: Retries,
         planning: Planning,
         monitor: Monitor,
+        watcher: Watcher,
     ) -> None:
         self._engine, self._report, self._retries = engine, report, retries
-        self._planning, self._monitor = planning, monitor
+        self._planning, self._monitor, self._watcher = planning, monitor, watcher
 
     def note(self, step: ApplyFiles, outcome: Outcome, begun: datetime) -> bool:
         """Take note of an outcome. Returns whether the table got on. Raises what is no table's
@@ -52,6 +54,7 @@ class Outcomes:
                 self._report.add(step, outcome)
                 self._planning.limits.applied(step.evidence.landed_bytes)
                 self._monitor.applied(step, outcome, begun)
+                self._watcher.applied(step, outcome)
                 self._retries.succeeded(step.table)
                 return True
             case AlreadyApplied(recorded):

@@ -164,6 +164,9 @@ class MemorySource:
     def name_home(self, home: str) -> None:
         """The database has no comments."""
 
+    def retained(self) -> int | None:
+        return None
+
     def detach(self, made: Sequence[str]) -> list[str]:
         if self._words not in made or self._name not in self._database.slots:
             return []

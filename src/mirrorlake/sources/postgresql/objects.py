@@ -80,6 +80,10 @@ class PostgresObjects:
         with translated():
             publication.name_home(self._sql(), self._settings, home)
 
+    def retained(self) -> int | None:
+        with translated():
+            return slots.retained(self._sql(), self._settings.slot)
+
     def detach(self, made: Sequence[str]) -> list[str]:
         connection, settings = self._sql(), self._settings
         removed = []

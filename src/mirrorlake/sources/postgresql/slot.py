@@ -32,6 +32,16 @@ def slot_state(connection: Connection, name: str) -> SlotState | None:
     return SlotState(active_pid, Lsn.parse(confirmed) if confirmed else None, status, safe_bytes)
 
 
+def retained(connection: Connection, name: str) -> int | None:
+    """Bytes of WAL that the server keeps for the slot; None without it, or once it is lost."""
+    row = connection.execute(
+        "select pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn)::bigint "
+        "from pg_replication_slots where slot_name = %s",
+        [name],
+    ).fetchone()
+    return int(row[0]) if row and row[0] is not None else None
+
+
 def create_slot(replication: Connection, name: str, *, temporary: bool) -> tuple[Lsn, str]:
     """Make a slot. Returns its consistent point and the name of its exported snapshot.
 

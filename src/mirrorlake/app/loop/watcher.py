@@ -1,0 +1,28 @@
+"""What a run tells of itself while it works, for whoever shows it."""
+
+from __future__ import annotations
+
+from mirrorlake.app.loop.report import ApplyReport
+from mirrorlake.capture.sink import LoadProgress
+from mirrorlake.mirror.engine import Applied
+from mirrorlake.mirror.steps import ApplyFiles
+from mirrorlake.model.table import TableId
+
+
+class Watcher:
+    """Is told by the thread that runs the mirror, and delays it. This one shows nothing."""
+
+    def begun(self, report: ApplyReport) -> None:
+        """Spark has started, and tables are applied. report: grows while they are."""
+
+    def loading(self, progress: LoadProgress) -> None:
+        """Rows of a table were read from the source, for its initial load."""
+
+    def retained(self, size: int) -> None:
+        """So many bytes of its log the source keeps for capture."""
+
+    def pending(self, table: TableId, files: int) -> None:
+        """So many files of a table wait to be applied; told in each cycle."""
+
+    def applied(self, step: ApplyFiles, outcome: Applied) -> None:
+        """A batch is in its table."""

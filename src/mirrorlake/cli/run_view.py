@@ -1,0 +1,206 @@
+"""The view of a run: one live block on a terminal, plain lines elsewhere.
+
+On a terminal the log is in a file: `--log FILE`, or `run.log` beside the state of the mirror.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, TextIO
+
+from mirrorlake.app.loop.watcher import Watcher
+from mirrorlake.app.status.outage import outage_of
+from mirrorlake.capture.record import UNREADABLE, Outage, Records
+from mirrorlake.cli.output import say
+from mirrorlake.cli.run_facts import RunFacts
+from mirrorlake.cli.terminal import is_live
+from mirrorlake.root import LANDING, STATE
+
+if TYPE_CHECKING:
+    from mirrorlake.app.loop.report import ApplyReport
+    from mirrorlake.capture.sink import LoadProgress
+    from mirrorlake.config import Project
+    from mirrorlake.mirror.engine import Applied
+    from mirrorlake.mirror.steps import ApplyFiles
+    from mirrorlake.model.table import TableId
+    from mirrorlake.storage.store import Store
+
+LINE_EVERY = 60.0
+"""Seconds between two plain lines of status; of a load there are six times as many."""
+
+
+MOST_LOG_BYTES = 10 << 20
+"""Of `run.log` when a run begins; what is more is kept as `run.log.1`."""
+
+
+def log_file(project: Project) -> Path | None:
+    """Where the log goes when the terminal shows the view; None for standard error."""
+    if not is_live():
+        return None
+    file = project.root / STATE / "run.log"
+    with suppress(OSError):
+        if file.stat().st_size > MOST_LOG_BYTES:
+            file.replace(file.with_name("run.log.1"))
+    return file
+
+
+class RunView(Watcher):
+    """Gathers what is told, and looks once a second what is noted in the store."""
+
+    def __init__(self, name: str, store: Store) -> None:
+        self.facts = RunFacts(name, time.monotonic())
+        self._records, self._store = Records(store, LANDING), store
+        self._write: Callable[[str], None] = say
+        self._lock, self._is_live = threading.Lock(), False
+        self._looked = self._said = time.monotonic()
+        self._is_following = False
+
+    # -- told by the run ------------------------------------------------------------------------
+
+    def say(self, line: str) -> None:
+        """Tell a step; in the live view it is part of the block."""
+        self.facts.step = line
+        if not self._is_live:
+            self._write(line)
+
+    def told_log(self, file: Path | None) -> None:
+        """Say where the log is, if it is not seen here."""
+        if file is not None:
+            here = Path.cwd()
+            shown = file.relative_to(here) if file.is_relative_to(here) else file
+            self._write(f"The log is in {shown}.")
+
+    def begun(self, report: ApplyReport) -> None:
+        self.facts.report = report
+
+    def loading(self, progress: LoadProgress) -> None:
+        now = time.monotonic()
+        with self._lock:
+            before = self.facts.loads.get(str(progress.table))
+            was_done = before is not None and before.done
+            self.facts.note_load(progress, now)
+        if progress.done and not was_done:
+            self._write(f"{progress.table}: {self.facts.loads[str(progress.table)].told(now)}")
+
+    def retained(self, size: int) -> None:
+        self.facts.retained = size
+
+    def pending(self, table: TableId, files: int) -> None:
+        self.facts.pending = {**self.facts.pending, str(table): files}
+
+    def applied(self, step: ApplyFiles, outcome: Applied) -> None:
+        with self._lock:
+            self.facts.note_batch(step, outcome, time.monotonic(), datetime.now(UTC))
+
+    # -- shown ----------------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """See what capture has noted, once a second."""
+        now = time.monotonic()
+        if now - self._looked < 1.0:
+            return
+        self._looked = now
+        with suppress(*UNREADABLE):
+            stopped = self._records.stopped()
+            self.facts.stopped = {
+                table: f"{error.get('code')}: {error.get('message')}"
+                for table, error in stopped.items()
+            }
+            self._note(outage_of(self._store, datetime.now(UTC)))
+
+    def _note(self, outage: Outage | None) -> None:
+        before, self.facts.outage = self.facts.outage, outage
+        if outage is not None and before is None:
+            self._write(f"{outage}. {outage.hint}")
+        elif outage is None and before is not None:
+            self._write("resumed: the source answers again")
+
+    def tick(self) -> None:
+        """Write the plain lines that are due."""
+        self.look()
+        now, following = time.monotonic(), self.facts.is_following
+        if following and not self._is_following:
+            self._is_following = True
+            self._write(f"{self.facts.tables()}; Ctrl-C stops")
+        if now - self._said >= (LINE_EVERY if following else LINE_EVERY / 6):
+            self._said = now
+            if self.facts.report is not None:
+                with self._lock:
+                    self._write(self.facts.line(now))
+                    loads = [f"{t}: {load.told(now)}" for t, load in self.facts.unfinished.items()]
+                for load in loads:
+                    self._write(load)
+
+    def screen(self, width: int, height: int) -> list[str]:
+        self.look()
+        with self._lock:
+            return list(self.facts.screen(time.monotonic(), width, height))
+
+    @contextmanager
+    def shown(self, *, quiet: bool = False, once: bool = False) -> Iterator[None]:
+        """Show it in the way that fits where standard error goes. quiet: nothing is shown; once:
+        nothing but what is said, because others show the rest."""
+        # While Spark starts, 2 is its log.
+        with os.fdopen(os.dup(2), "w") as terminal:
+            if quiet or once:
+                self._write = say if once else lambda _line: None
+                yield
+                return
+            with self._live(terminal) if is_live() else self._plain(terminal):
+                try:
+                    yield
+                finally:
+                    self._write = _writer(terminal)
+            if self.facts.report is not None:
+                self._write(self.facts.goodbye(time.monotonic()))
+
+    @contextmanager
+    def _plain(self, terminal: TextIO) -> Iterator[None]:
+        self._write, done = _writer(terminal), threading.Event()
+
+        def tick() -> None:
+            while not done.wait(1.0):
+                self.tick()
+
+        thread = threading.Thread(target=tick, daemon=True, name="view")
+        thread.start()
+        try:
+            yield
+        finally:
+            done.set()
+            thread.join()
+
+    @contextmanager
+    def _live(self, terminal: TextIO) -> Iterator[None]:
+        from rich.console import Console
+        from rich.live import Live
+        from rich.text import Text
+
+        console = Console(file=terminal, highlight=False)
+        self._write, self._is_live = lambda line: console.print(Text(line)), True
+
+        def drawn() -> Text:
+            return Text("\n".join(self.screen(console.width - 1, console.height)), no_wrap=True)
+
+        with Live(
+            console=console,
+            get_renderable=drawn,
+            transient=True,
+            redirect_stdout=False,
+            redirect_stderr=False,
+        ):
+            yield
+
+
+def _writer(terminal: TextIO) -> Callable[[str], None]:
+    def write(line: str) -> None:
+        terminal.write(f"{line}\n")
+        terminal.flush()
+
+    return write
