@@ -6,6 +6,7 @@ import io
 import struct
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -16,10 +17,11 @@ from mirrorlake.app.mirror import Mirror
 from mirrorlake.config import Project
 from mirrorlake.landing.parquet import bounded, footers
 from mirrorlake.lint import lint, of_path
-from mirrorlake.storage.thrift import I32, Raw, encode
+from mirrorlake.storage.thrift import I32, Raw, ThriftReader, encode
 from tests.fuzz.apart import Apart
 from tests.landing.files import encoded
 from tests.lint.zones import Zone
+from tests.profiles import some
 
 MIB = 1 << 20
 
@@ -76,7 +78,54 @@ def repeated_value() -> bytes:
     return encoded(pa.table({"id": np.arange(rows), "v": values}), compression="zstd")
 
 
-HOSTILE = [column_chunks, claimed_chunks, wide_nulls, large_pages, long_values, repeated_value]
+def repeated_prefix() -> bytes:
+    """The same by prefixes: each value repeats the one before it."""
+    rows = bounded.BLOCK_ROWS
+    values = pa.array(["x" * 60_000] * rows, pa.large_string())
+    return encoded(
+        pa.table({"id": np.arange(rows), "v": values}),
+        compression="zstd",
+        use_dictionary=False,
+        column_encoding={"v": "DELTA_BYTE_ARRAY"},
+        write_statistics=False,
+    )
+
+
+def understated() -> bytes:
+    """A repeated value in columns that take no byte in memory, as the footer says."""
+    content = repeated_value()
+    size = int.from_bytes(content[-8:-4], "little")
+    body, footer = content[: -8 - size], ThriftReader(content[-8 - size : -8])
+    found = footer.structure(raw=frozenset({2}))
+    groups = [
+        {
+            1: [{2: column[2], 3: _chunk(column[3], size=0)} for column in group[1]],
+            2: 0,
+            3: group[3],
+        }
+        for group in found[4]
+    ]
+    said = encode({1: I32(found[1]), 2: found[2], 3: found[3], 4: groups})
+    return body + said + struct.pack("<I", len(said)) + b"PAR1"
+
+
+def _chunk(known: dict[int, Any], size: int) -> dict[int, Any]:
+    """The metadata of a column chunk with another uncompressed size (parquet.thrift)."""
+    numbers = {number: known[number] for number in (3, 5, 7, 9, 11) if number in known}
+    kinds = {1: I32(known[1]), 2: [I32(one) for one in known[2]], 4: I32(known[4])}
+    return {**numbers, **kinds, 6: size}
+
+
+HOSTILE = [
+    column_chunks,
+    claimed_chunks,
+    wide_nulls,
+    large_pages,
+    long_values,
+    repeated_value,
+    repeated_prefix,
+    understated,
+]
 
 
 @pytest.fixture
@@ -98,7 +147,7 @@ def linted(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("command", [planned, linted])
-@pytest.mark.parametrize("content", HOSTILE)
+@pytest.mark.parametrize("content", some(HOSTILE, 3))
 def test_a_small_hostile_file_takes_bounded_memory(
     tmp_path: Path,
     apart: Apart,

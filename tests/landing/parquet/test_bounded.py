@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import io
+from collections.abc import Iterator
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -10,7 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.errors import FileTooLarge
-from mirrorlake.landing.parquet import bounded
+from mirrorlake.landing.parquet import bounded, page_headers
 from tests.landing.files import encoded, inspected, read
 
 MIB = 1 << 20
@@ -112,13 +114,13 @@ class TestDictionaries:
         assert part_rows(content) == bounded.BLOCK_ROWS
         assert decoded == ["a"]
 
-    def test_a_dictionary_without_a_head_is_looked_at(
-        self, decoded: list[str], monkeypatch: pytest.MonkeyPatch
+    def test_a_column_without_page_headers_is_refused(
+        self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         content = self.content(a=["x", "y"])
         monkeypatch.setattr(bounded, "_begin", lambda _chunk: len(content) - 1)
-        assert part_rows(content) == bounded.BLOCK_ROWS
-        assert decoded == ["a"]
+        with pytest.raises(ValueError, match="page header at byte"):
+            part_rows(content)
 
 
 class TestPages:
@@ -172,18 +174,21 @@ def test_of_a_share_only_its_own_columns_and_groups_are_looked_at(
 ) -> None:
     """Else many shares of a file would take as often as long as all of it."""
     file = encoded(pa.table({"id": range(40), "a": ["x"] * 40, "b": ["y"] * 40}), row_group_size=10)
-    looked: list[str] = []
+    looked: set[tuple[str, int]] = set()
+    truly = bounded._pages
 
-    def largest(_handle: object, _begin: int, _packed: int) -> int:
-        looked.append("page")
-        return 0
+    def pages(handle: io.BytesIO, chunk: Any) -> Iterator[page_headers.PageHeader]:
+        looked.add((chunk.path_in_schema, chunk.data_page_offset))
+        return truly(handle, chunk)
 
-    monkeypatch.setattr(bounded, "_largest_page", largest)
+    monkeypatch.setattr(bounded, "_pages", pages)
     monkeypatch.setattr(bounded, "_RATIOS", {})
     parquet = pq.ParquetFile(io.BytesIO(file))
     share = bounded.Share(1, 4)
     (block,) = bounded.read_blocks(parquet, io.BytesIO(file), bounded.NO_LIMIT, share, ["id", "b"])
     assert block.to_pydict() == {"id": list(range(10, 20)), "b": ["y"] * 10}
-    assert len(looked) == 2
+    chunks = parquet.metadata.row_group(1)
+    wanted = {(chunks.column(i).path_in_schema, chunks.column(i).data_page_offset) for i in (0, 2)}
+    assert looked == wanted
     assert list(bounded.read_blocks(parquet, io.BytesIO(file), 1 << 40, bounded.Share(0, 9))) == []
-    assert len(looked) == 2
+    assert looked == wanted

@@ -42,7 +42,7 @@ def test_pages_fill_their_columns(version: str, codec: str, more: dict[str, Any]
             chunk = metadata.row_group(group).column(location)
             begin = chunk.dictionary_page_offset or chunk.data_page_offset
             end = begin + chunk.total_compressed_size
-            found = list(page_headers.pages(io.BytesIO(content), begin, end))
+            found = list(page_headers.pages(io.BytesIO(content), begin, end, chunk.num_values))
             assert sum(page.head + page.packed for page in found) == chunk.total_compressed_size
             assert sum(page.head + page.unpacked for page in found) == chunk.total_uncompressed_size
             is_coded = [page.kind == page_headers.DICTIONARY for page in found]

@@ -6,14 +6,13 @@ states. The rows of a block lie in certain pages, whose sizes bound the size of 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import BinaryIO
 
 import numpy as np
 
 from mirrorlake.landing.parquet import page_headers
+from mirrorlake.landing.parquet.page_headers import PageHeader
 
 STEPS = (65_536, 16_384, 4_096, 1_024, 256, 64, 16, 4, 1)
 
@@ -21,32 +20,29 @@ STEPS = (65_536, 16_384, 4_096, 1_024, 256, 64, 16, 4, 1)
 @dataclass(frozen=True, slots=True)
 class ColumnPages:
     """The pages of a column in a row group. first, rows: the rows of the group, counted over all
-    that is read; begin, end: offsets in the file."""
+    that is read."""
 
     first: int
     rows: int
-    begin: int
-    end: int
+    headers: Sequence[PageHeader]
 
 
-def sizes(handle: BinaryIO, columns: Iterable[ColumnPages]) -> dict[int, int]:
+def sizes(columns: Iterable[ColumnPages]) -> dict[int, int]:
     """For blocks of so many rows: the bytes of all pages with a row of the block, at most."""
-    found = [page for column in columns for page in _pages(handle, column)]
+    found = [page for column in columns for page in _pages(column)]
     pages = np.array(found or [(0, 1, 0)], dtype=np.float64)  # no sum of sizes overflows
     return {step: _largest(pages, step) for step in STEPS}
 
 
-def _pages(handle: BinaryIO, column: ColumnPages) -> Iterable[tuple[int, int, int]]:
+def _pages(column: ColumnPages) -> Iterable[tuple[int, int, int]]:
     """First row, rows and bytes of each page; a dictionary is needed for all rows."""
     first = column.first
-    # Arrow does not read beyond something that is not a page either.
-    with contextlib.suppress(page_headers.NoPage):
-        for page in page_headers.pages(handle, column.begin, column.end):
-            if page.kind == page_headers.DICTIONARY:
-                yield column.first, column.rows, page.unpacked
-            else:
-                yield first, page.values, page.unpacked
-                first += page.values
+    for page in column.headers:
+        if page.kind == page_headers.DICTIONARY:
+            yield column.first, column.rows, page.unpacked
+        else:
+            yield first, page.values, page.unpacked
+            first += page.values
 
 
 def _largest(pages: np.ndarray, step: int) -> int:

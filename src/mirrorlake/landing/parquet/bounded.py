@@ -1,13 +1,13 @@
 """Parquet files in bounded memory: a small file may contain very much data, and its footer need not
 show it.
 
-A column that repeats one long text stores the text once in the file, but once per row in memory. So
-a file is decoded in blocks, whose number of rows depends on its longest values.
+A column that repeats one long text stores the text once in the file, but once per row in memory, by
+a dictionary or by the prefixes of DELTA_BYTE_ARRAY. So a file is decoded in blocks, whose number of
+rows depends on its longest values.
 """
 
 from __future__ import annotations
 
-import contextlib
 import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -28,8 +28,9 @@ FILE_BYTES = 4 << 30
 BLOCK_ROWS = 65_536
 """Rows that are decoded before their size is checked; larger blocks are not faster."""
 
-BLOCK_BYTES = 256 << 20
-"""Maximum size of a block if all of its values are as long as the longest one."""
+BLOCK_BYTES = 128 << 20
+"""Maximum size of a block if all of its values are as long as the longest one. Arrow takes several
+times as much while it decodes a block."""
 
 _FIXED_BYTES = 64 << 20
 """Limit for the values of a block without their texts, which every block really takes."""
@@ -137,14 +138,13 @@ class _Wanted:
     def rows(self) -> int:
         return sum(self.metadata.row_group(group).num_rows for group in self.groups)
 
-    def pages(self) -> Iterator[ColumnPages]:
-        """Where the pages of each column in each row group are."""
+    def pages(self, handle: BinaryIO) -> Iterator[ColumnPages]:
+        """The pages of each column in each row group. Raises NoPage."""
         first = 0
         for number in self.groups:
             rows = self.metadata.row_group(number).num_rows
             for chunk in replace(self, groups=[number]).chunks():
-                begin = _begin(chunk)
-                yield ColumnPages(first, rows, begin, begin + chunk.total_compressed_size)
+                yield ColumnPages(first, rows, list(_pages(handle, chunk)))
             first += rows
 
     def width(self) -> int:
@@ -255,10 +255,9 @@ def check_pages(wanted: _Wanted, handle: BinaryIO) -> None:
     the footer states. Raises TooLarge.
     """
     for chunk in wanted.chunks():
-        packed = chunk.total_compressed_size
-        if packed * _RATIOS.get(chunk.compression, PAGE_BYTES) <= PAGE_BYTES:
+        if _largest_size(chunk) <= PAGE_BYTES:
             continue
-        largest = _largest_page(handle, _begin(chunk), packed)
+        largest = max((page.unpacked for page in _pages(handle, chunk)), default=0)
         if largest > PAGE_BYTES:
             raise TooLarge(
                 f"the values of column {chunk.path_in_schema} take {largest:,} bytes in one "
@@ -278,13 +277,16 @@ def has_checksums(metadata: pq.FileMetaData, handle: BinaryIO) -> bool:
     return page.has_checksum
 
 
-def _largest_page(handle: BinaryIO, begin: int, packed: int) -> int:
-    """Size in memory. Arrow does not read beyond something that is not a page either."""
-    largest = 0
-    with contextlib.suppress(page_headers.NoPage):
-        for page in page_headers.pages(handle, begin, begin + packed):
-            largest = max(largest, page.unpacked)
-    return largest
+def _pages(handle: BinaryIO, chunk: Any) -> Iterator[page_headers.PageHeader]:
+    """Raises NoPage: what cannot be read cannot be bounded."""
+    begin = _begin(chunk)
+    end = begin + chunk.total_compressed_size
+    return page_headers.pages(handle, begin, end, chunk.num_values)
+
+
+def _largest_size(chunk: Any) -> int:
+    """Bytes of a column that its compressed bytes may become, whatever the footer says."""
+    return int(chunk.total_compressed_size * _RATIOS.get(chunk.compression, PAGE_BYTES))
 
 
 def _begin(chunk: Any) -> int:
@@ -295,54 +297,43 @@ def _begin(chunk: Any) -> int:
 
 def _block_rows(wanted: _Wanted, handle: BinaryIO, most: int, widest: int = NO_LIMIT) -> int:
     """Raises TooWide."""
-    packed = sum(
-        chunk.total_compressed_size * _RATIOS.get(chunk.compression, PAGE_BYTES)
-        for chunk in wanted.chunks()
-    )
     by_pages = BLOCK_ROWS
-    if packed > most:
-        sizes = block_rows.sizes(handle, wanted.pages())
+    if sum(map(_largest_size, wanted.chunks())) > most:
+        sizes = block_rows.sizes(wanted.pages(handle))
         if sizes[1] > widest:
             raise TooWide(f"a single row takes {sizes[1]:,} bytes in its pages")
         # Blocks that take as much because of few large pages are not made smaller.
         by_pages = max(rows for rows in sizes if sizes[rows] <= max(most, 2 * sizes[1]))
     rows = min(by_pages, _FIXED_BYTES // max(1, wanted.width()))
-    if wanted.rows() * wanted.size() > most:  # else no value is longer than all of them together
-        rows = min(rows, BLOCK_BYTES // max(1, _longest(wanted, handle)))
+    texts = [chunk for chunk in wanted.chunks() if chunk.physical_type == "BYTE_ARRAY"]
+    # No value is longer than all of them together, whatever the footer says of their sizes.
+    if wanted.rows() * sum(map(_largest_size, texts)) > most:
+        rows = min(rows, BLOCK_BYTES // max(1, _longest(wanted, handle, texts)))
     return max(1, rows)
 
 
-def _longest(wanted: _Wanted, handle: BinaryIO) -> int:
-    """Maximum size of a row, if each of its values is the longest of its dictionary.
+def _longest(wanted: _Wanted, handle: BinaryIO, texts: Sequence[Any]) -> int:
+    """Maximum size of a row, of texts that take more space in memory than in their page.
 
     No value is longer than its whole dictionary. Only if that bound is too large, the values are
-    checked.
+    checked. A value with a prefix is not longer than its page: Arrow begins each page anew.
     """
-    small, large = 0, []
-    sizes = _dictionaries(wanted, handle)
-    for name, size in sorted(sizes.items(), key=lambda item: item[1]):
+    dictionaries: dict[str, int] = {}
+    prefixed: dict[str, int] = {}
+    for chunk in texts:
+        name = chunk.path_in_schema
+        for page in _pages(handle, chunk):
+            if page.kind == page_headers.DICTIONARY:
+                dictionaries[name] = max(page.unpacked, dictionaries.get(name, 0))
+            elif page.encoding == page_headers.PREFIXES:
+                prefixed[name] = max(page.unpacked, prefixed.get(name, 0))
+    small, large = sum(prefixed.values()), []
+    for name, size in sorted(dictionaries.items(), key=lambda item: item[1]):
         if small + size <= BLOCK_BYTES // BLOCK_ROWS:
             small += size
         else:
             large.append(name)
     return small + (_longest_of(wanted, handle, large) if large else 0)
-
-
-def _dictionaries(wanted: _Wanted, handle: BinaryIO) -> dict[str, int]:
-    """The size of the largest dictionary of each text column; sys.maxsize if it is unknown."""
-    sizes: dict[str, int] = {}
-    for chunk in wanted.chunks():
-        if chunk.physical_type != "BYTE_ARRAY" or not chunk.has_dictionary_page:
-            continue
-        try:
-            page = page_headers.page_at(handle, _begin(chunk))
-        except ValueError:
-            size = sys.maxsize
-        else:
-            size = page.unpacked if page.kind == page_headers.DICTIONARY else sys.maxsize
-        name = chunk.path_in_schema
-        sizes[name] = max(size, sizes.get(name, 0))
-    return sizes
 
 
 def _longest_of(wanted: _Wanted, handle: BinaryIO, names: list[str]) -> int:

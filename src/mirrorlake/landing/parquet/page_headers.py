@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 from mirrorlake.storage.thrift import BrokenThrift, ThriftReader, TruncatedThrift
 
 DICTIONARY = 2
 """The type of a page that contains the distinct values."""
+
+PREFIXES = 7
+"""The encoding DELTA_BYTE_ARRAY: a value is what it adds to a part of the value before it."""
 
 _HEAD = 1 << 10
 _LARGEST_HEAD = 1 << 20
@@ -29,7 +32,7 @@ class PageHeader:
     """A page. unpacked, packed: its bytes without the head, in memory and in the file.
 
     has_checksum: whether the header has the CRC-32 of the bytes in the file. values: how many a
-    data page has, NULLs included.
+    data page has, NULLs included. encoding: of the values of a data page.
     """
 
     kind: int
@@ -38,6 +41,7 @@ class PageHeader:
     head: int
     has_checksum: bool = False
     values: int = 0
+    encoding: int | None = None
 
 
 def page_at(handle: BinaryIO, offset: int) -> PageHeader:
@@ -58,23 +62,28 @@ def page_at(handle: BinaryIO, offset: int) -> PageHeader:
         kind, unpacked, packed = (fields.get(number) for number in (1, 2, 3))
         if not (type(kind) is type(unpacked) is type(packed) is int):
             raise NoPage(f"there is no page header at byte {offset}")
-        data = fields.get(5) or fields.get(8)
-        values = data.get(1) if isinstance(data, dict) else 0
-        return PageHeader(
-            kind,
-            unpacked,
-            packed,
-            reader.position,
-            4 in fields,
-            values if isinstance(values, int) else 0,
-        )
+        values, encoding = _values(fields)
+        has_checksum = 4 in fields
+        return PageHeader(kind, unpacked, packed, reader.position, has_checksum, values, encoding)
 
 
-def pages(handle: BinaryIO, begin: int, end: int) -> Iterator[PageHeader]:
-    """The pages between two bytes of the file. Raises NoPage."""
-    while begin < end:
+def _values(fields: dict[int, Any]) -> tuple[int, int | None]:
+    """Number and encoding of the values of a data page, of either version."""
+    for number, encoding in ((5, 2), (8, 4)):
+        if isinstance(data := fields.get(number), dict):
+            values, encoded = data.get(1), data.get(encoding)
+            known = encoded if isinstance(encoded, int) else None
+            return values if isinstance(values, int) else 0, known
+    return 0, None
+
+
+def pages(handle: BinaryIO, begin: int, end: int, values: int) -> Iterator[PageHeader]:
+    """The pages between two bytes of the file, until they have so many values: those that Arrow
+    reads. Raises NoPage."""
+    while begin < end and values > 0:
         page = page_at(handle, begin)
         if page.packed < 0 or page.unpacked < 0:
             raise NoPage(f"the page at byte {begin} has a negative size")
         yield page
         begin += page.head + page.packed
+        values -= page.values
