@@ -22,6 +22,7 @@ from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.own_root import check_root, of_root
 from mirrorlake.app.status import ended, mirror_status
 from mirrorlake.app.stores import store_of
+from mirrorlake.app.targets.keeper import TargetKeeper
 from mirrorlake.apply.engine import Engine
 from mirrorlake.apply.in_process.committer import LogCommitter
 from mirrorlake.apply.in_process.runner import InProcessRunner
@@ -220,7 +221,9 @@ class Mirror:
             pending(table, files)
 
         with self._noted(ended.MIRROR), self._applying(engine, told, watcher) as loop:
-            return loop.once()
+            report = loop.once()
+            report.stopped_targets = self._targets().once()
+            return report
 
     def apply_run(self, watcher: Watcher | None = None) -> ApplyReport:
         """Apply what lands until `stop` is set."""
@@ -229,6 +232,7 @@ class Mirror:
         with (
             self._noted(ended.MIRROR),
             self._applying(self.engine(), watcher=watcher) as loop,
+            self._targets().running(),
         ):
             loop.run()
         return loop.report
@@ -245,6 +249,7 @@ class Mirror:
         with (
             self._noted(ended.MIRROR),
             self._applying(self.engine(), watcher=watcher) as loop,
+            self._targets().running(),
         ):
             child = CaptureProcess(partial(_capture, self.project), self._prepare, watcher)
             try:
@@ -364,6 +369,10 @@ class Mirror:
 
     def _noted(self, role: str) -> AbstractContextManager[None]:
         return ended.noted(self._store, role, WallClock(), self.stop)
+
+    def _targets(self) -> TargetKeeper:
+        """What keeps the tables that are built from change feeds."""
+        return TargetKeeper(self.project, WallClock(self.stop), self._reached)
 
     def _source(self) -> Source:
         settings = self._connection()

@@ -28,10 +28,12 @@ def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
     # What stopped the capture of a table lies deeper than what stops its apply.
     failed = {name: table.error.facts() for name, table in tables.items() if table.error}
     errors: Stopped = {**failed, **stopped}
+    targets = {str(name): error.facts() for name, error in report.stopped_targets.items()}
     names = sorted(tables.keys() | stopped.keys())
     found = {name: tables.get(name) or TableReport(TableId.parse(name), "") for name in names}
     if as_json:
-        print_json({"tables": [_facts(found[name], errors.get(name)) for name in names]})
+        told = [_facts(found[name], errors.get(name)) for name in names]
+        print_json({"tables": told, "stopped_targets": targets})
     elif names:
         print_table(
             ["table", "version", "files", "inserts", "updates", "deletes", ""],
@@ -39,7 +41,7 @@ def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
         )
     else:
         say(f"The landing zone {store_of(project).location(root.LANDING)} contains no tables.")
-    _end(errors, silent=as_json)
+    _end({**errors, **targets}, silent=as_json)
 
 
 def finish_capture(project: Project) -> None:

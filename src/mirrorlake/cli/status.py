@@ -46,7 +46,8 @@ def status(
         if not watch:
             break
         time.sleep(1.0)
-    if found.outage or found.errors or any(table.error for table in found.tables):
+    stopped = any(table.error for table in found.tables)
+    if stopped or found.outage or found.errors or any(t.error for t in found.targets):
         raise typer.Exit(1)
 
 
@@ -88,6 +89,14 @@ def _show(found: Status) -> None:
             typer.echo(f"{table.table}: {table.error['message']}")
         elif table.waiting:
             typer.echo(f"{table.table}: waits: {table.waiting}")
+    for target in found.targets:
+        behind = "" if target.behind is None else f", {target.behind} behind"
+        typer.echo(
+            f"{target.target}: {target.kind or 'to be built'} from {target.table}, "
+            f"covers version {target.covered}{behind}"
+        )
+        if target.error:
+            typer.echo(f"{target.target}: {target.error['message']}")
 
 
 def _partner(told: PartnerEvents) -> str:

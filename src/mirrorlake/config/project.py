@@ -7,6 +7,7 @@ from pathlib import Path
 
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import ConfigError
+from mirrorlake.feed.targets.settings import TargetSettings
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.sources.section import SourceSettings
 from mirrorlake.spark.settings import SparkSettings
@@ -19,7 +20,8 @@ class Project:
 
     source: None for a landing zone that others fill. landing, tables: where `Files/LandingZone` and
     `Tables` lie when they are not below root. unset: why the source cannot be connected to, because
-    the environment does not have its URL; what does not connect works all the same.
+    the environment does not have its URL; what does not connect works all the same. targets: the
+    tables that are built from change feeds.
     """
 
     name: str
@@ -31,6 +33,7 @@ class Project:
     landing: StorageLocation | None = None
     tables: StorageLocation | None = None
     unset: ConfigError | None = None
+    targets: tuple[TargetSettings, ...] = ()
 
     @classmethod
     def of_root(cls, root: Path) -> Project:

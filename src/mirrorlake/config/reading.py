@@ -195,11 +195,11 @@ def _near(location: Sequence[int | str], known: Sequence[str]) -> str:
 def _fields(content: Any, location: Sequence[int | str]) -> list[str]:
     """The settings of the section at `location`."""
     model: type[BaseModel] = ProjectFile
-    for name in location:
+    for name in (name for name in location if isinstance(name, str)):
         if model is ProjectFile and name == "source":
             model = SECTIONS[content["source"]["type"]]
         else:
-            model = next(_models(model.model_fields[str(name)].annotation))
+            model = next(_models(model.model_fields[name].annotation))
     return list(model.model_fields)
 
 

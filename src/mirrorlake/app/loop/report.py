@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import structlog
 
-from mirrorlake.errors import TableError
+from mirrorlake.errors import MirrorlakeError, TableError
 from mirrorlake.mirror.engine import Applied
 from mirrorlake.mirror.steps import ApplyFiles, TablePlan
 from mirrorlake.model.table import TableId
@@ -45,9 +45,11 @@ class TableReport:
 
 @dataclass(slots=True)
 class ApplyReport:
-    """What a run did, by table name."""
+    """What a run did, by table name. stopped_targets: the tables built from change feeds that could
+    not be brought up to date, and why."""
 
     tables: dict[TableId, TableReport] = field(default_factory=dict)
+    stopped_targets: dict[TableId, MirrorlakeError] = field(default_factory=dict)
 
     @property
     def errors(self) -> list[TableError]:

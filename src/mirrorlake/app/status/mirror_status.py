@@ -11,6 +11,7 @@ from mirrorlake.app.status import ended, table_status_file
 from mirrorlake.app.status.outage import outage_of
 from mirrorlake.app.status.table_status import TableStatus, View, tables_of
 from mirrorlake.app.stores import store_of
+from mirrorlake.app.targets.target_status import TargetStatus, targets_of
 from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.apply.logs.progress import read_progress
 from mirrorlake.apply.logs.table_reader import LogReader
@@ -29,7 +30,8 @@ class Status:
     """A mirror. capture, apply: the process that runs it now, in words, or None; landing_zone: the
     folder in which files are landed; partner: what the publisher says of itself; detached: when the
     mirror was detached from its source, None if it was not; outage: why capture, which runs, gets
-    nothing; errors: what ended processes that do not run now, as by `ended.errors`."""
+    nothing; errors: what ended processes that do not run now, as by `ended.errors`; targets: tables
+    that are built from change feeds."""
 
     mirror: str
     capture: str | None
@@ -40,6 +42,7 @@ class Status:
     detached: str | None = None
     outage: Outage | None = None
     errors: list[dict[str, Any]] = field(default_factory=list)
+    targets: list[TargetStatus] = field(default_factory=list)
 
     @property
     def state(self) -> str:
@@ -57,6 +60,7 @@ class Status:
             "errors": self.errors,
             "partner": self.partner.facts() if self.partner.is_told else None,
             "tables": [table.facts() for table in self.tables],
+            "targets": [target.facts() for target in self.targets],
         }
 
 
@@ -96,6 +100,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
         detached=detached.since(store),
         outage=outage,
         errors=ended.errors(store, moment),
+        targets=targets_of(project),
     )
 
 

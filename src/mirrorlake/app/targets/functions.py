@@ -49,17 +49,13 @@ def history(
     What is covered already is not applied again, wherever a process died before. Raises FeedError,
     FeedTargetError, UsageError, Unavailable.
     """
-    settings = HistorySettings.of(**asked)
-    source = FeedSource(table, settings.key, options)
-    kind: TargetKind
-    if settings.type is HistoryType.NEWEST:
-        kind, properties = NewestRows(settings), {}
-    else:
-        kind, properties = EveryRow(settings), {FEED: "false"}
-    built = TargetTable(target, target_options, reached, properties)
-    return TargetBuilder(source, built, kind).build(
-        BuildRequest(from_version, from_latest, to_version)
+    builder = builder_of(
+        TargetLocation(str(table), options),
+        TargetLocation(str(target), target_options),
+        HistorySettings.of(**asked),
+        reached,
     )
+    return builder.build(BuildRequest(from_version, from_latest, to_version))
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +64,22 @@ class TargetLocation:
 
     location: str
     options: ObjectOptions | None = None
+
+
+def builder_of(
+    source: TargetLocation, target: TargetLocation, asked: HistorySettings, reached: CrashHook
+) -> TargetBuilder:
+    """What builds a target as it is asked for."""
+    kind: TargetKind
+    if asked.type is HistoryType.NEWEST:
+        kind, properties = NewestRows(asked), dict[str, str]()
+    else:
+        kind, properties = EveryRow(asked), {FEED: "false"}
+    return TargetBuilder(
+        FeedSource(source.location, asked.key, source.options),
+        TargetTable(target.location, target.options, reached, properties),
+        kind,
+    )
 
 
 def location_of_target(

@@ -65,8 +65,11 @@ class TargetReport:
 
     def facts(self) -> dict[str, Any]:
         """As plain data."""
+        return {"target": self.target, **self.counts()}
+
+    def counts(self) -> dict[str, int]:
+        """All but the name."""
         return {
-            "target": self.target,
             "covered": self.covered,
             "version": self.version,
             "commits": self.commits,
@@ -142,6 +145,7 @@ class TargetBuilder:
     def build(self, request: BuildRequest) -> TargetReport:
         """Cover what the source has now. Raises FeedError, FeedTargetError, UsageError,
         Unavailable."""
+        self._report = TargetReport(self._target.location, -1, -1)
         for _attempt in range(ATTEMPTS):
             if self._build(request):
                 state = self._target.state()
