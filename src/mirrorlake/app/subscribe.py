@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict, Unpack, overload
 
@@ -16,6 +17,11 @@ from mirrorlake.feed.subscriptions.record import (
     SubscriptionRecord,
     Subscriptions,
     file_name,
+)
+from mirrorlake.feed.subscriptions.retention import (
+    NeededVersion,
+    Retention,
+    needed_versions,
 )
 from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT
 from mirrorlake.feed.subscriptions.subscription import STORED, Subscription
@@ -150,7 +156,11 @@ def in_mirror(table: str | Path) -> tuple[str, str]:
 class SubscriptionState:
     """How far a subscription is. next: the first version that it has not read, None before its
     snapshot; latest: the newest of the table; behind: how many versions it has not read; problem:
-    why it cannot go on, empty when it can. None where it is not known."""
+    why it cannot go on, empty when it can. None where it is not known.
+
+    left_seconds: until its next version is no longer kept, None where nothing waits for it;
+    is_late: little of that time is left (CF-189).
+    """
 
     name: str
     table: str
@@ -158,28 +168,41 @@ class SubscriptionState:
     latest: int | None
     behind: int | None
     problem: str
+    left_seconds: float | None = None
+    is_late: bool = False
 
     def facts(self) -> dict[str, Any]:
         return asdict(self)
 
 
-def states(project: Project) -> list[SubscriptionState]:
-    """The subscriptions below the root of a project. Raises UsageError."""
-    store = store_of(project)
-    return [_state(store, record) for record in Subscriptions(store).all()]
+def states(project: Project, now: datetime | None = None) -> list[SubscriptionState]:
+    """The subscriptions below the root of a project."""
+    store, settings = store_of(project), project.mirror
+    retention = Retention(
+        settings.vacuum, settings.subscription_hold, settings.subscription_warning
+    )
+    moment = now or datetime.now(UTC)
+    return [_state(store, one, retention, moment) for one in Subscriptions(store).each()]
 
 
-def _state(store: Store, record: SubscriptionRecord) -> SubscriptionState:
+def _state(
+    store: Store, record: SubscriptionRecord | UsageError, retention: Retention, now: datetime
+) -> SubscriptionState:
+    if isinstance(record, UsageError):
+        return SubscriptionState(record.where, "", None, None, None, record.what)
     latest, problem = None, ""
+    needed: list[NeededVersion] = []
     try:
-        found = TableLog.below(store, record.table).snapshot()
+        log = TableLog.below(store, record.table)
+        found = log.snapshot()
         latest = found.version if found.exists else None
         is_same = record.next is None or found.metadata.get("id") == record.table_id
         if latest is None or not is_same:
             problem = "the table was removed or made anew: use --reseed"
         elif record.next is not None and record.next <= latest:
+            needed = needed_versions(log, [record], retention)
             request = FeedRequest(store.location(record.table), AtVersion(record.next))
-            Feed(request, store.options(record.table))
+            Feed(request, store.options(record.table), now - retention.hold, log)
     except FeedError as error:
         problem = error.what
     except (OSError, BrokenLog, UnsafePath) as error:
@@ -187,7 +210,11 @@ def _state(store: Store, record: SubscriptionRecord) -> SubscriptionState:
     behind = None
     if latest is not None and record.next is not None:
         behind = max(latest + 1 - record.next, 0)
-    return SubscriptionState(record.name, record.table, record.next, latest, behind, problem)
+    state = SubscriptionState(record.name, record.table, record.next, latest, behind, problem)
+    for one in needed:
+        left = max((one.ends - now).total_seconds(), 0.0)
+        return replace(state, left_seconds=left, is_late=one.is_late(now, retention.warning))
+    return state
 
 
 def known(project: Project, name: str) -> Subscription:

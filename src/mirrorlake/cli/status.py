@@ -54,6 +54,7 @@ def status(
 def _show(found: Status) -> None:
     from mirrorlake.app.detached import WAYS
     from mirrorlake.cli.output import print_table
+    from mirrorlake.cli.subscriptions import left
 
     typer.echo(
         f"{found.mirror}: {found.state}. capture: {found.capture or 'not running'}; "
@@ -97,6 +98,10 @@ def _show(found: Status) -> None:
         )
         if target.error:
             typer.echo(f"{target.target}: {target.error['message']}")
+    for one in found.subscriptions:
+        why = one.problem or (f"its changes are kept for {left(one)}" if one.is_late else "")
+        if why:
+            typer.echo(f"subscription {one.name}: {why}")
 
 
 def _partner(told: PartnerEvents) -> str:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from mirrorlake.cli.options import DEFAULT, Config, Json, Root
+
+if TYPE_CHECKING:
+    from mirrorlake.app.subscribe import SubscriptionState
 
 
 def subscriptions(
@@ -60,9 +63,26 @@ def subscriptions(
         if as_json:
             print_json({"subscriptions": [one.facts() for one in states]})
         else:
-            header = ["subscription", "table", "next", "latest", "behind", "problem"]
+            header = ["subscription", "table", "next", "latest", "behind", "left", "problem"]
             rows = [
-                [one.name, one.table, one.next or "snapshot", one.latest, one.behind, one.problem]
+                [
+                    one.name,
+                    one.table,
+                    "snapshot" if one.next is None else one.next,
+                    one.latest,
+                    one.behind,
+                    left(one),
+                    one.problem,
+                ]
                 for one in states
             ]
             print_table(header, rows)
+
+
+def left(state: SubscriptionState) -> str:
+    """How long the changes that a subscription has not read are kept, in words."""
+    if state.left_seconds is None:
+        return ""
+    days, hours = divmod(state.left_seconds / 3600, 24)
+    span = f"{days:.0f} d {hours:.0f} h" if days else f"{hours:.1f} h"
+    return f"{span}, which is little" if state.is_late else span

@@ -118,6 +118,8 @@ class MirrorSection(Section):
     max_bytes_per_day: ByteSize | None = Field(default=None, gt=0)
     vacuum_days: float | None = Field(default=7, gt=0, le=_LONGEST_DAYS)
     vacuum_early: bool = False
+    subscription_days: float = Field(default=14, ge=0, le=_LONGEST_DAYS)
+    subscription_warning: float = Field(default=0.25, ge=0, le=1)
 
 
 def _memory(text: str) -> str:
@@ -180,6 +182,8 @@ class ProjectFile(Section):
             max_tables=self.mirror.max_tables,
             max_bytes_per_day=self.mirror.max_bytes_per_day,
             vacuum=self._vacuum(path),
+            subscription_hold=timedelta(days=self.mirror.subscription_days),
+            subscription_warning=self.mirror.subscription_warning,
         )
         spark = SparkSettings(
             master=self.spark.master,

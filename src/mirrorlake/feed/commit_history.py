@@ -17,6 +17,7 @@ from mirrorlake.feed.change_files import commit_time
 _ENABLED = ("delta.enableChangeDataFeed", "delta.enableChangeDataCapture")
 _IN_COMMIT, _SINCE = "delta.enableInCommitTimestamps", "delta.inCommitTimestampEnablementVersion"
 _RETENTION, _DEFAULT_RETENTION = "delta.deletedFileRetentionDuration", timedelta(days=7)
+_LOG_RETENTION, _DEFAULT_LOG = "delta.logRetentionDuration", timedelta(days=30)
 _UNITS = {"week": 604_800.0, "day": 86_400.0, "hour": 3_600.0, "minute": 60.0, "second": 1.0}
 _INTERVAL = re.compile(rf"(\d+) *({'|'.join(_UNITS)})s?", re.IGNORECASE)
 
@@ -58,9 +59,17 @@ class CommitHistory:
     @property
     def retention(self) -> timedelta:
         """For how long files that the table no longer has are kept."""
-        found = _INTERVAL.findall(self._properties.get(_RETENTION, ""))
+        return self._duration(_RETENTION, _DEFAULT_RETENTION)
+
+    @property
+    def log_retention(self) -> timedelta:
+        """For how long commits are kept."""
+        return self._duration(_LOG_RETENTION, _DEFAULT_LOG)
+
+    def _duration(self, name: str, default: timedelta) -> timedelta:
+        found = _INTERVAL.findall(self._properties.get(name, ""))
         seconds = sum(int(count) * _UNITS[unit.lower()] for count, unit in found)
-        return timedelta(seconds=seconds) if found else _DEFAULT_RETENTION
+        return timedelta(seconds=seconds) if found else default
 
     def time(self, version: int) -> datetime:
         """When a version was committed."""

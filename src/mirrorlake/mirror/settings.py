@@ -32,3 +32,5 @@ class MirrorSettings:
     max_tables: int | None = None  # beyond it no table is started (LZ-278)
     max_bytes_per_day: int | None = None  # landed bytes, after which it waits for the next day
     vacuum: timedelta | None = timedelta(days=7)  # what older versions need alone goes (LZ-263)
+    subscription_hold: timedelta = timedelta(days=14)  # vacuum waits for readers so long (CF-187)
+    subscription_warning: float = 0.25  # part of the time left, below which status warns (CF-189)

@@ -98,7 +98,7 @@ class ApplyLoop:
             store, self._scanner, planning.names, engine, settings, clock, reached
         )
         self._builder = Builder(engine, store, reached, self._lease.check)
-        self._vacuums = Vacuums(store, engine, clock, settings.vacuum)
+        self._vacuums = Vacuums(store, engine, clock, settings.vacuum, settings.subscription_hold)
         self._monitor = Monitor(
             store, self._scanner, settings, clock, engine.progress, planning.names, name, source
         )

@@ -11,6 +11,7 @@ from mirrorlake.app.status import ended, table_status_file
 from mirrorlake.app.status.outage import outage_of
 from mirrorlake.app.status.table_status import TableStatus, View, tables_of
 from mirrorlake.app.stores import store_of
+from mirrorlake.app.subscribe import SubscriptionState, states
 from mirrorlake.app.targets.target_status import TargetStatus, targets_of
 from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.apply.logs.progress import read_progress
@@ -31,7 +32,8 @@ class Status:
     folder in which files are landed; partner: what the publisher says of itself; detached: when the
     mirror was detached from its source, None if it was not; outage: why capture, which runs, gets
     nothing; errors: what ended processes that do not run now, as by `ended.errors`; targets: tables
-    that are built from change feeds."""
+    that are built from change feeds; subscriptions: who reads the changes, and how long what they
+    have not read is kept (CF-189)."""
 
     mirror: str
     capture: str | None
@@ -43,6 +45,7 @@ class Status:
     outage: Outage | None = None
     errors: list[dict[str, Any]] = field(default_factory=list)
     targets: list[TargetStatus] = field(default_factory=list)
+    subscriptions: list[SubscriptionState] = field(default_factory=list)
 
     @property
     def state(self) -> str:
@@ -61,6 +64,7 @@ class Status:
             "partner": self.partner.facts() if self.partner.is_told else None,
             "tables": [table.facts() for table in self.tables],
             "targets": [target.facts() for target in self.targets],
+            "subscriptions": [one.facts() for one in self.subscriptions],
         }
 
 
@@ -101,6 +105,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
         outage=outage,
         errors=ended.errors(store, moment),
         targets=targets_of(project),
+        subscriptions=states(project, moment),
     )
 
 

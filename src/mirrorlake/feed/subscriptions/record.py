@@ -109,6 +109,13 @@ class Subscriptions:
     def all(self) -> Iterator[SubscriptionRecord]:
         """In the order of their files. Raises UsageError for a file that is no record: it is not
         taken for none."""
+        for one in self.each():
+            if isinstance(one, UsageError):
+                raise one
+            yield one
+
+    def each(self) -> Iterator[SubscriptionRecord | UsageError]:
+        """As `all`, with the error of each file that is no record."""
         for file in self._store.list(SUBSCRIPTIONS).files:
             if file.name.endswith(_SUFFIX):
                 path = f"{SUBSCRIPTIONS}/{file.name}"
@@ -117,7 +124,7 @@ class Subscriptions:
                 except FileNotFoundError:
                     continue  # it was removed meanwhile
                 except ValueError as error:
-                    raise self._damaged(path, error) from error
+                    yield self._damaged(path, error)
 
     def of_table(self, table: str) -> list[SubscriptionRecord]:
         """Those of the table at a path. Raises UsageError."""

@@ -13,7 +13,7 @@ import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from itertools import count
 from typing import Any, Final, Self
 
@@ -44,6 +44,10 @@ STORED: Final = "stored"
 """Go on after the position that the subscription has stored."""
 
 LATEST = "latest"
+
+_ANY_AGE = datetime(1970, 1, 1, tzinfo=UTC)
+"""As the present of a reader to whom versions of any age are young enough: what vacuum holds for a
+subscription is older than the table says. A file that is missing is an error in any case."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,9 +221,9 @@ class Subscription:
         request = replace(
             self._request, start=AtVersion(first), end=AtVersion(last), on_gap=OnGap.REPORT
         )
-        feed = Feed(request, self._options, log=self._log)
+        feed = self._feed(request)
         if feed.gaps and feed.gaps[0].first == first:
-            Feed(replace(request, on_gap=OnGap.ERROR), self._options, log=self._log)  # raises
+            self._feed(replace(request, on_gap=OnGap.ERROR))  # raises
         if feed.plan.table_id != self._record.table_id:
             raise self._is_another()
         if feed.ranges[0].last < last:  # up to other columns, or up to a gap
@@ -260,15 +264,32 @@ class Subscription:
                 end=AtVersion(latest),
                 on_gap=OnGap.REPORT,
             )
-            feed = Feed(request, self._options, log=self._log)
-            if not feed.gaps or feed.gaps[0].first > first:
+            feed = self._feed(request)
+            if feed.gaps and feed.gaps[0].first == first:
+                begin = min((one.first for one in feed.ranges), default=feed.last + 1)
+                gap = replace(feed.gaps[0], last=begin - 1)
+            elif (begin := self._first_whole(first, latest)) > first:
+                gap = FeedGap(first, begin - 1, FeedReason.EXPIRED)
+            else:
                 return None
-            gap = feed.gaps[0]
-            following = [one.first for one in feed.ranges]
-            begin = min(following, default=feed.last + 1)
-            gap = replace(gap, last=begin - 1)
             self._store(replace(self._record, next=begin, delivered=begin - 1, commit=""))
             return gap
+
+    def _first_whole(self, first: int, latest: int) -> int:
+        """The first version whose files are all there; `latest` + 1 for none."""
+        for version in range(first, latest + 1):
+            bounds = replace(self._request, start=AtVersion(version), end=AtVersion(version))
+            try:
+                list(self._feed(bounds))
+            except FeedError as error:
+                if error.reason is not FeedReason.EXPIRED:
+                    raise
+            else:
+                return version
+        return latest + 1
+
+    def _feed(self, request: FeedRequest) -> Feed:
+        return Feed(request, self._options, _ANY_AGE, self._log)
 
     # -- where it stands --------------------------------------------------------------------------
 
