@@ -5,7 +5,7 @@
     │   └── ConfigError       a field of the project file, with its line
     ├── Unavailable           nobody: a system is not available; retry later (exit code 3)
     │   ├── SparkUnavailable  Java, jars, or an unsupported pair of versions
-    │   ├── SourceUnavailable the database does not answer
+    │   ├── SourceUnavailable the database does not answer, or its slot is in use (SlotInUse)
     │   └── StorageUnavailable  the disk is full, or permissions are missing
     ├── OperatorError         a person: nothing is retried before (exit code 1)
     │   ├── SourceGap         changes between the source and the landing zone are lost
@@ -85,6 +85,10 @@ class SparkUnavailable(Unavailable):
 
 class SourceUnavailable(Unavailable):
     """The source database does not answer."""
+
+
+class SlotInUse(SourceUnavailable):
+    """Another connection still reads the replication slot."""
 
 
 class StorageUnavailable(Unavailable):

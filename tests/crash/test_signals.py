@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from mirrorlake.model.clock import WallClock
@@ -22,6 +23,9 @@ from tests.crash.test_apply_crashes import apply_again, assert_mirrored
 from tests.profiles import some
 
 pytestmark = [pytest.mark.postgres, pytest.mark.crash]
+
+SECONDS = 5.5
+"""The end comes within five seconds; half of one is what it takes to see it."""
 
 PATIENCE = 90
 """Seconds for what takes less than five by itself: other tests run on the same cores."""
@@ -38,6 +42,43 @@ def test_capture_ends_on_a_signal_and_loses_nothing(
     project.database.execute(MORE)
     project.run("capture", "--once")
     assert_landed(project)
+
+
+@pytest.mark.parametrize("number", some([signal.SIGTERM, signal.SIGINT]))
+def test_capture_ends_within_five_seconds_while_it_loads(
+    project: Project, number: signal.Signals
+) -> None:
+    """A lock keeps the load from ever getting on."""
+    with psycopg.connect(project.database.url) as other:
+        other.execute("lock table a.orders in access exclusive mode")
+        capture = project.start("capture")
+        _until(lambda: _waits(other))
+        assert _seconds_to_end(capture, number) < SECONDS
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_run_ends_within_five_seconds_while_spark_starts(
+    project: Project, number: signal.Signals
+) -> None:
+    run = project.start("run")
+    _until_it_says(run, "Starting Spark")
+    WallClock().sleep(2.0)
+    assert _seconds_to_end(run, number) < SECONDS
+    _until(lambda: not _processes_that_name(str(project.file)))
+
+
+@pytest.mark.full
+@pytest.mark.spark
+def test_a_run_ends_within_five_seconds_while_it_loads(project: Project) -> None:
+    with psycopg.connect(project.database.url) as other:
+        other.execute("lock table a.orders in access exclusive mode")
+        run = project.start("run")
+        _until(lambda: _waits(other))
+        assert _seconds_to_end(run, signal.SIGTERM) < SECONDS
+        # Capture has the same arguments, and outlives nobody.
+        _until(lambda: not _waits(other))
 
 
 @pytest.mark.full
@@ -145,6 +186,25 @@ def _ended(process: subprocess.Popen[str], number: signal.Signals, *, group: boo
         process.send_signal(number)
     process.communicate(timeout=PATIENCE)
     return process.returncode
+
+
+def _seconds_to_end(process: subprocess.Popen[str], number: signal.Signals) -> float:
+    """Send the signal; returns how long the process lived on. It ends well."""
+    begun = time.monotonic()
+    process.send_signal(number)
+    process.wait(PATIENCE)
+    seconds = time.monotonic() - begun
+    assert process.returncode == 0
+    for stream in (process.stdout, process.stderr):
+        assert stream is not None
+        stream.close()
+    return seconds
+
+
+def _waits(other: psycopg.Connection) -> bool:
+    """Whether somebody waits for a lock in the database."""
+    waiting = "select 1 from pg_locks l join pg_stat_activity a using (pid) where not granted "
+    return other.execute(f"{waiting} and a.datname = current_database()").fetchone() is not None
 
 
 def _until_loaded(project: Project) -> None:

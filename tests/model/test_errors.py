@@ -143,6 +143,7 @@ def test_only_wrong_use_and_missing_systems_have_exit_codes_of_their_own() -> No
         "unavailable": 3,
         "spark_unavailable": 3,
         "source_unavailable": 3,
+        "slot_in_use": 3,
         "storage_unavailable": 3,
     }
 

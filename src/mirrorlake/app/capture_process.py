@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import multiprocessing
+import os
 import select
 import signal
 import threading
@@ -18,8 +19,9 @@ from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.errors import InternalError, MirrorlakeError, StorageUnavailable
 from mirrorlake.model.table import TableId
 
-STOP_SECONDS = 4.0
-"""How long capture may take to finish the step at hand."""
+STOP_SECONDS = 3.0
+"""How long capture may take to finish the step at hand, before it is left. What it had not
+published is read again next time."""
 
 TELL_EVERY = 0.5
 """Seconds between two messages on the load of a table."""
@@ -81,7 +83,7 @@ class CaptureProcess:
         self._process.terminate()
         self._process.join(STOP_SECONDS)
         if self._process.is_alive():
-            self._process.kill()  # what it had not published is read again next time
+            self._process.kill()
             self._process.join()
 
 
@@ -108,6 +110,20 @@ class _Teller(Watcher):
                 self._reports.send(told)
 
 
+def _end_with_parent(stop: threading.Event) -> None:
+    """Stop when the process that started this one is gone, however it ended."""
+    parent = multiprocessing.parent_process()
+    if parent is not None:
+        parent.join()
+        stop.set()
+
+
+def _end_in_time(stop: threading.Event) -> None:
+    stop.wait()
+    time.sleep(STOP_SECONDS)
+    os._exit(0)
+
+
 def _run(
     capture: Callable[[threading.Event, Watcher], None],
     reports: Connection,
@@ -119,6 +135,8 @@ def _run(
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda _number, _frame: stop.set())
+    for follow in (_end_with_parent, _end_in_time):
+        threading.Thread(target=follow, args=[stop], daemon=True).start()
     try:
         capture(stop, _Teller(reports))
     except MirrorlakeError as error:

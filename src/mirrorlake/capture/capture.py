@@ -19,6 +19,7 @@ from mirrorlake.capture.sink import Sink, SinkWriter
 from mirrorlake.errors import (
     LeaseLost,
     PrerequisiteMissing,
+    SlotInUse,
     SourceGap,
     SourceUnavailable,
     TableAltered,
@@ -39,7 +40,7 @@ from mirrorlake.sources.base import (
     Source,
 )
 from mirrorlake.sources.table import KnownTables, SourceTable
-from mirrorlake.storage.lease import RENEW, Lease
+from mirrorlake.storage.lease import RENEW, TERM, Lease
 
 log = structlog.get_logger()
 
@@ -93,13 +94,23 @@ class Capture:
         Raises LeaseHeld, PrerequisiteMissing, SourceGap, SourceUnavailable.
         """
         self._begin()
-        self._reopen()
+        until = self._clock.monotonic() + TERM.total_seconds()
+        while self.loop is None and not self._stop.is_set():
+            try:
+                self._reopen()
+            except SlotInUse as error:
+                # Whoever stalled is cut off by the server, or finds that its lease is lost.
+                if self._clock.monotonic() >= until:
+                    raise
+                self._interrupted(error, RETRY_SECONDS)
+                self._disconnect()
+                self._rest(RETRY_SECONDS)
+        self._resumed()
 
     def once(self) -> None:
         """Land everything that was committed when this was called."""
         target, loop = self._source.current(), self.loop
-        assert loop is not None
-        while not self._stop.is_set() and not loop.position.covers(target):
+        while loop is not None and not self._stop.is_set() and not loop.position.covers(target):
             self.step(0.2)
             if loop.is_read_to(target):
                 self._check_source()
@@ -151,11 +162,14 @@ class Capture:
 
     def _interrupted(self, error: SourceUnavailable, pause: float) -> None:
         """Say that the source does not answer, since when, and when it is asked again."""
-        log.warning(STREAM_INTERRUPTED, reason=error.what, retry_seconds=pause)
+        reason = error.what
+        if isinstance(error, SlotInUse) and self._lease.predecessor:
+            reason += f"; capture was run before by {self._lease.predecessor}, which did not end it"
+        log.warning(STREAM_INTERRUPTED, reason=reason, retry_seconds=pause)
         now = self._clock.now()
         self._lost_at = self._lost_at or now
         again = now + timedelta(seconds=pause)
-        self._records.begin_outage(Outage(self._lost_at, again, error.what, error.hint))
+        self._records.begin_outage(Outage(self._lost_at, again, reason, error.hint))
 
     def _rest(self, pause: float) -> None:
         """Wait, and stay known as the one who captures."""

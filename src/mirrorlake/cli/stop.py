@@ -20,6 +20,7 @@ from types import FrameType
 CANCEL_AFTER = 1.5
 EXIT_AFTER = 4.5
 _SIGNALS = (signal.SIGTERM, signal.SIGINT)
+LEFT = "\nStopped during a step; the step is repeated at the next start.\n"
 _SHOW_CURSOR = "\x1b[?25h"
 """A live bar hides it."""
 
@@ -30,10 +31,15 @@ class Stop:
     def __init__(self) -> None:
         self.event = threading.Event()
         self.cancel: Callable[[], None] = lambda: None
+        self._terminal = os.dup(2)  # while Spark starts, 2 is its log
         for number in _SIGNALS:
             signal.signal(number, self._signalled)
 
     def _signalled(self, _number: int, _frame: FrameType | None) -> None:
+        self.begin()
+
+    def begin(self) -> None:
+        """End what is under way, within seconds."""
         if not self.event.is_set():
             self.event.set()
             threading.Thread(target=self._see_to_it, daemon=True, name="stop").start()
@@ -45,6 +51,10 @@ class Stop:
             self.cancel()
         finally:
             done.wait(EXIT_AFTER - CANCEL_AFTER)
+            with contextlib.suppress(OSError):
+                if os.isatty(self._terminal):
+                    os.write(self._terminal, _SHOW_CURSOR.encode())
+                os.write(self._terminal, LEFT.encode())
             os._exit(0)
 
 

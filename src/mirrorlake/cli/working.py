@@ -10,7 +10,7 @@ from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.process import skip_pandas
 from mirrorlake.cli import crash
 from mirrorlake.cli.output import say
-from mirrorlake.cli.stop import Stop
+from mirrorlake.cli.stop import LEFT, Stop
 from mirrorlake.config import Project
 from mirrorlake.errors import MirrorlakeError
 
@@ -32,10 +32,13 @@ def working(
         yield mirror
     except MirrorlakeError:
         raise
+    except KeyboardInterrupt:  # while PySpark starts, it answers the signal
+        stop.begin()
+        say(LEFT.strip())
     except Exception:
         if not stop.event.is_set():
             raise
-        say("Stopped during a step; the step is repeated at the next start.")
+        say(LEFT.strip())
     finally:
         mirror.close()
     if stop.event.is_set():

@@ -55,6 +55,8 @@ class Lease:
         self._stream_id = stream_id
         self._holder = holder or uuid.uuid4().hex
         self._epoch = self._asked = 0
+        self.predecessor: str | None = None
+        """Who held the lease before and never released it, in words, once it is taken."""
         self._renewed = clock.now() - TERM
 
     def take(self) -> None:
@@ -70,6 +72,8 @@ class Lease:
         else:
             if _lives(record, self._clock.now()):
                 raise self._held(record)
+            if record and not record.get("released"):
+                self.predecessor = _named(record)
             epoch += 1
             self._create(epoch)
             self._renewed = self._clock.now()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mirrorlake.errors import SlotInUse, printable
 from mirrorlake.model.position import Lsn
 from mirrorlake.sources.postgresql.connect import Connection, simple_query
 
@@ -30,6 +31,29 @@ def slot_state(connection: Connection, name: str) -> SlotState | None:
         return None
     active_pid, confirmed, status, safe_bytes = row
     return SlotState(active_pid, Lsn.parse(confirmed) if confirmed else None, status, safe_bytes)
+
+
+def in_use(connection: Connection, name: str) -> SlotInUse:
+    """The error for a slot that another connection reads: which, from where, since when."""
+    row = connection.execute(
+        """
+        select a.pid, a.application_name, coalesce(a.client_addr::text, 'this machine'),
+               to_char(a.backend_start at time zone 'UTC', 'YYYY-MM-DD HH24:MI:SS')
+        from pg_replication_slots s join pg_stat_activity a on a.pid = s.active_pid
+        where s.slot_name = %s
+        """,
+        [name],
+    ).fetchone()
+    if row is None:  # it has ended meanwhile
+        return SlotInUse(f"replication slot {name} was in use", where="PostgreSQL")
+    pid, program, address, since = row
+    return SlotInUse(
+        f"replication slot {name} is still read by server process {pid}, for "
+        f"{printable(program or 'a program')} at {address} since {since} UTC",
+        where="PostgreSQL",
+        hint="Its end is waited for. If the program hangs, end it, or run `select "
+        f"pg_terminate_backend({pid})`.",
+    )
 
 
 def retained(connection: Connection, name: str) -> int | None:

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from dataclasses import replace
 
+import psycopg
 import pyarrow as pa
 import structlog
 
@@ -163,8 +164,10 @@ class PostgresSource:
                     since,
                     metadata=metadata,
                 )
-            except BaseException:
+            except BaseException as error:
                 replication.close()
+                if isinstance(error.__cause__, psycopg.errors.ObjectInUse):
+                    raise slots.in_use(self._sql(), self._settings.slot) from error
                 raise
 
     def watch(self, tables: Sequence[SourceTable]) -> list[CheckResult]:
