@@ -14,6 +14,7 @@ from mirrorlake.cli.main import app
 from mirrorlake.errors import MirrorlakeError
 from mirrorlake.lint import markdown as findings
 from mirrorlake.lint.catalog import RULES
+from tests.docs import api
 
 DOCS = Path(__file__).parent.parent.parent / "docs"
 FINDINGS = DOCS / "reference" / "findings"
@@ -25,6 +26,7 @@ def pages() -> dict[Path, str]:
     return {
         DOCS / "reference" / "commands.md": commands(),
         DOCS / "reference" / "errors.md": error_codes(),
+        DOCS / "reference" / "python-api.md": api.page(),
         FINDINGS / "README.md": findings_index(),
         **{FINDINGS / f"{clause}.md": findings.page(clause) for clause in findings.clauses()},
     }
