@@ -23,6 +23,7 @@ SCENARIOS: Mapping[str, str] = {
     "landed": "landed files of 5 million rows to Delta, against Spark's write of plain Parquet",
     "fold": "2 million changes to the last row of each key, against Spark's own window",
     "cluster": "1,000,000 changes to 5 million rows, two workers of one core against one",
+    "events": "columns to event files of Avro and of JSON, against fastavro and orjson",
     "text": "1 GB of delimited text to typed columns, against Spark's own reader",
     "scan": "a look at 1,000 table folders of which 10 have new files",
     "freshness": "commit to readable, while ten tables are changed; CPU and memory of it",

@@ -1,0 +1,81 @@
+"""Arrays within arrays, from the innermost outwards (ST-134)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.events.encode.fragments import (
+    Encode,
+    Fragment,
+    binary,
+    data_of,
+    joined,
+    offsets_of,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Nesting:
+    """How a format writes an array. element: before an element's value; after: behind it; group:
+    before the elements, given how many there are; close: behind them; empty: an array of nothing;
+    separator: before every element but the first of its array."""
+
+    element: bytes
+    group: Callable[[np.ndarray], list[Fragment]]
+    close: bytes
+    empty: bytes
+    after: bytes = b""
+    separator: bytes = b""
+
+
+def nested(values: pa.StructArray, encode: Encode, form: Nesting) -> pa.Array:
+    """Each array encoded. values: without nulls, of the `payload_type` of an array.
+
+    encode: of elements, null or not. Raises ValueError where the dimensions do not fit.
+    """
+    dimensions = pc.struct_field(values, "dimensions")
+    elements = pc.struct_field(values, "elements")
+    depth = pc.list_value_length(dimensions).to_numpy(zero_copy_only=False)
+    found: list[pa.Array] = []
+    indexes: list[np.ndarray] = []
+    for one in np.unique(depth):
+        rows = np.flatnonzero(depth == one)
+        chosen = pa.array(rows)
+        lengths = dimensions.take(chosen).flatten().to_numpy().reshape(len(rows), one)
+        flat = elements.take(chosen).flatten()
+        if one == 0:
+            found.append(joined([form.empty], len(rows)))
+        else:
+            found.append(_of_depth(flat, lengths.astype(np.int64), encode, form))
+        indexes.append(rows)
+    order = np.argsort(np.concatenate(indexes), kind="stable") if indexes else np.empty(0, np.int64)
+    return pa.concat_arrays(found).take(pa.array(order)) if found else pa.array([], pa.binary())
+
+
+def _of_depth(flat: pa.Array, lengths: np.ndarray, encode: Encode, form: Nesting) -> pa.Array:
+    """Arrays of one number of dimensions. lengths: arrays x dimensions."""
+    if int(lengths.prod(axis=1).sum()) != len(flat):
+        raise ValueError("the elements of an array do not fill its dimensions")
+    fragments: list[Fragment] = [form.element, *encode(flat), form.after]
+    for level in reversed(range(lengths.shape[1])):
+        # So many groups of `lengths[:, level]` each, per array.
+        counts = np.repeat(lengths[:, level], lengths[:, :level].prod(axis=1).astype(np.int64))
+        ends = np.cumsum(counts)
+        inner = joined([*_separators(ends, form.separator), *fragments], int(ends[-1]))
+        offsets = offsets_of(inner).astype(np.int64)[np.concatenate(([0], ends))]
+        fragments = [*form.group(counts), binary(np.diff(offsets), data_of(inner)), form.close]
+    return joined(fragments, len(lengths))
+
+
+def _separators(ends: np.ndarray, separator: bytes) -> list[Fragment]:
+    """What stands before each element of groups that end there."""
+    if not separator:
+        return []
+    lengths = np.full(int(ends[-1]), len(separator), np.int64)
+    lengths[0] = lengths[ends[:-1]] = 0
+    return [binary(lengths, np.frombuffer(separator * int(ends[-1]), np.uint8))]
