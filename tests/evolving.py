@@ -7,19 +7,22 @@ Each step is applied at once, and rows and feed are compared with the model afte
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+import pyarrow as pa
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from mirrorlake.mirror.engine import AlreadyApplied, Applied, Conflicted, Counts, MirrorEngine
+from mirrorlake.mirror.steps import AlterColumns
 from mirrorlake.model.table import Column
 from mirrorlake.model.types import DataType
 from tests.conformance.mirrored import Mirrored
 from tests.delta.statistics_check import check_bounds
-from tests.histories import KEYLESS, SHAPES, Landing, Shape, counted, landings_of
-from tests.reference import Row, Table
+from tests.histories import KEYLESS, SHAPES, VALUES, Landing, Shape, counted, landings_of
+from tests.reference import Row, Table, plain
 
 NEW = sorted({c.type for shape in SHAPES.values() for c in shape.schema}, key=str)
 
@@ -33,6 +36,7 @@ class Life:
     new_engine: Callable[[], MirrorEngine]
     feeds: dict[int, Counter[tuple[str, Row]]] = field(default_factory=dict)
     batches: int = 0
+    alters: bool = True  # its engine can
 
     def land(self, landing: Landing) -> None:
         """Apply a batch; it must do what it does to the model, and nothing when it comes again."""
@@ -61,6 +65,43 @@ class Life:
             for version, feed in self.feeds.items()
         }
 
+    def alter(self, data: st.DataObject) -> None:
+        """Columns get what others had, or one value in all rows; once, however often it is done."""
+        columns = list(enumerate(self.table.shape.schema))
+        free = [(n, c) for n, c in columns if c.name not in self.table.shape.key]
+        copied, filled = dict[int, int](), dict[int, Any]()
+        for n, column in free:
+            others = [m for m, other in free if other.type == column.type and m != n]
+            match data.draw(st.sampled_from(["", "copy", "fill"])):
+                case "copy" if others:
+                    copied[n] = data.draw(st.sampled_from(others))
+                case "fill":
+                    filled[n] = data.draw(st.sampled_from(VALUES[column.type.name]))
+        names = self.table.shape.schema.names
+        step = AlterColumns(
+            self.table.table,
+            self.table.path,
+            self.table.recorded + 1,
+            {names[n]: names[m] for n, m in copied.items()},
+            one_row(self.table.shape, filled),
+            {},
+        )
+        before = self.model.rows
+        self.model.rows = [
+            tuple(filled.get(n, row[copied.get(n, n)]) for n in range(len(row))) for row in before
+        ]
+        pairs = [(plain(a), plain(b)) for a, b in zip(before, self.model.rows, strict=True)]
+        feed = Counter[tuple[str, Row]]()
+        for old, new in pairs:
+            if old != new:
+                feed += Counter({("update_preimage", old): 1, ("update_postimage", new): 1})
+        self.table.engine.alter_columns(step, lambda: None)
+        version = self.table.engine.progress(self.table.path).version
+        if feed:
+            self.feeds[version] = feed
+        self.table.engine.alter_columns(step, lambda: None)
+        assert self.table.engine.progress(self.table.path).version == version
+
     def restart(self) -> None:
         self.table.engine = self.new_engine()
 
@@ -78,14 +119,23 @@ class Life:
         check_bounds(self.table.store.location(self.table.path))
 
 
+def one_row(shape: Shape, values: Mapping[int, Any]) -> pa.RecordBatch | None:
+    """The values of some columns of a table; None for none."""
+    fields = list(shape.arrow([]).schema)
+    columns = {fields[n].name: pa.array([value], fields[n].type) for n, value in values.items()}
+    return pa.RecordBatch.from_pydict(columns) if columns else None
+
+
 def live(
     data: st.DataObject, new_life: Callable[[Shape], Life], *, batches: int, rows: int = 6
 ) -> Life:
     """Draw and live a life of at most so many batches."""
     life = new_life(data.draw(st.sampled_from([*SHAPES.values(), KEYLESS])))
     for _ in range(data.draw(st.integers(1, batches))):
-        event = data.draw(st.sampled_from(["", "", "grow", "compact", "restart"]))
-        if event == "grow":
+        event = data.draw(st.sampled_from(["", "", "grow", "compact", "restart", "alter"]))
+        if event == "alter" and life.alters:
+            life.alter(data)
+        elif event == "grow":
             life.grow(data.draw(st.sampled_from(NEW)))
         elif event == "compact":
             life.table.compact()

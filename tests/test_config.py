@@ -128,6 +128,30 @@ def test_what_rows_must_keep_to_can_be_set(tmp_path: Path) -> None:
     assert load(write(tmp_path, "name: shop\nroot: .\n"), {}).mirror.row_checks == RowChecks()
 
 
+@pytest.mark.parametrize(
+    ("said", "stops"),
+    [
+        ("evolve", {"type_widened"}),
+        ("stop", {"column_added", "column_dropped", "column_renamed", "type_widened"}),
+        ("{type_widened: evolve}", set()),
+        ("{column_renamed: stop}", {"column_renamed", "type_widened"}),
+    ],
+)
+def test_what_a_change_of_columns_does_can_be_set(
+    tmp_path: Path, said: str, stops: set[str]
+) -> None:
+    found = load(write(tmp_path, f"name: shop\nroot: .\nmirror: {{schema_change: {said}}}\n"), {})
+    assert set(found.mirror.stops_at) == set(found.capture.stops_at) == stops
+
+
+@pytest.mark.parametrize("said", ["ignore", "{column_added: ignore}", "{column_lost: stop}", "[]"])
+def test_what_cannot_be_done_about_a_change_of_columns_is_refused(
+    tmp_path: Path, said: str
+) -> None:
+    text = f"name: shop\nroot: .\nmirror: {{schema_change: {said}}}\n"
+    assert "mirror.schema_change" in refused(tmp_path, text).where
+
+
 def test_the_template_of_init_is_valid(tmp_path: Path) -> None:
     text = TEMPLATE.format(name='"shop"', root='"./shop"', url='"${SHOP_URL}"')
     assert load(write(tmp_path, text), {"SHOP_URL": "postgresql://"}).name == "shop"

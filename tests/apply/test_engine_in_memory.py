@@ -116,7 +116,7 @@ def life_of(store: LocalStore, reader: HandmadeReader, shape: Shape, kind: str =
         return in_process_engine(store, **KINDS[kind])
 
     table = Mirrored(new_engine(), store, reader, shape, f"Tables/t{next(_numbers)}").create()
-    return Life(table, shape.table(), new_engine)
+    return Life(table, shape.table(), new_engine, alters=kind != "merge")
 
 
 @settings(max_examples=tries(30), suppress_health_check=list(HealthCheck))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from mirrorlake.capture.landing.outbox import Outbox
+from mirrorlake.model.change import Alteration
 from mirrorlake.model.landed import FileKind
 from mirrorlake.model.position import Lsn, Position
 from tests.capture.landing import FOLDER, landed, outbox, roll, take
@@ -251,3 +252,58 @@ class TestAbandoning:
         feed(box, SECOND)
         box.abandon()
         assert values(store) == [[1, 2]]
+
+
+class TestAlteration:
+    """Columns are altered before a change, and both are landed or neither."""
+
+    COPIED = Alteration({"more": "note"})
+
+    def test_it_is_in_the_footer_of_the_file_that_begins_with_the_change(
+        self, store: MemoryStore, box: Outbox
+    ) -> None:
+        feed(box, FIRST)
+        box.alter(self.COPIED)
+        feed(box, SECOND)
+        roll(box)
+        assert values(store) == [[1, 2], [3, 4, 5]]
+        assert [file.footer.alteration for file in landed(store)] == [None, self.COPIED]
+
+    def test_what_was_landed_with_its_change_is_not_landed_again(self, store: MemoryStore) -> None:
+        for _ in range(2):
+            box = outbox(store)
+            feed(box, FIRST)
+            box.alter(self.COPIED)
+            feed(box, SECOND)
+            roll(box)
+        assert [file.footer.alteration for file in landed(store)] == [None, self.COPIED]
+
+    def test_what_comes_before_a_change_that_was_not_landed_is_landed(
+        self, store: MemoryStore
+    ) -> None:
+        box = outbox(store)
+        feed(box, FIRST)
+        roll(box)
+        box = outbox(store)
+        feed(box, FIRST)
+        box.alter(self.COPIED)
+        feed(box, SECOND)
+        roll(box)
+        assert [file.footer.alteration for file in landed(store)] == [None, self.COPIED]
+
+    def test_it_waits_for_the_end_of_its_transaction(
+        self, store: MemoryStore, small: Outbox
+    ) -> None:
+        feed(small, FIRST)
+        small.alter(self.COPIED)
+        feed(small, SECOND, stops=frozenset({1, 2}))
+        roll(small)
+        told = [file.footer.alteration for file in landed(store)]
+        assert told == [None, self.COPIED, *[None] * (len(told) - 2)]
+
+    def test_what_alters_nothing_needs_no_file(self, store: MemoryStore, box: Outbox) -> None:
+        feed(box, FIRST)
+        box.alter(Alteration())
+        feed(box, SECOND)
+        roll(box)
+        assert len(landed(store)) == 1

@@ -8,13 +8,17 @@ import signal
 from datetime import timedelta
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake.app.loop.apply_loop import ApplyLoop
 from mirrorlake.app.maintenance.deleted_tables import GONE
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.model.change import Alteration
 from mirrorlake.model.crash_points import CrashPoint, no_crash
+from mirrorlake.model.landed import FileKind, Footer
 from tests.app.zones import MARKER, Zone
 from tests.crash.entry import kill_at
 from tests.crash.forked import forked
@@ -101,3 +105,26 @@ def test_a_table_that_is_dropped_is_gone_and_its_successor_begins_anew(zone: Zon
     land(zone, "t", 1, "new")
     mirror(str(zone.root), "3")
     assert zone.rows("t") == [(1, "new")]
+
+
+@pytest.mark.parametrize(
+    "point",
+    [CrashPoint.COLUMNS_ADDED, CrashPoint.COLUMNS_WRITTEN, CrashPoint.COLUMNS_ALTERED],
+)
+def test_columns_are_altered_once(zone: Zone, point: CrashPoint) -> None:
+    """The names of the key's neighbours go round, which is another thing when it is done twice."""
+    land(zone, "t", 4, "x")
+    mirror(str(zone.root), "0")
+    alteration = Alteration({"v": "w", "w": "v"}, pa.record_batch({"c": pa.array([7])}))
+    more = {"id": [5], "v": ["v"], "w": ["w"], "c": [8], MARKER: [0]}
+    for number, altered in ((5, None), (6, alteration)):
+        footer = Footer("s", FileKind.CHANGES, "1:1", "1:1", complete=True, alteration=altered)
+        rows = pa.table({**more, "id": [number]})
+        rows = rows.drop_columns(["c"]) if altered is None else rows
+        folder = zone.folder("t")
+        name = f"{number:020d}.parquet"
+        pq.write_table(rows.replace_schema_metadata(footer.encode()), folder / name)
+    killed(zone.root, point)
+    mirror(str(zone.root), "2")
+    old = [(n, None, "old", 7) for n in (1, 2, 3)]
+    assert zone.rows("t") == [*old, (4, None, "x", 7), (5, "w", "v", 7), (6, "v", "w", 8)]

@@ -19,6 +19,7 @@ from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, Step, TablePlan
 from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
 from mirrorlake.mirror.table.progress import Progress
+from mirrorlake.model.change import UNPROVED, Alteration, SchemaChangeKind
 from mirrorlake.model.landed import FileKind, FileName, Footer
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.model.types import DataType
@@ -59,6 +60,13 @@ def changes(
     return replace(foreign(schema, rows=rows), footer=said)
 
 
+def altering(alteration: Alteration, schema: Schema = PLAIN, **options: Any) -> Inspected:
+    """A file of ours before the first row of which the columns were altered."""
+    found = changes(schema, **options)
+    assert found.footer is not None
+    return replace(found, footer=replace(found.footer, alteration=alteration))
+
+
 def load(schema: Schema = PLAIN, *, complete: bool = True, rows: int = 1) -> Inspected:
     said = footer(FileKind.LOAD, complete=complete)
     return replace(foreign(schema, marker=False, rows=rows), footer=said)
@@ -96,6 +104,7 @@ class Situation:
     limits: BatchLimits = field(default_factory=BatchLimits)
     metadata_required: bool = True
     row_checks: RowChecks = field(default_factory=RowChecks)
+    stops_at: frozenset[SchemaChangeKind] = UNPROVED
     error: TableError | None = None
 
     @property
@@ -117,6 +126,7 @@ class Situation:
                 metadata_required=self.metadata_required,
                 limits=self.limits,
                 row_checks=self.row_checks,
+                stops_at=self.stops_at,
             ),
             self.target,
         )

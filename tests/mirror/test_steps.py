@@ -6,12 +6,14 @@ import json
 from dataclasses import replace
 from typing import get_args
 
+import pyarrow as pa
 import pytest
 
 from mirrorlake.errors import MissingFile
 from mirrorlake.mirror.explain import as_fact, explain
 from mirrorlake.mirror.steps import (
     AddColumns,
+    AlterColumns,
     ApplyFiles,
     CleanUp,
     Compact,
@@ -26,11 +28,20 @@ from mirrorlake.mirror.steps import (
 from mirrorlake.mirror.strategy import Facts, way_of
 from mirrorlake.model.change import Marker
 from mirrorlake.model.state import TableState
+from mirrorlake.model.types import LONG
 from tests.mirror.planning import FOLDER, PATH, PLAIN, TABLE, columns, landed
 
 CREATE = CreateTable(TABLE, PATH, FOLDER, PLAIN, ("id",), "g")
 RECREATE = CreateTable(TABLE, PATH, FOLDER, PLAIN, ("id",), "g", replace=True)
 ADD = AddColumns(TABLE, PATH, columns(more="long", price="decimal(9,2)").columns)
+ALTER = AlterColumns(
+    TABLE,
+    PATH,
+    3,
+    {"remark": "note"},
+    pa.record_batch({"more": pa.array([7])}),
+    {"id": LONG},
+)
 SET_KEY = SetKey(TABLE, PATH, ("id", "note"))
 FILES = (landed(1), landed(2))
 ESTIMATE = Estimate(rows=12_000)
@@ -77,6 +88,17 @@ TOLD = [
             "step": "add_columns",
             "table": "sales.orders",
             "columns": {"more": "long", "price": "decimal(9,2)"},
+        },
+    ),
+    (
+        ALTER,
+        "sales.orders: rewrite remark, more, id in the rows before file 3",
+        {
+            "step": "alter_columns",
+            "table": "sales.orders",
+            "copied": {"remark": "note"},
+            "filled": ["more"],
+            "types": {"id": "long"},
         },
     ),
     (
@@ -177,13 +199,13 @@ def test_a_step_is_plain_data(step: Step, _sentence: str, fact: dict) -> None:
 
 
 def test_steps_are_told_in_their_order() -> None:
-    assert explain([planned(CREATE, APPLY)]) == [TOLD[0][1], TOLD[4][1]]
+    assert explain([planned(CREATE, APPLY)]) == [TOLD[0][1], TOLD[5][1]]
 
 
 def test_an_error_is_told_after_the_steps() -> None:
     error = MissingFile("file 3 is missing, 4 waits", table="sales.orders", hint="Upload file 3.")
     assert explain([planned(APPLY, error=error)]) == [
-        TOLD[4][1],
+        TOLD[5][1],
         "sales.orders: stops: file 3 is missing, 4 waits (table sales.orders). Upload file 3.",
     ]
 

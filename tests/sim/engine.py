@@ -34,6 +34,7 @@ from mirrorlake.mirror.engine import (
 from mirrorlake.mirror.faults import UnreadableFile
 from mirrorlake.mirror.steps import (
     AddColumns,
+    AlterColumns,
     ApplyFiles,
     Compact,
     CreateTable,
@@ -150,6 +151,9 @@ class ModelledEngine:
 
     def add_columns(self, step: AddColumns) -> None:
         raise AssertionError("no file of the simulation brings columns")
+
+    def alter_columns(self, step: AlterColumns, before_commit: Callable[[], None]) -> None:
+        raise AssertionError("no column of the simulation is altered")
 
     def set_key(self, step: SetKey) -> None:
         raise AssertionError("every table of the simulation has a key")

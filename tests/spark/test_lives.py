@@ -43,7 +43,7 @@ def new_life(spark: Spark, store: LocalStore) -> NewLife:
         def begin(shape: Shape) -> Life:
             path = f"Tables/t{next(_numbers)}"
             table = Mirrored(new_engine(), store, reader, shape, path).create()
-            return Life(table, shape.table(), new_engine)
+            return Life(table, shape.table(), new_engine, alters=wanted is Wanted.DIRECT)
 
         return begin
 

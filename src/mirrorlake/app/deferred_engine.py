@@ -8,7 +8,15 @@ from datetime import timedelta
 
 from mirrorlake.apply.engine import Engine
 from mirrorlake.mirror.engine import Outcome
-from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable, DropTable, SetKey
+from mirrorlake.mirror.steps import (
+    AddColumns,
+    AlterColumns,
+    ApplyFiles,
+    Compact,
+    CreateTable,
+    DropTable,
+    SetKey,
+)
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.landed import NamedBatch
 
@@ -57,6 +65,9 @@ class DeferredEngine:
 
     def add_columns(self, step: AddColumns) -> None:
         self.start().add_columns(step)
+
+    def alter_columns(self, step: AlterColumns, before_commit: Callable[[], None]) -> None:
+        self.start().alter_columns(step, before_commit)
 
     def set_key(self, step: SetKey) -> None:
         self.start().set_key(step)

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import structlog
 
+from mirrorlake.apply.alteration import Alterer
 from mirrorlake.apply.committer import Committer
 from mirrorlake.apply.compaction import Compactor, Optimizer
 from mirrorlake.apply.direct import Direct
@@ -37,6 +38,7 @@ from mirrorlake.mirror.engine import (
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.mirror.steps import (
     AddColumns,
+    AlterColumns,
     ApplyFiles,
     Compact,
     CreateTable,
@@ -100,6 +102,7 @@ class Engine:
         self._compactor = Compactor(
             runner, committer, store, self._logs, self._choose, reached, optimizer
         )
+        self._alterer = Alterer(runner, committer, store, self._logs, self._choose, reached)
 
     @property
     def slots(self) -> int:
@@ -133,6 +136,12 @@ class Engine:
         self._tables.add_columns(step, known)
         self._flush_commits_since(step.path, known.version)
         self._reached(CrashPoint.COLUMNS_ADDED)
+
+    def alter_columns(self, step: AlterColumns, before_commit: Callable[[], None]) -> None:
+        version = self._alterer.alter(step, before_commit)
+        if version is not None:
+            self._flush_commit(step.path, version)
+            self._reached(CrashPoint.COLUMNS_ALTERED)
 
     def set_key(self, step: SetKey) -> None:
         known = self.progress(step.path)

@@ -8,10 +8,11 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from contextlib import contextmanager, suppress
 from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 
 import structlog
 
-from mirrorlake.capture import members
+from mirrorlake.capture import members, schema_policy
 from mirrorlake.capture.loop import CaptureLoop, common
 from mirrorlake.capture.record import Outage, Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
@@ -326,6 +327,7 @@ class Capture:
         self._writers = []
         for sink in self._sinks:
             self._writers.append(sink.open(record, self._streamed(), start, self._lost))
+        self._confirm_known(common([writer.durable for writer in self._writers]), at_start=True)
         self._stream = self._source.stream(
             self._streamed(),
             common([writer.durable for writer in self._writers]),
@@ -339,7 +341,8 @@ class Capture:
             self._clock,
             self._reached,
             self._lease.check,
-            self._know,
+            self._know_from,
+            partial(schema_policy.refusal, self._settings),
         )
         recorded = self._records.known()
         self._know({t.table: t.known for t in self._streamed() if str(t.table) not in recorded})
@@ -350,6 +353,23 @@ class Capture:
         if known:
             self._records.know(known)
         self._tables = [replace(t, known=known.get(t.table, t.known)) for t in self._tables]
+
+    def _know_from(self, known: KnownTables, point: LogPoint) -> None:
+        """Record by what tables are recognised from a point on. What was recorded before and is
+        durable by now counts first: points come in order."""
+        if self.loop is not None:
+            self._confirm_known(self.loop.position)
+        self._records.know({table: facts for table, facts in known.items() if facts}, str(point))
+
+    def _confirm_known(self, durable: LogPoint, *, at_start: bool = False) -> None:
+        """Let count by what tables are recognised where everything is durable."""
+
+        def is_durable(point: str) -> bool:
+            return durable.covers(self._source.parse_point(point))
+
+        self._records.confirm(is_durable, at_start=at_start)
+        known = self._records.known()
+        self._tables = [replace(t, known=known.get(str(t.table), t.known)) for t in self._tables]
 
     def _lost(self, table: TableId, error: TableError) -> None:
         """A table leaves the stream, for a person to reset it; the others go on."""
@@ -404,6 +424,7 @@ class Capture:
         if self.loop is not None:
             self._lease.check()
             self.loop.roll()
+            self._confirm_known(self.loop.position)
 
     def _watch(self) -> None:
         """Look for what would be lost silently, and for tables that came or went."""

@@ -5,8 +5,9 @@ Order, on which "nothing lost, nothing twice" rests; a crash test stands behind 
     a chunk taken by every sink → rolled → cut → what all sinks have cut acknowledged to the source
 
 The source forgets only what was acknowledged. What is durable in a sink and was not acknowledged
-comes again, and the sink recognises it. By what the source recognises its tables is recorded when
-the changes up to there are durable, so that it is never ahead of what comes again.
+comes again, and the sink recognises it. By what the source recognises its tables is recorded before
+the cut, together with its point: it counts from when the changes up to there are durable, and so is
+neither ahead of what comes again nor behind it.
 """
 
 from __future__ import annotations
@@ -16,15 +17,19 @@ from datetime import datetime
 from functools import reduce
 
 from mirrorlake.capture.sink import Lost, SinkWriter
+from mirrorlake.errors import TableError
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.position import LogPoint
 from mirrorlake.sources.base import ChangeStream
-from mirrorlake.sources.chunk import Chunk, TableLost
+from mirrorlake.sources.chunk import Chunk, SchemaChange, TableLost
 from mirrorlake.sources.table import KnownTables
 
-Know = Callable[[KnownTables], None]
-"""Told by what tables are recognised, as far as everything is durable."""
+Know = Callable[[KnownTables, LogPoint], None]
+"""Told by what tables are recognised at a point, before this is durable."""
+
+Refuses = Callable[[SchemaChange], TableError | None]
+"""Why a table cannot go on after its columns have changed; None when it can."""
 
 
 def common(points: Sequence[LogPoint]) -> LogPoint:
@@ -37,8 +42,8 @@ class CaptureLoop:
 
     lost: told of a table that the source gives up. heartbeat_seconds: how often the sinks cut
     while nothing waits in them. guard: raises when we may not write any more; asked after each
-    read, before anything is done about it. know: as it says. `position`: up to where everything is
-    acknowledged.
+    read, before anything is done about it. know, refuses: as they say. `position`: up to where
+    everything is acknowledged.
     """
 
     def __init__(
@@ -50,13 +55,14 @@ class CaptureLoop:
         clock: Clock,
         reached: CrashHook = no_crash,
         guard: Callable[[], None] = lambda: None,
-        know: Know = lambda _known: None,
+        know: Know = lambda _known, _point: None,
+        refuses: Refuses = lambda _change: None,
     ) -> None:
         self._stream, self._writers, self._lost = stream, writers, lost
         self._heartbeat_seconds, self._clock = heartbeat_seconds, clock
         self._reached, self._guard, self._know = reached, guard, know
+        self._refuses = refuses
         self._known: KnownTables = {}  # not recorded yet
-        self._is_open = False  # a transaction that has begun to come
         self.position = common([writer.durable for writer in writers])
         self._complete = self.position  # everything that ends here or before was read
         self._commit_time: datetime | None = None
@@ -97,12 +103,12 @@ class CaptureLoop:
         for part in chunk.parts:
             if isinstance(part, TableLost):
                 self._lost(part.table, part.error)
+            elif isinstance(part, SchemaChange) and (error := self._refuses(part)):
+                self._lost(part.table.table, error)
         for writer in self._writers:
             writer.take(chunk, self._clock.monotonic())
         self._known = {**self._known, **chunk.known}
         transactions = chunk.transactions
-        if transactions.after:
-            self._is_open = transactions.is_open
         last = transactions.closed() - 1
         if last >= 0 and not self._complete.covers(transactions.through(last)):
             self._commit_time = transactions.time[last]
@@ -122,15 +128,15 @@ class CaptureLoop:
     def _roll(self, waiting: Sequence[SinkWriter], idle: Sequence[SinkWriter]) -> None:
         """Make everything up to `_complete` durable in these sinks, of which nothing waits in the
         idle ones, and let the source forget what is durable in all."""
+        if self._known:
+            self._know(self._known, self._complete)
+            self._known = {}
         for writer in waiting:
             writer.roll(self._clock.monotonic())
         for writer in (*waiting, *idle):
             writer.cut(self._complete, self._commit_time)
         self._last_cut = self._clock.monotonic()
         durable = common([writer.durable for writer in self._writers])
-        if self._known and not self._is_open and durable.covers(self._complete):
-            self._know(self._known)
-            self._known = {}
         if not self.position.covers(durable):
             self._stream.acknowledge(durable)
             self.position = durable

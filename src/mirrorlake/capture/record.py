@@ -3,7 +3,7 @@
 `stream.json` names the stream and its source, and says whether the place in the source's log is
 made; `stopped.json` lists the tables that are no longer captured, because acknowledging without
 them would otherwise lose their changes silently; `known.json` holds by what the source recognises
-the tables, as of what is durable; `outage.json` is there while the source does not answer;
+the tables, and from which point on; `outage.json` is there while the source does not answer;
 `truncated.json` (strict zones) holds the position before which nothing of a table may be published
 again.
 """
@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime
 from typing import Any, Self
@@ -108,18 +108,51 @@ class Records:
 
     def forget(self, table: str) -> None:
         """The table begins anew: whatever is noted of it no longer holds."""
-        records = {STOPPED: self.stopped(), TRUNCATED: self.truncated(), KNOWN: self.known()}
+        records = {STOPPED: self.stopped(), TRUNCATED: self.truncated()}
         for path, noted in records.items():
             if noted.pop(table, None) is not None:
                 self._write(path, {"tables": noted})
+        known, pending = self.known(), self._pending()
+        later = [one for one in pending if one["tables"].pop(table, None) is not None]
+        if known.pop(table, None) is not None or later:
+            self._know(known, pending)
 
     def known(self) -> dict[str, dict[str, Any]]:
-        """Table name to `SourceTable.known`."""
+        """Table name to `SourceTable.known`, as far as it counts; see `confirm`."""
         return dict(self._read(KNOWN).get("tables", {}))
 
-    def know(self, tables: KnownTables) -> None:
-        noted = self.known() | {str(table): dict(known) for table, known in tables.items()}
-        self._write(KNOWN, {"tables": noted})
+    def know(self, tables: KnownTables, at: str = "") -> None:
+        """By what tables are known from a point on, which counts from the next `confirm` on that
+        covers it; without a point from now on."""
+        noted = {str(table): dict(known) for table, known in tables.items()}
+        known, pending = self.known(), self._pending()
+        if at:
+            self._know(known, [*pending, {"at": at, "tables": noted}])
+            return
+        for one in pending:
+            one["tables"] = {n: facts for n, facts in one["tables"].items() if n not in noted}
+        self._know(known | noted, pending)
+
+    def confirm(self, is_durable: Callable[[str], bool], *, at_start: bool = False) -> None:
+        """Let everything count that is known from points on that are durable. at_start: what else
+        is noted does not hold, because it will be told again."""
+        known, pending = self.known(), self._pending()
+        if not pending:
+            return
+        for one in pending:
+            known |= one["tables"] if is_durable(one["at"]) else {}
+        left = [] if at_start else [one for one in pending if not is_durable(one["at"])]
+        if len(left) < len(pending):
+            self._know(known, left)
+
+    def _pending(self) -> list[dict[str, Any]]:
+        return list(self._read(KNOWN).get("pending", ()))
+
+    def _know(
+        self, known: Mapping[str, Mapping[str, Any]], pending: Sequence[Mapping[str, Any]]
+    ) -> None:
+        left = [one for one in pending if one["tables"]]
+        self._write(KNOWN, {"tables": known} | ({"pending": left} if left else {}))
 
     def outage(self) -> Outage | None:
         """What is known of the source while it does not answer."""

@@ -16,7 +16,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.landing.parquet.unchanged import packed
-from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Marker
+from mirrorlake.model.change import MARKER_COLUMN, UNCHANGED_COLUMN, Alteration, Marker
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.sources.chunk import Changes, Transactions, Truncation
 from mirrorlake.sources.table import SourceTable
@@ -78,13 +78,17 @@ class Span:
 
 @dataclass(frozen=True, slots=True)
 class RowSegment:
-    """Rows in memory: the data columns, then the mask when there is one, then the marker."""
+    """Rows in memory: the data columns, then the mask when there is one, then the marker.
+
+    alteration: what happened to the columns before the first of them.
+    """
 
     table: SourceTable
     rows: pa.RecordBatch
     unchanged: pa.Array | None
     marker: pa.Array
     span: Span
+    alteration: Alteration | None = None
 
     @property
     def size(self) -> int:
@@ -95,10 +99,11 @@ class RowSegment:
 
 @dataclass(frozen=True, slots=True)
 class Emptied:
-    """A truncation of the table."""
+    """A truncation of the table. alteration: as in `RowSegment`."""
 
     table: SourceTable
     span: Span
+    alteration: Alteration | None = None
 
 
 Segment = RowSegment | Emptied
@@ -154,6 +159,11 @@ def after(
         transaction=changes.transaction[rows],
         ordinal=changes.ordinal[rows],
     )
+
+
+def begin_together(one: Changes, other: Changes) -> bool:
+    """Whether the first of these changes is the first of those."""
+    return (one.transaction[0], one.ordinal[0]) == (other.transaction[0], other.ordinal[0])
 
 
 def upserts(changes: Changes, transactions: Transactions, upto: LogPoint) -> Changes:

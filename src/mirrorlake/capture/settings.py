@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mirrorlake.model.change import UNPROVED, SchemaChangeKind
+
 MIB = 1 << 20
 
 
@@ -19,3 +21,4 @@ class CaptureSettings:
     watch_seconds: float = 30.0  # how often we look for what would be lost silently
     strict: bool = False  # a zone that any other engine can read
     load_workers: int = 2  # pieces that are loaded at the same time
+    stops_at: frozenset[SchemaChangeKind] = UNPROVED  # changes of columns that stop a table

@@ -20,6 +20,7 @@ from mirrorlake.errors import ConfigError, UsageError
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.model.change import UNPROVED, SchemaChangeKind
 from mirrorlake.sources.section import Section
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.options import ObjectOptions
@@ -102,12 +103,15 @@ class TablesSection(ElsewhereSection):
         )
 
 
+Policy = Literal["evolve", "stop"]
+
+
 class MirrorSection(Section):
-    # One value each for now; the others are refused rather than ignored.
+    # Where there is one value for now, the others are refused rather than ignored.
     change_feed: Literal[True] = True
     metadata_columns: Literal[False] = False
     deletes: Literal["hard"] = "hard"
-    schema_change: Literal["evolve"] = "evolve"
+    schema_change: Policy | dict[SchemaChangeKind, Policy] = "evolve"
     strategy: Literal["auto", "direct", "merge"] = "auto"
     compaction: bool = True
     strict_keys: bool = False
@@ -120,6 +124,15 @@ class MirrorSection(Section):
     vacuum_early: bool = False
     subscription_days: float = Field(default=14, ge=0, le=_LONGEST_DAYS)
     subscription_warning: float = Field(default=0.25, ge=0, le=1)
+
+    @property
+    def stops_at(self) -> frozenset[SchemaChangeKind]:
+        """The changes of columns that stop a table."""
+        if self.schema_change == "stop":
+            return frozenset(SchemaChangeKind)
+        said = self.schema_change if isinstance(self.schema_change, dict) else {}
+        evolving = {kind for kind, policy in said.items() if policy == "evolve"}
+        return (UNPROVED - evolving) | (said.keys() - evolving)
 
 
 def _memory(text: str) -> str:
@@ -165,6 +178,7 @@ class ProjectFile(Section):
             debounce_seconds=self.capture.debounce_seconds,
             heartbeat_seconds=self.capture.heartbeat_seconds,
             strict=self.landing.strict,
+            stops_at=self.mirror.stops_at,
         )
         mirror = MirrorSettings(
             default_schema=self.default_schema,
@@ -184,6 +198,7 @@ class ProjectFile(Section):
             vacuum=self._vacuum(path),
             subscription_hold=timedelta(days=self.mirror.subscription_days),
             subscription_warning=self.mirror.subscription_warning,
+            stops_at=self.mirror.stops_at,
         )
         spark = SparkSettings(
             master=self.spark.master,

@@ -84,3 +84,11 @@ def parse(metadata: Mapping[str, Any]) -> TableSchema:
         ids.append(int(facts[_ID]) if mapped else None)
     partitions = tuple(metadata.get("partitionColumns") or ())
     return TableSchema(Schema.of(columns), tuple(physical), tuple(ids), partitions)
+
+
+def retyped(metadata: Mapping[str, Any], types: Mapping[str, str]) -> dict[str, Any]:
+    """A metaData action in which some columns have other types. types: as the log has them."""
+    schema = json.loads(metadata["schemaString"])
+    for field in schema["fields"]:
+        field["type"] = types.get(field["name"], field["type"])
+    return {**metadata, "schemaString": json.dumps(schema)}

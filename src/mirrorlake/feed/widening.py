@@ -7,13 +7,7 @@ import pyarrow as pa
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.table import Column
-
-_WIDER = {
-    "byte": {"short", "integer", "long", "double"},
-    "short": {"integer", "long", "double"},
-    "integer": {"long", "double"},
-    "float": {"double"},
-}
+from mirrorlake.model.types import is_wider
 
 
 def fits(old: TableSchema, new: TableSchema) -> bool:
@@ -37,7 +31,7 @@ def obstacle(old: TableSchema, new: TableSchema) -> str | None:
     """A column of `old` whose values have no column in `new`; None when there is none."""
     for column, physical in zip(old.schema, old.physical, strict=True):
         later = _at(new, physical)
-        if later is None or not _is_wider(column, later):
+        if later is None or (later.type != column.type and not is_wider(later.type, column.type)):
             return column.name
     return None
 
@@ -60,10 +54,3 @@ def conform(rows: pa.Table, old: TableSchema, new: TableSchema) -> pa.Table:
 def _at(schema: TableSchema, physical: str) -> Column | None:
     found = zip(schema.schema, schema.physical, strict=True)
     return next((column for column, name in found if name == physical), None)
-
-
-def _is_wider(old: Column, new: Column) -> bool:
-    if old.type.name == new.type.name == "decimal":
-        scale = new.type.scale - old.type.scale
-        return 0 <= scale <= new.type.precision - old.type.precision
-    return old.type == new.type or new.type.name in _WIDER.get(old.type.name, ())

@@ -67,6 +67,8 @@ def batch_of(
         facts = inspected[file.path]
         if batch and _is_load(facts) != _is_load(inspected[batch[0].path]):
             break
+        if batch and (_alters(facts) or _has_other_types(inspected[batch[-1].path], facts)):
+            return batch[:complete] if complete else batch
         full = rows + facts.rows > limits.rows or size + facts.size > limits.size
         if batch and full:
             return batch[:complete] if complete else batch
@@ -76,6 +78,17 @@ def batch_of(
             complete = len(batch)
     # A run that ends because it is long enough has no later file that could complete it.
     return batch[:complete] if complete or len(batch) < limits.files else batch
+
+
+def _alters(facts: Inspected) -> bool:
+    """Whether the columns were altered before the first row of a file."""
+    return facts.footer is not None and facts.footer.alteration is not None
+
+
+def _has_other_types(one: Inspected, other: Inspected) -> bool:
+    """Whether a column of both files has different types in them."""
+    types = {column.name: column.type for column in one.schema}
+    return any(types.get(column.name, column.type) != column.type for column in other.schema)
 
 
 def _is_load(facts: Inspected) -> bool:

@@ -8,7 +8,15 @@ from datetime import timedelta
 from typing import Protocol
 
 from mirrorlake.errors import MirrorlakeError
-from mirrorlake.mirror.steps import AddColumns, ApplyFiles, Compact, CreateTable, DropTable, SetKey
+from mirrorlake.mirror.steps import (
+    AddColumns,
+    AlterColumns,
+    ApplyFiles,
+    Compact,
+    CreateTable,
+    DropTable,
+    SetKey,
+)
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.landed import NamedBatch
 
@@ -121,6 +129,15 @@ class MirrorEngine(TableReader, Protocol):
 
     def add_columns(self, step: AddColumns) -> None:
         """Add columns that are not there yet."""
+        ...
+
+    def alter_columns(self, step: AlterColumns, before_commit: Callable[[], None]) -> None:
+        """Write all rows anew with what their columns have become, in one commit that records the
+        number of the step; with this number recorded, nothing.
+
+        The feed has an update for each row whose values have changed; of values that only got a
+        wider type it tells nothing. Raises TableError, also when another writer was faster.
+        """
         ...
 
     def set_key(self, step: SetKey) -> None:

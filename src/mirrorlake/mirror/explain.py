@@ -7,6 +7,7 @@ from typing import Any
 
 from mirrorlake.mirror.steps import (
     AddColumns,
+    AlterColumns,
     ApplyFiles,
     CleanUp,
     Compact,
@@ -34,6 +35,15 @@ def as_fact(step: Step) -> dict[str, Any]:
         case AddColumns():
             columns = {column.name: str(column.type) for column in step.columns}
             facts = {"step": "add_columns", "columns": columns}
+        case AlterColumns():
+            types = {name: str(kind) for name, kind in step.types.items()}
+            filled = [] if step.filled is None else step.filled.schema.names
+            facts = {
+                "step": "alter_columns",
+                "copied": dict(step.copied),
+                "filled": filled,
+                "types": types,
+            }
         case SetKey():
             facts = {"step": "set_key", "key": list(step.key)}
         case ApplyFiles():
@@ -95,6 +105,8 @@ def _sentence(step: Step) -> str:
             told = f"replace {step.path}, because its folder was recreated"
         case AddColumns():
             told = "add " + ", ".join(f"{c.name} {c.type}" for c in step.columns)
+        case AlterColumns():
+            told = f"rewrite {', '.join(step.columns)} in the rows before file {step.number}"
         case SetKey():
             told = f"set its key to {', '.join(step.key)}"
         case ApplyFiles():

@@ -14,6 +14,7 @@ from mirrorlake.mirror.batch import Run, batch_of
 from mirrorlake.mirror.row_checks import check_size
 from mirrorlake.mirror.steps import (
     AddColumns,
+    AlterColumns,
     ApplyFiles,
     CleanUp,
     CreateTable,
@@ -27,7 +28,7 @@ from mirrorlake.mirror.steps import (
 from mirrorlake.mirror.strategy import Facts, way_of
 from mirrorlake.mirror.table.known_table import KnownTable
 from mirrorlake.mirror.table.refusals import refusal
-from mirrorlake.model.change import Marker
+from mirrorlake.model.change import Marker, SchemaChangeKind
 from mirrorlake.model.landed import FileKind
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import Schema, TableId
@@ -50,7 +51,6 @@ def plan(
     run: as `candidates` gave it; inspected: its files by path, or what is wrong with them;
     generation: for a table that has to be made for a zone of another publisher.
     """
-    table = known.scan.table
     if error := refusal(known):
         return _planned(known, TableState.FAILED, error=error)
     if known.is_unread:
@@ -61,7 +61,7 @@ def plan(
         # What our capture says in footers is about one sequence, and here there is none.
         facts = {path: replace(found, footer=None) for path, found in facts.items()}
     schema = Schema(()) if known.is_reseeded else known.progress.schema
-    good, wrong = _merged(str(table), schema, good, facts)
+    good, wrong = _merged(known, schema, good, facts)
     error = wrong or error
     batch = batch_of(good, facts, known.settings.limits)
     steps: list[Step] = []
@@ -123,17 +123,27 @@ def _is_truncation(facts: Inspected) -> bool:
 
 
 def _merged(
-    table: str, schema: Schema, files: Sequence[Landed], facts: Mapping[str, Inspected]
+    known: KnownTable, schema: Schema, files: Sequence[Landed], facts: Mapping[str, Inspected]
 ) -> tuple[list[Landed], TableError | None]:
     """The files whose columns go together with those of the table, and what ends them."""
     good: list[Landed] = []
     for file in files:
         try:
-            schema = schemas.merge(table, schema, facts[file.path].schema, str(file.name))
+            schema = _merge(known, schema, file, facts[file.path])
         except TableError as error:
             return good, error
         good.append(file)
     return good, None
+
+
+def _merge(known: KnownTable, schema: Schema, file: Landed, facts: Inspected) -> Schema:
+    """The columns after a file. Raises SchemaMergeFailure, UnsupportedColumn."""
+    name = str(known.scan.table)
+    stops_at = known.settings.stops_at
+    # Of a source that we read, the wider type is that of all rows from here on.
+    widens = facts.footer is not None and SchemaChangeKind.TYPE_WIDENED not in stops_at
+    grows = not schema.columns or SchemaChangeKind.COLUMN_ADDED not in stops_at
+    return schemas.merge(name, schema, facts.schema, str(file.name), widens=widens, grows=grows)
 
 
 def _steps(
@@ -143,7 +153,7 @@ def _steps(
     name = str(scan.table)
     schema = Schema(()) if known.is_reseeded else progress.schema
     for file in batch:
-        schema = schemas.merge(name, schema, facts[file.path].schema, str(file.name))
+        schema = _merge(known, schema, file, facts[file.path])
     # A key that was named once stays, also when the file that named it is gone (LZ-036).
     wanted = scan.metadata.key_columns if scan.metadata else progress.key
     key = schemas.key_columns(name, wanted, schema, str(batch[0].name))
@@ -169,10 +179,24 @@ def _steps(
     else:
         if new := [column for column in schema if column.name not in progress.schema]:
             steps.append(AddColumns(scan.table, known.path, tuple(new)))
+        if altered := _altered(known, schema, batch[0], facts[batch[0].path]):
+            steps.append(altered)
         if key and not progress.key:
             steps.append(SetKey(scan.table, known.path, key))
     steps.append(_apply(known, batch, facts, key))
     return steps
+
+
+def _altered(
+    known: KnownTable, schema: Schema, first: Landed, facts: Inspected
+) -> AlterColumns | None:
+    """What has to be done to earlier rows before the first file of a batch, which capture wrote."""
+    if facts.footer is None:
+        return None
+    step = AlterColumns(known.scan.table, known.path, first.number, {}, None, {})
+    is_done = known.progress.altered >= first.number
+    told = None if is_done else facts.footer.alteration
+    return schemas.alteration(step, schema, known.progress.schema, told)
 
 
 def _apply(

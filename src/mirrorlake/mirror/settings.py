@@ -8,6 +8,7 @@ from datetime import timedelta
 from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.model.change import UNPROVED, SchemaChangeKind
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,6 +32,7 @@ class MirrorSettings:
     drop_after: timedelta = timedelta(minutes=1)  # as was seen elsewhere (LZ-240)
     max_tables: int | None = None  # beyond it no table is started (LZ-278)
     max_bytes_per_day: int | None = None  # landed bytes, after which it waits for the next day
+    stops_at: frozenset[SchemaChangeKind] = UNPROVED  # changes of columns that stop a table
     vacuum: timedelta | None = timedelta(days=7)  # what older versions need alone goes (LZ-263)
     subscription_hold: timedelta = timedelta(days=14)  # vacuum waits for readers so long (CF-187)
     subscription_warning: float = 0.25  # part of the time left, below which status warns (CF-189)

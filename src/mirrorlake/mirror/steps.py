@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
+
+import pyarrow as pa
 
 from mirrorlake.errors import TableError, printable
 from mirrorlake.landing.metadata import SEQUENTIAL
@@ -13,6 +16,7 @@ from mirrorlake.mirror.strategy import Choice
 from mirrorlake.model.change import Marker
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import Column, Schema, TableId
+from mirrorlake.model.types import DataType
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +44,28 @@ class AddColumns:
     table: TableId
     path: str
     columns: tuple[Column, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class AlterColumns:
+    """Give the rows of a table what its columns have become before the first row of a file, in one
+    commit which records the number of the file, so that it happens once.
+
+    copied, filled: as in `Alteration`, by the names of the table's columns, all of which are there;
+    types: wider ones of columns, by name.
+    """
+
+    table: TableId
+    path: str
+    number: int
+    copied: Mapping[str, str]
+    filled: pa.RecordBatch | None
+    types: Mapping[str, DataType]
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        filled = () if self.filled is None else tuple(self.filled.schema.names)
+        return tuple(dict.fromkeys((*self.copied, *filled, *self.types)))
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,7 +190,17 @@ class DropTable:
     generation: str
 
 
-Step = CreateTable | AddColumns | SetKey | ApplyFiles | CleanUp | Compact | Discard | DropTable
+Step = (
+    CreateTable
+    | AddColumns
+    | AlterColumns
+    | SetKey
+    | ApplyFiles
+    | CleanUp
+    | Compact
+    | Discard
+    | DropTable
+)
 
 
 @dataclass(frozen=True, slots=True)

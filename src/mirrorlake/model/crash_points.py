@@ -36,6 +36,8 @@ class CrashPoint(StrEnum):
     TABLE_CREATED = "apply.table.created"
     TABLE_DROPPED = "apply.table.dropped"
     COLUMNS_ADDED = "apply.columns.added"
+    COLUMNS_WRITTEN = "apply.columns.written"
+    COLUMNS_ALTERED = "apply.columns.altered"
     STAGE_WRITTEN = "apply.batch.pieces"
     BATCH_WRITTEN = "apply.batch.written"
     COMMIT_BEGUN = "apply.commit.begun"

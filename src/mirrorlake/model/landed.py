@@ -11,6 +11,8 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Self
 
+from mirrorlake.model.change import Alteration
+
 FORMAT = "1"
 _NAME = re.compile(r"([0-9]{20})\.([A-Za-z0-9][A-Za-z0-9.]*)")
 _PREFIX = "mirrorlake."
@@ -121,7 +123,7 @@ class Footer:
     it. `first` and `last` are the positions of its first and last change, in the printed form that
     only their source can order; `complete` tells whether the last transaction ends in this file.
     For a load both positions are the snapshot's point with ordinal 0, and `complete` marks the last
-    file.
+    file. alteration: what happened to the columns before the first row of the file.
     """
 
     stream: str
@@ -132,6 +134,7 @@ class Footer:
     commit_times: tuple[datetime, datetime] | None = None
     rows: Mapping[str, int] = field(default_factory=dict)
     stream_id: str = DEFAULT_STREAM
+    alteration: Alteration | None = None
 
     def encode(self) -> dict[str, str]:
         """The key-value metadata of the Parquet file."""
@@ -149,6 +152,8 @@ class Footer:
             facts["commit_time.first"], facts["commit_time.last"] = map(
                 format_time, self.commit_times
             )
+        if self.alteration:
+            facts["alteration"] = self.alteration.encode()
         return {_PREFIX + name: value for name, value in facts.items()}
 
     @classmethod
@@ -180,6 +185,9 @@ class Footer:
                 commit_times=times,
                 rows={str(k): int(v) for k, v in json.loads(facts["rows"]).items()},
                 stream_id=facts.get("stream_id", DEFAULT_STREAM),
+                alteration=Alteration.decode(facts["alteration"])
+                if "alteration" in facts
+                else None,
             )
         except KeyError as missing:
             raise ValueError(f"the footer does not have {_PREFIX}{missing.args[0]}") from None

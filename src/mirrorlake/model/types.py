@@ -55,5 +55,25 @@ DATE = DataType("date")
 TIMESTAMP = DataType("timestamp")
 
 
+_WIDER = {
+    "byte": {"short", "integer", "long", "double"},
+    "short": {"integer", "long", "double"},
+    "integer": {"long", "double"},
+    "float": {"double"},
+}
+_DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
+
+
+def is_wider(new: DataType, old: DataType) -> bool:
+    """Whether `new` is another type that has every value of `old`."""
+    if new.name != "decimal":
+        return new.name in _WIDER.get(old.name, ())
+    digits = _DIGITS.get(old.name, old.precision - old.scale)
+    is_number = old.name in _DIGITS or old.name == "decimal"
+    return (
+        is_number and new != old and new.scale >= old.scale and new.precision - new.scale >= digits
+    )
+
+
 def decimal(precision: int, scale: int) -> DataType:
     return DataType("decimal", precision, scale)

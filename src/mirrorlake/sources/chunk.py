@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.errors import TableError
+from mirrorlake.model.change import Alteration
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.table import KnownTables, SourceTable
@@ -81,12 +82,15 @@ class SchemaChange:
     """The table is described as `table` from here on: behind change `ordinal` of the transaction,
     which is its own if it has one.
 
-    Until the first one of a stream a table is what the stream was asked for.
+    Until the first one of a stream a table is what the stream was asked for. alteration: what this
+    does to earlier rows, if anything; then a change or a truncation of the table follows in the
+    same transaction, before any other of the table.
     """
 
     table: SourceTable
     transaction: int
     ordinal: int
+    alteration: Alteration | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +112,8 @@ class Chunk:
     opens: the first transaction continues the last one of the chunk before.
     idle: a point up to which there is nothing more to come, when the source said so while no
     transaction was open; None otherwise.
-    size: bytes received. known: what tables are recognised by from here on, where that changed.
+    size: bytes received. known: what tables are recognised by behind the last transaction that ends
+    in the chunk, where that changed since it was told last.
     """
 
     transactions: Transactions

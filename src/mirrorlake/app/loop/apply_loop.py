@@ -44,7 +44,14 @@ from mirrorlake.landing.cleanup import UNTIDY
 from mirrorlake.landing.cuts import Cut
 from mirrorlake.mirror.engine import Applied, MirrorEngine, Outcome
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CreateTable, DropTable, TablePlan
+from mirrorlake.mirror.steps import (
+    AddColumns,
+    AlterColumns,
+    ApplyFiles,
+    CreateTable,
+    DropTable,
+    TablePlan,
+)
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
@@ -242,7 +249,7 @@ class ApplyLoop:
         for step in table.steps:
             if isinstance(step, CreateTable) and not step.replace:
                 self._monitor.added(step.table)
-            elif isinstance(step, AddColumns):
+            elif isinstance(step, AddColumns | AlterColumns):
                 self._monitor.altered(step.table)
 
     def _apply(self, ready: Sequence[TablePlan], begun: datetime) -> bool:

@@ -10,14 +10,22 @@ import structlog
 from mirrorlake.errors import TableError, UnsupportedTable
 from mirrorlake.landing import cleanup, layout
 from mirrorlake.mirror.engine import MirrorEngine
-from mirrorlake.mirror.steps import AddColumns, CreateTable, Discard, SetKey, TablePlan
+from mirrorlake.mirror.steps import (
+    AddColumns,
+    AlterColumns,
+    CreateTable,
+    Discard,
+    SetKey,
+    TablePlan,
+)
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.storage.store import Store
 
 log = structlog.get_logger()
 
 TABLE_CREATED = "table_created"
-_BUILT = Discard | CreateTable | AddColumns | SetKey
+COLUMNS_ALTERED = "columns_altered"
+_BUILT = Discard | CreateTable | AddColumns | AlterColumns | SetKey
 BUILDERS = 4
 """Tables that are made at the same time."""
 
@@ -54,6 +62,9 @@ class Builder:
                         log.info(TABLE_CREATED, table=str(step.table), columns=len(step.schema))
                     case AddColumns():
                         self._engine.add_columns(step)
+                    case AlterColumns():
+                        self._engine.alter_columns(step, self._before)
+                        log.info(COLUMNS_ALTERED, table=str(step.table), columns=step.columns)
                     case SetKey():
                         self._engine.set_key(step)
         except TableError as error:

@@ -19,7 +19,7 @@ from mirrorlake.capture.landing.staged import StagedFile
 from mirrorlake.capture.segments import Closed, Emptied, RowSegment, Segment, Span, counts, table_of
 from mirrorlake.landing import publish
 from mirrorlake.model.arrow import arrow_schema
-from mirrorlake.model.change import MARKER_COLUMN
+from mirrorlake.model.change import MARKER_COLUMN, Alteration
 from mirrorlake.model.landed import DEFAULT_STREAM, FileKind, Footer
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.table import TableId
@@ -41,6 +41,7 @@ class Written:
     kind: FileKind
     span: Span
     rows: dict[str, int]
+    alteration: Alteration | None = None
 
 
 @dataclass(slots=True)
@@ -75,6 +76,7 @@ class Outbox:
     _ready: list[Written] = field(default_factory=list)
     _staged: int = 0
     _schema: pa.Schema | None = None
+    _alteration: Alteration | None = None  # before what is taken next
 
     def is_empty(self) -> bool:
         """Nothing is closed and unpublished."""
@@ -87,10 +89,13 @@ class Outbox:
         """What happened to the table next; what is landed already is left out. Returns its rows."""
         closed: Segment | None
         still_open: Segment | None
+        alteration, self._alteration = self._alteration, None
         if isinstance(part, Changes):
             kept = segments.after(part, transactions, self.checkpoint)
             if kept is None:
                 return 0
+            if len(kept.marker) < len(part.marker) and not segments.begin_together(kept, part):
+                alteration = None  # landed with the first row
             if self.unfinished:
                 self._finish_all(kept.transaction, transactions)
             if self.upto is not None:
@@ -105,11 +110,19 @@ class Outbox:
             self._finish_all(np.array([part.transaction]), transactions)
             closed, still_open = segments.emptied(part, transactions)
             rows = 0
+        if alteration and closed:
+            closed = replace(closed, alteration=alteration)
+        elif alteration and still_open:
+            still_open = replace(still_open, alteration=alteration)
         if closed:
             self._add(closed, now)
         if still_open:
             self._add_open(still_open)
         return rows
+
+    def alter(self, alteration: Alteration | None) -> None:
+        """The columns have changed before what is taken next; the two are landed together."""
+        self._alteration = alteration if alteration and alteration.columns else None
 
     def _finish_all(self, indexes: np.ndarray, transactions: Transactions) -> None:
         """The rest of these transactions has come, of those that have ended."""
@@ -219,7 +232,7 @@ class Outbox:
             kind = FileKind.CHANGES
         file = StagedFile(self.store, path, table.schema)
         file.write(table)
-        return Written(file, kind, span, counts(table[MARKER_COLUMN]))
+        return Written(file, kind, span, counts(table[MARKER_COLUMN]), first.alteration)
 
     def _finish(self, written: Written, following: Written | None) -> None:
         """Write the footer, which is known only when the transaction has ended."""
@@ -237,6 +250,7 @@ class Outbox:
             commit_times=times,
             rows=written.rows,
             stream_id=self.stream_id,
+            alteration=written.alteration,
         )
         written.file.finish(footer)
 
@@ -265,4 +279,5 @@ def _together(one: Segment, other: Segment) -> bool:
         isinstance(one, RowSegment)
         and isinstance(other, RowSegment)
         and one.table.schema == other.table.schema
+        and other.alteration is None
     )

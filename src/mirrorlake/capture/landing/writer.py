@@ -29,7 +29,7 @@ from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import format_time
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.chunk import Changes, Chunk, Truncation
+from mirrorlake.sources.chunk import Changes, Chunk, SchemaChange, Truncation
 
 log = structlog.get_logger()
 
@@ -93,9 +93,12 @@ class LandingWriter:
             if ended and box.has_open():
                 box.close(ended, now)
         for part in chunk.parts:
-            # Other columns need nothing: rows that have them begin another file.
-            if isinstance(part, Changes | Truncation) and part.table.table in self._outboxes:
-                self._outboxes[part.table.table].take(part, chunk.transactions, now)
+            match part:
+                case SchemaChange() if table := self._outboxes.get(part.table.table):
+                    # Rows with other columns begin another file by themselves.
+                    table.alter(part.alteration)
+                case Changes() | Truncation() if table := self._outboxes.get(part.table.table):
+                    table.take(part, chunk.transactions, now)
         self._advance(chunk)
 
     def due(self) -> float | None:

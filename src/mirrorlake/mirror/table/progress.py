@@ -26,6 +26,8 @@ DETECTION = "mirrorlake.fileDetectionStrategy"
 RESEEDED = "mirrorlake.reseeded"
 """Set on a table that was made anew in the place of another (LZ-234)."""
 
+ALTERATION = "mirrorlake.alteration/"
+
 REPLACING = frozenset({"CREATE OR REPLACE TABLE", "REPLACE TABLE"})
 """What Delta calls the commit that makes a table anew in the place of another."""
 
@@ -46,7 +48,8 @@ class Progress:
     itself may write it; computed: columns that Delta fills in. batch: the last one, where the log
     still tells it. last, begin: the last applied file, and file 1, as they were when they were
     applied; described: the ETag that `_metadata.json` had with the last batch. These of a zone of
-    others, where files have numbers.
+    others, where files have numbers. altered: the number of the last file before which columns were
+    altered.
     """
 
     version: int = -1
@@ -65,6 +68,7 @@ class Progress:
     required: tuple[str, ...] = ()
     begin: Identity | None = None
     described: str = ""
+    altered: int = 0
 
     @property
     def exists(self) -> bool:
@@ -84,6 +88,11 @@ class Progress:
     def application(self) -> str:
         """The application id under which batches of this generation are recorded."""
         return APPLICATION + self.generation
+
+    @property
+    def altering(self) -> str:
+        """The application id under which alterations of its columns are recorded."""
+        return ALTERATION + self.generation
 
 
 def progress_in(snapshot: TableSnapshot, table: str) -> Progress:
@@ -159,6 +168,7 @@ def progress_of(snapshot: TableSnapshot) -> Progress:
         last=_identity(said, "last"),
         begin=_identity(said, "begin"),
         described=str(said.get("described", "")),
+        altered=snapshot.transactions.get(ALTERATION + generation, 0),
     )
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.errors import BadValue, TableError, TableRecreated
-from mirrorlake.model.change import Marker
+from mirrorlake.model.change import Alteration, Marker
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.sources.chunk import (
@@ -33,11 +33,12 @@ from mirrorlake.sources.chunk import (
 from mirrorlake.sources.postgresql import protocol
 from mirrorlake.sources.postgresql.catalog import refusal
 from mirrorlake.sources.postgresql.protocol import Messages, Relation, Tuples
+from mirrorlake.sources.postgresql.recognition.columns import Followed
 from mirrorlake.sources.postgresql.recognition.recognition import Recognition
 from mirrorlake.sources.postgresql.types.mapping import PgType
 from mirrorlake.sources.postgresql.types.values import ColumnDecoder, Extremes
 from mirrorlake.sources.selection import matches
-from mirrorlake.sources.table import SourceTable
+from mirrorlake.sources.table import KnownTables, SourceTable
 
 Resolve = Callable[[int, int], PgType]
 """From the oid and modifier of a type to what it becomes; may ask the database."""
@@ -79,6 +80,8 @@ class Decoder:
     _relations: dict[int, _Known] = field(default_factory=dict)
     _open: _Open | None = None
     _described: Relation | None = None  # by the last message of the batch before
+    _followed: dict[int, Followed] = field(default_factory=dict)  # by message of the batch
+    _noted: KnownTables = field(default_factory=dict)  # behind the last end in the batch
     _faulty: set[TableId] = field(default_factory=set)
     _names: dict[str, TableId] = field(init=False)  # of the selected tables, by their identity
 
@@ -112,7 +115,7 @@ class Decoder:
             opens=carried is not None,
             idle=None,
             size=len(messages.raw),
-            known=self.recognition.noted() if self.recognition else {},
+            known=self._noted,
         )
 
     def passed(self, point: Lsn) -> None:
@@ -174,10 +177,15 @@ class Decoder:
         if self._described:
             described.append(self._described.oid)
         self.recognition.begin(described, changed)
+        self._followed.clear()
+        closed, is_behind = transactions.closed(), False  # the last end
         for index, relation in relations.items():
+            if not is_behind and transaction[index] == closed:
+                is_behind, self._noted = True, self.recognition.noted() if closed else {}
             names = [column.name for column in relation.columns]
+            after = cast("Lsn", transactions.after[transaction[index]])
             by = int(ids[transaction[index]])
-            check = partial(self.recognition.described, relation.oid, names, by)
+            check = partial(self._follow, index, relation.oid, names, by, after)
             yield from self._checked(relation.oid, check)
             # A partition is described right behind its root, whose name its rows get. So are
             # tables that are truncated together, each behind the one before.
@@ -193,8 +201,17 @@ class Decoder:
         for oid in filter(self.recognition.is_looked_at, changed):
             by_these = frozenset(ids[np.unique(transaction[rows[oids == oid]])].tolist())
             yield from self._checked(oid, partial(self.recognition.changed, oid, by_these, ended))
-        if transactions.closed():
-            self.passed(cast("Lsn", transactions.end[transactions.closed() - 1]))
+        if not is_behind:
+            self._noted = self.recognition.noted() if closed or not transactions.is_open else {}
+        if closed:
+            self.passed(cast("Lsn", transactions.end[closed - 1]))
+
+    def _follow(
+        self, index: int, oid: int, names: Sequence[str], transaction: int, after: Lsn
+    ) -> None:
+        assert self.recognition is not None
+        if found := self.recognition.described(oid, names, transaction, after):
+            self._followed[index] = found
 
     def _checked(self, oid: int, check: Callable[[], None]) -> Iterator[TableLost]:
         name = self._names.get(str(oid))
@@ -216,7 +233,8 @@ class Decoder:
             else:
                 relation = messages.relation(int(index))
                 known = self._relations.get(relation.oid)
-                if known is None or known.relation != relation:
+                is_other = known is None or known.relation != relation
+                if is_other or int(index) in self._followed:
                     yield int(index)
 
     def _at_barrier(
@@ -236,12 +254,31 @@ class Decoder:
         former_table = self._table_of(relation.oid, name)
         try:
             known = self._relations[relation.oid] = self._describe(relation)
+            followed = self._followed.get(index)
+            alteration = self._alteration(known, followed) if followed else None
         except TableError as error:
             yield self._fault(name, error)
             self._relations[relation.oid] = _Known(relation, None)
             return
-        if known.table and former_table and not _is_alike(known.table, former_table):
-            yield SchemaChange(known.table, int(transaction[index]), int(ordinal[index]))
+        if known.table is None:
+            return
+        if followed or (former_table and not _is_alike(known.table, former_table)):
+            at = int(transaction[index]), int(ordinal[index])
+            yield SchemaChange(known.table, *at, alteration)
+
+    def _alteration(self, known: _Known, followed: Followed) -> Alteration:
+        """What was told of columns, with values of the types that they are described with."""
+        decoders = {decoder.column: decoder for decoder in known.decoders}
+        filled = {
+            name: decoders[name].decode(pa.array([text], pa.string()))
+            for name, text in followed.filled.items()
+            if name in decoders
+        }
+        return Alteration(
+            dict(followed.copied),
+            pa.RecordBatch.from_pydict(filled) if filled else None,
+            followed.changes,
+        )
 
     def _table_of(self, oid: int, name: TableId) -> SourceTable | None:
         """The table as it was described last."""

@@ -181,6 +181,16 @@ class PostgresSource:
                     CheckResult(ALTERED, CheckSeverity.ERROR, error.what, error.hint, table)
                     for table, error in self._recognition.faults(tables)
                 ]
+                findings += [
+                    CheckResult(
+                        "columns",
+                        CheckSeverity.WARNING,
+                        f"columns of {table} have changed: {told}; the mirror follows with the "
+                        "next change of the table",
+                        table=table,
+                    )
+                    for table, told in self._recognition.unseen(tables)
+                ]
             # Whoever lost their key can work on at once, whatever becomes of the mirror.
             keyless = [table for table in now.values() if table.append_only]
             publication.exclude(self._sql(), self._settings, keyless)

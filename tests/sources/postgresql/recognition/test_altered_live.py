@@ -15,20 +15,11 @@ pytestmark = pytest.mark.postgres
 
 APPLES = "create table apples (id int primary key, size int, note text)"
 LOG = "create table log (id int)"
-EXCHANGED = (
-    "begin",
-    "alter table apples rename size to other",
-    "alter table apples rename weight to size",
-    "alter table apples rename other to weight",
-    "commit",
-)
 ALTERATIONS = {
-    "renamed": (["alter table apples rename note to remark"], "note was renamed to remark"),
     "again": (
         ["alter table apples drop column note", "alter table apples add column note text"],
         "note was dropped and added again",
     ),
-    "constant": (["alter table apples add column c int default 7"], "c was added with a default"),
     "volatile": (
         ["alter table apples add column c float default random()"],
         "c was added and the table rewritten",
@@ -48,14 +39,6 @@ ALTERATIONS = {
         ["alter table apples add column c int default 7", "vacuum full apples"],
         "c was added and the table rewritten",
     ),
-    "there and back": (
-        [
-            "alter table apples rename note to remark",
-            "insert into apples (id) values (5)",
-            "alter table apples rename remark to note",
-        ],
-        "note was renamed to remark",
-    ),
     "for a while": (
         [
             "alter table apples drop column note",
@@ -72,7 +55,7 @@ ALTERATIONS = {
             "alter table apples drop column remark",
             "alter table apples add column remark text",
         ],
-        "note was renamed to remark",
+        "remark was dropped and added again",
     ),
 }
 
@@ -93,12 +76,6 @@ def test_a_table_whose_older_rows_changed_stops_before_the_next_row(
     assert told(events(chunks)) == [(Marker.INSERT, 2)]
 
 
-def test_columns_that_exchange_their_names_stop_the_table(any_captured: Captured) -> None:
-    any_captured.begin("create table apples (id int primary key, size int, weight int)")
-    (fault,) = faults(any_captured.chunks(*EXCHANGED, "insert into apples values (1, 2, 3)"))
-    assert "columns size and weight exchanged their names" in fault.error.what
-
-
 @pytest.mark.parametrize(
     ("statements", "what"),
     [
@@ -111,8 +88,10 @@ def test_a_table_without_new_rows_is_found_by_the_watch(
     captured: Captured, statements: Sequence[str], what: str
 ) -> None:
     captured.begin(APPLES)
-    with captured.streaming() as (source, _reader):
+    with captured.streaming() as (source, reader):
         captured.run(*statements)
+        source.watch(captured.tables)
+        reader.read_to(source.current())
         (finding,) = [f for f in source.watch(captured.tables) if f.check == ALTERED]
     assert what in finding.message
     assert str(finding.table) == "public.apples"

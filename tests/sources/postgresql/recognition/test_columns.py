@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from mirrorlake.model.position import Lsn
 from mirrorlake.sources.postgresql.recognition import columns
+from mirrorlake.sources.postgresql.recognition.columns import Followed
 from mirrorlake.sources.postgresql.recognition.known import Attribute, Known, TableLook, is_before
 
 NAMES = "abcd"
@@ -53,7 +54,7 @@ def test_a_column_that_goes_on_is_the_one_that_it_was(seed: int, rows: list[int]
     """rows: how often the table is altered before each; lag: how much later the catalog is seen."""
     random, table = Random(seed), Table()
     known = table.look().known()
-    of_name: dict[str, int] = {name: number for number, name in known.columns.items()}
+    values: dict[str, int] = {name: number for number, name in known.columns.items()}
     described = []
     for times in rows:
         for _ in range(times):
@@ -69,11 +70,20 @@ def test_a_column_that_goes_on_is_the_one_that_it_was(seed: int, rows: list[int]
         found = columns.followed(known, look, list(then.values()), transaction, everything)
         if isinstance(found, str):
             return
-        assert found.columns == then
+        assert found.known.columns == then
+        now = {}
         for number, name in then.items():
-            assert of_name.setdefault(name, number) == number
-        known = Known.of(found.plain())
-        assert known == found
+            # Values come with the column, whatever it was called; a new one has none of another.
+            if name in found.copied:
+                now[name] = values[found.copied[name]]
+            elif name in found.filled or name not in values:
+                now[name] = number
+            else:
+                now[name] = values[name]
+            assert now[name] == number
+        values |= now
+        known = Known.of(found.known.plain())
+        assert known == found.known
         if columns.altered(known, look, everything):
             return
 
@@ -95,8 +105,9 @@ def test_a_table_that_only_gets_and_loses_columns_goes_on(seed: int, times: int)
         assert columns.altered(known, look, everything) is None
         names = list(look.columns.values())
         found = columns.followed(known, look, names, table.transaction, everything)
-        assert isinstance(found, Known)
-        known = found
+        assert isinstance(found, Followed)
+        assert found.copied == {}
+        known = found.known
 
 
 @given(st.integers(3, (1 << 32) - 1), st.integers(1, (1 << 31) - 1))

@@ -53,11 +53,12 @@ with recursive tree(root, oid) as (
 """
 
 _ATTRIBUTES = f"""{_TREE}, filled as (
-    select t.root, a.attname from tree t join pg_attribute a on a.attrelid = t.oid
-    where a.atthasmissing)
+    select t.root, a.attname, (a.attmissingval::text::text[])[1] as value
+    from tree t join pg_attribute a on a.attrelid = t.oid where a.atthasmissing)
 select a.attrelid::bigint, a.attnum, case when not a.attisdropped then a.attname::text end,
        a.xmin::text::bigint,
-       exists (select from filled f where f.root = a.attrelid and f.attname = a.attname)
+       array(select distinct f.value from filled f
+             where f.root = a.attrelid and f.attname = a.attname)
 from pg_catalog.pg_attribute a
 where a.attrelid = any(%(tables)s::oid[]) and a.attnum > 0 and a.attgenerated = ''
 order by a.attrelid, a.attnum
@@ -117,8 +118,9 @@ class CatalogLook:
             attributes = connection.execute(_ATTRIBUTES, values).fetchall()
             leaves = connection.execute(_LEAVES, values).fetchall()
         columns: dict[int, list[Attribute]] = {}
-        for oid, *facts in attributes:
-            columns.setdefault(oid, []).append(Attribute(*facts))
+        for oid, number, name, changed, missing in attributes:
+            column = Attribute(number, name, changed, tuple(missing))
+            columns.setdefault(oid, []).append(column)
         parts: dict[int, dict[int, Leaf]] = {}
         for oid, leaf, schema, name, *facts in leaves:
             parts.setdefault(oid, {})[leaf] = Leaf(TableId(schema, name), *facts)

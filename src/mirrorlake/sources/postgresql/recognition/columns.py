@@ -9,24 +9,42 @@ table stops. No I/O.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
+from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.sources.postgresql.recognition.known import Attribute, Known, TableLook, is_before
 
 Captures = Callable[[str], bool]
 """Whether a column of this name is captured."""
 
 
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """A table as a change describes it. copied, filled, changes: as in `Alteration`, with texts."""
+
+    known: Known
+    copied: Mapping[str, str] = field(default_factory=dict)
+    filled: Mapping[str, str | None] = field(default_factory=dict)
+    changes: tuple[tuple[SchemaChangeKind, str], ...] = ()
+
+    @property
+    def changes_rows(self) -> bool:
+        """Whether earlier rows have other values now."""
+        return bool(self.copied) or any(text is not None for text in self.filled.values())
+
+
 def altered(known: Known, look: TableLook, captures: Captures) -> str | None:
-    """What was done to the table that the log does not tell; None for nothing."""
-    if told := _taken(known, look.columns, captures):
-        return told
+    """What was done to the table that cannot be told from the log and the catalog; None for
+    nothing."""
+    for number, name in look.columns.items():
+        if (told := _taken(known, number, name, captures)) is not None:
+            return told
     for column in look.attributes:
         if column.number <= known.last or column.name is None or not captures(column.name):
             continue
-        if column.has_missing:
-            return f"column {column.name} was added with a default, which the log does not tell"
-        if look.node != known.node:
+        if len(column.missing) > 1:
+            return f"column {column.name} was added with a default that differs between partitions"
+        if look.node != known.node and not column.missing:
             return (
                 f"column {column.name} was added and the table rewritten; the log does not tell "
                 "what older rows have in it"
@@ -34,51 +52,101 @@ def altered(known: Known, look: TableLook, captures: Captures) -> str | None:
     return None
 
 
+def replaced(known: Known, look: TableLook, captures: Captures) -> str | None:
+    """A captured column that was dropped and added again, which nothing tells from the one that it
+    was unless a change comes in between; None for none."""
+    gone = {name for number, name in known.columns.items() if number not in look.columns}
+    for number, name in look.columns.items():
+        if number > known.last and name in gone and captures(name):
+            return f"column {name} was dropped and added again"
+    return None
+
+
+def unseen(known: Known, look: TableLook, captures: Captures) -> str:
+    """What became of columns since the last change of the table, in words; empty for nothing."""
+    found = _change(known, replace(known, columns=look.columns), look, captures)
+    return "" if isinstance(found, str) else ", ".join(what for _kind, what in found.changes)
+
+
 def followed(
     known: Known, look: TableLook, names: Sequence[str], transaction: int, captures: Captures
-) -> Known | str:
+) -> Followed | str:
     """The table as a change of `transaction` describes it; what was done to it, when it cannot go
     on.
 
     names: the columns as described. look: of a later moment, with nothing `altered` by then.
     """
-    numbers = _standing(known, look, len(names)) or _standing(known, look, len(names), transaction)
+    numbers = _standing(known, look, len(names))
+    if numbers is None:
+        numbers = _standing(known, look, len(names), transaction)
+        if numbers and not _are_named(look, dict(zip(numbers, names, strict=True)), transaction):
+            numbers = None
     if numbers is None:
         return "its columns were changed again before capture could see how"
     described = dict(zip(numbers, names, strict=True))
-    if told := _taken(known, described, captures):
-        return told
     is_now = described.keys() == look.columns.keys()
-    dropped = {**known.dropped, **known.columns}
-    return replace(
+    former = {*known.former, *known.columns.values()} - set(names)
+    now = replace(
         known,
         columns=described,
-        dropped={number: name for number, name in dropped.items() if number not in described},
+        former=frozenset(former),
         last=look.last if is_now else max([known.last, *numbers]),
         node=look.node if is_now else known.node,
     )
+    return _change(known, now, look, captures)
 
 
-def _taken(known: Known, columns: Mapping[int, str], captures: Captures) -> str | None:
-    """Why columns are not what their names say."""
-    before = {name: number for number, name in {**known.dropped, **known.columns}.items()}
-    for number, name in columns.items():
+def _change(known: Known, now: Known, look: TableLook, captures: Captures) -> Followed | str:
+    """What became of the columns."""
+    copied, filled = dict[str, str](), dict[str, str | None]()
+    changes: list[tuple[SchemaChangeKind, str]] = []
+    missing = {column.number: column.missing for column in look.attributes}
+    earlier = {*known.former, *known.columns.values()}
+    gone = {name for number, name in known.columns.items() if number not in now.columns}
+    for number, name in now.columns.items():
+        if (told := _taken(known, number, name, captures)) is not None:
+            return told
         former = known.columns.get(number)
-        if former == name:
+        if former == name or not captures(name):
             continue
         if former is not None:
-            if not (captures(former) or captures(name)):
-                continue
-            if columns.get(before.get(name, 0)) == former:
-                return f"columns {former} and {name} exchanged their names"
-            return f"column {former} was renamed to {name}"
-        if not captures(name):
+            copied[name] = former
+            what = f"column {former} was renamed to {name}"
+            changes.append((SchemaChangeKind.COLUMN_RENAMED, what))
             continue
-        if name in before:
+        if name in gone:
             return f"column {name} was dropped and added again"
-        if number <= known.last:
-            return f"column {name} was not captured before; its older values are missing"
+        if values := missing.get(number) or ((None,) if name in earlier else ()):
+            filled[name] = values[0]
+        changes.append((SchemaChangeKind.COLUMN_ADDED, f"column {name} was added"))
+    for number, name in known.columns.items():
+        if number not in now.columns and captures(name):
+            changes.append((SchemaChangeKind.COLUMN_DROPPED, f"column {name} was dropped"))
+    return Followed(now, copied, filled, tuple(changes))
+
+
+def _taken(known: Known, number: int, name: str, captures: Captures) -> str | None:
+    """Why a column has older values that were never captured."""
+    former = known.columns.get(number)
+    if former == name:
+        return None
+    if former is not None:
+        # Which columns are captured is asked by name, of those that were and those that are.
+        if captures(former) != captures(name):
+            return f"column {former} was renamed to {name}"
+        return None
+    if number <= known.last and captures(name):
+        return f"column {name} was not captured before; its older values are missing"
     return None
+
+
+def _are_named(look: TableLook, described: Mapping[int, str], transaction: int) -> bool:
+    """Whether columns that were written before a transaction have the names that it gives them."""
+    return all(
+        column.name is None or described.get(column.number, column.name) == column.name
+        for column in look.attributes
+        if is_before(column.changed, transaction)
+    )
 
 
 def _standing(

@@ -14,29 +14,33 @@ from mirrorlake.model.table import TableId
 class Known:
     """A table as it was recognised last, at some place in the log.
 
-    columns: name by number (attnum), captured or not; dropped: of those that are gone; last: the
-    highest number that was given. node: the file of its rows. partitions: the file of each leaf by
-    its oid, None for a table that is not partitioned. published: by which members of our
-    publications it is published; each exists once.
+    columns: name by number (attnum), captured or not; former: other names that columns once had;
+    last: the highest number that was given. node: the file of its rows. partitions: the file of
+    each leaf by its oid, None for a table that is not partitioned. published: by which members of
+    our publications it is published; each exists once. at: the end of the log when the catalog was
+    looked at for the first of this: what ended before says nothing of it.
     """
 
     columns: Mapping[int, str]
-    dropped: Mapping[int, str]
+    former: frozenset[str]
     last: int
     node: int
     partitions: Mapping[int, int] | None
     published: frozenset[str]
+    at: Lsn = field(default_factory=lambda: Lsn(0))
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Self:
         partitions = plain["partitions"]
         return cls(
             {int(number): name for number, name in plain["columns"].items()},
-            {int(number): name for number, name in plain["dropped"].items()},
+            # An earlier release kept the numbers of dropped columns too.
+            frozenset(plain["former"] if "former" in plain else plain["dropped"].values()),
             plain["last"],
             plain["node"],
             None if partitions is None else {int(oid): node for oid, node in partitions.items()},
             frozenset(plain["published"]),
+            Lsn.parse(plain.get("at", "0/0")),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -44,23 +48,25 @@ class Known:
         partitions = self.partitions
         return {
             "columns": {str(number): name for number, name in self.columns.items()},
-            "dropped": {str(number): name for number, name in self.dropped.items()},
+            "former": sorted(self.former),
             "last": self.last,
             "node": self.node,
             "partitions": partitions and {str(oid): node for oid, node in partitions.items()},
             "published": sorted(self.published),
+            "at": str(self.at),
         }
 
 
 @dataclass(frozen=True, slots=True)
 class Attribute:
     """A column in the catalog. name: None once it is dropped; changed: the transaction that wrote
-    this of it; has_missing: rows from before it was added have a value that the log never told."""
+    this of it; missing: the value that rows from before it was added have, which the log never
+    told: its text, which may differ between partitions, and none for NULL."""
 
     number: int
     name: str | None
     changed: int
-    has_missing: bool = False
+    missing: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,11 +100,12 @@ class TableLook:
         leaves = self.leaves
         return Known(
             columns=self.columns,
-            dropped={},
+            former=frozenset(),
             last=self.last,
             node=self.node,
             partitions=None if leaves is None else {oid: one.node for oid, one in leaves.items()},
             published=self.published,
+            at=self.at,
         )
 
 

@@ -11,6 +11,7 @@ from mirrorlake.errors import TableAltered
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql.recognition import columns, partitions
+from mirrorlake.sources.postgresql.recognition.columns import Followed
 from mirrorlake.sources.postgresql.recognition.known import Known, Leaf, TableLook
 from mirrorlake.sources.postgresql.recognition.partitions import StreamProgress
 from mirrorlake.sources.selection import matches
@@ -53,17 +54,26 @@ class Recognition:
         if wanted := self.tables.keys() & {*described, *(split & set(changed))}:
             self._looks.update(self.catalog.tables([self.tables[oid] for oid in wanted]))
 
-    def described(self, oid: int, names: Sequence[str], transaction: int) -> None:
-        """The stream describes a table. Raises TableAltered."""
+    def described(
+        self, oid: int, names: Sequence[str], transaction: int, after: Lsn
+    ) -> Followed | None:
+        """The stream describes a table; what became of its columns, if anything. after: covers
+        what ended before the transaction. Raises TableAltered."""
         table, look = self.tables[oid], self._looks.get(oid)
         if look is None:
             raise _altered(table, "it was dropped")
         known = self._at_least(oid, look)
         self._check(table, known, look)
+        if known.at > after:
+            return None  # it is known by what the catalog showed later
         found = columns.followed(known, look, names, transaction, _captures(table))
         if isinstance(found, str):
             raise _altered(table, found)
-        self._note(oid, replace(found, published=look.published or known.published))
+        if table.append_only and found.changes_rows:
+            raise _altered(table, " and ".join(what for _kind, what in found.changes))
+        published = look.published or known.published
+        self._note(oid, replace(found.known, published=published))
+        return found if found.changes else None
 
     def described_leaf(self, oid: int, leaf: int) -> None:
         """The stream describes a partition of a table, as of rows in it; of a table without
@@ -98,9 +108,17 @@ class Recognition:
                 continue
             try:
                 self._check(self.tables[oid], self._at_least(oid, look), look)
+                self._check_replaced(oid, look)
                 self._check_partitions(oid, look, StreamProgress(self._truncated.get(oid, ())))
             except TableAltered as error:
                 yield self.tables[oid].table, error
+
+    def unseen(self, tables: Sequence[SourceTable]) -> Iterator[tuple[TableId, str]]:
+        """What became of columns of these tables, for which no change has come since."""
+        for oid, look in self.catalog.tables(tables).items():
+            known = self._known.get(oid)
+            if known and (told := columns.unseen(known, look, _captures(self.tables[oid]))):
+                yield self.tables[oid].table, told
 
     def noted(self) -> KnownTables:
         """The tables that are known by something else than when this was asked before."""
@@ -124,6 +142,13 @@ class Recognition:
                 table, "it was taken out of its publication and put back; changes are missing"
             )
         if told := columns.altered(known, look, _captures(table)):
+            raise _altered(table, told)
+
+    def _check_replaced(self, oid: int, look: TableLook) -> None:
+        """Raise TableAltered for a column that was replaced when the stream is beyond that."""
+        table = self.tables[oid]
+        told = columns.replaced(self._known[oid], look, _captures(table))
+        if told and self.reached.covers(self._pending.setdefault((oid, 0, look.last), look.at)):
             raise _altered(table, told)
 
     def _check_partitions(self, oid: int, look: TableLook, progress: StreamProgress) -> None:

@@ -1,0 +1,229 @@
+"""Columns of a table change at a live source, and the mirror lives through it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+
+from mirrorlake.model.change import SchemaChangeKind
+from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.storage.local import LocalStore
+from tests.app.evolving_database import Dying, EvolvingDatabase
+from tests.conftest import Database
+from tests.doubles.memory_store import Crash
+from tests.profiles import some
+
+pytestmark = pytest.mark.postgres
+
+APPLES = (
+    "create table apples (id int primary key, size int, weight int, note text)",
+    "insert into apples values (1, 10, 100, 'a'), (2, null, 200, null), (3, 30, null, 'c')",
+    "create table log (id int primary key)",
+)
+BEFORE = "insert into apples (id, weight) values (11, 1); delete from apples where id = 3"
+AFTER = "insert into apples (id, weight) values (21, 2); update apples set weight = 7 where id = 1"
+TEXT = "x" * 10_000
+EXCHANGE = """
+    alter table apples rename size to other;
+    alter table apples rename weight to size;
+    alter table apples rename other to weight
+"""
+RING = """
+    alter table apples rename size to other;
+    alter table apples rename weight to size;
+    alter table apples rename c to weight;
+    alter table apples rename other to c
+"""
+TOGETHER = """
+    insert into apples (id, weight, note) values (5, 5, 'old');
+    alter table apples rename note to remark;
+    update apples set remark = 'new' where id = 1;
+    alter table apples add column c int default 7;
+    insert into apples (id, weight, remark, c) values (6, 6, 'x', 8)
+"""
+
+CHANGES: dict[str, Sequence[str]] = {
+    "constant default": ["alter table apples add column c int default 7"],
+    "default of its time": ["alter table apples add column c timestamptz default now()"],
+    "text default": ["alter table apples add column c text not null default 'it''s, {\"x\"}'"],
+    "numeric default": ["alter table apples add column c numeric(9, 2) default 1.5"],
+    "no default": ["alter table apples add column c int"],
+    "default that was changed": [
+        "alter table apples add column c int default 7",
+        "alter table apples alter column c set default 8",
+    ],
+    "renamed": ["alter table apples rename note to remark"],
+    "renamed and back": [
+        "alter table apples rename note to remark",
+        "insert into apples (id, weight, remark) values (5, 5, 'x')",
+        "alter table apples rename remark to note",
+    ],
+    "exchanged": [EXCHANGE],
+    "in a ring": [
+        "alter table apples add column c int default 9",
+        RING,
+    ],
+    "name used again": [
+        "alter table apples rename note to remark",
+        "alter table apples add column note text",
+    ],
+    "name used again, with a default": [
+        "alter table apples drop column note",
+        "insert into apples (id, weight) values (5, 5)",
+        "alter table apples add column note text default 'new'",
+    ],
+    "dropped": ["alter table apples drop column note"],
+    "several": [
+        "alter table apples rename note to remark",
+        "alter table apples add column c int default 7",
+        "update apples set size = size + 1, c = 8 where id = 1",
+        "alter table apples rename c to d",
+        "alter table apples drop column remark",
+    ],
+    "in one transaction with rows": [
+        TOGETHER,
+    ],
+    "with a value that is not sent": [
+        f"insert into apples (id, weight, note) values (5, 5, repeat('{TEXT}', 3))",
+        "alter table apples alter column note set storage external",
+        f"update apples set note = repeat('{TEXT}', 3) where id = 2",
+        "alter table apples rename note to remark",
+        "update apples set size = 1 where id in (2, 5)",
+    ],
+    "emptied": [
+        "alter table apples rename note to remark",
+        "truncate apples",
+        "insert into apples (id, weight) values (1, 1)",
+    ],
+}
+
+
+@pytest.fixture
+def evolving(database: Database, store: LocalStore) -> EvolvingDatabase:
+    return EvolvingDatabase(database, store)
+
+
+@pytest.mark.parametrize("statements", some(CHANGES.values(), 5), ids=CHANGES)
+def test_a_table_is_equal_after_its_columns_have_changed(
+    evolving: EvolvingDatabase, statements: Sequence[str]
+) -> None:
+    evolving.run(*APPLES)
+    evolving.capture()
+    evolving.run(BEFORE, *statements, AFTER)
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+    evolving.run("update apples set weight = 8", "insert into log values (1)")
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+
+
+@pytest.mark.parametrize("statements", some(CHANGES.values(), 2), ids=CHANGES)
+def test_a_table_is_equal_when_every_statement_is_seen_at_once(
+    evolving: EvolvingDatabase, statements: Sequence[str]
+) -> None:
+    evolving.run(*APPLES)
+    with evolving.capturing() as capture:
+        for statement in [BEFORE, *statements, AFTER]:
+            evolving.run(statement, "insert into log select count(*) from log")
+            capture.once()
+            evolving.apply()
+    evolving.check("apples")
+
+
+POINTS = [
+    CrashPoint.CHANGES_STAGED,
+    CrashPoint.CHANGES_PUBLISHED_ONE,
+    CrashPoint.CHANGES_PUBLISHED,
+    CrashPoint.CUT_WRITTEN,
+    CrashPoint.ACKNOWLEDGED,
+]
+APPLYING = [
+    CrashPoint.COLUMNS_ADDED,
+    CrashPoint.COLUMNS_WRITTEN,
+    CrashPoint.COLUMNS_ALTERED,
+    CrashPoint.COMMIT_BEGUN,
+    CrashPoint.COMMITTED,
+]
+EXCHANGED = (
+    "insert into apples (id, weight) values (11, 1)",
+    *CHANGES["in a ring"],
+    "insert into apples (id, weight, size) values (12, 1, 2); insert into log values (1)",
+    "alter table apples rename weight to mass",
+    "insert into apples (id, mass, size) values (13, 1, 2)",
+)
+
+
+@pytest.mark.parametrize(("point", "times"), some([(p, n) for p in POINTS for n in (1, 2)], 3))
+def test_columns_are_altered_once_when_capture_dies(
+    evolving: EvolvingDatabase, point: CrashPoint, times: int
+) -> None:
+    evolving.run(*APPLES)
+    evolving.capture()
+    dying = Dying(point, times)
+    with suppress(Crash), evolving.capturing(dying) as capture:
+        for statement in EXCHANGED:
+            evolving.run(statement)
+            capture.once()
+    assert dying.left == 0
+    evolving.run(
+        "insert into log values (100)",
+        "insert into apples (id, size) values (100, 1)",
+    )
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
+
+
+@pytest.mark.parametrize(("point", "times"), some([(p, n) for p in APPLYING for n in (1, 2)], 3))
+def test_columns_are_altered_once_when_apply_dies(
+    evolving: EvolvingDatabase, point: CrashPoint, times: int
+) -> None:
+    evolving.run(*APPLES)
+    evolving.capture()
+    evolving.apply()
+    evolving.run(*EXCHANGED)
+    evolving.capture()
+    assert evolving.apply(Dying(point, times))
+    evolving.apply()
+    evolving.check("apples")
+
+
+STOPS = {
+    SchemaChangeKind.COLUMN_ADDED: "alter table apples add column c int",
+    SchemaChangeKind.COLUMN_DROPPED: "alter table apples drop column note",
+    SchemaChangeKind.COLUMN_RENAMED: "alter table apples rename size to width",
+}
+
+
+@pytest.mark.parametrize("kind", some(list(STOPS)))
+def test_a_project_may_want_a_table_to_stop(
+    database: Database, store: LocalStore, kind: SchemaChangeKind
+) -> None:
+    evolving = EvolvingDatabase(database, store, stops_at=frozenset({kind}))
+    evolving.run(*APPLES)
+    evolving.capture()
+    evolving.run(*(other for one, other in STOPS.items() if one is not kind))
+    evolving.run("insert into apples (id) values (10)")
+    evolving.capture()
+    assert evolving.stopped() == {}
+    evolving.run(STOPS[kind], "insert into apples (id) values (11)", "insert into log values (1)")
+    evolving.capture()
+    assert set(evolving.stopped()) == {"public.apples"}
+
+
+def test_what_a_strict_zone_cannot_tell_stops_the_table(
+    database: Database, store: LocalStore
+) -> None:
+    evolving = EvolvingDatabase(database, store, strict=True)
+    evolving.run(*APPLES)
+    evolving.capture()
+    evolving.run("alter table apples add column c int", "insert into apples (id) values (10)")
+    evolving.capture()
+    assert evolving.stopped() == {}
+    evolving.run("alter table apples rename c to d", "insert into apples (id) values (11)")
+    evolving.capture()
+    assert "strict landing zone" in evolving.stopped()["public.apples"]

@@ -1,0 +1,116 @@
+"""Columns that are altered in a table, where the random lives do not come by."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from mirrorlake import read_feed
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.errors import SchemaMergeFailure, UnsupportedTable
+from mirrorlake.mirror.faults import TableFault
+from mirrorlake.mirror.steps import AlterColumns
+from mirrorlake.model import types
+from mirrorlake.model.types import DataType
+from mirrorlake.storage.local import LocalStore
+from tests.conformance.apply.scenario import delete, insert, update
+from tests.conformance.mirrored import Mirrored
+from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
+from tests.histories import Shape
+
+SHAPE = Shape.of(
+    ["id"], id=types.INTEGER, n=types.INTEGER, d=types.decimal(9, 2), f=types.FLOAT, t=types.STRING
+)
+
+
+@pytest.fixture
+def table(store: LocalStore) -> Mirrored:
+    made = Mirrored(in_process_engine(store), store, HandmadeReader(store), SHAPE).create()
+    made.apply([insert(1, 10, None, 0.5, "a"), insert(2, None, None, None, None)])
+    made.apply([insert(3, 30, None, 1.5, "7"), update(1, 11, None, 0.5, "b")])
+    made.apply([delete(2, None, None, None, None)])
+    return made
+
+
+def altering(
+    table: Mirrored, types: dict[str, DataType] | None = None, **copied: str
+) -> AlterColumns:
+    number = table.recorded + 1
+    return AlterColumns(table.table, table.path, number, copied, None, types or {})
+
+
+WIDER = {"id": types.LONG, "n": types.DOUBLE, "d": types.decimal(12, 3), "f": types.DOUBLE}
+
+
+def test_wider_types_are_in_the_table_and_the_feed_tells_nothing_of_it(table: Mirrored) -> None:
+    before = table.reader.feed(table.path)
+    table.engine.alter_columns(altering(table, WIDER), lambda: None)
+    progress = table.engine.progress(table.path)
+    assert [str(c.type) for c in progress.schema] == [
+        *("long", "double", "decimal(12,3)", "double", "string")
+    ]
+    assert sorted(table.rows()) == [(1, 11.0, None, 0.5, "b"), (3, 30.0, None, 1.5, "7")]
+    assert len(table.reader.feed(table.path)) == len(before)
+    log = TableLog(table.store.location(table.path))
+    actions = [one for kind in ("add", "remove") for a in log.actions(4) if (one := a.get(kind))]
+    assert actions
+    assert not any(action["dataChange"] for action in actions)
+    assert table.recorded == progress.recorded == 3
+
+
+def test_the_feed_is_read_across_wider_types(table: Mirrored) -> None:
+    table.engine.alter_columns(altering(table, WIDER), lambda: None)
+    shape = Shape.of(["id"], **{c.name: WIDER.get(c.name, c.type) for c in SHAPE.schema})
+    after = Mirrored(table.engine, table.store, table.reader, shape, recorded=3)
+    after.apply([insert(2**40, 1.5, None, 1e300, "x")])
+    feed = read_feed(
+        Path(table.store.location(table.path)), from_version=0, on_schema_change="unite"
+    ).to_arrow()
+    assert feed.schema.field("id").type == pa.int64()
+    inserted = [row for row in feed.to_pylist() if row["_change_type"] == "insert"]
+    assert {row["id"] for row in inserted} == {1, 2, 3, 2**40}
+
+
+def test_a_commit_tells_what_was_altered_and_no_batch(table: Mirrored) -> None:
+    table.engine.alter_columns(altering(table, t="t", n="id"), lambda: None)
+    said = json.loads(table.reader.commit(table.path, 4)["userMetadata"])
+    assert said["altered"] == {"before_file": 4, "columns": ["t", "n"]}
+    assert "files" not in said
+    progress = table.engine.progress(table.path)
+    assert (progress.recorded, progress.altered) == (3, 4)
+    assert progress.batch is not None
+    assert progress.batch.version == 3
+
+
+def test_a_value_that_does_not_fit_leaves_the_table_as_it_was(table: Mirrored) -> None:
+    with pytest.raises(SchemaMergeFailure, match="does not fit"):
+        table.engine.alter_columns(altering(table, n="t"), lambda: None)
+    assert table.engine.progress(table.path).version == 3
+
+
+def test_who_may_not_commit_writes_nothing(table: Mirrored) -> None:
+    def refused() -> None:
+        raise UnsupportedTable("no", table="t", hint="")
+
+    with pytest.raises(UnsupportedTable):
+        table.engine.alter_columns(altering(table, n="id"), refused)
+    assert table.engine.progress(table.path).version == 3
+
+
+def test_another_writer_is_never_overlooked(table: Mirrored) -> None:
+    def meanwhile() -> None:
+        table.apply([insert(9, 9, None, None, "x")])
+
+    with pytest.raises(TableFault, match="another writer"):
+        table.engine.alter_columns(altering(table, n="id"), meanwhile)
+    assert table.engine.progress(table.path).altered == 0
+
+
+def test_a_table_that_only_delta_may_write_stops(store: LocalStore) -> None:
+    engine = in_process_engine(store, merges=True)
+    table = Mirrored(engine, store, HandmadeReader(store), SHAPE).create()
+    with pytest.raises(UnsupportedTable, match="only Delta itself"):
+        engine.alter_columns(altering(table, n="id"), lambda: None)
