@@ -1,0 +1,318 @@
+"""Values of Avro into columns, a field of all rows at once.
+
+Every row has a place in the bytes, a cursor; a field is read of all of them together and the
+cursors move on. What is read so ends where the next row begins, or the places were wrong.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import ParamSpec, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from mirrorlake.events.decode.avro_scan import AvroWalk, items_at, number_at
+from mirrorlake.events.decode.avro_types import AvroType
+from mirrorlake.events.decode.errors import UnreadableEvents
+
+_PADDING = 16
+_TOGETHER = 8
+"""Elements of arrays that are read of all rows together; what has more goes one by one."""
+
+MOST_DIMENSIONS = 64
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class AvroColumns:
+    """Reads values of one buffer; cursors are int64, and never leave it."""
+
+    def __init__(self, data: bytes, walks: AvroWalk) -> None:
+        self._bytes, self._walk = data, walks
+        self._end = len(data)
+        self._data = np.frombuffer(data + bytes(_PADDING), np.uint8)
+        self._buffer = pa.py_buffer(data)
+
+    def read(  # noqa: PLR0911  (one per type)
+        self, kind: AvroType, at: np.ndarray
+    ) -> tuple[pa.Array, np.ndarray]:
+        """The values that begin at these places, ascending, and where each ends.
+
+        Numbers are int64, texts and bytes binary, a record a struct, a union with null what may be
+        NULL; another union is text, which its numbers are made. Raises UnreadableEvents.
+        """
+        match kind.kind:
+            case "null":
+                return pa.nulls(len(at)), at
+            case "boolean":
+                flags = self._take(at, 1)[:, 0]
+                return pa.array(flags != 0), at + 1
+            case "int" | "long":
+                numbers, end = self.numbers(at)
+                return pa.array(numbers), end
+            case "float" | "double":
+                width = 4 if kind.kind == "float" else 8
+                raw = np.ascontiguousarray(self._take(at, width))
+                return pa.array(raw.view(f"<f{width}")[:, 0]), at + width
+            case "bytes" | "string":
+                length, start = self.numbers(at)
+                return self._spans(start, self._ends(start, length))
+            case "fixed":
+                return self._spans(at, self._ends(at, np.full(len(at), kind.size)))
+            case "enum":
+                number, end = self.numbers(at)
+                if len(number) and not (number.min() >= 0 and number.max() < len(kind.names)):
+                    raise UnreadableEvents("an enumeration has a symbol that the schema lacks")
+                return pa.array(kind.names, pa.string()).take(pa.array(number)), end
+            case "record":
+                return self._record(kind, at)
+            case "union":
+                return self._union(kind, at)
+            case "array":
+                return self._array(kind.members[0], at)
+            case _:  # a map, which is walked over: none of our types is one
+                walk = self._walk.skip(kind)
+                ends = np.array([walked(walk, self._bytes, one) for one in at.tolist()], np.int64)
+                return pa.nulls(len(at)), ends
+
+    def numbers(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Whole numbers of up to 64 bits, int64, and where each ends."""
+        self._check(at + 1)
+        byte = self._data[at]
+        end = at + 1
+        value = (byte & np.uint8(0x7F)).astype(np.uint64)
+        going_on = np.flatnonzero(byte >= 0x80)
+        shift = 7
+        while len(going_on):
+            if shift > 63:
+                raise UnreadableEvents("a number has more than 64 bits")
+            byte = self._data[end[going_on]]
+            if shift == 63 and (byte > 1).any():
+                raise UnreadableEvents("a number has more than 64 bits")
+            end[going_on] += 1
+            value[going_on] |= (byte & np.uint8(0x7F)).astype(np.uint64) << np.uint64(shift)
+            going_on = going_on[byte >= 0x80]
+            shift += 7
+            self._check(end)
+        half = (value >> np.uint64(1)).view(np.int64)
+        return half ^ -(value & np.uint64(1)).view(np.int64), end
+
+    # -- bytes ------------------------------------------------------------------------------------
+
+    def _check(self, end: np.ndarray) -> None:
+        if len(end) and int(end.max()) > self._end:
+            raise UnreadableEvents("a value goes beyond the end of its block")
+
+    def _ends(self, start: np.ndarray, length: np.ndarray) -> np.ndarray:
+        if len(length) and not (length.min() >= 0 and length.max() <= self._end):
+            raise UnreadableEvents("a text has a length that its block does not have")
+        end: np.ndarray = start + length
+        self._check(end)
+        return end
+
+    def _take(self, at: np.ndarray, width: int) -> np.ndarray:
+        self._check(at + width)
+        found: np.ndarray = np.asarray(self._data[at[:, None] + np.arange(width)])
+        return found
+
+    def _spans(self, start: np.ndarray, end: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+        """The bytes from each start to its end: one array with what lies between them, too, of
+        which every second is taken."""
+        if not len(start):
+            return pa.array([], pa.binary()), end
+        offsets = np.empty(2 * len(start), np.int32)
+        offsets[0::2], offsets[1::2] = start, end
+        if (np.diff(offsets) < 0).any():
+            raise UnreadableEvents("the events of a block lie inside each other")
+        both = pa.Array.from_buffers(
+            pa.binary(), len(offsets) - 1, [None, pa.py_buffer(offsets), self._buffer]
+        )
+        return both.take(pa.array(np.arange(0, len(offsets) - 1, 2))), end
+
+    # -- nested -----------------------------------------------------------------------------------
+
+    def _record(self, kind: AvroType, at: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+        if is_nested_array(kind):
+            return self._nested_array(kind, at)
+        columns = []
+        for member in kind.members:
+            values, at = self.read(member, at)
+            columns.append(values)
+        if not columns:
+            return pa.nulls(len(at)), at
+        return pa.StructArray.from_arrays(columns, kind.names), at
+
+    def _union(self, kind: AvroType, at: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+        branch, start = self.numbers(at)
+        if len(branch) and not (branch.min() >= 0 and branch.max() < len(kind.members)):
+            raise UnreadableEvents("a union has a branch that the schema lacks")
+        inner = kind.optional
+        if inner is None:
+            return self._mixed(kind, branch, start)
+        number = kind.members.index(inner)
+        there = branch == number
+        if there.all():
+            return self.read(inner, start)
+        rows = np.flatnonzero(there)
+        end = start.copy()
+        if not len(rows):
+            # Nothing is read, so that a record that holds itself comes to an end.
+            return pa.nulls(len(at)), end
+        values, end[rows] = self.read(inner, start[rows])
+        places = np.zeros(len(at), np.int64)
+        places[rows] = np.arange(len(rows))
+        return values.take(pa.array(places, mask=~there)), end
+
+    def _mixed(
+        self, kind: AvroType, branch: np.ndarray, at: np.ndarray
+    ) -> tuple[pa.Array, np.ndarray]:
+        """A union of several types, as text: that of the sort keys (ST-044)."""
+        parts, places = [pa.nulls(0, pa.string())], []
+        end = at.copy()
+        for number, member in enumerate(kind.members):
+            rows = np.flatnonzero(branch == number)
+            if not len(rows):
+                continue
+            values, end[rows] = self.read(member, at[rows])
+            if isinstance(values, pa.StructArray) or pa.types.is_nested(values.type):
+                raise UnreadableEvents("a union of several types has one that is no plain value")
+            parts.append(texts(values))
+            places.append(rows)
+        order = np.argsort(np.concatenate([np.zeros(0, np.int64), *places]), kind="stable")
+        return pa.concat_arrays(parts).take(pa.array(order)), end
+
+    def _array(self, item: AvroType, at: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+        """Lists: few elements are read of all rows together, those of longer ones after a walk."""
+        end, left = at.copy(), np.zeros(len(at), np.int64)
+        active = np.arange(len(at))
+        parts: list[tuple[pa.Array, np.ndarray]] = []  # values, and the row of each
+        for _element in range(_TOGETHER):
+            fresh = active[left[active] == 0]
+            count, end[fresh] = self.numbers(end[fresh])
+            sized = fresh[count < 0]
+            _size, end[sized] = self.numbers(end[sized])
+            left[fresh] = np.abs(count)
+            active = active[left[active] != 0]
+            if not len(active):
+                break
+            values, end[active] = self.read(item, end[active])
+            parts.append((values, active))
+            left[active] -= 1
+        if len(active):
+            parts = [
+                (v.filter(pa.array(~np.isin(r, active))), np.setdiff1d(r, active)) for v, r in parts
+            ]
+            parts.append(self._long_arrays(item, at, active, end))
+        rows = np.concatenate([np.zeros(0, np.int64), *(rows for _values, rows in parts)])
+        order = np.argsort(rows, kind="stable")
+        values = joined([values for values, _rows in parts]).take(pa.array(order))
+        offsets = np.concatenate(([0], np.cumsum(np.bincount(rows, minlength=len(at)))))
+        return pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values), end
+
+    def _long_arrays(
+        self, item: AvroType, at: np.ndarray, rows: np.ndarray, end: np.ndarray
+    ) -> tuple[pa.Array, np.ndarray]:
+        """The elements of the arrays of these rows, and the row of each; sets their ends."""
+        walk = self._walk.skip(item)
+        starts: list[int] = []
+        counts = []
+
+        def walk_items(data: bytes, start: int) -> tuple[list[int], int]:
+            return items_at(data, start, walk)
+
+        for row in rows.tolist():
+            found, end[row] = walked(walk_items, self._bytes, int(at[row]))
+            starts += found
+            counts.append(len(found))
+        return self.read(item, np.array(starts, np.int64))[0], np.repeat(rows, counts)
+
+    def _nested_array(self, kind: AvroType, at: np.ndarray) -> tuple[pa.Array, np.ndarray]:
+        """Arrays of PostgreSQL (ST-134): their dimensions, and their elements in order."""
+        walk = NestedArrays(self._bytes, kind, self._walk)
+        starts: list[int] = []
+        dimensions: list[list[int]] = []
+        counts = [0]
+        end = at.copy()
+        for row, start in enumerate(at.tolist()):
+            shape, end[row] = walked(walk.read, start, starts)
+            dimensions.append(shape)
+            counts.append(len(starts))
+        values, _end = self.read(kind.members[1], np.array(starts, np.int64))
+        elements = pa.ListArray.from_arrays(pa.array(counts, pa.int32()), values)
+        shapes = pa.array(dimensions, pa.list_(pa.int32()))
+        return pa.StructArray.from_arrays([shapes, elements], ["dimensions", "elements"]), end
+
+
+class NestedArrays:
+    """A walk over the arrays of one column, each of which is a record of itself."""
+
+    def __init__(self, data: bytes, kind: AvroType, walks: AvroWalk) -> None:
+        self._data = data
+        nested, element = kind.members
+        self._null = [branch.kind == "null" for branch in nested.members]
+        self._element = walks.skip(element)
+
+    def read(self, at: int, starts: list[int], level: int = 0) -> tuple[list[int], int]:
+        """The lengths in each dimension of the array that begins here, and where it ends; `starts`
+        gets where its elements begin. An element has no dimension."""
+        if level > MOST_DIMENSIONS:
+            raise RecursionError
+        branch, at = number_at(self._data, at)
+        if branch < 0:
+            raise IndexError
+        if self._null[branch]:
+            starts.append(at)
+            return [], self._element(self._data, at)
+        shape: list[int] | None = None
+        length = 0
+        while count_and_end := number_at(self._data, at):
+            count, at = count_and_end
+            if not count:
+                break
+            if count < 0:
+                _size, at = number_at(self._data, at)
+            if abs(count) > len(self._data) - at:
+                raise IndexError
+            for _element in range(abs(count)):
+                inner, at = self.read(at, starts, level + 1)
+                if shape is not None and inner != shape:
+                    raise UnreadableEvents("an array has rows of different lengths")
+                shape = inner
+            length += abs(count)
+        # The array has no value of its own.
+        at = self._element(self._data, at)
+        return ([length, *(shape or [])] if length else []), at
+
+
+def walked(walk: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
+    """What a walk over bytes of unknown origin finds. Raises UnreadableEvents."""
+    try:
+        return walk(*args, **kwargs)
+    except IndexError:
+        raise UnreadableEvents("an array goes beyond the end of its block") from None
+    except RecursionError:
+        raise UnreadableEvents("an array is nested too deep") from None
+
+
+def is_nested_array(kind: AvroType) -> bool:
+    """Whether a record is that of an array of PostgreSQL."""
+    if kind.names != ["nestedArray", "elementValue"]:
+        return False
+    array = kind.members[0].optional
+    return array is not None and array.kind == "array" and array.members[0] is kind
+
+
+def texts(values: pa.Array) -> pa.Array:
+    """Plain values as text. Raises UnreadableEvents for what is not UTF-8."""
+    try:
+        return values.cast(pa.string())
+    except pa.ArrowException as error:
+        raise UnreadableEvents(f"a text is not UTF-8: {str(error)[:100]}") from None
+
+
+def joined(parts: list[pa.Array]) -> pa.Array:
+    """Values end to end; what is NULL throughout takes the type of the others."""
+    kind = next((part.type for part in parts if not pa.types.is_null(part.type)), pa.null())
+    return pa.concat_arrays([pa.nulls(0, kind), *(part.cast(kind) for part in parts)])

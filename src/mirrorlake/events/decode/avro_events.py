@@ -1,0 +1,144 @@
+"""Events out of Avro object container files (ST-016 to ST-024)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import BinaryIO
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.events import envelope
+from mirrorlake.events.avro_schema import payload_columns
+from mirrorlake.events.decode.avro_columns import AvroColumns
+from mirrorlake.events.decode.avro_file import AvroBlock, AvroFile
+from mirrorlake.events.decode.avro_scan import AvroWalk
+from mirrorlake.events.decode.avro_types import AvroType
+from mirrorlake.events.decode.batch import MOST_EVENT, EventBatch, head_of
+from mirrorlake.events.decode.errors import UnreadableEvents
+from mirrorlake.events.decode.fitting import fitted
+from mirrorlake.events.decode.unified import unified
+from mirrorlake.events.rows import payload_type
+from mirrorlake.events.types import EventColumn
+
+_TOGETHER = 8 << 20
+"""Bytes that are decoded at once, in blocks of a few thousand each."""
+
+_MOST_TOGETHER = 100_000
+"""Events that are decoded at once."""
+
+_MICROS = "timestamp-micros"
+
+
+def avro_events(file: BinaryIO) -> Iterator[EventBatch]:
+    """The events of a file from its beginning to its end, in batches of bounded size.
+
+    Raises UnreadableEvents, also after batches: none of them may be used before the last has come.
+    """
+    found = AvroFile(file)
+    reader = _Reader(found.schema)
+    together: list[AvroBlock] = []
+    first = count = size = 0
+    for block in found.blocks():
+        if not block.count:
+            continue
+        if together and (size + len(block.data) > _TOGETHER or count > _MOST_TOGETHER):
+            yield reader.batch(first, together)
+            first, count, size, together = first + count, 0, 0, []
+        together.append(block)
+        count, size = count + block.count, size + len(block.data)
+    if together:
+        yield reader.batch(first, together)
+
+
+class _Reader:
+    """Reads the events of one schema."""
+
+    def __init__(self, schema: AvroType) -> None:
+        self._schema, self._walk = schema, AvroWalk(schema)
+        try:
+            self.columns = payload_columns(schema.schema)
+            self._types = [payload_type(column.type) for column in self.columns]
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+            raise UnreadableEvents(f"the schema is none of events: {str(error)[:200]}") from None
+        for name in (envelope.SOURCE_METADATA, envelope.PAYLOAD):
+            member = schema.member(name)
+            if member is None or (member.optional or member).kind != "record":
+                raise UnreadableEvents(f"the schema has no record {name}")
+
+    def batch(self, first: int, blocks: Sequence[AvroBlock]) -> EventBatch:
+        data = b"".join(block.data for block in blocks)
+        rows, sizes = self._rows(data, blocks)
+        generic = _members(rows)
+        metadata = _members(generic.pop(envelope.SOURCE_METADATA))
+        given = generic.pop(envelope.PAYLOAD)
+        for name in (envelope.READ_TIMESTAMP, envelope.SOURCE_TIMESTAMP):
+            if name in generic and self._is_micros(name):
+                generic[name] = _floored(generic[name])
+        head, rejected = head_of(len(rows), generic, metadata)
+        for row in np.flatnonzero(sizes > MOST_EVENT).tolist():
+            rejected[row] = f"the event has {sizes[row]} bytes, more than {MOST_EVENT}"
+        payload = self._payload(given, rejected)
+        empty = given.is_null().to_numpy(zero_copy_only=False) | (not self.columns)
+        return EventBatch(first, head, self.columns, payload, empty, rejected)
+
+    def _rows(self, data: bytes, blocks: Sequence[AvroBlock]) -> tuple[pa.StructArray, np.ndarray]:
+        """All events of some blocks, and how many bytes each has."""
+        count = sum(block.count for block in blocks)
+        starts = self._walk.guessed(data, count, envelope.OBJECT)
+        if starts is not None and starts[0] == 0:
+            try:
+                return self._read(data, starts)
+            except UnreadableEvents:
+                pass  # the guess was wrong, or the file is: a walk over each block tells
+        found, before = [np.zeros(0, np.int64)], 0
+        for block in blocks:
+            found.append(self._walk.starts(block.data, block.count)[:-1] + before)
+            before += len(block.data)
+        return self._read(data, np.concatenate([*found, [before]]))
+
+    def _read(self, data: bytes, starts: np.ndarray) -> tuple[pa.StructArray, np.ndarray]:
+        rows, ends = AvroColumns(data, self._walk).read(self._schema, starts[:-1])
+        if not np.array_equal(ends, starts[1:]):
+            raise UnreadableEvents("the events of a block do not begin where others end")
+        return rows, np.diff(starts)
+
+    def _payload(self, given: pa.Array, rejected: dict[int, str]) -> pa.Table:
+        members = [pa.nulls(len(given))] * len(self.columns)
+        if pa.types.is_struct(given.type):
+            members = [pc.struct_field(given, index) for index in range(given.type.num_fields)]
+        return _fitted_payload(self.columns, self._types, members, rejected)
+
+    def _is_micros(self, name: str) -> bool:
+        member = self._schema.member(name)
+        schema = (member.optional or member).schema if member is not None else None
+        return isinstance(schema, dict) and schema.get("logicalType") == _MICROS
+
+
+def _fitted_payload(
+    columns: Sequence[EventColumn],
+    types: Sequence[pa.DataType],
+    members: Sequence[pa.Array],
+    rejected: dict[int, str],
+) -> pa.Table:
+    found = []
+    for column, target, values in zip(columns, types, members, strict=True):
+        kind = column.type
+        fit, bad = fitted(values, target, lambda part, kind=kind: unified(part, kind))  # type: ignore[misc]
+        found.append(fit)
+        rejected |= dict.fromkeys(bad, f"the value of column {column.name} is no {kind}")
+    return pa.table(found, names=[column.name for column in columns])
+
+
+def _members(rows: pa.Array) -> dict[str, pa.Array]:
+    """The members of a record, NULL where it is."""
+    if not pa.types.is_struct(rows.type):
+        return {}
+    return {one.name: pc.struct_field(rows, one.name) for one in rows.type}
+
+
+def _floored(micros: pa.Array) -> pa.Array:
+    mask = micros.is_null().to_numpy(zero_copy_only=False)
+    numbers = pc.fill_null(micros, 0).to_numpy(zero_copy_only=False)
+    return pa.array(np.floor_divide(numbers, 1000), pa.int64(), mask=mask)

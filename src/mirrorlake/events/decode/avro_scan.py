@@ -1,0 +1,184 @@
+"""Where the values of a block begin: a walk over its bytes that decodes nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+
+import numpy as np
+
+from mirrorlake.events.decode.avro_types import AvroType
+from mirrorlake.events.decode.errors import UnreadableEvents
+
+Skip = Callable[[bytes, int], int]
+"""Where the value ends that begins at a place. Raises IndexError beyond the end of the bytes."""
+
+_FIXED = {"boolean": 1, "float": 4, "double": 8, "null": 0}
+
+
+class AvroWalk:
+    """Walks over values of one schema."""
+
+    def __init__(self, record: AvroType) -> None:
+        self._made: dict[int, Skip] = {}
+        self._record = record
+        self._skip = self.skip(record)
+
+    def skip(self, kind: AvroType) -> Skip:
+        """The walk over a value of this type."""
+        known = self._made.get(id(kind))
+        if known is not None:
+            return known
+        found: list[Skip] = []
+        # A record may hold itself: until it is made, whoever needs it looks it up.
+        self._made[id(kind)] = lambda data, at: found[0](data, at)  # noqa: PLW0108  (not yet there)
+        found.append(self._make(kind))
+        self._made[id(kind)] = found[0]
+        return found[0]
+
+    def starts(self, data: bytes, count: int) -> np.ndarray:
+        """Where each of so many records begins, and where the last ends: int64.
+
+        Raises UnreadableEvents when they do not fill the bytes exactly.
+        """
+        found = np.empty(count + 1, np.int64)
+        at, index, skip, size = 0, 0, self._skip, len(data)
+        try:
+            for index in range(count):
+                found[index] = at
+                at = skip(data, at)
+        except IndexError:
+            at = size + 1
+        except RecursionError:
+            raise UnreadableEvents(f"event {index + 1} of a block is nested too deep") from None
+        if at != size:
+            raise UnreadableEvents(f"the {count} events of a block do not fill its {size} bytes")
+        found[count] = at
+        return found
+
+    def guessed(self, data: bytes, count: int, field: str) -> np.ndarray | None:
+        """As `starts`, by looking for the value that a field has in the first record, as if all
+        records had it, at the same distance from their beginning. Whoever decodes them finds out
+        whether that is so. None when it cannot be."""
+        if field not in self._record.names or not count:
+            return None
+        at = end = 0
+        try:
+            for name, kind in zip(self._record.names, self._record.members, strict=True):
+                end = self.skip(kind)(data, at)
+                if name == field:
+                    break
+                at = end
+        except (IndexError, RecursionError):
+            return None
+        found = [one.start() - at for one in re.finditer(re.escape(data[at:end]), data)]
+        return np.array([*found, len(data)], np.int64) if len(found) == count else None
+
+    def _make(self, kind: AvroType) -> Skip:  # noqa: PLR0911  (one per type)
+        match kind.kind:
+            case "null" | "boolean" | "float" | "double":
+                return _fixed(_FIXED[kind.kind])
+            case "fixed":
+                return _fixed(kind.size)
+            case "int" | "long" | "enum":
+                return _number
+            case "bytes" | "string":
+                return _text
+            case "array":
+                return _repeated(self.skip(kind.members[0]))
+            case "map":
+                return _repeated(_chain([_text, self.skip(kind.members[0])]))
+            case "union":
+                return _union([self.skip(one) for one in kind.members])
+            case _:
+                return _chain([self.skip(one) for one in kind.members])
+
+
+def number_at(data: bytes, at: int) -> tuple[int, int]:
+    """A number and where it ends. Raises IndexError beyond the end, or after ten bytes."""
+    byte = data[at]
+    at += 1
+    value, shift = byte & 0x7F, 7
+    while byte >= 0x80:
+        if shift > 63:
+            raise IndexError
+        byte = data[at]
+        at += 1
+        value |= (byte & 0x7F) << shift
+        shift += 7
+    if value >> 64:
+        raise IndexError
+    return (value >> 1) ^ -(value & 1), at
+
+
+def _fixed(size: int) -> Skip:
+    def skip(data: bytes, at: int) -> int:
+        if at + size > len(data):
+            raise IndexError
+        return at + size
+
+    return skip
+
+
+def _number(data: bytes, at: int) -> int:
+    for end in range(at, at + 10):
+        if data[end] < 0x80:
+            if end == at + 9 and data[end] > 1:
+                break
+            return end + 1
+    raise IndexError
+
+
+def _text(data: bytes, at: int) -> int:
+    byte = data[at]
+    if byte < 0x80:  # most texts are short
+        length, at = byte >> 1, at + 1
+        if byte & 1:
+            raise IndexError
+    else:
+        length, at = number_at(data, at)
+    end = at + length
+    if length < 0 or end > len(data):
+        raise IndexError
+    return end
+
+
+def _chain(skips: list[Skip]) -> Skip:
+    def skip(data: bytes, at: int) -> int:
+        for one in skips:
+            at = one(data, at)
+        return at
+
+    return skip
+
+
+def _union(skips: list[Skip]) -> Skip:
+    def skip(data: bytes, at: int) -> int:
+        branch, at = number_at(data, at)
+        if branch < 0:
+            raise IndexError
+        return skips[branch](data, at)
+
+    return skip
+
+
+def _repeated(item: Skip) -> Skip:
+    return lambda data, at: items_at(data, at, item)[1]
+
+
+def items_at(data: bytes, at: int, item: Skip) -> tuple[list[int], int]:
+    """Where the elements of an array begin, and where it ends."""
+    starts: list[int] = []
+    while True:
+        count, at = number_at(data, at)
+        if not count:
+            return starts, at
+        if count < 0:  # the size of the elements follows
+            count = -count
+            _size, at = number_at(data, at)
+        # An element has a byte at least: arrays of nothing are not written, and have no end.
+        if count > len(data) - at:
+            raise IndexError
+        for _element in range(count):
+            starts.append(at)
+            at = item(data, at)

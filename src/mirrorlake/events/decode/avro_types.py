@@ -1,0 +1,131 @@
+"""The schema in the header of an Avro file, checked, as a tree of types.
+
+A schema comes from outside: it is bounded in size and depth, and a name that it uses before it is
+defined, or a type that Avro does not have, is refused.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from mirrorlake.events.decode.errors import UnreadableEvents
+
+MOST_TYPES = 20_000
+"""Types in one schema: ten thousand columns, each of which may be null."""
+
+MOST_LEVELS = 64
+
+PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "bytes", "string"})
+
+
+@dataclass(slots=True)
+class AvroType:
+    """One type. kind: of Avro; schema: as it stands in the header. members: the fields of a record,
+    the branches of a union, or the one type of the elements of an array or map; names: of fields,
+    or the symbols of an enumeration; size: of a fixed."""
+
+    kind: str
+    schema: Any
+    members: list[AvroType] = field(default_factory=list, repr=False)
+    names: list[str] = field(default_factory=list)
+    size: int = 0
+
+    @property
+    def optional(self) -> AvroType | None:
+        """The other branch of a union of two of which one is null."""
+        others = [branch for branch in self.members if branch.kind != "null"]
+        is_optional = self.kind == "union" and len(self.members) == 2 and len(others) == 1
+        return others[0] if is_optional else None
+
+    def member(self, name: str) -> AvroType | None:
+        """The type of a field of a record."""
+        return self.members[self.names.index(name)] if name in self.names else None
+
+
+def parse_schema(text: bytes) -> AvroType:
+    """Read a schema, which has to be a record. Raises UnreadableEvents."""
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError) as error:
+        raise UnreadableEvents(
+            f"the schema in the header is not JSON: {str(error)[:200]}"
+        ) from None
+    tree = _Parser().type(found, "", 0)
+    if tree.kind != "record":
+        raise UnreadableEvents("the schema in the header is not a record")
+    return tree
+
+
+class _Parser:
+    def __init__(self) -> None:
+        self._named: dict[str, AvroType] = {}
+        self._count = 0
+
+    def type(self, schema: Any, namespace: str, level: int) -> AvroType:
+        self._count += 1
+        if self._count > MOST_TYPES or level > MOST_LEVELS:
+            raise UnreadableEvents(
+                f"the schema has more than {MOST_TYPES} types, or {MOST_LEVELS} levels of them"
+            )
+        match schema:
+            case str() if schema in PRIMITIVES:
+                return AvroType(schema, schema)
+            case str():
+                for name in (schema, f"{namespace}.{schema}"):
+                    if name in self._named:
+                        return self._named[name]
+                raise UnreadableEvents(f"the schema names the type {schema[:100]!r}, which is not")
+            case list():
+                members = [self.type(one, namespace, level + 1) for one in schema]
+                return AvroType("union", schema, members)
+            case dict():
+                return self._object(schema, namespace, level)
+        raise UnreadableEvents("the schema has a type that is neither a name nor an object")
+
+    def _object(self, schema: dict[str, Any], namespace: str, level: int) -> AvroType:
+        kind = schema.get("type")
+        if kind in {"record", "error"}:
+            return self._record(schema, namespace, level)
+        if kind in {"array", "map"}:
+            inner = schema.get("items" if kind == "array" else "values")
+            return AvroType(kind, schema, [self.type(inner, namespace, level + 1)])
+        if kind == "enum":
+            symbols = schema.get("symbols")
+            if not isinstance(symbols, list) or not all(isinstance(s, str) for s in symbols):
+                raise UnreadableEvents("an enumeration of the schema has no symbols")
+            return self._name(AvroType("enum", schema, names=list(symbols)), namespace)
+        if kind == "fixed":
+            size = schema.get("size")
+            if not isinstance(size, int) or isinstance(size, bool) or not 0 < size <= 1 << 20:
+                raise UnreadableEvents(f"a fixed of the schema has the size {size!r}")
+            return self._name(AvroType("fixed", schema, size=size), namespace)
+        if isinstance(kind, str) and kind in PRIMITIVES:
+            return AvroType(kind, schema)
+        return self.type(kind, namespace, level + 1)
+
+    def _record(self, schema: dict[str, Any], namespace: str, level: int) -> AvroType:
+        fields = schema.get("fields")
+        if not isinstance(fields, list):
+            raise UnreadableEvents("a record of the schema has no fields")
+        found = self._name(AvroType("record", schema), namespace)
+        own = str(schema.get("namespace", namespace))
+        taken: set[str] = set()
+        for one in fields:
+            if not isinstance(one, dict) or not isinstance(one.get("name"), str):
+                raise UnreadableEvents("a field of the schema has no name")
+            if one["name"] in taken:
+                raise UnreadableEvents(f"the schema has two fields {one['name'][:100]!r}")
+            taken.add(one["name"])
+            found.names.append(one["name"])
+            found.members.append(self.type(one.get("type"), own, level + 1))
+        return found
+
+    def _name(self, kind: AvroType, namespace: str) -> AvroType:
+        name = kind.schema.get("name")
+        if not isinstance(name, str) or not name:
+            raise UnreadableEvents("a type of the schema has no name")
+        space = str(kind.schema.get("namespace", namespace))
+        self._named[name if "." in name or not space else f"{space}.{name}"] = kind
+        return kind

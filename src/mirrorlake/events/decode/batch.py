@@ -1,0 +1,137 @@
+"""Events of a file in columns, whatever its format and the age of its layout (ST-014, ST-368)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.events import envelope
+from mirrorlake.events.decode.fitting import Convert, fitted
+from mirrorlake.events.decode.iso import milliseconds
+from mirrorlake.events.metadata import ALIASES, FIELDS_OF, MetadataType
+from mirrorlake.events.types import EventColumn
+
+MOST_EVENT = 100 << 20
+"""Bytes of the largest event (ST-177)."""
+
+_TEXTS = (
+    envelope.UUID,
+    envelope.OBJECT,
+    envelope.READ_METHOD,
+    envelope.STREAM_NAME,
+    envelope.SCHEMA_KEY,
+)
+_TIMES = (envelope.READ_TIMESTAMP, envelope.SOURCE_TIMESTAMP)
+
+METADATA: Mapping[str, MetadataType] = {
+    one.name: one.type for fields in FIELDS_OF.values() for one in fields
+}
+"""All fields of `source_metadata` that any source has."""
+
+_ARROW = {
+    MetadataType.STRING: pa.string(),
+    MetadataType.LONG: pa.int64(),
+    MetadataType.BOOLEAN: pa.bool_(),
+    MetadataType.STRINGS: pa.list_(pa.string()),
+    MetadataType.INTEGERS: pa.list_(pa.int64()),
+}
+
+HEAD = pa.schema(
+    [
+        *((name, pa.string()) for name in _TEXTS),
+        *((name, pa.int64()) for name in _TIMES),
+        (envelope.SORT_KEYS, pa.list_(pa.string())),
+        *((name, _ARROW[kind]) for name, kind in METADATA.items()),
+    ]
+)
+"""The generic fields and the metadata of all sources, NULL where an event lacks them: times in
+milliseconds, sort keys as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class EventBatch:
+    """Some events of one file, in its order.
+
+    head: HEAD; payload: a column for each of `columns`, of its `payload_type`; empty: bool per
+    event, whether it has no payload at all (ST-111). rejected: by the number of the event in the
+    batch, why it cannot be used; values that do not fit are NULL in it. first: the number of the
+    first of these events in the file.
+    """
+
+    first: int
+    head: pa.Table
+    columns: Sequence[EventColumn]
+    payload: pa.Table
+    empty: np.ndarray
+    rejected: Mapping[int, str] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        return int(self.head.num_rows)
+
+
+def head_of(
+    count: int, generic: Mapping[str, pa.Array], metadata: Mapping[str, pa.Array]
+) -> tuple[pa.Table, dict[int, str]]:
+    """HEAD out of what a file has, of whatever types, and what does not fit.
+
+    Fields that are not known are ignored; those of another name are renamed (ST-094, ST-107).
+    """
+    found = {ALIASES.get(name, name): values for name, values in metadata.items()}
+    found |= {name: generic[name] for name in generic if name in envelope.FIELDS}
+    columns, rejected = [], dict[int, str]()
+    for one in HEAD:
+        values = found.get(one.name)
+        if values is None:
+            columns.append(pa.nulls(count, one.type))
+            continue
+        fit, bad = fitted(values, one.type, _convert_of(one))
+        columns.append(fit)
+        rejected |= dict.fromkeys(bad, f"the value of {one.name} does not fit its type")
+    return pa.table(columns, schema=HEAD), rejected
+
+
+def _convert_of(one: pa.Field) -> Convert:
+    if one.name in _TIMES:
+        return _times
+    if pa.types.is_string(one.type):
+        return _text
+    if pa.types.is_list(one.type):
+        return lambda values: _list(values, one.type)
+    return lambda values: values.cast(one.type)
+
+
+def _times(values: pa.Array) -> pa.Array:
+    if pa.types.is_integer(values.type):
+        return values
+    texts = values.cast(pa.string())
+    found = milliseconds(texts)
+    if found.null_count != texts.null_count:
+        raise ValueError("no time")
+    return found
+
+
+def _text(values: pa.Array) -> pa.Array:
+    """SQL Server's schema is printed as a list of one (ST-075)."""
+    if not pa.types.is_list(values.type):
+        return values.cast(pa.string())
+    if pc.any(pc.not_equal(pc.list_value_length(values), 1)).as_py():
+        raise ValueError("a list where a text is expected")
+    plain = values.flatten().cast(pa.string())
+    places = np.cumsum(values.is_valid().to_numpy(zero_copy_only=False)) - 1
+    mask = values.is_null().to_numpy(zero_copy_only=False)
+    return plain.take(pa.array(places, pa.int64(), mask=mask))
+
+
+def _list(values: pa.Array, target: pa.ListType) -> pa.Array:
+    """A single text is a list of one (ST-107)."""
+    if pa.types.is_list(values.type):
+        return values.cast(target)
+    plain = values.cast(target.value_type)
+    there = values.is_valid().to_numpy(zero_copy_only=False)
+    offsets = pa.array(np.concatenate(([0], np.cumsum(there))), pa.int32())
+    found = pa.ListArray.from_arrays(offsets, plain.drop_null())
+    return pc.if_else(pa.array(there), found, pa.scalar(None, target))

@@ -1,0 +1,86 @@
+"""Times as text, in every form that was seen (ST-027, ST-376), a column at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+_ZONE = r"(?P<zone>[Zz]|[+-][0-9]{2}(?::?[0-9]{2})?(?::[0-9]{2})?)?"
+_CLOCK = (
+    r"(?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(?::(?P<second>[0-9]{2})(?:\.(?P<part>[0-9]{1,9}))?)?"
+)
+_MOMENT = rf"^(?P<date>[0-9]{{4}}-[0-9]{{2}}-[0-9]{{2}})(?:[T ]{_CLOCK})? ?{_ZONE}$"
+_TIME = rf"^{_CLOCK} ?{_ZONE}$"
+
+
+@dataclass(frozen=True, slots=True)
+class Moments:
+    """micros: int64 since the epoch, as the clock of the text shows it; offset: int64, the seconds
+    by which that clock is ahead of UTC, 0 without a zone. Both are NULL for what is no time."""
+
+    micros: pa.Array
+    offset: pa.Array
+
+    @property
+    def instant(self) -> pa.Array:
+        """Microseconds in UTC."""
+        return pc.subtract_checked(self.micros, pc.multiply(self.offset, 1_000_000))
+
+
+def moments(texts: pa.Array) -> Moments:
+    """Dates, with a time or without, with a zone or without. Raises pa.ArrowInvalid for a day
+    that no calendar has."""
+    found = pc.extract_regex(texts, _MOMENT)
+    days = pc.struct_field(found, "date").cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
+    micros = pc.add(pc.multiply(days, 86_400_000_000), _clock(found))
+    return Moments(micros, _offset(found))
+
+
+def times(texts: pa.Array) -> Moments:
+    """Times of a day, up to 24:00:00."""
+    found = pc.extract_regex(texts, _TIME)
+    return Moments(_clock(found), _offset(found))
+
+
+def milliseconds(texts: pa.Array) -> pa.Array:
+    """int64 since the epoch, of times and of numbers of milliseconds as text; NULL for others."""
+    digits = pc.match_substring_regex(texts, "^-?[0-9]{1,18}$")
+    counted = pc.if_else(digits, texts, None).cast(pa.int64())
+    told = moments(pc.if_else(digits, None, texts)).instant
+    return pc.coalesce(counted, _floored(told))
+
+
+def _floored(micros: pa.Array) -> pa.Array:
+    mask = micros.is_null().to_numpy(zero_copy_only=False)
+    numbers = pc.fill_null(micros, 0).to_numpy(zero_copy_only=False)
+    return pa.array(np.floor_divide(numbers, 1000), pa.int64(), mask=mask)
+
+
+def _clock(found: pa.StructArray) -> pa.Array:
+    """Microseconds of the day. Raises pa.ArrowInvalid for a time that no day has."""
+    hour, minute, second = (_number(found, name) for name in ("hour", "minute", "second"))
+    part = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(found, "part"), 6, "0"), 0, 6).cast(
+        pa.int64()
+    )
+    seconds = pc.add(pc.add(pc.multiply(hour, 3600), pc.multiply(minute, 60)), second)
+    wrong = pc.or_(pc.greater(minute, 59), pc.or_(pc.greater(second, 60), pc.greater(hour, 24)))
+    if pc.any(wrong).as_py():
+        raise pa.ArrowInvalid("a time of day that no day has")
+    return pc.add(pc.multiply(seconds, 1_000_000), part)
+
+
+def _offset(found: pa.StructArray) -> pa.Array:
+    zone = pc.replace_substring(pc.struct_field(found, "zone"), ":", "")
+    plain = pc.if_else(pc.match_substring_regex(zone, "^[+-]"), zone, "+000000")
+    digits = pc.utf8_rpad(plain, 7, "0")
+    parts = [pc.utf8_slice_codeunits(digits, at, at + 2).cast(pa.int64()) for at in (1, 3, 5)]
+    seconds = pc.add(pc.add(pc.multiply(parts[0], 3600), pc.multiply(parts[1], 60)), parts[2])
+    return pc.if_else(pc.starts_with(digits, "-"), pc.negate(seconds), seconds)
+
+
+def _number(found: pa.StructArray, name: str) -> pa.Array:
+    text = pc.struct_field(found, name)
+    return pc.if_else(pc.equal(text, ""), "0", text).cast(pa.int64())

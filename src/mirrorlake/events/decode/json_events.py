@@ -1,0 +1,127 @@
+"""Events out of lines of JSON (ST-019, ST-025 to ST-028)."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, BinaryIO
+
+import numpy as np
+import pyarrow as pa
+
+from mirrorlake.events import envelope
+from mirrorlake.events.avro_schema import payload_columns
+from mirrorlake.events.decode.avro_types import MOST_TYPES
+from mirrorlake.events.decode.batch import EventBatch, head_of
+from mirrorlake.events.decode.errors import UnreadableEvents
+from mirrorlake.events.decode.json_lines import JsonLine, json_lines
+from mirrorlake.events.decode.json_values import column_of, inferred, texts_of
+from mirrorlake.events.rows import payload_type
+from mirrorlake.events.types import EventColumn, UnifiedType
+
+_TOGETHER = 8 << 20
+_MOST_TOGETHER = 20_000
+_RECORDS = (envelope.SOURCE_METADATA, envelope.PAYLOAD)
+
+
+def schema_columns(text: bytes) -> list[EventColumn]:
+    """The columns that a schema file names (ST-175). Raises UnreadableEvents."""
+    try:
+        columns = payload_columns(json.loads(text))
+        for column in columns:
+            payload_type(column.type)
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise UnreadableEvents(f"the schema file is none of events: {str(error)[:200]}") from None
+    return columns
+
+
+def json_events(
+    file: BinaryIO,
+    columns: Sequence[EventColumn] | None = None,
+    known: Mapping[str, UnifiedType] | None = None,
+) -> Iterator[EventBatch]:
+    """The events of a file in its order, in batches of bounded size.
+
+    columns: of the schema file, where there is one; known: the types of columns that the schema
+    file does not name, and of all without one. What is named by neither has the type that holds
+    all its values of a batch. Raises UnreadableEvents, as `avro_events` does.
+    """
+    types = {**(known or {}), **{column.name: column.type for column in columns or ()}}
+    first, size = 0, 0
+    together: list[JsonLine] = []
+    for line in json_lines(file):
+        together.append(line)
+        size += line.size
+        if size > _TOGETHER or len(together) == _MOST_TOGETHER:
+            yield _batch(first, together, types)
+            first, size, together = first + len(together), 0, []
+    if together:
+        yield _batch(first, together, types)
+
+
+def _batch(first: int, lines: Sequence[JsonLine], types: Mapping[str, UnifiedType]) -> EventBatch:
+    rejected = {row: line.error for row, line in enumerate(lines) if line.error}
+    records: dict[str, list[dict[str, Any]]] = {}
+    for name in _RECORDS:
+        records[name] = []
+        for row, line in enumerate(lines):
+            found = line.event.get(name)
+            if found is not None and not isinstance(found, dict):
+                rejected.setdefault(row, f"{name} is not an object")
+            records[name].append(found if isinstance(found, dict) else {})
+    generic = [
+        {name: line.event.get(name) for name in envelope.FIELDS if name not in _RECORDS}
+        for line in lines
+    ]
+    head, unfit = head_of(
+        len(lines),
+        _fields(generic, rejected),
+        _fields(records[envelope.SOURCE_METADATA], rejected),
+    )
+    names = _names(records[envelope.PAYLOAD])
+    columns, payload = [], []
+    for name in names:
+        values = [one.get(name) for one in records[envelope.PAYLOAD]]
+        kind = types.get(name) or inferred(values)
+        found, bad = column_of(values, kind)
+        columns.append(EventColumn(name, kind))
+        payload.append(found)
+        unfit |= dict.fromkeys(bad, f"the value of column {name} is no {kind}")
+    empty = np.array([not one for one in records[envelope.PAYLOAD]], bool)
+    # Rows without columns have no number that a table could know.
+    table = pa.table(payload, names=names) if names else head.select([])
+    return EventBatch(first, head, columns, table, empty, {**unfit, **rejected})
+
+
+def _names(objects: Sequence[Mapping[str, Any]]) -> list[str]:
+    """All names, as they first occur. Raises UnreadableEvents when there are too many."""
+    found: dict[str, None] = {}
+    for one in objects:
+        if not found.keys() >= one.keys():
+            found |= dict.fromkeys(one)
+            if len(found) > MOST_TYPES:
+                raise UnreadableEvents(f"the events have more than {MOST_TYPES} columns")
+    return list(found)
+
+
+def _fields(objects: Sequence[Mapping[str, Any]], rejected: dict[int, str]) -> dict[str, pa.Array]:
+    """The fields of the envelope or of the metadata as texts, or as lists of texts."""
+    found = {}
+    for name in _names(objects):
+        values = [one.get(name) for one in objects]
+        if any(isinstance(value, list) for value in values):
+            lists = [
+                value if value is None or isinstance(value, list) else [value] for value in values
+            ]
+            flat, bad = texts_of([one for value in lists if value is not None for one in value])
+            lengths = [0 if value is None else len(value) for value in lists]
+            ends = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+            rows = [int(np.searchsorted(ends, at, "right")) - 1 for at in bad]
+            offsets = pa.array(ends, pa.int32())
+            mask = pa.array([value is None for value in lists])
+            found[name] = pa.ListArray.from_arrays(offsets, flat, mask=mask)
+        else:
+            found[name], rows = texts_of(values)
+        for row in rows:
+            rejected.setdefault(row, f"the value of {name} is no text")
+    return found

@@ -1,0 +1,136 @@
+"""Lines of JSON, one event each, exactly: no number becomes binary floating point (ST-025, ST-028).
+
+What is wrong with a line is said of that line, and the others go on. A line that is longer than an
+event may be is passed over without being kept.
+"""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import zlib
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, BinaryIO
+
+from mirrorlake.events.decode.batch import MOST_EVENT
+from mirrorlake.events.decode.errors import UnreadableEvents
+
+_PART = 1 << 20
+_GZIP = b"\x1f\x8b"
+
+
+class Digits(str):
+    """A number as it stands in the text."""
+
+    __slots__ = ()
+
+
+@dataclass(frozen=True, slots=True)
+class JsonLine:
+    """An event, or why the line is none. size: bytes of the line."""
+
+    size: int
+    event: dict[str, Any]
+    error: str = ""
+
+
+def json_lines(file: BinaryIO) -> Iterator[JsonLine]:
+    """The events of a file, by gzip or not; blank lines are none. Raises UnreadableEvents."""
+    try:
+        for line, size in _lines(_opened(file)):
+            if size > MOST_EVENT:
+                yield JsonLine(size, {}, f"the event has {size} bytes, more than {MOST_EVENT}")
+            elif line.strip():
+                yield _parsed(line)
+    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+        raise UnreadableEvents(f"the file cannot be unpacked: {str(error)[:200]}") from None
+
+
+def text_of(value: Any) -> str | None:
+    """A value as text: numbers by their digits, what is nested as JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    return json_text(value)
+
+
+def json_text(value: Any) -> str:
+    """A value as the JSON it was, without blanks, its numbers digit by digit."""
+    match value:
+        case Digits():
+            return str(value)
+        case dict():
+            members = (f"{json.dumps(name)}:{json_text(one)}" for name, one in value.items())
+            return f"{{{','.join(members)}}}"
+        case list():
+            return f"[{','.join(map(json_text, value))}]"
+        case _:
+            return json.dumps(value, ensure_ascii=False)
+
+
+def _opened(file: BinaryIO) -> BinaryIO:
+    start = file.read(len(_GZIP))
+    whole: Any = io.BufferedReader(_After(start, file), _PART)
+    return gzip.GzipFile(fileobj=whole) if start == _GZIP else whole  # type: ignore[return-value]
+
+
+class _After(io.RawIOBase):
+    """A file of which the beginning was read already."""
+
+    def __init__(self, start: bytes, file: BinaryIO) -> None:
+        super().__init__()
+        self._start, self._file = start, file
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        if self._start:
+            found, self._start = self._start[: len(buffer)], self._start[len(buffer) :]
+        else:
+            found = self._file.read(len(buffer))
+        buffer[: len(found)] = found
+        return len(found)
+
+
+def _lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
+    """Each line, and its size; one that is too long is empty."""
+    while line := file.readline(MOST_EVENT + 2):
+        size = len(line)
+        if size <= MOST_EVENT + 1 or line.endswith(b"\n"):
+            yield line, len(line.rstrip(b"\r\n"))
+            continue
+        line = b""
+        while part := file.readline(_PART):
+            size += len(part)
+            if part.endswith(b"\n"):
+                break
+        yield b"", size
+
+
+def _parsed(line: bytes) -> JsonLine:
+    size = len(line)
+    try:
+        found = _DECODER.decode(line.decode("utf-8-sig"))
+    except UnicodeDecodeError:
+        return JsonLine(size, {}, "the line is not UTF-8")
+    except RecursionError:
+        return JsonLine(size, {}, "the line is nested too deep")
+    except ValueError as error:
+        return JsonLine(size, {}, f"the line is not JSON: {str(error)[:200]}")
+    if not isinstance(found, dict):
+        return JsonLine(size, {}, "the line is not an object")
+    return JsonLine(size, found)
+
+
+def _unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise ValueError("an object has a name twice")
+    return found
+
+
+_DECODER = json.JSONDecoder(
+    object_pairs_hook=_unique, parse_float=Digits, parse_int=Digits, parse_constant=Digits
+)

@@ -1,0 +1,265 @@
+"""Values of JSON into those of the unified types (ST-112 to ST-134), by way of their texts."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import re
+from collections.abc import Callable, Sequence
+from decimal import Context, Decimal
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.events import types
+from mirrorlake.events.decode.fitting import fitted
+from mirrorlake.events.decode.iso import moments, times
+from mirrorlake.events.decode.json_lines import Digits, json_text, text_of
+from mirrorlake.events.rows import payload_type
+from mirrorlake.events.types import UnifiedKind, UnifiedType
+
+_INTERVAL = (
+    r"^(?P<sign>-?)P(?:(?P<years>-?[0-9]+)Y)?(?:(?P<months>-?[0-9]+)M)?(?:(?P<weeks>-?[0-9]+)W)?"
+    r"(?:(?P<days>-?[0-9]+)D)?(?:T(?:(?P<hours>-?[0-9]+)H)?(?:(?P<minutes>-?[0-9]+)M)?"
+    r"(?:(?P<seconds>-?[0-9]+)(?:\.(?P<part>[0-9]{1,6}))?S)?)?$"
+)
+_64_BITS = 1 << 63
+_WHOLE = re.compile("-?[0-9]{1,19}")
+_PLAIN = 19
+"""Digits before and after the point that Arrow reads as a decimal of any type without overflow."""
+
+
+def texts_of(
+    values: Sequence[Any], convert: Callable[[Any], str | None] = text_of
+) -> tuple[pa.Array, list[int]]:
+    """Each value as text; and which of them no text can hold, which are NULL."""
+    try:
+        return pa.array([convert(value) for value in values], pa.string()), []
+    except (UnicodeEncodeError, RecursionError):
+        found = [_text_or_none(value, convert) for value in values]
+    bad = [row for row, value in enumerate(values) if value is not None and found[row] is None]
+    return pa.array(found, pa.string()), bad
+
+
+def column_of(values: Sequence[Any], kind: UnifiedType) -> tuple[pa.Array, list[int]]:
+    """The values of a column, of its `payload_type`, and the rows whose value is none of it."""
+    target = payload_type(kind)
+    match kind.kind:
+        case UnifiedKind.UNSUPPORTED:
+            return pa.nulls(len(values)), []
+        case UnifiedKind.ARRAY | UnifiedKind.GEOMETRY | UnifiedKind.BYTES:
+            return _by_one(values, kind, target)
+        case UnifiedKind.JSON:
+            return texts_of(values, _document)
+    texts, bad = texts_of(values)
+    found, unfit = fitted(texts, target, lambda part: _from_texts(part, kind, target))
+    return found, sorted({*bad, *unfit})
+
+
+def inferred(values: Sequence[Any]) -> UnifiedType:
+    """The type that holds all these values exactly; UNSUPPORTED when all are null."""
+    kinds = {_kind_of(value) for value in values if value is not None}
+    if not kinds:
+        return types.UNSUPPORTED
+    if kinds <= {types.LONG, types.NUMBER}:
+        return types.NUMBER if types.NUMBER in kinds else types.LONG
+    return kinds.pop() if len(kinds) == 1 else types.STRING
+
+
+def _kind_of(value: Any) -> UnifiedType:
+    match value:
+        case bool():
+            return types.BOOLEAN
+        case Digits():
+            fits = _WHOLE.fullmatch(value) and -_64_BITS <= int(value) < _64_BITS
+            return types.LONG if fits else types.NUMBER
+        case str():
+            return types.STRING
+        case _:
+            return types.JSON
+
+
+def _from_texts(texts: pa.Array, kind: UnifiedType, target: pa.DataType) -> pa.Array:
+    """Raises pa.ArrowException or ValueError when a text is none of the type."""
+    match kind.kind:
+        case UnifiedKind.DATE:
+            found = moments(texts).micros.cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
+        case UnifiedKind.DATETIME:
+            found = moments(texts).micros
+        case UnifiedKind.TIMESTAMP | UnifiedKind.TIMESTAMP_WITH_TIME_ZONE:
+            # Moments that no calendar has, infinity among them, are told in microseconds.
+            digits = pc.match_substring_regex(texts, "^-?[0-9]+$")
+            counted = pc.if_else(digits, texts, None).cast(pa.int64())
+            told = moments(pc.if_else(digits, None, texts))
+            found = pc.coalesce(counted, told.instant)
+            if kind.kind is UnifiedKind.TIMESTAMP_WITH_TIME_ZONE:
+                offset = pc.if_else(digits, 0, pc.multiply(told.offset, 1000))
+                found = _struct(texts, target, found, offset)
+        case UnifiedKind.TIME:
+            found = times(texts).micros
+        case UnifiedKind.TIME_WITH_TIME_ZONE:
+            told = times(texts)
+            found = _struct(texts, target, told.micros, pc.multiply(told.offset, 1000))
+        case UnifiedKind.INTERVAL:
+            found = _intervals(texts, target)
+        case UnifiedKind.DECIMAL:
+            found = _decimals(texts, kind, target)
+        case UnifiedKind.DOUBLE | UnifiedKind.FLOAT:
+            found = texts.cast(target)
+            _refuse(pc.and_(pc.is_inf(found), pc.match_substring_regex(texts, "[0-9]")))
+        case UnifiedKind.INTEGER | UnifiedKind.LONG | UnifiedKind.TIME_INTERVAL:
+            _refuse(pc.invert(pc.match_substring_regex(texts, "^-?[0-9]+$")))
+            found = texts
+        case _:
+            found = texts
+    found = found.cast(target)
+    first = found if not pa.types.is_struct(target) else pc.struct_field(found, 0)
+    _refuse(pc.and_(texts.is_valid(), first.is_null()))
+    return found
+
+
+def _struct(texts: pa.Array, target: pa.StructType, *members: pa.Array) -> pa.Array:
+    given = [member.cast(one.type) for member, one in zip(members, target, strict=True)]
+    return pa.StructArray.from_arrays(given, fields=list(target), mask=texts.is_null())
+
+
+def _refuse(wrong: pa.Array) -> None:
+    if pc.any(wrong).as_py():
+        raise ValueError("a text is none of the type")
+
+
+def _decimals(texts: pa.Array, kind: UnifiedType, target: pa.DataType) -> pa.Array:
+    """Exact decimals: whatever is not plainly digits goes through Python's.
+
+    Arrow reads beyond its tables for an exponent such as e-400000000, and may crash (26.0).
+    """
+    plain = pc.match_substring_regex(texts, rf"^-?[0-9]{{1,{_PLAIN}}}(\.[0-9]{{0,{_PLAIN}}})?$")
+    if pc.all(plain, min_count=0).as_py():
+        with contextlib.suppress(pa.ArrowException):
+            return texts.cast(target)
+    context = Context(prec=kind.precision)
+    unit = Decimal(1).scaleb(-kind.scale, Context(prec=100))
+    found = []
+    for text in texts.to_pylist():
+        exact = None if text is None else Decimal(text).quantize(unit, context=context)
+        if exact is not None and exact != Decimal(text):
+            raise ValueError("a decimal has more digits than its type")
+        found.append(exact)
+    return pa.array(found, target)
+
+
+def _intervals(texts: pa.Array, target: pa.StructType) -> pa.Array:
+    """`P1Y2M3DT4H5M6.789S`; a day has 24 hours."""
+    found = pc.extract_regex(texts, _INTERVAL)
+    names = ("years", "months", "weeks", "days", "hours", "minutes", "seconds")
+    years, months, weeks, days, hours, minutes, seconds = (
+        pc.if_else(pc.equal(text, ""), "0", text).cast(pa.int64())
+        for text in (pc.struct_field(found, name) for name in names)
+    )
+    part = pc.utf8_rpad(pc.struct_field(found, "part"), 6, "0").cast(pa.int64())
+    minus = pc.match_substring_regex(texts, r"-[0-9]+\.[0-9]*S$|-0+\.")
+    part = pc.if_else(minus, pc.negate(part), part)
+    sign = pc.if_else(pc.equal(pc.struct_field(found, "sign"), "-"), -1, 1)
+    days = pc.add(days, pc.multiply_checked(weeks, 7))
+    micros = pc.add(pc.multiply_checked(pc.add(pc.multiply(minutes, 60), seconds), 1_000_000), part)
+    return _struct(
+        texts,
+        target,
+        pc.multiply(pc.add_checked(pc.multiply_checked(years, 12), months), sign),
+        pc.multiply(pc.add_checked(pc.multiply_checked(days, 24), hours), sign),
+        pc.multiply(micros, sign),
+    )
+
+
+# -- one value at a time ---------------------------------------------------------------------------
+
+
+def _by_one(
+    values: Sequence[Any], kind: UnifiedType, target: pa.DataType
+) -> tuple[pa.Array, list[int]]:
+    found: list[Any] = []
+    bad = []
+    for row, value in enumerate(values):
+        try:
+            found.append(None if value is None else _one(value, kind))
+        except (ValueError, TypeError, KeyError, RecursionError):
+            found.append(None)
+            bad.append(row)
+    if kind.kind is not UnifiedKind.ARRAY:
+        return pa.array(found, target), bad
+    return _arrays(found, kind, target, bad)
+
+
+def _one(value: Any, kind: UnifiedType) -> Any:
+    if kind.kind is UnifiedKind.BYTES:
+        return base64.b64decode(value, validate=True)
+    if kind.kind is UnifiedKind.GEOMETRY:
+        binary = base64.b64decode(value["value"], validate=True)
+        return {"value": binary, "srid": int(value["srid"]), "type": str(value["type"])}
+    elements: list[Any] = []
+    return _dimensions(value, elements), elements
+
+
+def _dimensions(value: Any, elements: list[Any]) -> list[int]:
+    """The lengths of a nested list in each dimension; its elements are put into `elements`.
+
+    A list of JSON, or the record that Avro has (ST-134).
+    """
+    if isinstance(value, dict):
+        value = value["nestedArray"]
+    if not isinstance(value, list):
+        raise TypeError("no array")
+    inner: list[int] | None = None
+    for one in value:
+        is_record = isinstance(one, dict) and one.keys() == {"nestedArray", "elementValue"}
+        if isinstance(one, list) or (is_record and one["nestedArray"] is not None):
+            shape = _dimensions(one, elements)
+        else:
+            elements.append(one["elementValue"] if is_record else one)
+            shape = []
+        if inner is not None and shape != inner:
+            raise ValueError("an array has rows of different lengths")
+        inner = shape
+    return [] if inner is None else [len(value), *inner]
+
+
+def _arrays(
+    found: list[Any], kind: UnifiedType, target: pa.StructType, bad: list[int]
+) -> tuple[pa.Array, list[int]]:
+    assert kind.element is not None
+    flat = [element for one in found if one is not None for element in one[1]]
+    values, unfit = column_of(flat, kind.element)
+    lengths = [0 if one is None else len(one[1]) for one in found]
+    offsets = np.concatenate(([0], np.cumsum(lengths, dtype=np.int64)))
+    bad = sorted({*bad, *(int(np.searchsorted(offsets, at, "right")) - 1 for at in unfit)})
+    missing = np.array([one is None for one in found], bool)
+    missing[bad] = True
+    shapes = pa.array([[] if one is None else one[0] for one in found], target.field(0).type)
+    lists = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), values)
+    members = [shapes, lists.cast(target.field(1).type)]
+    return pa.StructArray.from_arrays(members, fields=list(target), mask=pa.array(missing)), bad
+
+
+def _document(value: Any) -> str | None:
+    """Nested JSON as text; a text that holds a document is one already (ST-160)."""
+    if value is None:
+        return None
+    if isinstance(value, str) and not isinstance(value, Digits) and value[:1] in {"{", "["}:
+        try:
+            json.loads(value)
+        except (ValueError, RecursionError):
+            return json_text(value)
+        return value
+    return json_text(value)
+
+
+def _text_or_none(value: Any, convert: Callable[[Any], str | None]) -> str | None:
+    try:
+        text = convert(value)
+        (text or "").encode()
+    except (UnicodeEncodeError, RecursionError):
+        return None
+    return text
