@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from mirrorlake.app.status.mirror_status import Status
     from mirrorlake.app.status.table_status import TableStatus
     from mirrorlake.app.subscribe import subscribe
-    from mirrorlake.app.targets.functions import history
+    from mirrorlake.app.targets.functions import archive, history, replay
     from mirrorlake.config import Project
     from mirrorlake.errors import (
         FeedError,
@@ -66,8 +66,10 @@ _HOMES = {
     "TargetReport": "feed.targets.build",
     "Unavailable": "errors",
     "UsageError": "errors",
+    "archive": "app.targets.functions",
     "history": "app.targets.functions",
     "read_feed": "app.feed",
+    "replay": "app.targets.functions",
     "subscribe": "app.subscribe",
 }
 
@@ -94,8 +96,10 @@ __all__ = [
     "TargetReport",
     "Unavailable",
     "UsageError",
+    "archive",
     "history",
     "read_feed",
+    "replay",
     "subscribe",
 ]
 

@@ -14,6 +14,7 @@
     │   ├── LeaseLost         another process took over the lease
     │   ├── FeedError         the change feed cannot be read as requested
     │   ├── FeedTargetError   a table that is built from a change feed cannot go on
+    │   │   └── SourceColumnsChanged   its source has other columns now
     │   └── TableError        one table stops, the others continue
     │       └── ...           one class per condition, see below
     └── InternalError         mirrorlake: a bug; nothing was written
@@ -207,6 +208,17 @@ class FeedError(OperatorError):
 class FeedTargetError(OperatorError):
     """A table that is built from a change feed cannot go on, or not as requested (CF-200, CF-201,
     CF-210)."""
+
+
+class SourceColumnsChanged(FeedTargetError):
+    """A version of the source of a built table changed more than to add columns (CF-210).
+
+    `version` is that version.
+    """
+
+    def __init__(self, what: str, *, version: int, where: str = "", hint: str = "") -> None:
+        self.version = version
+        super().__init__(what, where=where, hint=hint)
 
 
 class TableError(OperatorError):

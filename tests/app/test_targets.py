@@ -62,6 +62,14 @@ def test_a_run_brings_them_up_to_date_and_a_later_one_goes_on(
     assert [one.behind for one in mirror.status().targets] == [0, 0]
 
 
+def test_archives_are_kept_too(tmp_path: Path, orders: FeedTable) -> None:
+    mirror = Mirror.open(project(tmp_path, "archives: [{table: shop.orders}]"))
+    assert mirror.apply_once().stopped_targets == {}
+    assert len(rows(tmp_path, "shop/orders_archive")) == 1
+    (status,) = mirror.status().targets
+    assert (status.kind, status.first, status.covered, status.behind) == ("an archive", 0, 1, 0)
+
+
 def test_one_that_stops_says_why_and_the_others_go_on(tmp_path: Path, orders: FeedTable) -> None:
     lines = FeedTable(tmp_path / "shop/Tables/shop/lines")
     lines.change((INSERT, (5, "x")), (INSERT, (5, "y")))
@@ -109,12 +117,14 @@ def _until(holds: Callable[[], bool]) -> None:
         ("histories: [{table: a, to: a}]", "a is the name of another"),
         ("histories: [{table: a, type: 3}]", "histories"),
         ("histories: [{tabel: a}]", "histories"),
+        ("histories: [{table: a, to: b}]\narchives: [{table: a, to: b}]", "b is the name of"),
+        ("archives: [{table: a, names: {colour: c}}]", "colour is no column of an archive"),
     ],
 )
 def test_wrong_entries_are_refused_with_their_place(tmp_path: Path, text: str, what: str) -> None:
     with pytest.raises(ConfigError, match=what) as refused:
         load(project(tmp_path, text))
-    assert "histories" in str(refused.value)
+    assert "histories" in str(refused.value) or "archives" in str(refused.value)
 
 
 def test_the_entries_of_the_pages_are_right(tmp_path: Path) -> None:

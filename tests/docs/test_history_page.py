@@ -25,11 +25,16 @@ def shop(tmp_path: Path) -> Path:
 
 
 def test_the_commands_run(shop: Path) -> None:
-    every, at_version, newest = (shell(shop, commands) for commands in blocks(PAGE, "sh"))
+    every, at_version, newest, archived, rebuilt, copied = (
+        shell(shop, commands) for commands in blocks(PAGE, "sh")
+    )
     assert "covers version 3; 4 rows inserted" in every
     assert "orders_history" in every
     assert at_version.split() == ["id", "name", "1", "c"]
     assert "True" in newest
+    assert "covers version 3; 6 rows inserted" in archived
+    assert rebuilt.split() == at_version.split()
+    assert set(copied.split()[-4:]) == {"1", "c", "3", "d"}
 
 
 def test_the_python_prints_what_it_says(

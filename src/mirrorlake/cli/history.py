@@ -85,11 +85,11 @@ def history(
     asked: HistoryArguments = {"key": key, "track": track, "bounds": bounds.value}
     asked |= {"type": 1 if kind == 1 else 2, "current": current, "deletes": deletes.value}
 
-    def once(source: TargetLocation, target: TargetLocation) -> TargetReport:
+    def once(source: TargetLocation, target: TargetLocation) -> list[TargetReport]:
         from mirrorlake.app.targets.functions import history as built
         from mirrorlake.cli import crash
 
-        return built(
+        report = built(
             source.location,
             target.location,
             from_version=from_version,
@@ -100,5 +100,6 @@ def history(
             reached=crash.reached,
             **asked,
         )
+        return [report]
 
     build(table, to, "_history", once, follow=follow, as_json=as_json, config=config, root=root)

@@ -10,6 +10,7 @@ from mirrorlake import __version__
 from mirrorlake.app import extras
 from mirrorlake.cli import (
     apply,
+    archive,
     capture,
     check,
     demo,
@@ -23,6 +24,7 @@ from mirrorlake.cli import (
     plan,
     publish,
     read,
+    replay,
     reset,
     sql,
     status,
@@ -67,6 +69,8 @@ for command in (
     feed.feed,
     subscriptions.subscriptions,
     history.history,
+    archive.archive,
+    replay.replay,
     read.read,
     reset.reset,
     detach.detach,

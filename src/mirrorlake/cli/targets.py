@@ -41,7 +41,7 @@ def build(
     table: str,
     to: str | None,
     end: str,
-    once: Callable[[TargetLocation, TargetLocation], TargetReport],
+    once: Callable[[TargetLocation, TargetLocation], list[TargetReport]],
     *,
     follow: bool,
     as_json: bool,
@@ -58,7 +58,8 @@ def build(
     source = TargetLocation(*location_of(settings, table))
     target = location_of_target(settings, source, to, end)
     if not follow:
-        _tell(once(source, target), as_json=as_json)
+        for report in once(source, target):
+            _tell(report, as_json=as_json)
         return
     for report in followed(partial(once, source, target), Stop().event.wait, source.location):
         _tell(report, as_json=as_json)

@@ -15,7 +15,7 @@ from pydantic_core import PydanticCustomError
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.config.project import Project
 from mirrorlake.config.sources import AnySource
-from mirrorlake.config.targets import HistorySection, targets_of
+from mirrorlake.config.targets import ArchiveSection, HistorySection, targets_of
 from mirrorlake.errors import ConfigError, UsageError
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
@@ -162,6 +162,7 @@ class ProjectFile(Section):
     mirror: MirrorSection = Field(default_factory=MirrorSection)
     spark: SparkSection = Field(default_factory=SparkSection)
     histories: list[HistorySection] = Field(default_factory=list)
+    archives: list[ArchiveSection] = Field(default_factory=list)
 
     def project(self, path: Path) -> Project:
         if "://" in self.root:
@@ -210,7 +211,7 @@ class ProjectFile(Section):
             capture = replace(capture, load_workers=source.load_workers)
         root = _beside(path, Path(self.root))
         landing, tables = self.landing.location(path), self.tables.location(path)
-        targets = targets_of(self.histories, path)
+        targets = targets_of(self.histories, self.archives, path)
         return Project(
             self.name, root, source, capture, mirror, spark, landing, tables, targets=targets
         )

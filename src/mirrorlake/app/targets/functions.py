@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Unpack
 
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
+from mirrorlake.feed.archive.every_change import EveryChange
+from mirrorlake.feed.archive.parts import Archive
+from mirrorlake.feed.archive.settings import ArchiveSettings
 from mirrorlake.feed.follow import POLL, POLL_OBJECTS
 from mirrorlake.feed.history.every_row import EveryRow
 from mirrorlake.feed.history.newest import NewestRows
 from mirrorlake.feed.history.settings import HistoryArguments, HistorySettings, HistoryType
 from mirrorlake.feed.targets.build import BuildRequest, TargetBuilder, TargetKind, TargetReport
+from mirrorlake.feed.targets.settings import ReplaySettings
 from mirrorlake.feed.targets.source import FeedSource
-from mirrorlake.feed.targets.target import FEED, TargetTable
+from mirrorlake.feed.targets.target import TargetTable
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.root import delta_path
@@ -66,20 +70,114 @@ class TargetLocation:
     options: ObjectOptions | None = None
 
 
+def archive(
+    table: str | Path,
+    target: str | Path,
+    *,
+    names: Mapping[str, str] | None = None,
+    accept_gap: bool = False,
+    from_version: int | None = None,
+    from_latest: bool = False,
+    to_version: int | None = None,
+    options: ObjectOptions | None = None,
+    target_options: ObjectOptions | None = None,
+    reached: CrashHook = no_crash,
+) -> list[TargetReport]:
+    """Copy every change of a Delta table into an archive that only grows, or go on with it.
+
+    names: other names for columns of the archive, by their usual ones: `change_type`,
+    `commit_version`, `commit_timestamp`, `origin`, `source_id`. accept_gap: go on after versions
+    whose changes are lost, in another table. The other arguments are those of `history`. Returns a
+    report for each table that was built: a new one begins, with `_2` at its end and so on, where
+    the source changed its columns otherwise than by adding some. Raises FeedError, FeedTargetError,
+    UsageError, Unavailable.
+    """
+    found = archive_of(
+        TargetLocation(str(table), options),
+        TargetLocation(str(target), target_options),
+        ArchiveSettings.of(names),
+        reached,
+    )
+    request = BuildRequest(from_version, from_latest, to_version)
+    return found.build(request, accept_gap=accept_gap)
+
+
+def replay(
+    table: str | Path,
+    target: str | Path,
+    *,
+    key: Sequence[str] | None = None,
+    from_version: int | None = None,
+    from_latest: bool = False,
+    to_version: int | None = None,
+    options: ObjectOptions | None = None,
+    target_options: ObjectOptions | None = None,
+    reached: CrashHook = no_crash,
+) -> TargetReport:
+    """Apply the change feed of a Delta table to another one, commit by commit, or go on with it.
+
+    After each commit the target is equal to its source as of that version, and its own feed tells
+    the same changes. The arguments are those of `history`. Raises FeedError, FeedTargetError,
+    UsageError, Unavailable.
+    """
+    builder = builder_of(
+        TargetLocation(str(table), options),
+        TargetLocation(str(target), target_options),
+        ReplaySettings(None if key is None else tuple(key)),
+        reached,
+    )
+    return builder.build(BuildRequest(from_version, from_latest, to_version))
+
+
 def builder_of(
-    source: TargetLocation, target: TargetLocation, asked: HistorySettings, reached: CrashHook
+    source: TargetLocation,
+    target: TargetLocation,
+    asked: HistorySettings | ReplaySettings,
+    reached: CrashHook,
 ) -> TargetBuilder:
-    """What builds a target as it is asked for."""
+    """What builds a target of one table as it is asked for."""
     kind: TargetKind
-    if asked.type is HistoryType.NEWEST:
-        kind, properties = NewestRows(asked), dict[str, str]()
+    if isinstance(asked, ReplaySettings):
+        newest = HistorySettings(HistoryType.NEWEST, asked.key)
+        # Every commit of the source is one of the copy, so that both feeds tell the same (CF-214).
+        kind = NewestRows(newest, kind="a copy", portion_rows=1)
+    elif asked.type is HistoryType.NEWEST:
+        kind = NewestRows(asked)
     else:
-        kind, properties = EveryRow(asked), {FEED: "false"}
+        kind = EveryRow(asked)
     return TargetBuilder(
         FeedSource(source.location, asked.key, source.options),
-        TargetTable(target.location, target.options, reached, properties),
+        TargetTable(target.location, target.options, reached),
         kind,
     )
+
+
+def archive_of(
+    source: TargetLocation, target: TargetLocation, asked: ArchiveSettings, reached: CrashHook
+) -> Archive:
+    """What builds the tables of an archive."""
+    feed = FeedSource(source.location, None, source.options)
+
+    def table(location: str) -> TargetTable:
+        return TargetTable(location, target.options, reached)
+
+    def builder(part: TargetTable) -> TargetBuilder:
+        return TargetBuilder(feed, part, EveryChange(asked))
+
+    return Archive(target.location, feed, table, builder)
+
+
+def build_of(
+    source: TargetLocation,
+    target: TargetLocation,
+    asked: HistorySettings | ArchiveSettings | ReplaySettings,
+    reached: CrashHook,
+) -> Callable[[BuildRequest], list[TargetReport]]:
+    """What brings a target up to date, one or several tables."""
+    if isinstance(asked, ArchiveSettings):
+        return archive_of(source, target, asked, reached).build
+    builder = builder_of(source, target, asked, reached)
+    return lambda request: [builder.build(request)]
 
 
 def location_of_target(
@@ -98,13 +196,10 @@ def location_of_target(
 
 
 def followed(
-    build: Callable[[], TargetReport], wait: Callable[[float], bool], location: str
+    build: Callable[[], list[TargetReport]], wait: Callable[[float], bool], location: str
 ) -> Iterator[TargetReport]:
     """What is done now, and then each time that the source has changed. wait: for so many seconds,
     and says whether to stop."""
-    report = build()
-    yield report
+    yield from build()
     while not wait(POLL_OBJECTS if is_url(location) else POLL):
-        report = build()
-        if report.commits:
-            yield report
+        yield from (report for report in build() if report.commits)

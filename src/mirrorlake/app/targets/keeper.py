@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -15,12 +15,12 @@ from typing import Any
 import structlog
 
 from mirrorlake.app.stores import store_of
-from mirrorlake.app.targets.functions import TargetLocation, builder_of
+from mirrorlake.app.targets.functions import TargetLocation, build_of
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.delta.workspace import Unreachable
 from mirrorlake.errors import MirrorlakeError
-from mirrorlake.feed.targets.build import BuildRequest, TargetBuilder
+from mirrorlake.feed.targets.build import BuildRequest, TargetReport
 from mirrorlake.feed.targets.settings import TargetSettings
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook
@@ -51,7 +51,7 @@ class _OpenTarget:
 
     settings: TargetSettings
     source: TableLog
-    builder: TargetBuilder
+    build: Callable[[BuildRequest], list[TargetReport]]
     seen: int = -1
     due: float = 0.0
     error: MirrorlakeError | None = field(default=None)
@@ -69,8 +69,8 @@ class TargetKeeper:
             location_of_table(self._store, project, table)
             for table in (settings.table, settings.target)
         )
-        builder = builder_of(source, target, settings.asked, reached)
-        return _OpenTarget(settings, TableLog(source.location, source.options), builder)
+        build = build_of(source, target, settings.asked, reached)
+        return _OpenTarget(settings, TableLog(source.location, source.options), build)
 
     def once(self) -> dict[TableId, MirrorlakeError]:
         """Bring all of them up to date. Returns why targets stopped, by name."""
@@ -105,15 +105,15 @@ class TargetKeeper:
             version = one.source.snapshot().version
             if version < 0 or (version == one.seen and one.error is None):
                 return
-            report = one.builder.build(BuildRequest(from_latest=one.settings.from_latest))
+            reports = one.build(BuildRequest(from_latest=one.settings.from_latest))
         except MirrorlakeError as error:
             self._stopped(one, error)
         except (BrokenLog, OSError, Unreachable) as error:
             said = f"the log of its source cannot be read: {type(error).__name__}"
             self._stopped(one, MirrorlakeError(said, where=str(one.settings.table)))
         else:
-            one.seen = report.covered
-            if report.commits:
+            one.seen = reports[-1].covered
+            for report in (report for report in reports if report.commits):
                 log.info(TARGET_BUILT, target=str(one.settings.target), **report.counts())
             self._note(one, None)
 

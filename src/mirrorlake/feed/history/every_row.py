@@ -34,6 +34,7 @@ from mirrorlake.feed.targets.build import Basis, TargetChanges
 from mirrorlake.feed.targets.changes import keyed
 from mirrorlake.feed.targets.rows import RowsOfOneKey, own_columns, target_columns, unlike
 from mirrorlake.feed.targets.source import PORTION_ROWS, Portion
+from mirrorlake.feed.targets.target import FEED
 from mirrorlake.mirror.compaction.small_files import taken_along
 from mirrorlake.model.arrow import arrow_schema, arrow_type, contiguous
 from mirrorlake.model.table import Column, Schema
@@ -50,6 +51,13 @@ class EveryRow:
 
     def settings(self, key: Sequence[str]) -> Mapping[str, Any]:
         return self.asked.as_record(key)
+
+    @property
+    def needs_key(self) -> bool:
+        return True
+
+    def properties(self, key: Sequence[str]) -> Mapping[str, str]:  # noqa: ARG002  (of the contract)
+        return {FEED: "false"}
 
     def columns(self, source: Schema, key: Sequence[str], where: str) -> Sequence[Column]:
         return target_columns(source, self.asked.columns, [*key, *(self.asked.track or ())], where)

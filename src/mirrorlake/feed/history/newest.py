@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,6 +18,7 @@ from mirrorlake.feed.targets.changes import KeyedChanges, keyed
 from mirrorlake.feed.targets.rows import RowsOfOneKey, existing, own_columns, target_columns
 from mirrorlake.feed.targets.source import PORTION_ROWS, Portion
 from mirrorlake.mirror.compaction.small_files import taken_along
+from mirrorlake.mirror.table.progress import KEY_COLUMNS
 from mirrorlake.model.arrow import arrow_schema, taken
 from mirrorlake.model.net import NetChanges
 from mirrorlake.model.table import Column, Schema
@@ -32,6 +34,14 @@ class NewestRows:
 
     def settings(self, key: Sequence[str]) -> Mapping[str, Any]:
         return self.asked.as_record(key)
+
+    @property
+    def needs_key(self) -> bool:
+        return True
+
+    def properties(self, key: Sequence[str]) -> Mapping[str, str]:
+        # Its own feed can be followed by key, as that of its source.
+        return {KEY_COLUMNS: json.dumps(list(key))}
 
     def columns(self, source: Schema, key: Sequence[str], where: str) -> Sequence[Column]:
         return target_columns(source, self.asked.columns, key, where)

@@ -43,11 +43,13 @@ ATTEMPTS = 20
 class BuildRequest:
     """What to cover. begin: of a new target the version with whose rows it begins, of one that is
     there the first version that is to be applied; from_latest: a new target begins with the latest
-    version; last: the last version to be covered, the latest without."""
+    version; last: the last version to be covered, the latest without; gap: the versions before
+    `begin` that a new target gives up."""
 
     begin: int | None = None
     from_latest: bool = False
     last: int | None = None
+    gap: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,10 +96,11 @@ class TargetChanges:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a portion is applied to. where: the target lies; schema: its columns with this commit;
-    key: of the source; table: where its files are."""
+    """What a portion is applied to. source_id: of Delta; where: the target lies; schema: its
+    columns with this commit; key: of the source; table: where its files are."""
 
     source: FeedSource
+    source_id: str
     where: str
     state: TargetState
     schema: TableSchema
@@ -120,6 +123,15 @@ class TargetKind(Protocol):
 
     def settings(self, key: Sequence[str]) -> Mapping[str, Any]:
         """What a target was asked to be, as it keeps it: another one refuses to go on with it."""
+        ...
+
+    @property
+    def needs_key(self) -> bool:
+        """Whether rows are told apart by a key."""
+        ...
+
+    def properties(self, key: Sequence[str]) -> Mapping[str, str]:
+        """The properties of a table that is made."""
         ...
 
     def columns(self, source: Schema, key: Sequence[str], where: str) -> Sequence[Column]:
@@ -161,7 +173,7 @@ class TargetBuilder:
         if state.built is None:
             begin = self._source.begin(request.begin, from_latest=request.from_latest)
             if begin.snapshot >= 0:
-                if not self._snapshot(state, begin):
+                if not self._snapshot(state, begin, request.gap):
                     return False
                 state, begin = self._target.state(), None
         first = self._next(state, begin, request)
@@ -194,17 +206,17 @@ class TargetBuilder:
         return state.recorded + 1
 
     def _key(self, feed: Feed) -> tuple[str, ...]:
-        return self._source.key(feed)
+        return self._source.key(feed) if self._kind.needs_key else ()
 
-    def _snapshot(self, state: TargetState, begin: Begin) -> bool:
+    def _snapshot(self, state: TargetState, begin: Begin, gap: tuple[int, int] | None) -> bool:
         """Begin with the rows of one version."""
         whole = self._source.at(begin.snapshot)
         # Asked for now, so that what cannot be followed is not begun.
-        feed = self._source.feed(begin.first)
+        feed = self._source.feed(begin.first, begin.first)
         with as_feed_error(FeedRequest.of(self._source.location, from_version=begin.snapshot)):
             schema = parse(whole.metadata)
         key = self._key(feed)
-        built = self._built(schema, key, feed.plan.table_id, begin)
+        built = replace(self._built(schema, key, feed.plan.table_id, begin), gap=gap)
         return self._commit(
             state,
             built,
@@ -251,11 +263,13 @@ class TargetBuilder:
         write: Callable[[Basis], TargetChanges],
     ) -> bool:
         columns = self._kind.columns(built.columns.schema.schema, key, self._target.location)
-        described = self._target.described(state, built, columns)
+        described = self._target.described(state, built, columns, self._kind.properties(key))
         schema = state.schema if described is None else parse(described)
         assert schema is not None
         with self._target.at_hand() as table:
-            done = write(Basis(self._source, self._target.location, state, schema, key, table))
+            where = self._target.location
+            basis = Basis(self._source, built.source_id, where, state, schema, key, table)
+            done = write(basis)
             table.keep(done.actions)
         is_made = self._target.commit(
             state,

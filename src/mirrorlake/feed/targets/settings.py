@@ -4,8 +4,17 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from mirrorlake.feed.archive.settings import ArchiveSettings
 from mirrorlake.feed.history.settings import HistorySettings
 from mirrorlake.model.table import TableId
+
+
+@dataclass(frozen=True, slots=True)
+class ReplaySettings:
+    """A copy of a table, commit by commit. key: columns that identify a row, instead of those of a
+    mirrored table."""
+
+    key: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,5 +24,5 @@ class TargetSettings:
 
     table: TableId
     target: TableId
-    asked: HistorySettings
+    asked: HistorySettings | ArchiveSettings | ReplaySettings
     from_latest: bool = False

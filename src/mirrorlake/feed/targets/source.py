@@ -4,7 +4,7 @@ portions of whole commits."""
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from mirrorlake.delta.log.table_log import TableLog, TableSnapshot
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.schema import TableSchema, parse
 from mirrorlake.delta.workspace import at_hand
-from mirrorlake.errors import FeedTargetError, UsageError
+from mirrorlake.errors import FeedTargetError, SourceColumnsChanged, UsageError
 from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.change_files import commit_time
 from mirrorlake.feed.reader import Feed, FeedCommit, as_feed_error
@@ -90,13 +90,8 @@ class FeedSource:
                 FeedReason.BEYOND_LATEST,
                 (feed.first, latest),
             )
-        if version is not None and version < feed.first:
-            raise request.refused(
-                f"version {version} is no longer readable, or its changes were not recorded",
-                FeedReason.EXPIRED,
-                (feed.first, latest),
-                "Begin with a readable version.",
-            )
+        if version is not None:
+            self.feed(version, version)  # what is no longer readable is refused
         if version is None and not from_latest and feed.first == 0:
             return Begin(-1, 0)
         snapshot = latest if from_latest else feed.first if version is None else version
@@ -180,9 +175,10 @@ def portions(feed: Feed, rows: int = PORTION_ROWS) -> Iterator[Portion]:
 def check_columns(target: str, built: BuiltFrom, schema: TableSchema, version: int) -> None:
     """Refuse columns that do not only add some to those that the target knows (CF-210)."""
     if (column := misfit(built.columns.schema, schema)) is not None:
-        raise FeedTargetError(
+        raise SourceColumnsChanged(
             f"version {version} of its source changed column {column}: it was renamed, dropped, or "
             "has another type",
+            version=version,
             where=target,
             hint="Build another target, which begins at this version.",
         )
@@ -190,11 +186,4 @@ def check_columns(target: str, built: BuiltFrom, schema: TableSchema, version: i
 
 def with_columns(built: BuiltFrom, schema: TableSchema) -> BuiltFrom:
     """With the columns of the source as they are now."""
-    return BuiltFrom(
-        built.kind,
-        built.source_id,
-        built.settings,
-        SourceColumns.of(schema),
-        built.start,
-        built.snapshot,
-    )
+    return replace(built, columns=SourceColumns.of(schema))

@@ -83,7 +83,7 @@ class SourceColumns:
 class BuiltFrom:
     """From which table a target is built, and how. source_id: of Delta; settings: of the builder;
     start: the first version it covers; snapshot: the version whose rows it began with, -1 for
-    none."""
+    none; gap: the versions before `start` that were given up, if any (CF-194)."""
 
     kind: str
     source_id: str
@@ -91,6 +91,7 @@ class BuiltFrom:
     columns: SourceColumns
     start: int
     snapshot: int = -1
+    gap: tuple[int, int] | None = None
 
     def as_text(self) -> str:
         return json.dumps(
@@ -102,6 +103,7 @@ class BuiltFrom:
                 "columns": self.columns.as_record(),
                 "start": self.start,
                 "snapshot": self.snapshot,
+                "gap": self.gap,
             }
         )
 
@@ -118,6 +120,7 @@ class BuiltFrom:
             SourceColumns.parse(said["columns"]),
             int(said["start"]),
             int(said["snapshot"]),
+            None if said["gap"] is None else (int(said["gap"][0]), int(said["gap"][1])),
         )
 
     @property
@@ -174,18 +177,16 @@ class TargetCommit:
 
 
 class TargetTable:
-    """The table at a location, a folder or a URL. properties: of one that is made."""
+    """The table at a location, a folder or a URL."""
 
     def __init__(
         self,
         location: str | Path,
         options: ObjectOptions | None = None,
         reached: CrashHook = no_crash,
-        properties: Mapping[str, str] | None = None,
     ) -> None:
         self.location = str(location)
         self._options, self._reached = options, reached
-        self._properties = dict(properties or {})
         self._log = TableLog(self.location, options)
 
     def state(self) -> TargetState:
@@ -241,15 +242,21 @@ class TargetTable:
             yield workspace
 
     def described(
-        self, state: TargetState, built: BuiltFrom, columns: Sequence[Column]
+        self,
+        state: TargetState,
+        built: BuiltFrom,
+        columns: Sequence[Column],
+        properties: Mapping[str, str],
     ) -> dict[str, Any] | None:
         """The metaData action with which a table with these columns goes on, or begins; None when
-        the present one says the same. New columns get names in files, so it is made once."""
+        the present one says the same. properties: of one that begins. New columns get names in
+        files, so it is made once."""
         record = {BUILT: built.as_text()}
         wanted = [Column(column.name, column.type) for column in columns]
         if state.schema is None:
-            mapped, properties = needs_mapping(Schema.of(wanted)), {**self._properties, **record}
-            return metadata(Schema.of(wanted), mapped=mapped, properties=properties)
+            mapped = needs_mapping(Schema.of(wanted))
+            own = {**properties, **record}
+            return metadata(Schema.of(wanted), mapped=mapped, properties=own)
         added = [column for column in wanted if column.name not in state.schema.schema]
         if not added and built == state.built:
             return None

@@ -1,0 +1,84 @@
+"""Archives: the rows of the feed, one after another, and nothing is ever taken away (CF-064).
+
+Invariant (CF-196): the rows of the snapshot that an archive began with, if it did, and the changes
+after it up to a version are the table as of that version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+
+from mirrorlake.delta.statistics import records
+from mirrorlake.delta.write.append import append
+from mirrorlake.feed.archive.settings import (
+    CHANGE,
+    COLUMNS,
+    ORIGIN,
+    SNAPSHOT,
+    SOURCE_ID,
+    ArchiveSettings,
+)
+from mirrorlake.feed.rows import INSERT
+from mirrorlake.feed.targets.build import Basis, TargetChanges
+from mirrorlake.feed.targets.rows import own_columns, target_columns
+from mirrorlake.feed.targets.source import PORTION_ROWS, Portion
+from mirrorlake.model.table import Column, Schema
+
+KIND = "an archive"
+
+
+@dataclass(frozen=True, slots=True)
+class EveryChange:
+    """A `TargetKind`. Each row carries the Delta id of its source (CF-192)."""
+
+    asked: ArchiveSettings
+    kind: str = KIND
+    portion_rows: int = PORTION_ROWS
+    needs_key: bool = False
+
+    def settings(self, key: Sequence[str]) -> Mapping[str, Any]:  # noqa: ARG002  (of the contract)
+        return {"names": dict(self.asked.names)}
+
+    def properties(self, key: Sequence[str]) -> Mapping[str, str]:  # noqa: ARG002  (of the contract)
+        return {}
+
+    def columns(self, source: Schema, key: Sequence[str], where: str) -> Sequence[Column]:
+        return target_columns(source, self.asked.columns, key, where)
+
+    def begin(self, basis: Basis, rows: Iterator[pa.Table], version: int) -> TargetChanges:
+        """The rows as of a version, and its changes, which no portion after it brings."""
+        told: dict[str, Any] = {
+            "change_type": INSERT,
+            "commit_version": version,
+            "commit_timestamp": basis.source.time(version),
+            ORIGIN: SNAPSHOT,
+        }
+        blocks = (own_columns(some, basis.schema, self._own(basis, told)) for some in rows)
+        feed = basis.source.feed(version, version)
+        changes = (self._changes(basis, commit.rows) for commit in feed)
+        return self._appended(basis, chain(blocks, changes))
+
+    def apply(self, basis: Basis, portion: Portion) -> TargetChanges:
+        changes = (self._changes(basis, commit.rows) for commit in portion.commits)
+        return self._appended(basis, changes)
+
+    def _changes(self, basis: Basis, rows: pa.Table) -> pa.Table:
+        told = {
+            usual: rows[feed].combine_chunks() for usual, (feed, _kind) in COLUMNS.items() if feed
+        }
+        return own_columns(rows, basis.schema, self._own(basis, {**told, ORIGIN: CHANGE}))
+
+    def _own(self, basis: Basis, told: Mapping[str, Any]) -> dict[str, Any]:
+        """Values of the columns of the archive, by their names in it."""
+        values = {SOURCE_ID: basis.source_id, **told}
+        return {self.asked.name(usual): value for usual, value in values.items()}
+
+    def _appended(self, basis: Basis, blocks: Iterable[pa.Table]) -> TargetChanges:
+        sought = [self.asked.name("commit_version")]
+        actions = append(basis.table.folder, basis.schema, blocks, sought)
+        return TargetChanges(actions, sum(records(action["add"]) or 0 for action in actions))

@@ -1,0 +1,84 @@
+"""The tables of an archive: one follows another where the source changed its columns, or where
+changes were lost.
+
+The first has the name of the archive; the next ones have it with `_2`, `_3` and so on. Each begins
+with the rows of the version that made it necessary.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+from mirrorlake.errors import FeedError, SourceColumnsChanged
+from mirrorlake.feed.reasons import FeedReason
+from mirrorlake.feed.targets.build import BuildRequest, TargetBuilder, TargetReport
+from mirrorlake.feed.targets.source import FeedSource
+from mirrorlake.feed.targets.target import TargetState, TargetTable
+
+LOST = {FeedReason.EXPIRED, FeedReason.NOT_RECORDED}
+ACCEPT = "Pass accept_gap=True or --accept-gap to go on after it: the gap is then recorded."
+
+
+class Archive:
+    """The archive at a location. part: opens the table of a location; builder: builds it."""
+
+    def __init__(
+        self,
+        location: str,
+        source: FeedSource,
+        table: Callable[[str], TargetTable],
+        builder: Callable[[TargetTable], TargetBuilder],
+    ) -> None:
+        self._location, self._source = location.rstrip("/"), source
+        self._table, self._builder = table, builder
+
+    def build(self, request: BuildRequest, *, accept_gap: bool = False) -> list[TargetReport]:
+        """Cover what the source has now. Returns a report for each table that was built.
+
+        Raises FeedError, where it is not accepted also for a gap (CF-194), FeedTargetError,
+        Unavailable.
+        """
+        number = max((n for n, _state in self._states()), default=1)
+        reports = []
+        while True:
+            table = self._table(part_name(self._location, number))
+            try:
+                reports.append(self._builder(table).build(request))
+            except SourceColumnsChanged as changed:
+                begin, gap = changed.version, None
+            except FeedError as error:
+                gap = self._gap(table.state(), error)
+                if gap is None:
+                    raise
+                if not accept_gap:
+                    error.hint = ACCEPT
+                    raise
+                begin = gap[1] + 1
+            else:
+                return reports
+            if request.last is not None and begin > request.last:
+                return reports
+            number += 1
+            request = replace(request, begin=begin, from_latest=False, gap=gap)
+
+    def _gap(self, state: TargetState, error: FeedError) -> tuple[int, int] | None:
+        """The versions that are missing after the last one that is covered, where something can be
+        read after them."""
+        if error.reason not in LOST or state.built is None:
+            return None
+        feed = self._source.feed(state.recorded + 1, accept_gap=True)
+        missing = next((gap for gap in feed.gaps if gap.first == state.recorded + 1), None)
+        later = [one for one in feed.ranges if missing and one.first > missing.last]
+        return (missing.first, later[0].first - 1) if missing and later else None
+
+    def _states(self) -> Iterator[tuple[int, TargetState]]:
+        number = 1
+        while (state := self._table(part_name(self._location, number)).state()).built is not None:
+            yield number, state
+            number += 1
+
+
+def part_name(archive: str, number: int) -> str:
+    """The name or location of the n-th table of an archive, from 1 on."""
+    return archive if number == 1 else f"{archive}_{number}"
