@@ -16,7 +16,14 @@ GLOSSARY = PACKAGE.parent.parent / "docs" / "glossary.md"
 MOST_FILES = 14
 MOST_LINES = 600
 ONE_FILE_A_COMMAND = PACKAGE / "cli"
-STARTED = {"mirrorlake.__main__", "mirrorlake.spark.session.fetch"}
+STARTED = {
+    "mirrorlake.__main__",
+    "mirrorlake.control.store.migrations",
+    "mirrorlake.control.store.migrations.env",
+    "mirrorlake.control.store.migrations.versions",
+    "mirrorlake.control.store.migrations.versions.r0001_resources",
+    "mirrorlake.spark.session.fetch",
+}
 """Modules that nothing imports, because they are run."""
 
 FOR_USERS = {

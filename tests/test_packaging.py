@@ -12,7 +12,7 @@ from mirrorlake.spark.session import jars
 ROOT = Path(__file__).parents[1]
 PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS: dict[str, list[str]] = PROJECT["optional-dependencies"]
-RUNTIME = ("postgresql", "spark", "sql", "excel", "objects", "azure")
+RUNTIME = ("postgresql", "spark", "sql", "excel", "objects", "azure", "server")
 """The extras that `make lock` pins for an installation."""
 
 

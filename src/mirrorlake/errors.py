@@ -2,7 +2,10 @@
 
     MirrorlakeError
     ├── UsageError            the caller: wrong usage or configuration (exit code 2)
-    │   └── ConfigError       a field of the project file, with its line
+    │   ├── ConfigError       a field of the project file, with its line
+    │   ├── InvalidRequest    a request for streams that cannot be read
+    │   ├── ResourceNotFound  a stream, object, profile or operation that is not there
+    │   └── ResourceExists    a name that is taken
     ├── Unavailable           nobody: a system is not available; retry later (exit code 3)
     │   ├── SparkUnavailable  Java, jars, or an unsupported pair of versions
     │   ├── SourceUnavailable the database does not answer, or its slot is in use (SlotInUse)
@@ -12,6 +15,8 @@
     │   ├── UnsafeStorage     the storage lacks a guarantee, such as conditional writes
     │   ├── LeaseHeld         another process holds the lease
     │   ├── LeaseLost         another process took over the lease
+    │   ├── IllegalMove       a stream is not in a state for this
+    │   ├── NotOffered        something that this release does not do
     │   ├── FeedError         the change feed cannot be read as requested
     │   ├── FeedTargetError   a table that is built from a change feed cannot go on
     │   │   └── SourceColumnsChanged   its source has other columns now
@@ -74,6 +79,18 @@ class ConfigError(UsageError):
     code = "config"
 
 
+class InvalidRequest(UsageError):
+    """A request for streams, objects or profiles cannot be read, or contradicts itself."""
+
+
+class ResourceNotFound(UsageError):
+    """A stream, object, connection profile or operation does not exist."""
+
+
+class ResourceExists(UsageError):
+    """The name of a stream or connection profile is taken."""
+
+
 class Unavailable(MirrorlakeError):
     """A required system does not answer; a retry may help."""
 
@@ -131,6 +148,14 @@ class OperatorError(MirrorlakeError):
     """A person has to act; nothing is retried."""
 
     code = "operator"
+
+
+class IllegalMove(OperatorError):
+    """A stream is not in a state from which it can do what is asked (ST-279)."""
+
+
+class NotOffered(OperatorError):
+    """The API has this, and this release does not do it."""
 
 
 class PrerequisiteMissing(OperatorError):

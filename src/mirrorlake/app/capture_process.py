@@ -10,13 +10,19 @@ import signal
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import dataclass
 from math import inf
 from multiprocessing.connection import Connection
 
 from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.process import skip_pandas
 from mirrorlake.capture.sink import LoadProgress
-from mirrorlake.errors import InternalError, MirrorlakeError, StorageUnavailable
+from mirrorlake.errors import (
+    InternalError,
+    MirrorlakeError,
+    SourceUnavailable,
+    StorageUnavailable,
+)
 from mirrorlake.model.table import TableId
 
 STOP_SECONDS = 3.0
@@ -28,7 +34,8 @@ TELL_EVERY = 0.5
 
 
 class CaptureProcess:
-    """Starts, watches and stops the capture of a mirror."""
+    """Starts, watches and stops the capture of a mirror. It ends with the process that started it,
+    however that ends."""
 
     def __init__(
         self,
@@ -60,6 +67,8 @@ class CaptureProcess:
                 self._is_silent = True
                 break
             match told:
+                case _Waiting(error):
+                    self._watcher.waiting(error)
                 case MirrorlakeError():
                     raise told
                 case LoadProgress():
@@ -76,15 +85,31 @@ class CaptureProcess:
     def _is_told(self) -> bool:
         return not self._is_silent and self._reports.poll()
 
-    def stop(self) -> None:
+    @property
+    def is_alive(self) -> bool:
+        return self._process.pid is not None and self._process.is_alive()
+
+    def ask_to_stop(self) -> None:
+        """Let it finish the step at hand; it ends by itself then."""
         self._stopped = True
+        if self.is_alive:
+            self._process.terminate()
+
+    def stop(self, patience: float = STOP_SECONDS) -> None:
+        self.ask_to_stop()
         if self._process.pid is None:
             return
-        self._process.terminate()
-        self._process.join(STOP_SECONDS)
+        self._process.join(patience)
         if self._process.is_alive():
             self._process.kill()
             self._process.join()
+
+
+@dataclass(frozen=True, slots=True)
+class _Waiting:
+    """Why the source is waited for."""
+
+    error: SourceUnavailable | None
 
 
 class _Teller(Watcher):
@@ -102,6 +127,9 @@ class _Teller(Watcher):
 
     def retained(self, size: int) -> None:
         self._send(size)
+
+    def waiting(self, error: SourceUnavailable | None) -> None:
+        self._send(_Waiting(error), must=True)
 
     def _send(self, told: object, *, must: bool = False) -> None:
         with self._lock, contextlib.suppress(OSError):

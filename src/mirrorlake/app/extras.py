@@ -21,6 +21,11 @@ _EXTRAS = {
     "openpyxl": "excel",
     "azure": "azure",
     "obstore": "objects",
+    "starlette": "server",
+    "uvicorn": "server",
+    "sqlalchemy": "server",
+    "alembic": "server",
+    "prometheus_client": "server",
 }
 """Module to the extra of ours that brings it."""
 

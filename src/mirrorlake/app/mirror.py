@@ -28,7 +28,7 @@ from mirrorlake.apply.in_process.committer import LogCommitter
 from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.apply.logs.table_reader import LogReader
-from mirrorlake.capture.capture import Capture
+from mirrorlake.capture.capture import Capture, Waiting
 from mirrorlake.capture.landing.sink import LandingSink
 from mirrorlake.capture.landing.table_positions import known
 from mirrorlake.capture.members import expecting_new
@@ -199,11 +199,15 @@ class Mirror:
         self,
         progress: Loading = lambda _progress: None,
         retained: Callable[[int], None] = lambda _size: None,
+        waiting: Waiting = lambda _error: None,
     ) -> None:
         """Land changes until `stop` is set. retained: told how many bytes of its log the source
-        keeps for us."""
+        keeps for us; waiting: why it is waited for the source, and None whenever it answers."""
         self._check_begin()
-        with self._noted(ended.CAPTURE), closing(self.capture(progress, retained)) as capture:
+        with (
+            self._noted(ended.CAPTURE),
+            closing(self.capture(progress, retained, waiting)) as capture,
+        ):
             capture.run()
 
     def apply_once(
@@ -251,7 +255,7 @@ class Mirror:
             self._applying(self.engine(), watcher=watcher) as loop,
             self._targets().running(),
         ):
-            child = CaptureProcess(partial(_capture, self.project), self._prepare, watcher)
+            child = CaptureProcess(partial(run_capture, self.project), self._prepare, watcher)
             try:
                 child.start()
                 loop.run(child.check)
@@ -327,6 +331,7 @@ class Mirror:
         self,
         progress: Loading = lambda _progress: None,
         retained: Callable[[int], None] = lambda _size: None,
+        waiting: Waiting = lambda _error: None,
     ) -> Capture:
         source, settings = self._source(), self.project.capture
         records = Records(self._store, root.LANDING)
@@ -339,6 +344,7 @@ class Mirror:
             stop=self.stop,
             reached=self._reached,
             retained=retained,
+            waiting=waiting,
         )
 
     @contextmanager
@@ -430,6 +436,6 @@ def _is_good(finding: CheckResult) -> bool:
     return finding.severity is CheckSeverity.OK
 
 
-def _capture(project: Project, stop: threading.Event, told: Watcher) -> None:
+def run_capture(project: Project, stop: threading.Event, told: Watcher) -> None:
     """Runs in the process of capture."""
-    Mirror(project, stop=stop).capture_run(told.loading, told.retained)
+    Mirror(project, stop=stop).capture_run(told.loading, told.retained, told.waiting)

@@ -56,6 +56,10 @@ RETRY_SECONDS = 1.0
 MOST_RETRY_SECONDS = 30.0
 
 
+Waiting = Callable[[SourceUnavailable | None], None]
+"""Is told why `run` waits for the source, and None whenever it answers."""
+
+
 class Capture:
     """Takes the changes of one source into the sinks of its stream. Not for several threads."""
 
@@ -71,8 +75,10 @@ class Capture:
         reached: CrashHook = no_crash,
         holder: str | None = None,
         retained: Callable[[int], None] = lambda _size: None,
+        waiting: Waiting = lambda _error: None,
     ) -> None:
         """retained: told how many bytes of its log the source keeps for us."""
+        self._waiting = waiting
         self._source, self._records, self._sinks = source, records, sinks
         self._retained = retained
         self._settings, self._clock, self._reached = settings, clock, reached
@@ -136,6 +142,7 @@ class Capture:
             except SourceUnavailable as error:
                 if not self._has_answered:
                     raise
+                self._waiting(error)
                 self._interrupted(error, pause)
                 self._disconnect()
                 self._source.close()  # whatever else it holds is as dead as what failed
@@ -214,6 +221,7 @@ class Capture:
         """The stream of this zone, made when the zone is new. Raises SourceGap."""
         identity = self._source.identity()
         self._has_answered = True
+        self._waiting(None)
         record = self._records.stream()
         if record is None:
             objects = self._source.objects

@@ -26,6 +26,7 @@ from mirrorlake.cli import (
     read,
     replay,
     reset,
+    serve,
     sql,
     status,
     subscriptions,
@@ -76,6 +77,7 @@ for command in (
     detach.detach,
     publish.publish,
     lint.lint,
+    serve.serve,
 ):
     app.command()(command)
 

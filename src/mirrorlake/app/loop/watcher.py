@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.capture.sink import LoadProgress
+from mirrorlake.errors import SourceUnavailable
 from mirrorlake.mirror.engine import Applied
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.model.table import TableId
@@ -20,6 +21,9 @@ class Watcher:
 
     def retained(self, size: int) -> None:
         """So many bytes of its log the source keeps for capture."""
+
+    def waiting(self, error: SourceUnavailable | None) -> None:
+        """Why capture waits for the source; None whenever it answers."""
 
     def pending(self, table: TableId, files: int) -> None:
         """So many files of a table wait to be applied; told in each cycle."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
 
 from mirrorlake.errors import UnsupportedColumn
 from mirrorlake.model.change import FEED_COLUMNS
 from mirrorlake.model.table import Column, Schema, TableId
-from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.connect import Connection, connect, translated
 from mirrorlake.sources.postgresql.types.mapping import TypeRow, Types
 from mirrorlake.sources.selection import Selection
 from mirrorlake.sources.table import SourceTable
@@ -251,3 +252,62 @@ def refusal(table: TableId, schema: Schema) -> UnsupportedColumn | None:
             hint=f'Exclude it: source.columns: {{{table}: ["*", "!{name}"]}}.',
         )
     return None
+
+
+# What a database holds, for who has not selected anything yet.
+_FOUND_COLUMNS = """
+select n.nspname::text, c.relname::text, a.attname::text,
+       case when t.typtype = 'b' and t.typelem <> 0 and t.typlen = -1
+            then format_type(a.atttypid, null) else t.typname::text end,
+       information_schema._pg_char_max_length(t.oid, a.atttypmod)::int,
+       information_schema._pg_numeric_precision(t.oid, a.atttypmod)::int,
+       information_schema._pg_numeric_scale(t.oid, a.atttypmod)::int,
+       coalesce(a.attnum = any(i.indkey), false), not a.attnotnull,
+       row_number() over (partition by c.oid order by a.attnum)::int
+from pg_catalog.pg_class c
+join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+left join pg_catalog.pg_attribute a
+       on a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped
+left join pg_catalog.pg_type t on t.oid = a.atttypid
+left join pg_catalog.pg_index i on i.indrelid = c.oid and i.indisprimary
+where c.relkind in ('r', 'p') and not c.relispartition
+  and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
+  and (%(schema)s = '' or n.nspname = %(schema)s) and (%(table)s = '' or c.relname = %(table)s)
+order by n.nspname, c.relname, a.attnum
+"""
+_FOUND_SCHEMAS = """
+select nspname::text from pg_catalog.pg_namespace
+where nspname not in ('pg_catalog', 'information_schema') and nspname !~ '^pg_(toast|temp)'
+  and (%(schema)s = '' or nspname = %(schema)s)
+order by nspname
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class FoundColumn:
+    """A column; length, precision and scale are None where its type has none."""
+
+    name: str
+    type: str
+    length: int | None
+    precision: int | None
+    scale: int | None
+    is_key: bool
+    is_nullable: bool
+    ordinal: int
+
+
+def hierarchy(
+    url: str, schema: str = "", table: str = ""
+) -> dict[str, dict[str, list[FoundColumn]]]:
+    """Schema to table to columns; schema, table: look at these only. Raises SourceUnavailable."""
+    asked = {"schema": schema, "table": table}
+    with closing(connect(url)) as connection, translated():
+        found: dict[str, dict[str, list[FoundColumn]]] = {
+            row[0]: {} for row in connection.execute(_FOUND_SCHEMAS, asked)
+        }
+        for schema_name, table_name, column, *facts in connection.execute(_FOUND_COLUMNS, asked):
+            columns = found.setdefault(schema_name, {}).setdefault(table_name, [])
+            if column is not None:
+                columns.append(FoundColumn(column, *facts))
+    return found

@@ -1,0 +1,200 @@
+"""All mirrors of a service in one process, on one Spark, which starts when the first has work.
+
+Each mirror applies in a thread of its own: what is wrong with one stops no other. What is wrong
+with Spark ends the process; who started it starts it again, and nothing is lost, because progress
+is what the tables have recorded.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import signal
+import threading
+from collections.abc import Callable, Mapping
+from multiprocessing.connection import Connection
+from typing import Any
+
+import structlog
+
+from mirrorlake.app import extras
+from mirrorlake.app.mirror import Mirror
+from mirrorlake.app.process import skip_pandas
+from mirrorlake.config import Project
+from mirrorlake.errors import LeaseHeld, MirrorlakeError
+
+log = structlog.get_logger()
+
+MIRROR_STOPPED = "mirror_stopped"
+MIRRORS_ENDED = "mirrors_ended"
+STOP_SECONDS = 6.0
+FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
+
+
+class MirrorsProcess:
+    """Starts, watches and stops the process."""
+
+    def __init__(self, prepare: Callable[[], None] | None = None) -> None:
+        """prepare: called in the process first; must pickle."""
+        context = multiprocessing.get_context("spawn")
+        theirs, self._commands = context.Pipe(duplex=False)
+        self._reports, sending = context.Pipe(duplex=False)
+        self._process = context.Process(
+            target=_run, args=(theirs, sending, prepare), name="mirrors", daemon=True
+        )
+        self._process.start()
+        theirs.close()
+        sending.close()
+        self.errors: dict[str, MirrorlakeError] = {}
+        self.working: set[str] = set()
+        """The mirrors that run now, and so hold their lease, or try to."""
+        self._wanted: Mapping[str, Project] = {}
+
+    @property
+    def is_alive(self) -> bool:
+        return self._process.is_alive()
+
+    def want(self, projects: Mapping[str, Project]) -> None:
+        """Let exactly these mirrors run."""
+        if projects != self._wanted:
+            try:
+                self._commands.send(dict(projects))
+            except OSError:
+                return  # it has ended, which `is_alive` says
+            self._wanted = dict(projects)
+
+    def look(self) -> None:
+        """Take note of what the mirrors said."""
+        try:
+            while self._reports.poll():
+                name, is_working, error = self._reports.recv()
+                (self.working.add if is_working else self.working.discard)(name)
+                self.errors.pop(name, None)
+                if error is not None:
+                    self.errors[name] = error
+        except (EOFError, OSError):
+            self.working.clear()
+
+    def ask_to_stop(self) -> None:
+        self._process.terminate()
+
+    def stop(self, patience: float = STOP_SECONDS) -> None:
+        """End it: batches that are under way are cancelled, and done again next time."""
+        self.ask_to_stop()
+        self._process.join(patience)
+        if self._process.is_alive():
+            self._process.kill()
+            self._process.join()
+
+
+def _run(commands: Connection, reports: Connection, prepare: Callable[[], None] | None) -> None:
+    skip_pandas()
+    if prepare is not None:
+        prepare()
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda _number, _frame: stop.set())
+    mirrors = _Mirrors(reports)
+    wanted: Mapping[str, Project] = {}
+    while not stop.is_set():
+        try:
+            if commands.poll(0.2):
+                wanted = commands.recv()
+        except (EOFError, OSError):  # whoever started this process is gone
+            break
+        mirrors.reconcile(wanted)
+    mirrors.reconcile({})
+    mirrors.wait(STOP_SECONDS / 2)
+    # Threads of Spark's gateway may wait for a JVM that is gone; nothing here needs a farewell.
+    os._exit(0)
+
+
+class _Mirrors:
+    """The threads of the mirrors."""
+
+    def __init__(self, reports: Connection) -> None:
+        self._reports, self._sending = reports, threading.Lock()
+        self._threads: dict[str, _Applying] = {}
+        self._spark: Any = None
+        self._starting = threading.Lock()
+
+    def reconcile(self, wanted: Mapping[str, Project]) -> None:
+        for name, one in list(self._threads.items()):
+            if wanted.get(name) != one.project:
+                one.end()
+            if not one.is_alive():
+                del self._threads[name]
+        for name, project in wanted.items():
+            if name not in self._threads:
+                one = self._threads[name] = _Applying(name, project, self.session, self.report)
+                one.start()
+
+    def wait(self, seconds: float) -> None:
+        for one in self._threads.values():
+            one.join(seconds)
+
+    def report(self, name: str, *, is_working: bool, error: MirrorlakeError | None) -> None:
+        with self._sending:
+            self._reports.send((name, is_working, error))
+
+    def session(self, project: Project) -> Any:
+        """The one session. Raises SparkUnavailable."""
+        with self._starting:
+            if self._spark is None:
+                with extras.needed("applying changes"):
+                    from mirrorlake.spark.session.spark_session import Spark
+                self._spark = Spark.start(project.spark)
+            return self._spark.session
+
+
+class _Applying(threading.Thread):
+    """One mirror: applies what lands, and tries again after an error."""
+
+    def __init__(
+        self,
+        name: str,
+        project: Project,
+        session: Callable[[Project], Any],
+        report: Callable[..., None],
+    ) -> None:
+        super().__init__(name=f"mirror {name}", daemon=True)
+        self.project, self._mirror_name = project, name
+        self._session, self._report = session, report
+        self._stop_asked = threading.Event()
+        self._mirror: Mirror | None = None
+
+    def end(self) -> None:
+        """Stop after the step at hand; its Spark jobs are cancelled if it takes long."""
+        if not self._stop_asked.is_set():
+            self._stop_asked.set()
+            threading.Thread(target=self._see_to_it, daemon=True).start()
+
+    def _see_to_it(self) -> None:
+        self.join(1.5)
+        if self.is_alive() and self._mirror is not None:
+            self._mirror.cancel()
+
+    def run(self) -> None:
+        pause = FIRST_PAUSE
+        while not self._stop_asked.is_set():
+            error: MirrorlakeError | None = None
+            try:
+                session = self._session(self.project)
+                self._mirror = Mirror(self.project, spark=session, stop=self._stop_asked)
+                self._report(self._mirror_name, is_working=True, error=None)
+                self._mirror.apply_run()
+            except MirrorlakeError as raised:
+                error = raised
+                log.error(MIRROR_STOPPED, mirror=self._mirror_name, code=error.code)
+            except Exception as raised:  # noqa: BLE001  (whatever Spark says)
+                if self._stop_asked.is_set():
+                    break
+                # Spark is not what it was, or this is a bug: a new process begins anew.
+                log.error(MIRRORS_ENDED, mirror=self._mirror_name, reason=type(raised).__name__)
+                os._exit(1)
+            self._report(self._mirror_name, is_working=False, error=error)
+            if isinstance(error, LeaseHeld):
+                pause = FIRST_PAUSE
+            self._stop_asked.wait(pause)
+            pause = min(pause * 2, LONGEST_PAUSE)
+        self._report(self._mirror_name, is_working=False, error=None)

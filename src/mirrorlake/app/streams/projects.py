@@ -1,0 +1,211 @@
+"""From a stream to the settings of its mirror, the same that a project file would give."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from pathlib import Path, PurePosixPath
+
+from mirrorlake.app.streams.connections import check_live, postgres_url
+from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.config import Project
+from mirrorlake.control.names import ResourceName
+from mirrorlake.control.shapes import hierarchies as shape
+from mirrorlake.control.shapes.profiles import ConnectionProfile
+from mirrorlake.control.shapes.streams import (
+    BigqueryDestinationConfig,
+    FileSystemDestinationConfig,
+    Stream,
+)
+from mirrorlake.errors import InvalidRequest, NotOffered
+from mirrorlake.sources.postgresql.settings import PostgresSettings
+from mirrorlake.sources.selection import Selection
+from mirrorlake.spark.settings import SparkSettings
+
+ProfileOf = Callable[[str], tuple[ConnectionProfile, dict[str, str]]]
+"""A profile by name, with its secrets by path. Raises ResourceNotFound."""
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceFolders:
+    """Where a service keeps things. folder: its own state; data: what streams write."""
+
+    folder: Path
+    data: Path
+    spark: SparkSettings = field(default_factory=SparkSettings)
+
+    def __post_init__(self) -> None:
+        assert self.folder.is_absolute()
+        assert self.data.is_absolute()
+
+    @property
+    def certificates(self) -> Path:
+        return self.folder / "tls"
+
+
+def project_of(
+    name: ResourceName, stream: Stream, profiles: ProfileOf, places: ServiceFolders
+) -> Project:
+    """Raises NotOffered for what this release does not do, InvalidRequest, UsageError."""
+    source = _source(stream, profiles, places)
+    return Project(
+        name=name.id,
+        root=root_of(name, stream, profiles, places),
+        source=source,
+        capture=CaptureSettings(),
+        spark=places.spark,
+    )
+
+
+def _source(stream: Stream, profiles: ProfileOf, places: ServiceFolders) -> PostgresSettings:
+    assert stream.source_config is not None
+    _check_backfill(stream)
+    profile, secrets = profiles(stream.source_config.source_connection_profile)
+    check_live(profile)
+    config = stream.source_config.postgresql_source_config
+    assert config is not None
+    settings = PostgresSettings(
+        url=postgres_url(profile, secrets, places.certificates),
+        selection=selection(config.include_objects, config.exclude_objects),
+        slot=config.replication_slot,
+        publication=config.publication,
+    )
+    if config.max_concurrent_backfill_tasks:
+        settings = replace(settings, load_workers=min(config.max_concurrent_backfill_tasks, 50))
+    return settings
+
+
+def _check_backfill(stream: Stream) -> None:
+    if stream.backfill_none is not None:
+        raise NotOffered(
+            "capture without loading the rows that are there is not offered yet",
+            where="backfillNone",
+            hint='Send "backfillAll": {}.',
+        )
+    if stream.backfill_all is not None and stream.backfill_all.document():
+        raise NotOffered(
+            "objects that are captured but not loaded are not offered yet",
+            where="backfillAll",
+            hint='Send "backfillAll": {}, or leave the objects out with excludeObjects.',
+        )
+
+
+def root_of(
+    name: ResourceName, stream: Stream, profiles: ProfileOf, places: ServiceFolders
+) -> Path:
+    """The root of the stream's mirror, below the data folder. Raises NotOffered, InvalidRequest."""
+    destination = stream.destination_config
+    assert destination is not None
+    profile, _secrets = profiles(destination.destination_connection_profile)
+    if (tables := destination.bigquery_destination_config) is not None:
+        _check_tables(tables)
+        project, location = name.parent.split("/")[1::2]
+        return places.data / "tables" / project / location / name.id
+    if (files := destination.file_system_destination_config) is not None:
+        _check_files(files)
+        assert profile.file_system_profile is not None
+        return below(places.data / "files", profile.file_system_profile.root_path, files.path)
+    raise NotOffered(
+        "event files in a bucket are not written yet",
+        where="destinationConfig.gcsDestinationConfig",
+        hint="Use a bigqueryProfile (Delta tables) or a fileSystemProfile with a landingZone.",
+    )
+
+
+def _check_tables(config: BigqueryDestinationConfig) -> None:
+    """Refuse by name what our tables do not do."""
+    template = (
+        config.source_hierarchy_datasets and config.source_hierarchy_datasets.dataset_template
+    )
+    for found, name in (
+        (config.append_only, "appendOnly"),
+        (config.blmt_config, "blmtConfig"),
+        (config.single_target_dataset, "singleTargetDataset"),
+        (template and template.dataset_id_prefix, "datasetTemplate.datasetIdPrefix"),
+        (template and template.kms_key_name, "datasetTemplate.kmsKeyName"),
+    ):
+        if found:
+            raise NotOffered(
+                f"{name} is not offered",
+                where=f"destinationConfig.bigqueryDestinationConfig.{name}",
+                hint="Use merge with sourceHierarchyDatasets: each table is a Delta table below "
+                "the schema of its source.",
+            )
+
+
+def _check_files(config: FileSystemDestinationConfig) -> None:
+    if config.avro_file_format is not None or config.json_file_format is not None:
+        raise NotOffered(
+            "event files in a folder are not written yet",
+            where="destinationConfig.fileSystemDestinationConfig",
+            hint='Send "landingZone": {}: landed files, and Delta tables.',
+        )
+    for name in ("fileRotationMb", "fileRotationInterval"):
+        if config.document().get(name):
+            raise NotOffered(
+                f"{name} is for event files, which are not written yet",
+                where="destinationConfig.fileSystemDestinationConfig",
+                hint="Leave it out.",
+            )
+
+
+def below(data: Path, *parts: str) -> Path:
+    """A folder below the data folder. Raises InvalidRequest for a path that would leave it."""
+    names = [name for part in parts for name in PurePosixPath(f"/{part}").parts[1:]]
+    if not names or any(name in ("..", ".") or len(name.encode()) > 200 for name in names):
+        raise InvalidRequest(
+            "rootPath and path do not name a folder below the data folder",
+            where="fileSystemProfile.rootPath",
+            hint="Write folders with / between them, as in shop/orders, without dots alone.",
+        )
+    path = data.joinpath(*names)
+    if not path.resolve().is_relative_to(data.resolve()):
+        raise InvalidRequest(
+            "rootPath and path lead out of the data folder, through a link",
+            where="fileSystemProfile.rootPath",
+            hint="Name another folder.",
+        )
+    return path
+
+
+def selection(
+    include: shape.PostgresqlRdbms | None, exclude: shape.PostgresqlRdbms | None
+) -> Selection:
+    """What is mirrored. A level that is not given means everything below it (ST-312)."""
+    columns: dict[str, list[str]] = {}
+    tables = [pattern for pattern, _columns in _patterns(include)]
+    for pattern, names in _patterns(include):
+        if names:
+            columns[pattern] = [_literal(name) for name in names]
+    refused = []
+    for pattern, names in _patterns(exclude):
+        if names:
+            kept = columns.get(pattern, ["*"])
+            columns[pattern] = [*kept, *(f"!{_literal(name)}" for name in names)]
+        else:
+            refused.append(f"!{pattern}")
+    return Selection((*(tables or ["*.*"]), *refused), columns)
+
+
+def _patterns(objects: shape.PostgresqlRdbms | None) -> list[tuple[str, list[str]]]:
+    """Patterns of tables, with the columns that are named of each."""
+    found: list[tuple[str, list[str]]] = []
+    for schema in objects.postgresql_schemas if objects else ():
+        name = _literal(schema.schema_) if schema.schema_ else "*"
+        if not schema.postgresql_tables:
+            found.append((f"{name}.*", []))
+        for table in schema.postgresql_tables:
+            names = [column.column for column in table.postgresql_columns if column.column]
+            found.append((f"{name}.{_literal(table.table) if table.table else '*'}", names))
+    return found
+
+
+def _literal(name: str) -> str:
+    """A pattern that matches this name alone. Raises NotOffered."""
+    if name.startswith("!"):
+        raise NotOffered(
+            "a name that begins with ! cannot be selected",
+            where=name,
+            hint="Select its schema as a whole.",
+        )
+    return "".join(f"[{one}]" if one in "*?[" else one for one in name)

@@ -1,0 +1,114 @@
+"""Validation of profiles and streams against what is there, with a remedy for each failure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+
+from mirrorlake.app import extras
+from mirrorlake.app.mirror import Mirror
+from mirrorlake.app.streams.connections import NOT_LIVE, postgres_url
+from mirrorlake.app.streams.projects import ProfileOf, ServiceFolders, below, project_of
+from mirrorlake.control.names import ResourceName
+from mirrorlake.control.reports import Validation
+from mirrorlake.control.shapes.profiles import SOURCES, ConnectionProfile
+from mirrorlake.control.shapes.streams import Stream
+from mirrorlake.control.states import ValidationState
+from mirrorlake.errors import MirrorlakeError, NotOffered
+from mirrorlake.sources.base import CheckResult, CheckSeverity
+
+_STATES = {
+    CheckSeverity.OK: ValidationState.PASSED,
+    CheckSeverity.WARNING: ValidationState.WARNING,
+    CheckSeverity.ERROR: ValidationState.FAILED,
+}
+
+
+class WorldValidator:
+    """The `Validator` of a service. profiles: set once the profiles are open."""
+
+    def __init__(self, places: ServiceFolders) -> None:
+        self._places = places
+        self.profiles: ProfileOf | None = None
+
+    def profile(
+        self, profile: ConnectionProfile, secrets: Mapping[str, str], /
+    ) -> Sequence[Validation]:
+        """Whether the profile can be connected to."""
+        return [_caught("connection", lambda: self._connected(profile, secrets))]
+
+    def stream(self, name: ResourceName, stream: Stream, /) -> Sequence[Validation]:
+        """Every prerequisite of a stream. What this release does not do is no failure here: it is
+        refused when the stream is started."""
+        found = self.start(name, stream)
+        return [_postponed(one) if one.code == NotOffered.code else one for one in found]
+
+    def start(self, name: ResourceName, stream: Stream) -> Sequence[Validation]:
+        """Every prerequisite, before a stream is started."""
+        assert self.profiles is not None
+        try:
+            mirror = Mirror(project_of(name, stream, self.profiles, self._places))
+            with extras.needed("a PostgreSQL source"):
+                return [_of_check(finding) for finding in mirror.check()]
+        except MirrorlakeError as error:
+            return [_failure(error.code, "configuration", error)]
+
+    def _connected(self, profile: ConnectionProfile, secrets: Mapping[str, str]) -> Validation:
+        kind = profile.kind or ""
+        if kind == "postgresql_profile":
+            with extras.needed("a PostgreSQL source"):
+                from mirrorlake.sources.postgresql.connect import connect
+
+            connect(postgres_url(profile, secrets, self._places.certificates)).close()
+        elif kind in NOT_LIVE:
+            return _not_executed(f"this release does not read {NOT_LIVE[kind]}")
+        elif kind == "gcs_profile":
+            return _not_executed("event files in a bucket are not written yet")
+        elif profile.file_system_profile is not None:
+            below(self._places.data / "files", profile.file_system_profile.root_path, "stream")
+        what = "connected" if kind in SOURCES else "the destination can be named"
+        return Validation("connection", what, ValidationState.PASSED)
+
+
+def _caught(description: str, test: Callable[[], Validation]) -> Validation:
+    try:
+        return test()
+    except NotOffered as error:
+        return _postponed(_failure(error.code, description, error))
+    except MirrorlakeError as error:
+        return _failure(error.code, description, error)
+
+
+def _failure(code: str, description: str, error: MirrorlakeError) -> Validation:
+    where = f" ({error.where})" if error.where else ""
+    return Validation(code, description, ValidationState.FAILED, f"{error.what}{where}", error.hint)
+
+
+def _postponed(failure: Validation) -> Validation:
+    return Validation(
+        failure.code,
+        failure.description,
+        ValidationState.NOT_EXECUTED,
+        failure.message,
+        f"A stream with it is refused when it is started. {failure.remedy}",
+    )
+
+
+def _not_executed(message: str) -> Validation:
+    return Validation(
+        NotOffered.code,
+        "connection",
+        ValidationState.NOT_EXECUTED,
+        message,
+        "A stream with it is refused when it is started.",
+    )
+
+
+def _of_check(finding: CheckResult) -> Validation:
+    return Validation(
+        finding.check,
+        f"{finding.check} of {finding.table}" if finding.table else finding.check,
+        _STATES[finding.severity],
+        finding.message if finding.severity is not CheckSeverity.OK else "",
+        finding.remedy,
+        {"table": str(finding.table)} if finding.table else {},
+    )

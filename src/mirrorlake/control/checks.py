@@ -1,0 +1,148 @@
+"""What is asked of a stream or a profile, tested against itself and against how it stands."""
+
+from __future__ import annotations
+
+import re
+import uuid
+from contextlib import suppress
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from mirrorlake.control.reports import Document
+from mirrorlake.control.secrets import check_references
+from mirrorlake.control.shapes.base import Shape
+from mirrorlake.control.shapes.profiles import ConnectionProfile
+from mirrorlake.control.shapes.streams import SOURCE_CONFIGS, RunRequest, Stream
+from mirrorlake.control.states import StreamMove, StreamState
+from mirrorlake.errors import IllegalMove, InvalidRequest, NotOffered
+
+OUTPUT = ("name", "createTime", "updateTime", "satisfiesPzs", "satisfiesPzi")
+"""Fields of every resource that only we set."""
+STREAM_OUTPUT = (*OUTPUT, "errors", "lastRecoveryTime", "state")
+
+_S = TypeVar("_S", bound=Shape)
+
+
+def shaped(shape: type[_S], sent: object) -> _S:
+    """Raises InvalidRequest, which names the field and never repeats a value."""
+    try:
+        return shape.model_validate(sent)
+    except ValidationError as error:
+        problem = error.errors(include_url=False, include_input=False, include_context=False)[0]
+        where = ".".join(str(part) for part in problem["loc"])
+        what = problem["msg"].removeprefix("Value error, ")
+        if problem["type"] == "extra_forbidden":
+            what = "there is no such field"
+        raise InvalidRequest(
+            what[0].lower() + what[1:],
+            where=where or shape.__name__,
+            hint="See the OpenAPI document, /v1/openapi.json.",
+        ) from None
+
+
+def check_profile(shape: ConnectionProfile) -> None:
+    if shape.kind is None:
+        raise InvalidRequest(
+            "a connection profile has exactly one kind",
+            where="connectionProfile",
+            hint="Send one of postgresqlProfile, mysqlProfile, oracleProfile, sqlServerProfile, "
+            "salesforceProfile, mongodbProfile, gcsProfile, bigqueryProfile, fileSystemProfile.",
+        )
+    check_references(shape)
+
+
+def input_of(shape: Stream) -> Document:
+    """What a person says of a stream, with its state."""
+    return {
+        name: value
+        for name, value in shape.document().items()
+        if name not in STREAM_OUTPUT or name in ("state", "createTime")
+    }
+
+
+def output_of(document: Document) -> Document:
+    return {
+        name: document[name] for name in STREAM_OUTPUT if name in document and name != "updateTime"
+    }
+
+
+def profiles_of(stream: Document) -> set[str]:
+    return {
+        stream["sourceConfig"]["sourceConnectionProfile"],
+        stream["destinationConfig"]["destinationConnectionProfile"],
+    }
+
+
+def move_to(state: StreamState, target: StreamState | None) -> StreamMove | None:
+    """The move that brings a stream to a state that a person asks for (ST-280)."""
+    if target is None or target is state:
+        return None
+    match target:
+        case StreamState.RUNNING:
+            return None if state is StreamState.STARTING else StreamMove.START
+        case StreamState.PAUSED:
+            return None if state is StreamState.DRAINING else StreamMove.PAUSE
+    raise IllegalMove(
+        f"a stream that is {state.name} cannot be asked to become {target.name}",
+        hint="Send RUNNING or PAUSED.",
+    )
+
+
+def check_slot(current: Stream, following: Stream) -> None:
+    """The slot is where the stream stands in the log: another one would be a gap (ST-328)."""
+
+    def slot(stream: Stream) -> str | None:
+        config = stream.source_config and stream.source_config.postgresql_source_config
+        return config.replication_slot if config else None
+
+    if slot(current) != slot(following):
+        raise InvalidRequest(
+            "replicationSlot cannot be changed",
+            where="sourceConfig.postgresqlSourceConfig.replicationSlot",
+            hint="Create another stream.",
+        )
+
+
+def check_strategy(stream: Stream, request: RunRequest) -> None:
+    strategy = request.cdc_strategy
+    if strategy is None or strategy.specific_start_position is None:
+        return
+    position = strategy.specific_start_position.document()
+    if len(position) != 1:
+        raise InvalidRequest(
+            "a specific start position needs a position",
+            where="cdcStrategy.specificStartPosition",
+            hint="Send mysqlLogPosition, mysqlGtidPosition, oracleScnPosition or "
+            "sqlServerLsnPosition.",
+        )
+    kind = stream.source_config and next(
+        (k for k in SOURCE_CONFIGS if getattr(stream.source_config, k) is not None), ""
+    )
+    if kind == "postgresql_source_config":
+        raise InvalidRequest(
+            "a stream from PostgreSQL cannot be started at a position: its replication slot "
+            "remembers where it stands",
+            where="cdcStrategy.specificStartPosition",
+            hint="Leave the strategy out.",
+        )
+    raise NotOffered(
+        f"starting at a position ({next(iter(position))}) is not offered yet",
+        where="cdcStrategy.specificStartPosition",
+        hint="Leave the strategy out.",
+    )
+
+
+def request_id(text: str) -> str:
+    """Raises InvalidRequest for what is not a UUID, or is all zero (ST-345)."""
+    if not text:
+        return ""
+    if re.fullmatch(r"[0-9a-fA-F-]{32,36}", text):
+        with suppress(ValueError):
+            if (found := uuid.UUID(text)).int:
+                return str(found)
+    raise InvalidRequest(
+        "the request identifier is not a UUID, or is all zero",
+        where="requestId",
+        hint="Use a new UUID for each request.",
+    )

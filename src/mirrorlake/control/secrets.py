@@ -1,0 +1,114 @@
+"""Secrets of profiles: taken out of what is stored, kept in a file that only this user reads.
+
+A secret is input only (ST-324). It is either sent, and then stored in one file of mode 0600, or
+named by a reference `env:MIRRORLAKE_SECRET_...`, and then taken from the environment when it is
+used. Other variables cannot be named, so that nobody who may write a profile reads the environment.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import threading
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pydantic import BaseModel, SecretStr
+
+from mirrorlake.errors import InvalidRequest
+
+_REFERENCE = re.compile(r"env:(MIRRORLAKE_SECRET_[A-Z0-9_]{1,100})")
+REFERENCE_PREFIX = "secret_manager_stored_"
+
+
+def secrets_of(shape: BaseModel, path: str = "") -> Iterator[tuple[str, str]]:
+    """The path of each secret that is set, in lower camel case, with the secret."""
+    for name, field in type(shape).model_fields.items():
+        value = getattr(shape, name)
+        here = f"{path}.{field.alias or name}".lstrip(".")
+        if isinstance(value, SecretStr):
+            yield here, value.get_secret_value()
+        elif isinstance(value, BaseModel):
+            yield from secrets_of(value, here)
+
+
+def without_secrets(shape: BaseModel) -> dict[str, Any]:
+    """As JSON, without secrets; where a shape tells that one is set, it does."""
+    found: dict[str, Any] = {}
+    for name, field in type(shape).model_fields.items():
+        value, alias = getattr(shape, name), field.alias or name
+        if isinstance(value, BaseModel):
+            found[alias] = without_secrets(value)
+        elif value is not None and not isinstance(value, SecretStr):
+            plain = shape.model_dump(mode="json", by_alias=True, include={name})
+            found[alias] = plain[alias]
+        elif isinstance(value, SecretStr) and f"{name}_set" in type(shape).model_fields:
+            found[f"{alias}Set"] = True
+    return found
+
+
+def check_references(shape: BaseModel) -> None:
+    """Raises InvalidRequest for a reference that names no variable of ours."""
+    for name in type(shape).model_fields:
+        value = getattr(shape, name)
+        if isinstance(value, BaseModel):
+            check_references(value)
+        elif name.startswith(REFERENCE_PREFIX) and value:
+            variable_of(value)
+
+
+def variable_of(reference: str) -> str:
+    """The environment variable that a reference names. Raises InvalidRequest."""
+    found = _REFERENCE.fullmatch(reference)
+    if found is None:
+        raise InvalidRequest(
+            "the reference does not name a secret",
+            where="secretManagerStoredPassword",
+            hint="Write env:MIRRORLAKE_SECRET_NAME, and set this variable where "
+            "`mirrorlake serve` runs.",
+        )
+    return found[1]
+
+
+class SecretFile:
+    """All secrets by name of the profile and path. Safe for threads of one process."""
+
+    NAME = "secrets.json"
+
+    def __init__(self, folder: Path) -> None:
+        self._file = folder / self.NAME
+        self._lock = threading.Lock()
+
+    def of(self, profile: str) -> dict[str, str]:
+        """The secrets of a profile by path."""
+        with self._lock:
+            return dict(self._read().get(profile, {}))
+
+    def put(self, profile: str, secrets: Mapping[str, str]) -> None:
+        """Replace all secrets of a profile."""
+        with self._lock:
+            found = self._read()
+            found.pop(profile, None)
+            if secrets:
+                found[profile] = dict(secrets)
+            self._write(found)
+
+    def _read(self) -> dict[str, dict[str, str]]:
+        try:
+            found: dict[str, dict[str, str]] = json.loads(self._file.read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            return {}
+        return found
+
+    def _write(self, content: Mapping[str, Any]) -> None:
+        # Made with these rights from the beginning: nobody else may read it for a moment either.
+        staged = self._file.with_name(f"_{self.NAME}")
+        staged.unlink(missing_ok=True)
+        number = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        with os.fdopen(number, "w", encoding="utf-8") as file:
+            json.dump(content, file)
+            file.flush()
+            os.fsync(file.fileno())
+        staged.replace(self._file)

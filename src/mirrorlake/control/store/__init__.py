@@ -1,0 +1,1 @@
+"""Where resources are kept: SQLite by default, any database that SQLAlchemy knows."""

@@ -1,0 +1,1 @@
+"""The steps that make the tables, run by alembic."""

@@ -1,0 +1,195 @@
+"""Streams: made, changed, started, paused, recovered and removed (section 13)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from mirrorlake.control import masks
+from mirrorlake.control.checks import (
+    STREAM_OUTPUT,
+    check_slot,
+    check_strategy,
+    input_of,
+    move_to,
+    output_of,
+    shaped,
+)
+from mirrorlake.control.names import ResourceKind, ResourceName, new_name
+from mirrorlake.control.profiles import Profiles
+from mirrorlake.control.reports import Document
+from mirrorlake.control.requests import DELETED, Asked, Requests, Validator
+from mirrorlake.control.shapes.base import Shape
+from mirrorlake.control.shapes.streams import (
+    DESTINATION_CONFIGS,
+    SOURCE_CONFIGS,
+    RunRequest,
+    Stream,
+)
+from mirrorlake.control.states import StreamMove, StreamState, moved
+from mirrorlake.control.store.database import Transaction
+from mirrorlake.errors import InvalidRequest
+from mirrorlake.model.landed import format_time
+
+RECOVER = "RECOVER"
+"""What is wanted of a stream that goes on after something of it was lost."""
+
+
+class Streams:
+    """What people ask of the streams of one service."""
+
+    def __init__(self, requests: Requests, profiles: Profiles, validator: Validator) -> None:
+        self._requests, self._profiles, self._validator = requests, profiles, validator
+
+    def create(self, parent: str, identifier: str, sent: Document, asked: Asked) -> Document:
+        """Returns an operation. Raises InvalidRequest, ResourceExists, ResourceNotFound."""
+        name = new_name(parent, ResourceKind.STREAM, identifier)
+        if known := self._requests.repeated(name, "create", asked, sent):
+            return known
+        shape = shaped(Stream, sent)
+        wanted = shape.state or StreamState.NOT_STARTED
+        if wanted not in (StreamState.NOT_STARTED, StreamState.RUNNING):
+            raise InvalidRequest(
+                f"a stream cannot be created as {wanted.name}",
+                where="state",
+                hint="Create it as NOT_STARTED or RUNNING.",
+            )
+        self._check_stream(shape)
+
+        def act(transaction: Transaction) -> Document:
+            self._requests.check_free(transaction, name)
+            shape.state = StreamState.NOT_STARTED
+            document = self._requests.stamped(input_of(shape), name)
+            if asked.validate_only:
+                return document
+            transaction.put(name, document)
+            self._log(transaction, document, "STREAM_CREATED", "the stream was created")
+            if wanted is StreamState.RUNNING:
+                document = self.move(transaction, document, StreamMove.START)
+            return document
+
+        validations = () if asked.force else self._validator.stream(name, shape)
+        return self._requests.do(name, "create", asked, sent, act, validations, "Stream")
+
+    def update(self, name: ResourceName, sent: Document, mask: str, asked: Asked) -> Document:
+        """Change a stream, start, pause or resume it (ST-280). Returns an operation, which for a
+        change of state ends when the state is reached. Raises InvalidRequest, ResourceNotFound,
+        IllegalMove."""
+        if known := self._requests.repeated(name, "update", asked, [sent, mask]):
+            return known
+        paths = masks.parse_mask(mask)
+        sent_state = shaped(Stream, {k: v for k, v in sent.items() if k == "state"})
+        asks_state = not paths or ("state",) in paths
+        fields = [path for path in paths if path != ("state",)]
+        changes = bool(fields) or not paths
+        current = self._requests.current(name)
+        target = sent_state.state if asks_state else None
+        if ("state",) in paths and target is None:
+            raise InvalidRequest("no state was sent", where="state", hint="Send RUNNING or PAUSED.")
+        move = move_to(StreamState[current["state"]], target)
+        shape = shaped(
+            Stream, masks.overlaid(current, sent, fields, STREAM_OUTPUT) if changes else current
+        )
+        if changes:
+            self._check_stream(shape)
+            check_slot(shaped(Stream, current), shape)
+        validations = self._validator.stream(name, shape) if changes and not asked.force else ()
+
+        def act(transaction: Transaction) -> Document | None:
+            document = self._requests.get(transaction, name)
+            if changes:
+                document = {**self._requests.stamped(input_of(shape), name), **output_of(document)}
+                if not asked.validate_only:
+                    transaction.put(name, document)
+                    self._log(transaction, document, "STREAM_UPDATED", "the stream was updated")
+            if move is None or asked.validate_only:
+                return document
+            self.move(transaction, document, move)
+            return None
+
+        return self._requests.do(
+            name, "update", asked, [sent, mask], act, validations, "Stream", waits=move is not None
+        )
+
+    def run(self, name: ResourceName, sent: Document, asked: Asked) -> Document:
+        """Start, resume or recover a stream (ST-335). Returns an operation. Raises InvalidRequest,
+        ResourceNotFound, IllegalMove, NotOffered."""
+        if known := self._requests.repeated(name, "run", asked, sent):
+            return known
+        request = shaped(RunRequest, sent)
+        current = shaped(Stream, self._requests.current(name))
+        check_strategy(current, request)
+
+        def act(transaction: Transaction) -> None:
+            document = self._requests.get(transaction, name)
+            was = StreamState[document["state"]]
+            document = self.move(transaction, document, StreamMove.RECOVER)
+            recovery = request.cdc_strategy.document() if request.cdc_strategy else {}
+            if was is StreamState.FAILED_PERMANENTLY:
+                document["lastRecoveryTime"] = format_time(self._requests.clock.now())
+                transaction.want(name, RECOVER)
+            transaction.put(name, document)
+            self._log(transaction, document, "STREAM_RUN", f"a run was asked for: {recovery}")
+
+        return self._requests.do(name, "run", asked, sent, act, (), "Stream", waits=True)
+
+    def delete(self, name: ResourceName, asked: Asked) -> Document:
+        """Returns an operation, which ends when nothing of it runs any more. It is possible in any
+        state (ST-278). Raises ResourceNotFound."""
+        if known := self._requests.repeated(name, "delete", asked, None):
+            return known
+
+        def act(transaction: Transaction) -> None:
+            self._requests.get(transaction, name)
+            transaction.want(name, DELETED)
+
+        return self._requests.do(name, "delete", asked, None, act, waits=True)
+
+    def _check_stream(self, shape: Stream) -> None:
+        """Whether a stream is whole, and its profiles are there and of its kinds."""
+        source, destination = shape.source_config, shape.destination_config
+        if source is None or destination is None:
+            raise InvalidRequest(
+                "a stream needs a source and a destination",
+                where="sourceConfig, destinationConfig",
+                hint="Name a connection profile in each (ST-001).",
+            )
+        if (shape.backfill_all is None) == (shape.backfill_none is None):
+            raise InvalidRequest(
+                "a stream has exactly one of backfillAll and backfillNone",
+                where="backfillAll",
+                hint='Send "backfillAll": {} to load the rows that are there (ST-282).',
+            )
+        self._check_pair(source.source_connection_profile, source, SOURCE_CONFIGS)
+        self._check_pair(
+            destination.destination_connection_profile, destination, DESTINATION_CONFIGS
+        )
+
+    def _check_pair(self, profile: str, config: Shape, kinds: Mapping[str, str]) -> None:
+        found, _secrets = self._profiles.of(profile)
+        chosen = next((name for name in kinds if getattr(config, name) is not None), None)
+        fitting = [name for name, kind in kinds.items() if kind == found.kind]
+        if not fitting or chosen != fitting[0]:
+            raise InvalidRequest(
+                f"the configuration does not belong to the profile, which is a {found.kind}",
+                where=profile,
+                hint=f"Send {fitting[0]}." if fitting else "Name another connection profile.",
+            )
+
+    def move(self, transaction: Transaction, document: Document, move: StreamMove) -> Document:
+        name = ResourceName.parse(document["name"])
+        state = moved(StreamState[document["state"]], move, document["name"])
+        document = {
+            **document,
+            "state": state.name,
+            "updateTime": format_time(self._requests.clock.now()),
+        }
+        transaction.put(name, document)
+        message = f"the stream is {state.name}"
+        self._log(transaction, document, "STREAM_STATE_CHANGED", message, state.name)
+        return document
+
+    def _log(
+        self, transaction: Transaction, document: Document, code: str, message: str, state: str = ""
+    ) -> None:
+        time = format_time(self._requests.clock.now())
+        transaction.log(document["name"], time, code, message, state)

@@ -1,0 +1,1 @@
+"""The HTTP API of streams: thin routes over `control/` and `app/streams/`."""

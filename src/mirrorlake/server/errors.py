@@ -1,0 +1,47 @@
+"""Errors in the form of the original API (FD-081)."""
+
+from __future__ import annotations
+
+from mirrorlake.control.reports import Document
+from mirrorlake.errors import (
+    IllegalMove,
+    InvalidRequest,
+    LeaseHeld,
+    MirrorlakeError,
+    NotOffered,
+    OperatorError,
+    ResourceExists,
+    ResourceNotFound,
+    Unavailable,
+    UsageError,
+)
+
+_STATUSES: tuple[tuple[type[MirrorlakeError], int, str], ...] = (
+    (ResourceNotFound, 404, "NOT_FOUND"),
+    (ResourceExists, 409, "ALREADY_EXISTS"),
+    (InvalidRequest, 400, "INVALID_ARGUMENT"),
+    (IllegalMove, 400, "FAILED_PRECONDITION"),
+    (NotOffered, 501, "UNIMPLEMENTED"),
+    (LeaseHeld, 409, "ABORTED"),
+    (Unavailable, 503, "UNAVAILABLE"),
+    (UsageError, 400, "INVALID_ARGUMENT"),
+    (OperatorError, 400, "FAILED_PRECONDITION"),
+    (MirrorlakeError, 500, "INTERNAL"),
+)
+
+
+def answer_to(error: MirrorlakeError) -> tuple[int, Document]:
+    """The HTTP status and the body for an error."""
+    code, status = next((c, s) for kind, c, s in _STATUSES if isinstance(error, kind))
+    return code, refusal(code, status, str(error), error.code, error.where)
+
+
+def refusal(code: int, status: str, message: str, reason: str, where: str = "") -> Document:
+    """The body of an error."""
+    details = {
+        "@type": "type.googleapis.com/google.rpc.ErrorInfo",
+        "reason": reason.upper(),
+        "domain": "mirrorlake",
+        "metadata": {"where": where} if where else {},
+    }
+    return {"error": {"code": code, "message": message, "status": status, "details": [details]}}

@@ -1,0 +1,135 @@
+"""The process of the service: it listens, supervises, and ends on a signal within ten seconds."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import signal
+import socket
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvicorn
+
+from mirrorlake.app.streams.projects import ServiceFolders
+from mirrorlake.app.streams.service import opened
+from mirrorlake.errors import UsageError
+from mirrorlake.server.application import application
+
+TOKEN, ADDRESS = "token", "serve.json"
+_EXIT_SECONDS = 9.0
+"""After so long the process leaves, whatever still runs: a crash would leave no less."""
+
+
+@dataclass(frozen=True, slots=True)
+class Listening:
+    """Where the service listens, and with which certificate."""
+
+    host: str
+    port: int
+    certificate: Path | None = None
+    key: Path | None = None
+    needs_token: bool = True
+
+    @property
+    def scheme(self) -> str:
+        return "https" if self.certificate else "http"
+
+
+def listen(
+    places: ServiceFolders,
+    listening: Listening,
+    say: Callable[[str], None],
+    *,
+    database: str | None = None,
+    prepare: Callable[[], None] | None = None,
+    applies: bool = True,
+) -> None:
+    """Serve until SIGTERM or SIGINT. Raises LeaseHeld, UsageError, StorageUnavailable."""
+    stop = threading.Event()
+    with opened(places, stop, database=database, prepare=prepare, applies=applies) as service:
+        bound = _bound(listening)
+        token = _token(places.folder) if listening.needs_token else None
+        host = f"[{listening.host}]" if ":" in listening.host else listening.host
+        url = f"{listening.scheme}://{host}:{bound.getsockname()[1]}"
+        is_local = not listening.certificate
+        hosts = {"127.0.0.1", "localhost", "::1"} if is_local else None
+        server = uvicorn.Server(
+            uvicorn.Config(
+                application(service, token, hosts),
+                log_config=None,
+                access_log=False,
+                server_header=False,
+                lifespan="off",
+                ssl_certfile=listening.certificate,
+                ssl_keyfile=listening.key,
+                timeout_graceful_shutdown=2,
+                timeout_keep_alive=75,
+                limit_concurrency=200,
+            )
+        )
+
+        def signalled(_number: int, _frame: object) -> None:
+            stop.set()
+            server.should_exit = True
+
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signalled)
+        supervising = threading.Thread(target=service.supervisor.run, name="supervisor")
+        supervising.start()
+        _private(places.folder / ADDRESS, json.dumps({"url": url, "pid": os.getpid()}))
+        say(f"Serving {url}/v1 for {places.folder}" + ("" if token else ", without a token"))
+        try:
+            server.run(sockets=[bound])
+        finally:
+            stop.set()
+            last = threading.Timer(_EXIT_SECONDS, os._exit, [0])
+            last.daemon = True
+            last.start()
+            supervising.join()
+            (places.folder / ADDRESS).unlink(missing_ok=True)
+    os._exit(0)  # threads may still wait for a source that does not answer
+
+
+def _bound(listening: Listening) -> socket.socket:
+    family = socket.AF_INET6 if ":" in listening.host else socket.AF_INET
+    found = socket.socket(family, socket.SOCK_STREAM)
+    found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        found.bind((listening.host, listening.port))
+    except OSError as error:
+        found.close()
+        raise UsageError(
+            f"cannot listen there: {(error.strerror or 'refused').lower()}",
+            where=f"{listening.host}, port {listening.port}",
+            hint="Choose another port with --port.",
+        ) from None
+    return found
+
+
+def _token(folder: Path) -> str:
+    """The token of the environment, or the one of the folder, made at the first start."""
+    if given := os.environ.get("MIRRORLAKE_TOKEN"):
+        return given
+    path = folder / TOKEN
+    try:
+        if found := path.read_text(encoding="utf-8").strip():
+            return found
+    except FileNotFoundError:
+        pass
+    made = secrets.token_urlsafe(32)
+    _private(path, made)
+    return made
+
+
+def _private(path: Path, content: str) -> None:
+    """Write a file that only this user reads."""
+    staged = path.with_name(f"_{path.name}")
+    staged.unlink(missing_ok=True)
+    number = os.open(staged, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(number, "w", encoding="utf-8") as file:
+        file.write(content)
+    staged.replace(path)

@@ -1,0 +1,111 @@
+"""Metrics for Prometheus: per stream and per object, absent where unknown (ST-302, ST-306)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime
+
+from prometheus_client import CollectorRegistry, generate_latest
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from mirrorlake.app.streams.service import Service
+from mirrorlake.app.streams.supervisor import Work
+from mirrorlake.control.states import StreamState
+
+CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
+STATE = "mirrorlake_stream_state"
+_STREAM, _OBJECT = ("stream",), ("stream", "object")
+
+
+def exposition(service: Service) -> tuple[bytes, str]:
+    """The metrics as text, and its content type."""
+    registry = CollectorRegistry(auto_describe=False)
+    registry.register(_StreamCollector(service))
+    return generate_latest(registry), CONTENT_TYPE
+
+
+def names() -> list[str]:
+    """Of all metrics, as Prometheus stores them."""
+    families = [*_events([]), *_times([]), *_logs([])]
+    totals = [f"{one.name}{'_total' if one.type == 'counter' else ''}" for one in families]
+    return [STATE, *totals]
+
+
+class _StreamCollector(Collector):
+    def __init__(self, service: Service) -> None:
+        self._service = service
+
+    def collect(self) -> Iterator[Metric]:
+        states = GaugeMetricFamily(STATE, "1 for the state of a stream", labels=("stream", "state"))
+        found = self._service.control.supervision.supervised()
+        for stream in found:
+            if not stream.is_deleted:
+                for state in StreamState:
+                    states.add_metric([str(stream.name), state.name], state is stream.state)
+        yield states
+        works = [work for work in self._service.supervisor.works() if work.status is not None]
+        yield from _events(works)
+        yield from _times(works)
+        yield from _logs(works)
+
+
+def _events(works: list[Work]) -> Iterator[Metric]:
+    events = CounterMetricFamily(
+        "mirrorlake_stream_event_count", "Row changes applied", labels=_STREAM
+    )
+    size = CounterMetricFamily("mirrorlake_stream_bytes_count", "Bytes applied", labels=_STREAM)
+    of_object = CounterMetricFamily(
+        "mirrorlake_object_event_count", "Row changes applied", labels=_OBJECT
+    )
+    size_of_object = CounterMetricFamily(
+        "mirrorlake_object_bytes_count", "Bytes applied", labels=_OBJECT
+    )
+    for work in works:
+        tables = work.status.tables if work.status else []
+        name = str(work.name)
+        events.add_metric([name], sum(table.total.rows for table in tables))
+        size.add_metric([name], sum(table.total.bytes for table in tables))
+        for table in tables:
+            of_object.add_metric([name, table.table], table.total.rows)
+            size_of_object.add_metric([name, table.table], table.total.bytes)
+    yield from (events, size, of_object, size_of_object)
+
+
+def _times(works: list[Work]) -> Iterator[Metric]:
+    age = GaugeMetricFamily(
+        "mirrorlake_object_last_event_age_seconds",
+        "Age of the last change that is applied, by the clock of the source",
+        labels=_OBJECT,
+    )
+    lag = GaugeMetricFamily(
+        "mirrorlake_object_lag_seconds",
+        "Age of the oldest change that is landed and not applied, 0 when there is none",
+        labels=_OBJECT,
+    )
+    failed = GaugeMetricFamily(
+        "mirrorlake_stream_failed_objects", "Objects that stand still", labels=_STREAM
+    )
+    now = datetime.now(UTC)
+    for work in works:
+        tables = work.status.tables if work.status else []
+        failed.add_metric([str(work.name)], sum(table.error is not None for table in tables))
+        for table in tables:
+            labels = [str(work.name), table.table]
+            if table.source_time is not None:
+                age.add_metric(labels, max((now - table.source_time).total_seconds(), 0.0))
+            if table.lag_seconds is not None:
+                lag.add_metric(labels, table.lag_seconds)
+    yield from (age, lag, failed)
+
+
+def _logs(works: list[Work]) -> Iterator[Metric]:
+    retained = GaugeMetricFamily(
+        "mirrorlake_stream_slot_lag_bytes",
+        "Log that the source keeps for the replication slot of a stream",
+        labels=_STREAM,
+    )
+    for work in works:
+        if work.process is not None and work.told.retained_bytes is not None:
+            retained.add_metric([str(work.name)], work.told.retained_bytes)
+    yield retained

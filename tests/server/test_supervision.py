@@ -1,0 +1,216 @@
+"""Streams under supervision: whatever dies, what is wanted is reached again."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from tests.conftest import Database
+from tests.server.service import PARENT, Served, wait
+from tests.server.test_official_client import landed
+
+pytestmark = pytest.mark.postgres
+
+STREAM = f"/v1/{PARENT}/streams/shop"
+
+
+class Shop:
+    """A service with one stream of a live database, which only captures."""
+
+    def __init__(self, served: Served, database: Database) -> None:
+        self.served, self.database = served, database
+        database.execute(
+            "create schema shop",
+            "create table shop.orders (id bigint primary key)",
+            "insert into shop.orders select generate_series(1, 3)",
+        )
+        facts = database.sql.info
+        source = {
+            "postgresqlProfile": {
+                "hostname": facts.host,
+                "port": facts.port,
+                "username": facts.user,
+                "secretManagerStoredPassword": "env:MIRRORLAKE_SECRET_SHOP",
+                "database": facts.dbname,
+            }
+        }
+        profiles = f"/v1/{PARENT}/connectionProfiles"
+        self.call("POST", f"{profiles}?connectionProfileId=source", source)
+        folder = {"fileSystemProfile": {"rootPath": "zones"}}
+        self.call("POST", f"{profiles}?connectionProfileId=folder", folder)
+        self.call("POST", f"/v1/{PARENT}/streams?streamId=shop", self.stream())
+
+    def stream(self) -> dict[str, Any]:
+        return {
+            "sourceConfig": {
+                "sourceConnectionProfile": f"{PARENT}/connectionProfiles/source",
+                "postgresqlSourceConfig": {
+                    "replicationSlot": f"slot_{self.database.name}",
+                    "publication": f"pub_{self.database.name}",
+                    "excludeObjects": {"postgresqlSchemas": [{"schema": "public"}]},
+                },
+            },
+            "destinationConfig": {
+                "destinationConnectionProfile": f"{PARENT}/connectionProfiles/folder",
+                "fileSystemDestinationConfig": {"path": "shop", "landingZone": {}},
+            },
+            "backfillAll": {},
+        }
+
+    def call(self, method: str, path: str, body: Any = None) -> Any:
+        code, answer = self.served.call(method, path, body)
+        assert code == 200, answer
+        assert "error" not in answer, answer
+        return answer
+
+    def ask(self, state: str) -> None:
+        self.call("PATCH", f"{STREAM}?updateMask=state", {"state": state})
+
+    @property
+    def state(self) -> str:
+        return str(self.call("GET", STREAM)["state"])
+
+    def reaches(self, *states: str) -> None:
+        wait(lambda: self.state in states, 60)
+
+    def lands(self, *keys: int) -> None:
+        root = self.served.folder / "data" / "files" / "zones" / "shop"
+        wait(lambda: landed(root) == sorted(keys), 60)
+
+    def insert(self, key: int) -> None:
+        self.database.execute(f"insert into shop.orders values ({key})")
+
+    def processes(self) -> list[int]:
+        """The processes that the service started."""
+        assert self.served.process
+        task = Path(f"/proc/{self.served.process.pid}/task")
+        return [
+            int(child)
+            for thread in task.iterdir()
+            for child in (thread / "children").read_text().split()
+            if "spawn_main" in Path(f"/proc/{child}/cmdline").read_text()
+        ]
+
+
+@pytest.fixture
+def shop(tmp_path: Path, database: Database) -> Iterator[Shop]:
+    password = {"MIRRORLAKE_SECRET_SHOP": database.sql.info.password}
+    served = Served(tmp_path / "service", "--no-apply", **password).start()
+    yield Shop(served, database)
+    served.stop()
+
+
+@pytest.mark.full
+def test_a_stream_is_changed_paused_and_deleted_while_it_runs(shop: Shop) -> None:
+    shop.ask("RUNNING")
+    shop.lands(1, 2, 3)
+    config = shop.stream()["sourceConfig"]
+    config["postgresqlSourceConfig"]["maxConcurrentBackfillTasks"] = 1
+    before = shop.processes()
+    shop.call("PATCH", f"{STREAM}?updateMask=sourceConfig", {"sourceConfig": config})
+    wait(lambda: set(shop.processes()).isdisjoint(before) and shop.processes(), 30)
+    shop.insert(4)
+    shop.lands(1, 2, 3, 4)
+    shop.ask("PAUSED")
+    shop.reaches("PAUSED")
+    shop.insert(5)
+    shop.ask("RUNNING")
+    shop.lands(1, 2, 3, 4, 5)
+    shop.call("DELETE", STREAM)
+    wait(lambda: shop.served.call("GET", STREAM)[0] == 404, 10)
+    slots = "select count(*) from pg_replication_slots where slot_name = %s"
+    name = [f"slot_{shop.database.name}"]
+    wait(lambda: shop.database.sql.execute(slots, name).fetchone() == (0,), 20)
+
+
+@pytest.mark.full
+@pytest.mark.crash
+@pytest.mark.parametrize("wanted", ["RUNNING", "STARTING", "DRAINING", "PAUSED", "DELETED"])
+def test_a_killed_service_reaches_what_was_wanted(shop: Shop, wanted: str) -> None:
+    shop.ask("RUNNING")
+    if wanted != "STARTING":
+        shop.lands(1, 2, 3)
+    if wanted in ("DRAINING", "PAUSED"):
+        shop.ask("PAUSED")
+    if wanted == "PAUSED":
+        shop.reaches("PAUSED")
+    if wanted == "DELETED":
+        shop.call("DELETE", STREAM)
+    shop.served.kill()
+    shop.insert(4)
+    shop.served.start()
+    if wanted == "DELETED":
+        wait(lambda: shop.served.call("GET", STREAM)[0] == 404, 10)
+        return
+    if wanted in ("DRAINING", "PAUSED"):
+        shop.reaches("PAUSED")
+        shop.ask("RUNNING")
+    shop.reaches("RUNNING")
+    shop.lands(1, 2, 3, 4)
+
+
+@pytest.mark.crash
+@pytest.mark.clause("ST-276")
+def test_a_stream_whose_capture_or_source_goes_away_comes_back(shop: Shop) -> None:
+    shop.ask("RUNNING")
+    shop.lands(1, 2, 3)
+    for process in shop.processes():
+        os.kill(process, signal.SIGKILL)
+    shop.reaches("FAILED")
+    assert shop.call("GET", STREAM)["errors"][0]["message"]
+    shop.reaches("RUNNING")
+    shop.insert(4)
+    shop.lands(1, 2, 3, 4)
+    name = shop.database.name
+    with psycopg.connect(shop.database.server.url, autocommit=True) as admin:
+        admin.execute(f"alter database {name} with allow_connections false")
+        admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s "
+            "and pid <> %s",
+            [name, shop.database.sql.info.backend_pid],
+        )
+        shop.reaches("FAILED")
+        admin.execute(f"alter database {name} with allow_connections true")
+    shop.reaches("RUNNING")
+    assert shop.call("GET", STREAM)["errors"] == []
+    shop.insert(5)
+    shop.lands(1, 2, 3, 4, 5)
+
+
+@pytest.mark.full
+def test_a_lost_slot_fails_permanently_until_a_run_loads_again(shop: Shop) -> None:
+    shop.ask("RUNNING")
+    shop.lands(1, 2, 3)
+    shop.ask("PAUSED")
+    shop.reaches("PAUSED")
+    shop.database.execute(f"select pg_drop_replication_slot('slot_{shop.database.name}')")
+    shop.insert(4)
+    shop.ask("RUNNING")
+    shop.reaches("FAILED_PERMANENTLY")
+    (error,) = shop.call("GET", STREAM)["errors"]
+    assert error["reason"] == "SOURCE_GAP"
+    assert ":run" in error["details"]["remedy"]
+    shop.call("POST", f"{STREAM}:run", {"cdcStrategy": {"nextAvailableStartPosition": {}}})
+    shop.reaches("RUNNING")
+    shop.lands(1, 2, 3, 4)
+    assert shop.call("GET", STREAM)["lastRecoveryTime"]
+
+
+@pytest.mark.full
+def test_the_service_drains_within_ten_seconds_and_goes_on_where_it_was(shop: Shop) -> None:
+    shop.ask("RUNNING")
+    shop.lands(1, 2, 3)
+    shop.insert(4)
+    children = shop.processes()
+    assert shop.served.stop() < 10
+    wait(lambda: not any(Path(f"/proc/{child}").exists() for child in children), 5)
+    shop.insert(5)
+    shop.served.start()
+    shop.reaches("RUNNING")
+    shop.lands(1, 2, 3, 4, 5)
