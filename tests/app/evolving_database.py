@@ -47,6 +47,7 @@ class EvolvingDatabase:
     store: LocalStore
     stops_at: frozenset[SchemaChangeKind] = frozenset()
     strict: bool = False
+    number: int = 0
     reader: HandmadeReader = field(init=False)
 
     def __post_init__(self) -> None:
@@ -61,7 +62,8 @@ class EvolvingDatabase:
         settings = CaptureSettings(
             load_workers=1, roll_seconds=0.0, strict=self.strict, stops_at=self.stops_at
         )
-        source = PostgresSource(self.database.settings())
+        name = f"evolving_{self.database.name}_{self.number}"
+        source = PostgresSource(self.database.settings(slot=name, publication=name))
         capture = landing_capture(
             source, self.store, settings, WallClock(), reached=dying or Dying(), holder="c"
         )
@@ -93,6 +95,11 @@ class EvolvingDatabase:
         finally:
             loop.close()
         return False
+
+    def forget(self) -> None:
+        """Let the server keep nothing for this root."""
+        name = f"evolving_{self.database.name}_{self.number}"
+        self.run(f"select pg_drop_replication_slot('{name}')", "drop table apples, log")
 
     def stopped(self) -> dict[str, str]:
         found = Records(self.store, root.LANDING).stopped()

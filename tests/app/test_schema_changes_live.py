@@ -227,3 +227,17 @@ def test_what_a_strict_zone_cannot_tell_stops_the_table(
     evolving.run("alter table apples rename c to d", "insert into apples (id) values (11)")
     evolving.capture()
     assert "strict landing zone" in evolving.stopped()["public.apples"]
+
+
+def test_a_table_without_a_key_stops_where_earlier_rows_would_change(
+    evolving: EvolvingDatabase,
+) -> None:
+    evolving.run("create table pears (size int, note text)", "insert into pears values (1, 'a')")
+    evolving.run("alter table pears replica identity nothing")
+    evolving.capture()
+    evolving.run("alter table pears add column c int", "insert into pears values (2, 'b', 3)")
+    evolving.capture()
+    assert evolving.stopped() == {}
+    evolving.run("alter table pears rename c to d", "insert into pears values (2, 'b', 3)")
+    evolving.capture()
+    assert "column c was renamed to d" in evolving.stopped()["public.pears"]

@@ -28,9 +28,9 @@ class Followed:
     changes: tuple[tuple[SchemaChangeKind, str], ...] = ()
 
     @property
-    def changes_rows(self) -> bool:
-        """Whether earlier rows have other values now."""
-        return bool(self.copied) or any(text is not None for text in self.filled.values())
+    def altered(self) -> set[str]:
+        """The columns of which earlier rows have other values now, or that go by another name."""
+        return {*self.copied, *self.copied.values(), *self.filled}
 
 
 def altered(known: Known, look: TableLook, captures: Captures) -> str | None:

@@ -64,12 +64,18 @@ class Recognition:
             raise _altered(table, "it was dropped")
         known = self._at_least(oid, look)
         self._check(table, known, look)
-        if known.at > after:
-            return None  # it is known by what the catalog showed later
+        if known.at > after:  # it is known by what the catalog showed later
+            if {*filter(_captures(table), names)} != {
+                *filter(_captures(table), known.columns.values())
+            }:
+                raise _altered(table, "its columns were changed while it was loaded")
+            return None
         found = columns.followed(known, look, names, transaction, _captures(table))
         if isinstance(found, str):
             raise _altered(table, found)
-        if table.append_only and found.changes_rows:
+        # Without a key the next insert may be far away. With another key rows are told apart anew.
+        touches_key = not found.altered.isdisjoint(table.key)
+        if found.altered and (table.append_only or touches_key):
             raise _altered(table, " and ".join(what for _kind, what in found.changes))
         published = look.published or known.published
         self._note(oid, replace(found.known, published=published))
