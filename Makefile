@@ -5,7 +5,7 @@ PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
 IN_TWO := -n 2 --dist loadgroup --randomly-seed 1
 
-.PHONY: setup demo test test-full test-long test-pair fuzz lint check format bench soak clauses docs lock clean
+.PHONY: setup demo test test-full test-long test-pair fuzz lint check format bench soak clauses docs site lock clean
 
 setup: $(READY)
 
@@ -69,6 +69,11 @@ clauses: test
 docs: setup
 	@$(PYTHON) -m tests.docs.generate
 
+# The documentation as a site in build/site; a warning is an error.
+site: setup
+	@sh scripts/setup-site $(VENV) $(VENV)-site
+	@NO_MKDOCS_2_WARNING=1 $(VENV)-site/bin/mkdocs build -q
+
 # Pin what pyproject.toml asks for, with hashes and without addresses: for development, for an
 # installation, for `make test-pair` (the lowest versions that it allows, with the older pair), for the
 # bench.
@@ -85,6 +90,7 @@ lock: setup
 		--no-deps --resolution lowest-direct -o build/lowest.txt
 	@$(PIN) pyproject.toml --extra dev --override build/older.txt -c build/lowest.txt -o constraints-pair.txt
 	@$(PIN) bench/requirements.in -c constraints.txt -o bench/constraints.txt
+	@$(PIN) scripts/site-requirements.in -o scripts/site-constraints.txt
 
 clean:
-	rm -rf $(VENV) $(VENV)-bench $(VENV)-pair build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf $(VENV) $(VENV)-bench $(VENV)-site $(VENV)-pair build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
