@@ -39,6 +39,7 @@ class Terminal:
         size = struct.pack("HHHH", HEIGHT, columns, 0, 0)
         fcntl.ioctl(self._fd, termios.TIOCSWINSZ, size)
         self.code: int | None = None
+        self.cpu_seconds = 0.0
 
     @property
     def lines(self) -> list[str]:
@@ -73,7 +74,8 @@ class Terminal:
 
     def _reap(self) -> int:
         if self.code is None:
-            _, status = os.waitpid(self.pid, 0)
+            _, status, used = os.wait4(self.pid, 0)
+            self.cpu_seconds = used.ru_utime + used.ru_stime
             self.code = os.waitstatus_to_exitcode(status)
             os.close(self._fd)
         return self.code
