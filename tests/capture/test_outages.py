@@ -112,5 +112,8 @@ def test_status_tells_an_outage_while_capture_waits_and_lag_grows(tmp_path: Path
     assert found.outage == outage
     assert found.facts()["source"]["state"] == "unreachable"
     assert [table.lag_seconds for table in found.tables] == [42.0]
+    store.replace(f"{records.folder}/outage.json", b'{"since": 7}')
+    assert mirror_status.read(project, clock.now()).outage is None
+    records.begin_outage(outage)
     lease.release()
     assert mirror_status.read(project, clock.now()).outage is None

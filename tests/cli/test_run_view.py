@@ -185,6 +185,12 @@ class TestLines:
         view.tick()
         assert lines[3:] == ["following: tables 1 following, rows 0 per second, 0 applied"]
 
+    def test_names_from_outside_write_nothing_but_text(
+        self, view: RunView, lines: list[str]
+    ) -> None:
+        view.loading(LoadProgress(TableId("s", "\x1b[31m\n"), 10, 10, done=True))
+        assert lines[0].isprintable()
+
     def test_an_outage_and_its_end_are_told(
         self,
         view: RunView,

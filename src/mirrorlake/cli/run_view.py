@@ -20,6 +20,7 @@ from mirrorlake.capture.record import UNREADABLE, Outage, Records
 from mirrorlake.cli.output import say
 from mirrorlake.cli.run_facts import RunFacts
 from mirrorlake.cli.terminal import is_live
+from mirrorlake.errors import printable
 from mirrorlake.root import LANDING, STATE
 
 if TYPE_CHECKING:
@@ -67,14 +68,18 @@ class RunView(Watcher):
         """Tell a step; in the live view it is part of the block."""
         self.facts.step = line
         if not self._is_live:
-            self._write(line)
+            self._tell(line)
 
     def told_log(self, file: Path | None) -> None:
         """Say where the log is, if it is not seen here."""
         if file is not None:
             here = Path.cwd()
             shown = file.relative_to(here) if file.is_relative_to(here) else file
-            self._write(f"The log is in {shown}.")
+            self._tell(f"The log is in {shown}.")
+
+    def _tell(self, line: str) -> None:
+        """Show a line that stays. Names in it are from outside."""
+        self._write(printable(line))
 
     def begun(self, report: ApplyReport) -> None:
         self.facts.report = report
@@ -86,7 +91,7 @@ class RunView(Watcher):
             was_done = before is not None and before.done
             self.facts.note_load(progress, now)
         if progress.done and not was_done:
-            self._write(f"{progress.table}: {self.facts.loads[str(progress.table)].told(now)}")
+            self._tell(f"{progress.table}: {self.facts.loads[str(progress.table)].told(now)}")
 
     def retained(self, size: int) -> None:
         self.facts.retained = size
@@ -117,9 +122,9 @@ class RunView(Watcher):
     def _note(self, outage: Outage | None) -> None:
         before, self.facts.outage = self.facts.outage, outage
         if outage is not None and before is None:
-            self._write(f"{outage}. {outage.hint}")
+            self._tell(f"{outage}. {outage.hint}")
         elif outage is None and before is not None:
-            self._write("resumed: the source answers again")
+            self._tell("resumed: the source answers again")
 
     def tick(self) -> None:
         """Write the plain lines that are due."""
@@ -127,15 +132,15 @@ class RunView(Watcher):
         now, following = time.monotonic(), self.facts.is_following
         if following and not self._is_following:
             self._is_following = True
-            self._write(f"{self.facts.tables()}; Ctrl-C stops")
+            self._tell(f"{self.facts.tables()}; Ctrl-C stops")
         if now - self._said >= (LINE_EVERY if following else LINE_EVERY / 6):
             self._said = now
             if self.facts.report is not None:
                 with self._lock:
-                    self._write(self.facts.line(now))
+                    self._tell(self.facts.line(now))
                     loads = [f"{t}: {load.told(now)}" for t, load in self.facts.unfinished.items()]
                 for load in loads:
-                    self._write(load)
+                    self._tell(load)
 
     def screen(self, width: int, height: int) -> list[str]:
         self.look()
@@ -158,7 +163,7 @@ class RunView(Watcher):
                 finally:
                     self._write = _writer(terminal)
             if self.facts.report is not None:
-                self._write(self.facts.goodbye(time.monotonic()))
+                self._tell(self.facts.goodbye(time.monotonic()))
 
     @contextmanager
     def _plain(self, terminal: TextIO) -> Iterator[None]:

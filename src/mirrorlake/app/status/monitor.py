@@ -143,10 +143,7 @@ class Monitor:
         if now - self._looked < LOOK_EVERY:
             return False
         before, self._looked = self._outage, now
-        try:
-            self._outage = outage_of(self._store, self._clock.now())
-        except UNREADABLE:
-            self._outage = None
+        self._outage = outage_of(self._store, self._clock.now())
         return self._outage != before
 
     def _add(self, operation: LoggedOperation, table: TableId, **facts: Any) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 
 from mirrorlake import root
-from mirrorlake.capture.record import Outage, Records
+from mirrorlake.capture.record import UNREADABLE, Outage, Records
 from mirrorlake.storage.lease import holder_of
 from mirrorlake.storage.store import Store
 
@@ -13,5 +13,8 @@ from mirrorlake.storage.store import Store
 def outage_of(store: Store, now: datetime) -> Outage | None:
     """The outage that capture waits for to end; None while the source answers, and when no capture
     runs that would ask it."""
-    found = Records(store, root.LANDING).outage()
+    try:
+        found = Records(store, root.LANDING).outage()
+    except UNREADABLE:  # whatever others have put there
+        return None
     return found if found is not None and holder_of(store, "capture", now) else None
