@@ -18,6 +18,7 @@ SCENARIOS: Mapping[str, str] = {
     "load": "initial load, PostgreSQL to Delta, against dlt and against COPY",
     "capture": "slot to landed files, against Debezium's engine and against the raw drain",
     "apply": "60,000, 1,000 and a million changes to 5 million rows, against MERGE and delta-rs",
+    "history": "type 2 history, 100,000 changes to 5 million rows, against a two-step MERGE",
     "cycle": "50 tables x 200 changes in one cycle, against plain Delta MERGE in 4 threads",
     "scale": "the same changes to 50 million rows and to 5 million",
     "landed": "landed files of 5 million rows to Delta, against Spark's write of plain Parquet",

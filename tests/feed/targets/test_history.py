@@ -395,6 +395,14 @@ def test_other_settings_than_those_it_was_built_with_are_named(
             history(filled.path, target, **asked)
 
 
+@pytest.mark.parametrize("inside", ["orders/history", "."])
+def test_a_target_inside_its_source_or_around_it_is_refused(
+    filled: FeedTable, tmp_path: Path, inside: str
+) -> None:
+    with pytest.raises(UsageError, match="cannot lie inside it"):
+        history(filled.path, tmp_path / inside)
+
+
 def test_a_table_that_is_something_else_is_left_alone(filled: FeedTable, tmp_path: Path) -> None:
     other = FeedTable(tmp_path / "other")
     other.change((INSERT, (1, "mine")))

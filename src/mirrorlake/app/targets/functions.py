@@ -9,6 +9,7 @@ from typing import Unpack
 
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
+from mirrorlake.errors import UsageError
 from mirrorlake.feed.archive.every_change import EveryChange
 from mirrorlake.feed.archive.parts import Archive
 from mirrorlake.feed.archive.settings import ArchiveSettings
@@ -135,7 +136,8 @@ def builder_of(
     asked: HistorySettings | ReplaySettings,
     reached: CrashHook,
 ) -> TargetBuilder:
-    """What builds a target of one table as it is asked for."""
+    """What builds a target of one table as it is asked for. Raises UsageError."""
+    _check_apart(source.location, target.location)
     kind: TargetKind
     if isinstance(asked, ReplaySettings):
         newest = HistorySettings(HistoryType.NEWEST, asked.key)
@@ -152,10 +154,26 @@ def builder_of(
     )
 
 
+def _check_apart(source: str, target: str) -> None:
+    """Refuse tables of which one lies inside the other: VACUUM of the outer one would delete the
+    files of the inner one. Raises UsageError."""
+    one, other = (
+        f"{location if is_url(location) else Path(location).absolute()}".rstrip("/") + "/"
+        for location in (source, target)
+    )
+    if one != other and (one.startswith(other) or other.startswith(one)):
+        raise UsageError(
+            "a table that is built from another cannot lie inside it, or contain it",
+            where=target,
+            hint="Name another place for it.",
+        )
+
+
 def archive_of(
     source: TargetLocation, target: TargetLocation, asked: ArchiveSettings, reached: CrashHook
 ) -> Archive:
-    """What builds the tables of an archive."""
+    """What builds the tables of an archive. Raises UsageError."""
+    _check_apart(source.location, target.location)
     feed = FeedSource(source.location, None, source.options)
 
     def table(location: str) -> TargetTable:

@@ -30,7 +30,7 @@ from mirrorlake.feed.history.settings import (
     START_AT,
     HistorySettings,
 )
-from mirrorlake.feed.targets.build import Basis, TargetChanges
+from mirrorlake.feed.targets.build import THREADS, Basis, TargetChanges
 from mirrorlake.feed.targets.changes import keyed
 from mirrorlake.feed.targets.rows import RowsOfOneKey, own_columns, target_columns, unlike
 from mirrorlake.feed.targets.source import PORTION_ROWS, Portion
@@ -95,7 +95,7 @@ class EveryRow:
         basis.table.fetch(searched)
         none = pa.nulls(keys.num_rows, arrow_type(self.asked.bounds.type))
         sought = keys.append_column(END_AT, none)
-        return searched, find_rows(basis.table.folder, searched, basis.schema, sought, 1)
+        return searched, find_rows(basis.table.folder, searched, basis.schema, sought, THREADS)
 
     def _written(
         self,

@@ -13,7 +13,7 @@ import pyarrow as pa
 from mirrorlake.delta.write.append import append
 from mirrorlake.delta.write.rewrite import rewrite
 from mirrorlake.feed.history.settings import IS_DELETED, Deletes, HistorySettings
-from mirrorlake.feed.targets.build import Basis, TargetChanges
+from mirrorlake.feed.targets.build import THREADS, Basis, TargetChanges
 from mirrorlake.feed.targets.changes import KeyedChanges, keyed
 from mirrorlake.feed.targets.rows import RowsOfOneKey, existing, own_columns, target_columns
 from mirrorlake.feed.targets.source import PORTION_ROWS, Portion
@@ -62,7 +62,7 @@ class NewestRows:
             return TargetChanges()
         joins = taken_along(files)
         table = basis.table
-        done = rewrite(table.folder, files, basis.schema, net, 1, joins, table.fetch)
+        done = rewrite(table.folder, files, basis.schema, net, THREADS, joins, table.fetch)
         known = int(changes.existed.sum())
         found = done.updated + done.deleted
         if done.duplicates or (found != known if not flags else found < known):

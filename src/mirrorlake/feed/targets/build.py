@@ -7,6 +7,7 @@ what the target has recorded.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Protocol
@@ -34,6 +35,9 @@ from mirrorlake.feed.targets.target import (
     TargetTable,
 )
 from mirrorlake.model.table import Column, Schema
+
+THREADS = min(os.cpu_count() or 1, 4)
+"""By which rows of the target are looked up and written."""
 
 ATTEMPTS = 20
 """At one portion, while other writers are faster."""

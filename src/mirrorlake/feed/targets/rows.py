@@ -11,7 +11,7 @@ import pyarrow as pa
 from mirrorlake.delta.lookup.key_lookup import candidates, find_rows
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.errors import FeedTargetError, UsageError
-from mirrorlake.feed.targets.build import Basis
+from mirrorlake.feed.targets.build import THREADS, Basis
 from mirrorlake.feed.targets.changes import KeyedChanges, named_key, occurs_twice
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import arrow_schema
@@ -94,7 +94,7 @@ def existing(
     table = basis.table
     searched = candidates(files, basis.schema, changes.keys)
     table.fetch(searched)
-    found = find_rows(table.folder, searched, basis.schema, changes.keys, 1)
+    found = find_rows(table.folder, searched, basis.schema, changes.keys, THREADS)
     count = np.bincount(found.code, minlength=changes.keys.num_rows)
     return unlike(changes, count, basis.where, version)
 
