@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import pytest
 
 from mirrorlake.model.change import Marker
-from mirrorlake.sources.base import ALTERED
+from mirrorlake.sources.base import ALTERED, CheckSeverity
 from tests.conformance.scene import events, faults, told
 from tests.sources.postgresql.captured import Captured
 
@@ -193,3 +193,18 @@ def test_a_generated_column_that_becomes_an_ordinary_one_stops_the_table(
         "alter table apples alter column twice drop expression", "insert into apples values (1, 5)"
     )
     assert "twice was not captured before" in faults(chunks)[0].error.what
+
+
+def test_a_change_of_columns_is_told_until_a_row_brings_it(captured: Captured) -> None:
+    captured.begin(APPLES)
+    with captured.streaming() as (source, reader):
+        captured.run(
+            "alter table apples rename note to remark", "alter table apples add column c int"
+        )
+        reader.read_to(source.current())
+        (finding,) = [f for f in source.watch(captured.tables) if f.check == "columns"]
+        assert finding.severity is CheckSeverity.WARNING
+        assert "column note was renamed to remark, column c was added" in finding.message
+        captured.run("insert into apples (id) values (1)")
+        reader.read_to(source.current())
+        assert [f for f in source.watch(captured.tables) if f.check == "columns"] == []
