@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
+from mirrorlake.cli.main import app
 from mirrorlake.feed.history.settings import HistoryArguments
-from tests.docs.blocks import blocks, said, shell
+from tests.docs.blocks import blocks, said
 from tests.docs.generate import DOCS
 from tests.feed.handmade_feed import DELETE, INSERT, UPDATE, FeedTable
 
@@ -24,9 +27,10 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_the_commands_run(shop: Path) -> None:
+def test_the_commands_run(shop: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(shop)
     every, at_version, newest, archived, rebuilt, copied = (
-        shell(shop, commands) for commands in blocks(PAGE, "sh")
+        "".join(map(printed, commands.splitlines())) for commands in blocks(PAGE, "sh")
     )
     assert "covers version 3; 4 rows inserted" in every
     assert "orders_history" in every
@@ -35,6 +39,15 @@ def test_the_commands_run(shop: Path) -> None:
     assert "covers version 3; 6 rows inserted" in archived
     assert rebuilt.split() == at_version.split()
     assert set(copied.split()[-4:]) == {"1", "c", "3", "d"}
+
+
+def printed(command: str) -> str:
+    """What a line of a shell prints, without a process of its own."""
+    program, *arguments = shlex.split(command)
+    assert program == "mirrorlake"
+    done = CliRunner().invoke(app, arguments, catch_exceptions=False)
+    assert done.exit_code == 0, done.stderr
+    return done.stdout
 
 
 def test_the_python_prints_what_it_says(

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from mirrorlake import FeedError, FeedTargetError, TargetReport, UsageError, history
+from mirrorlake import FeedError, FeedTargetError, TargetReport, UsageError, history, replay
 from mirrorlake.delta.log import checkpoint
 from mirrorlake.delta.write.rewrite import rewrite, written
 from mirrorlake.feed.targets.target import TargetTable
@@ -393,6 +393,38 @@ def test_other_settings_than_those_it_was_built_with_are_named(
     ):
         with pytest.raises(FeedTargetError, match=what):
             history(filled.path, target, **asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "what"),
+    [
+        ({"from_version": "1"}, "from_version"),
+        ({"from_version": -1}, "from_version"),
+        ({"to_version": -1}, "to_version"),
+        ({"from_version": 3, "to_version": 2}, "before the start"),
+        ({"from_version": 1, "from_latest": True}, "both are given"),
+        ({"from_version": 99}, "after the latest"),
+    ],
+)
+def test_wrong_versions_are_refused_and_nothing_is_made(
+    filled: FeedTable, tmp_path: Path, asked: Any, what: str
+) -> None:
+    with pytest.raises((FeedError, UsageError), match=what):
+        history(filled.path, tmp_path / "h", **asked)
+    assert not (tmp_path / "h").exists()
+
+
+def test_a_target_is_what_it_was_though_there_is_nothing_to_do(
+    filled: FeedTable, tmp_path: Path
+) -> None:
+    history(filled.path, tmp_path / "h")
+    with pytest.raises(FeedTargetError, match="and not a copy"):
+        replay(filled.path, tmp_path / "h")
+    with pytest.raises(FeedTargetError, match="with current False"):
+        history(filled.path, tmp_path / "h", current=True)
+    (tmp_path / "file").touch()
+    with pytest.raises(FeedTargetError, match="there is a file"):
+        history(filled.path, tmp_path / "file")
 
 
 @pytest.mark.parametrize("inside", ["orders/history", "."])

@@ -42,7 +42,7 @@ def told_by(path: Path) -> list[Counter[object]]:
     return [feed[version] for version in sorted(feed) if feed[version]]
 
 
-@settings(max_examples=tries(24))
+@settings(max_examples=tries(20))
 @given(
     found=sources(),
     kills=st.lists(st.integers(1, 6), max_size=4),

@@ -17,6 +17,7 @@ import pyarrow as pa
 from mirrorlake.delta.schema import TableSchema, parse
 from mirrorlake.delta.workspace import TableWorkspace
 from mirrorlake.delta.write.rewrite import Action
+from mirrorlake.errors import UsageError
 from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.reader import Feed, as_feed_error
 from mirrorlake.feed.targets.source import (
@@ -161,6 +162,16 @@ class TargetBuilder:
     def build(self, request: BuildRequest) -> TargetReport:
         """Cover what the source has now. Raises FeedError, FeedTargetError, UsageError,
         Unavailable."""
+        # Refuses what is no version, and an end before the begin.
+        FeedRequest.of(
+            self._source.location, from_version=request.begin or 0, to_version=request.last
+        )
+        if request.begin is not None and request.from_latest:
+            raise UsageError(
+                "a target begins with one version or with the latest one, and both are given",
+                where=self._target.location,
+                hint="Use only one of from_version and from_latest.",
+            )
         self._report = TargetReport(self._target.location, -1, -1)
         for _attempt in range(ATTEMPTS):
             if self._build(request):
@@ -174,7 +185,9 @@ class TargetBuilder:
     def _build(self, request: BuildRequest) -> bool:
         """Whether all is covered; False when another writer was faster."""
         state, begin = self._target.state(), None
-        if state.built is None:
+        if state.built is not None:
+            self._check_kind(state.built)
+        else:
             begin = self._source.begin(request.begin, from_latest=request.from_latest)
             if begin.snapshot >= 0:
                 if not self._snapshot(state, begin, request.gap):
@@ -186,9 +199,11 @@ class TargetBuilder:
         feed = self._source.feed(first, request.last)
         if state.built is not None:
             self._source.check_same(state.built, feed.plan.table_id)
+        key = self._key(feed)
+        if state.built is not None:
+            self._check_settings(state.built, key)
         if feed.first > feed.last:
             return True
-        key = self._key(feed)
         for portion in portions(feed, self._kind.portion_rows):
             state = self._target.state()
             if (state.recorded if state.built else -1) != portion.first - 1:
@@ -235,7 +250,6 @@ class TargetBuilder:
         if state.built is None:
             built = self._built(portion.schema, key, table_id, Begin(-1, portion.first))
         else:
-            self._check_settings(state.built, key)
             check_columns(self._target.location, state.built, portion.schema, portion.first)
             built = with_columns(state.built, portion.schema)
         return self._commit(
@@ -292,10 +306,14 @@ class TargetBuilder:
             )
         return is_made
 
+    def _check_kind(self, built: BuiltFrom) -> None:
+        if built.kind != self._kind.kind:
+            raise self._target.refused(
+                f"it is {built.kind}, and not {self._kind.kind}", "Name another place for it."
+            )
+
     def _check_settings(self, built: BuiltFrom, key: Sequence[str]) -> None:
         """Refuse to go on with a target that was asked to be something else."""
-        if built.kind != self._kind.kind:
-            raise self._target.refused(f"it is {built.kind}, and not {self._kind.kind}")
         wanted = self._kind.settings(key)
         for name, value in wanted.items():
             if built.settings.get(name) != value:

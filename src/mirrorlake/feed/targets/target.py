@@ -199,6 +199,8 @@ class TargetTable:
             return self._known(snapshot)
         except FileNotFoundError:
             raise self.refused("the table was removed", "Run it again.") from None
+        except NotADirectoryError:
+            raise self.refused("there is a file, and no folder", "Name a folder.") from None
         except BrokenLog as error:
             raise self.refused(f"its Delta log cannot be read: {error}") from error
 
