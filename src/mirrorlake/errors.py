@@ -18,6 +18,7 @@
     │   ├── IllegalMove       a stream is not in a state for this
     │   ├── NotOffered        something that this release does not do
     │   ├── FeedError         the change feed cannot be read as requested
+    │   ├── NotReached        tables do not show a position of the source yet
     │   ├── FeedTargetError   a table that is built from a change feed cannot go on
     │   │   └── SourceColumnsChanged   its source has other columns now
     │   └── TableError        one table stops, the others continue
@@ -244,6 +245,10 @@ class SourceColumnsChanged(FeedTargetError):
     def __init__(self, what: str, *, version: int, where: str = "", hint: str = "") -> None:
         self.version = version
         super().__init__(what, where=where, hint=hint)
+
+
+class NotReached(OperatorError):
+    """No tables, or not all of them, show a position of the source yet."""
 
 
 class TableError(OperatorError):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, suppress
 from dataclasses import replace
 from functools import partial
@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Self
 from mirrorlake import config, root
 from mirrorlake.app import detached, extras, files
 from mirrorlake.app.capture_process import CaptureProcess
+from mirrorlake.app.changes import cut
+from mirrorlake.app.changes.cut import ConsistentCut
 from mirrorlake.app.deferred_engine import DeferredEngine
 from mirrorlake.app.loop.apply_loop import ApplyLoop, Pending
 from mirrorlake.app.loop.background import Executors
@@ -154,6 +156,19 @@ class Mirror:
     def files(self, table: str) -> files.TableFiles:
         """Which landed files of a table are applied, when, and with which rows. Starts no JVM."""
         return files.read(self.project, table)
+
+    def cut(self, at: str | None = None) -> ConsistentCut:
+        """The versions of all tables at one position of the source: the newest one that all show,
+        or the newest up to `at`. Starts no JVM. Raises NotReached, UsageError."""
+        return cut.find(self.project, at)
+
+    def wait_until(
+        self, position: str, *, tables: Sequence[str] = (), timeout: float = 60.0
+    ) -> None:
+        """Wait until all tables, or some, show a position of the source. Starts no JVM. Raises
+        NotReached after `timeout` seconds, UsageError."""
+        clock, pause = WallClock().monotonic, self.stop.wait
+        cut.wait(self.project, position, tables=tables, timeout=timeout, clock=clock, pause=pause)
 
     def plan(self) -> list[TablePlan]:
         """What `apply_once` would do now. Starts no JVM, takes no lease, changes nothing."""

@@ -220,21 +220,11 @@ def _shown(*, as_json: bool, as_csv: bool) -> Callable[[Feed, Filter], None]:
 def _filter(found: Feed, key: Sequence[str] | None, kinds: Sequence[ChangeKind] | None) -> Filter:
     """Keep the rows of a key and of some kinds. Raises UsageError."""
     from mirrorlake.errors import UsageError
-    from mirrorlake.feed.rows import of_key, of_kinds
+    from mirrorlake.feed.rows import key_values, of_key, of_kinds
 
     images = ["update_preimage", "update_postimage"]
     types = [one for kind in kinds or () for one in (images if kind == "update" else [kind.value])]
-    values: dict[str, str] = {}
-    for one in key or ():
-        column, is_named, value = one.partition("=")
-        if len(found.key) == 1 and not (is_named and column == found.key[0]):
-            column, value = found.key[0], one
-        if column not in found.schema().names:
-            raise UsageError(
-                f"--key {one} names no column of the table",
-                hint="Write --key COLUMN=VALUE, once for each column of the key.",
-            )
-        values[column] = value
+    values = key_values(key or (), found.key, found.schema().names)
 
     def wanted(rows: pa.Table) -> pa.Table:
         try:

@@ -13,6 +13,7 @@ from mirrorlake.cli import (
     archive,
     capture,
     check,
+    cut,
     demo,
     detach,
     discover,
@@ -30,6 +31,8 @@ from mirrorlake.cli import (
     sql,
     status,
     subscriptions,
+    trace,
+    wait,
 )
 from mirrorlake.cli import run as run_command
 from mirrorlake.cli.output import fail
@@ -69,6 +72,9 @@ for command in (
     sql.sql,
     feed.feed,
     subscriptions.subscriptions,
+    cut.cut,
+    wait.wait,
+    trace.trace,
     history.history,
     archive.archive,
     replay.replay,

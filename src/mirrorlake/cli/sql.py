@@ -13,6 +13,9 @@ def sql(
     query: Annotated[str, typer.Argument(help="One SQL statement, in the dialect of DuckDB.")],
     config: Config = DEFAULT,
     root: Root = None,
+    as_cut: Annotated[
+        bool, typer.Option("--cut", help="Read all tables as of one position of the source.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Query the mirrored tables by name, and their change feeds. Needs no JVM.
@@ -39,7 +42,13 @@ def sql(
             hint="Use an engine that reads Delta tables there, such as Spark, or DuckDB with the "
             "extensions delta and httpfs.",
         )
-    result = feeds.run(found.root, query)
+    versions = None
+    if as_cut:
+        from mirrorlake.app.changes import cut
+
+        at = cut.find(found).versions
+        versions = {found.root / path: version for path, version in at.items()}
+    result = feeds.run(found.root, query, versions)
     if result is None:
         return
     names = result.columns

@@ -38,10 +38,18 @@ class Views:
     """A connection with a view for each table that a query may name; `missing`: why some of them
     have none."""
 
-    def __init__(self, root: Path, query: str | None = None) -> None:
-        """Raises Unavailable when DuckDB's Delta extension is not installed."""
+    def __init__(
+        self,
+        root: Path,
+        query: str | None = None,
+        versions: Mapping[Path, int] | None = None,
+    ) -> None:
+        """versions: of tables, which are read as of these; the others are missing then; without it
+        all are read as they are now. Raises Unavailable when DuckDB's Delta extension is not
+        installed."""
         self.connection = duckdb.connect()
         self.missing: list[str] = []
+        self._versions = versions
         load_delta(self.connection)
         self.connection.execute("set TimeZone = 'UTC'")
         found: dict[tuple[str, str], list[tuple[str, str, Path]]] = {}
@@ -59,24 +67,30 @@ class Views:
                 self._add(*alike[0])
 
     def _add(self, schema: str, name: str, path: Path) -> None:
+        version = None if self._versions is None else self._versions.get(path)
+        if self._versions is not None and version is None:
+            self.missing.append(f"the table at {path} is not part of the cut")
+            return
         try:
             self.connection.execute(f"create schema if not exists {quoted(schema)}")
             view = f"{quoted(schema)}.{quoted(name)}"
             if _DECODED.search(str(path)):
-                rows = _rows(path)
+                rows = _rows(path, version)
                 self.connection.register("rows", rows)
                 self.connection.execute(f"create table {view} as from rows")
                 self.connection.unregister("rows")
             else:
-                scan = f"delta_scan({literal(path.absolute().as_uri())})"
+                at = "" if version is None else f", version={version}"
+                scan = f"delta_scan({literal(path.absolute().as_uri())}{at})"
                 self.connection.execute(f"create view {view} as select * from {scan}")  # noqa: S608
         except (duckdb.Error, OSError, BrokenLog, UnknownColumnType) as error:
             self.missing.append(f"the table at {path} cannot be read: {_first_line(error)}")
 
 
-def _rows(path: Path) -> pa.Table:
+def _rows(path: Path, version: int | None) -> pa.Table:
     """All rows of a table whose path DuckDB would decode."""
-    snapshot = TableLog(path).snapshot()
+    log = TableLog(path)
+    snapshot = log.snapshot() if version is None else log.snapshot_at(version)
     schema = parse(snapshot.metadata)
     empty = arrow_schema(schema.schema).empty_table()
     return pa.concat_tables(
@@ -85,16 +99,20 @@ def _rows(path: Path) -> pa.Table:
 
 
 def run(
-    root: Path, query: str, more: Mapping[str, pa.Table] = MappingProxyType({})
+    root: Path,
+    query: str,
+    more: Mapping[str, pa.Table] = MappingProxyType({}),
+    versions: Mapping[Path, int] | None = None,
 ) -> duckdb.DuckDBPyRelation | None:
-    """The result of a query; None for a statement without one. more: other tables that it names.
+    """The result of a query; None for a statement without one. more: other tables that it names;
+    versions: of tables, as of which alone they are read.
 
     `show tables` lists the tables of all schemas, by the names that a query uses. Raises
     UsageError.
     """
     if _LISTS.fullmatch(query):
         return _listed(root)
-    views = Views(root, query)
+    views = Views(root, query, versions)
     for name, rows in more.items():
         views.connection.register(name, rows)
     try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time
 from enum import StrEnum
@@ -293,20 +294,24 @@ class _Check:
         )
 
     def _position(self, name: str, text: object) -> AtPosition:
-        for kind in _POINTS if isinstance(text, str) else ():
-            assert isinstance(text, str)
-            try:
-                return AtPosition(Position.parse(text, kind.parse), text)
-            except ValueError:
-                pass
-            try:
-                return AtPosition(Position.after(kind.parse(text)), text)
-            except ValueError:
-                pass
-        raise self.refused(
-            f"{name} is {text!r}, which is not a position",
-            hint="`mirrorlake status` shows the position of each table.",
-        )
+        try:
+            return AtPosition(parse_position(str(text)), str(text))
+        except ValueError:
+            raise self.refused(
+                f"{name} is {text!r}, which is not a position",
+                hint="`mirrorlake status` shows the position of each table.",
+            ) from None
+
+
+def parse_position(text: str) -> Position:
+    """A position in the log of any source; of a point alone the one behind its transactions. Raises
+    ValueError."""
+    for kind in _POINTS:
+        with suppress(ValueError):
+            return Position.parse(text, kind.parse)
+        with suppress(ValueError):
+            return Position.after(kind.parse(text))
+    raise ValueError(f"not a position: {text!r}")
 
 
 def _parsed(text: str) -> datetime:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.delta.write.data_files import CHANGE_TYPE
+from mirrorlake.errors import UsageError
 from mirrorlake.feed.change_files import COMMIT_TIMESTAMP, COMMIT_VERSION
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous, taken
@@ -63,6 +64,25 @@ def without_unchanged(rows: pa.Table, key: Sequence[str]) -> pa.Table:
 def of_kinds(rows: pa.Table, kinds: Sequence[str]) -> pa.Table:
     """The rows of some change types."""
     return rows.filter(pc.is_in(rows[CHANGE_TYPE], value_set=pa.array(kinds, pa.string())))
+
+
+def key_values(given: Sequence[str], key: Sequence[str], columns: Sequence[str]) -> dict[str, str]:
+    """The values of the columns of a key: `VALUE` where it has one column, or `COLUMN=VALUE`.
+
+    key: of the table; columns: all of its columns. Raises UsageError.
+    """
+    values = {}
+    for one in given:
+        column, is_named, value = one.partition("=")
+        if len(key) == 1 and not (is_named and column == key[0]):
+            column, value = key[0], one
+        if column not in columns:
+            raise UsageError(
+                f"--key {one} names no column of the table",
+                hint="Write --key COLUMN=VALUE, once for each column of the key.",
+            )
+        values[column] = value
+    return values
 
 
 def of_key(rows: pa.Table, values: Mapping[str, str]) -> pa.Table:

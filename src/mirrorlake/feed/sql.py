@@ -25,8 +25,11 @@ _VALUES: Mapping[str, bool | None] = {"true": True, "false": False, "null": None
 Value = str | int | bool | None
 
 
-def run(root: Path, query: str) -> duckdb.DuckDBPyRelation | None:
-    """The result of a query that may read feeds; None for a statement without one.
+def run(
+    root: Path, query: str, versions: Mapping[Path, int] | None = None
+) -> duckdb.DuckDBPyRelation | None:
+    """The result of a query that may read feeds; None for a statement without one. versions: of
+    tables, as of which alone they are read.
 
     Raises UsageError, FeedError.
     """
@@ -35,7 +38,7 @@ def run(root: Path, query: str) -> duckdb.DuckDBPyRelation | None:
         name = f"__feed_{number}"
         tables[name] = _read(root, call)
         text = text[: call.start] + f'"{name}"'.encode() + text[call.end :]
-    return sql.run(root, text.decode(), tables)
+    return sql.run(root, text.decode(), tables, versions)
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
@@ -101,6 +101,19 @@ class Cuts:
         self._newest = known
         return known
 
+    def whole(self) -> Iterator[Cut]:
+        """The cuts that are there, ascending, each with every table; none before the first full
+        one."""
+        known: Cut | None = None
+        for number in self._numbers():
+            try:
+                cut = self._read(number)
+            except FileNotFoundError:
+                continue  # it was deleted meanwhile, and later ones are full
+            if known is not None or cut.full:
+                known = known.then(cut) if known else cut
+                yield known
+
     def is_behind(self) -> bool:
         """Whether a cut was written after the newest one that was read here; this checks one name
         only.
@@ -149,7 +162,7 @@ class Cuts:
 
     def _numbers(self) -> list[int]:
         names = (_NAME.fullmatch(file.name) for file in self._store.list(self._folder).files)
-        return [int(match[1]) for match in names if match]
+        return sorted(int(match[1]) for match in names if match)
 
     def _read(self, number: int) -> Cut:
         return Cut.decode(self._store.read(self._path(number)))

@@ -1,0 +1,82 @@
+"""`mirrorlake trace`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mirrorlake.cli.options import DEFAULT, Config, Json, Root
+
+
+def trace(
+    table: Annotated[str, typer.Argument(help="The table, as schema.name, or its folder or URL.")],
+    key: Annotated[
+        list[str] | None,
+        typer.Argument(help="The key of a row; of several columns COLUMN=VALUE for each."),
+    ] = None,
+    version: Annotated[
+        int | None, typer.Option("--version", metavar="N", help="What made this version.")
+    ] = None,
+    file: Annotated[
+        int | None, typer.Option("--file", metavar="N", help="What applied this landed file.")
+    ] = None,
+    position: Annotated[
+        str | None, typer.Option("--position", help="What first showed this position.")
+    ] = None,
+    most: Annotated[
+        int, typer.Option("--last", metavar="N", min=1, help="How many changes to show.")
+    ] = 10,
+    config: Config = DEFAULT,
+    root: Root = None,
+    as_json: Json = False,
+) -> None:
+    """Show where the last changes of a row came from. Needs no JVM.
+
+    Each change is shown with its version, the position in the source and the landed files that its
+    version reaches. --version, --file and --position show the same for one batch.
+
+    \b
+    mirrorlake trace shop.orders 42
+    mirrorlake trace shop.order_lines order=42 line=1 --json
+    mirrorlake trace shop.orders --file 17
+    """
+    from mirrorlake.app.changes import trace as tracing
+    from mirrorlake.app.feed import location_of
+    from mirrorlake.cli.options import project
+    from mirrorlake.cli.output import print_json, print_table
+    from mirrorlake.errors import UsageError
+    from mirrorlake.model.landed import format_time
+
+    asked = [one for one in (key or None, version, file, position) if one is not None]
+    if len(asked) != 1:
+        raise UsageError(
+            "a key, --version, --file or --position is needed", where="trace", hint="Give one."
+        )
+    location, options = location_of(lambda: project(config, root), table)
+    if key:
+        changes = tracing.trace(location, key, options, most)
+        if as_json:
+            print_json({"changes": [one.facts() for one in changes]})
+            return
+        rows = [
+            [one.version, format_time(one.time), one.kind, one.position, _files(one.files), one.row]
+            for one in changes
+        ]
+        print_table(["version", "time", "kind", "position", "files", "row"], rows)
+        return
+    batch = tracing.batch_with(location, options, version=version, file=file, position=position)
+    rows_of = {"insert": batch.inserts, "update": batch.updates, "delete": batch.deletes}
+    time, files = format_time(batch.time), (batch.first, batch.last)
+    if as_json:
+        facts = {"version": batch.version, "time": time, "position": batch.position}
+        print_json(facts | {"files": list(files), "rows": rows_of})
+    else:
+        print_table(
+            ["version", "time", "position", "files", "inserts", "updates", "deletes"],
+            [[batch.version, time, batch.position, _files(files), *rows_of.values()]],
+        )
+
+
+def _files(files: tuple[int, int] | None) -> str:
+    return "" if files is None else f"{files[0]} to {files[1]}"

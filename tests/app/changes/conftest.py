@@ -1,0 +1,5 @@
+"""Commands, as in tests/cli."""
+
+from tests.cli.conftest import run
+
+__all__ = ["run"]
