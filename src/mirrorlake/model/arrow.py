@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from decimal import Context, Decimal, InvalidOperation
 from typing import Any
 
 import numpy as np
@@ -111,3 +112,35 @@ def first_failing(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> 
         else:
             low = middle
     return low
+
+
+PLAIN = 19
+"""Digits before and after the point that Arrow reads as a decimal of whatever type."""
+
+
+def decimals(texts: pa.Array, target: pa.Decimal128Type | pa.Decimal256Type) -> pa.Array:
+    """The values of texts with sign, digits, point and exponent.
+
+    Raises ValueError for what is no number, or does not fit the type; decimal places that are 0
+    beyond its scale do. Arrow (26.0) reads beyond its table of powers of ten when a text has many
+    more places than the type: `5e-41` becomes 0.00, and `1e-400000000` ends the process.
+    """
+    plain = pc.match_substring_regex(texts, rf"^-?[0-9]{{1,{PLAIN}}}(\.[0-9]{{0,{PLAIN}}})?$")
+    if pc.all(plain, min_count=0).as_py():
+        return texts.cast(target)
+    # Far from the type's scale, and so each by itself.
+    context = Context(prec=target.precision)
+    unit = Decimal(1).scaleb(-target.scale, Context(prec=100))
+    found = [None if text is None else _exact(text, unit, context) for text in texts.to_pylist()]
+    return pa.array(found, target)
+
+
+def _exact(text: str, unit: Decimal, context: Context) -> Decimal:
+    try:
+        number = Decimal(text)
+        exact = number.quantize(unit, context=context)
+    except InvalidOperation:
+        raise ValueError("no decimal of the type") from None
+    if exact != number:
+        raise ValueError("more decimal places than the type has")
+    return exact

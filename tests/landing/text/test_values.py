@@ -82,7 +82,7 @@ class TestNumbers:
         found = rows("a\n12345678.90\n-0.010\n+5\n\n1e2\n", form)
         expected = ["12345678.90", "-0.01", "5.00", None, "100.00"]
         assert [row[0] for row in found] == [text and Decimal(text) for text in expected]
-        for text in ("1.234", "123456789", "x", "0x1"):
+        for text in ("1.234", "123456789", "x", "0x1", "5e-41", "1e-400000000"):
             error = fault(f"a\n{text}\n", form)
             assert "Decimal(10,2)" in error.what
             assert error.value == text

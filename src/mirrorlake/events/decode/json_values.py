@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import re
 from collections.abc import Callable, Sequence
-from decimal import Context, Decimal
 from typing import Any
 
 import numpy as np
@@ -20,6 +18,7 @@ from mirrorlake.events.decode.iso import moments, times
 from mirrorlake.events.decode.json_lines import Digits, json_text, text_of
 from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import UnifiedKind, UnifiedType
+from mirrorlake.model.arrow import decimals
 
 _INTERVAL = (
     r"^(?P<sign>-?)P(?:(?P<years>-?[0-9]+)Y)?(?:(?P<months>-?[0-9]+)M)?(?:(?P<weeks>-?[0-9]+)W)?"
@@ -28,8 +27,6 @@ _INTERVAL = (
 )
 _64_BITS = 1 << 63
 _WHOLE = re.compile("-?[0-9]{1,19}")
-_PLAIN = 19
-"""Digits before and after the point that Arrow reads as a decimal of any type without overflow."""
 
 
 def texts_of(
@@ -106,7 +103,7 @@ def _from_texts(texts: pa.Array, kind: UnifiedType, target: pa.DataType) -> pa.A
         case UnifiedKind.INTERVAL:
             found = _intervals(texts, target)
         case UnifiedKind.DECIMAL:
-            found = _decimals(texts, kind, target)
+            found = decimals(texts, target)
         case UnifiedKind.DOUBLE | UnifiedKind.FLOAT:
             found = texts.cast(target)
             _refuse(pc.and_(pc.is_inf(found), pc.match_substring_regex(texts, "[0-9]")))
@@ -129,26 +126,6 @@ def _struct(texts: pa.Array, target: pa.StructType, *members: pa.Array) -> pa.Ar
 def _refuse(wrong: pa.Array) -> None:
     if pc.any(wrong).as_py():
         raise ValueError("a text is none of the type")
-
-
-def _decimals(texts: pa.Array, kind: UnifiedType, target: pa.DataType) -> pa.Array:
-    """Exact decimals: whatever is not plainly digits goes through Python's.
-
-    Arrow reads beyond its tables for an exponent such as e-400000000, and may crash (26.0).
-    """
-    plain = pc.match_substring_regex(texts, rf"^-?[0-9]{{1,{_PLAIN}}}(\.[0-9]{{0,{_PLAIN}}})?$")
-    if pc.all(plain, min_count=0).as_py():
-        with contextlib.suppress(pa.ArrowException):
-            return texts.cast(target)
-    context = Context(prec=kind.precision)
-    unit = Decimal(1).scaleb(-kind.scale, Context(prec=100))
-    found = []
-    for text in texts.to_pylist():
-        exact = None if text is None else Decimal(text).quantize(unit, context=context)
-        if exact is not None and exact != Decimal(text):
-            raise ValueError("a decimal has more digits than its type")
-        found.append(exact)
-    return pa.array(found, target)
 
 
 def _intervals(texts: pa.Array, target: pa.StructType) -> pa.Array:

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 
 from mirrorlake.landing.text.binary import octets
 from mirrorlake.landing.text.format import DECIMAL, DeclaredColumn
-from mirrorlake.model.arrow import arrow_type, first_failing
+from mirrorlake.model.arrow import PLAIN, arrow_type, decimals, first_failing
 
 _CLAUSES = {
     "Double": "LZ-175",
@@ -92,7 +92,11 @@ def _decimal(values: pa.Array, target: pa.DataType) -> pa.Array:
     """Digits with sign and point; more decimal places than the scale are an error, unless they
     are 0."""
     if _characters_but(values, b"0123456789-."):
-        values = _matching(values, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$")
+        return decimals(
+            _matching(values, r"^[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?$"), target
+        )
+    if (pc.max(pc.binary_length(values)).as_py() or 0) > PLAIN:
+        return decimals(values, target)
     return values.cast(target)
 
 
