@@ -76,7 +76,7 @@ def test_a_slot_that_is_read_by_another_is_not_taken(captured: Captured) -> None
     with streaming(source, captured.tables, BEGINNING):
         with pytest.raises(PrerequisiteMissing, match="in use"):
             captured.source().objects.establish(captured.tables)
-        with pytest.raises(SourceUnavailable, match="is active for PID"):
+        with pytest.raises(SourceUnavailable, match="is still read by server process"):
             captured.source().stream(captured.tables, BEGINNING)
 
 
