@@ -413,5 +413,11 @@ class TableAltered(TableError):
     code = "table_altered"
 
 
+class TableTruncated(TableError):
+    """The table was emptied in the source, which event files cannot tell."""
+
+    code = "table_truncated"
+
+
 class TableRecreated(TableError):
     """The table was dropped in the source, and created again under the same name."""

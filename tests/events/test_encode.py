@@ -30,6 +30,7 @@ from tests.events.values import (
     Drawn,
     clock,
     columns,
+    decoded,
     described,
     moment,
     nested,
@@ -51,30 +52,6 @@ def lines(drawn: list[Drawn]) -> list[dict[str, Any]]:
     return [json.loads(line, parse_float=Decimal, parse_int=Decimal) for line in found]
 
 
-def untyped(schema: Any) -> Any:
-    """The schema without logical types but decimals, so that values are read as they are stored."""
-    if isinstance(schema, list):
-        return [untyped(one) for one in schema]
-    if not isinstance(schema, dict):
-        return schema
-    kept = {name: untyped(value) for name, value in schema.items()}
-    return (
-        kept
-        if kept.get("logicalType") == "decimal"
-        else {name: value for name, value in kept.items() if name != "logicalType"}
-    )
-
-
-def events(content: bytes) -> list[dict[str, Any]]:
-    blocks = fastavro.block_reader(io.BytesIO(content))
-    schema = fastavro.parse_schema(untyped(blocks.writer_schema))
-    return [
-        fastavro.schemaless_reader(block.bytes_, schema, None)  # type: ignore[misc]
-        for block in blocks
-        for _ in range(block.num_records)
-    ]
-
-
 def same(one: Any, other: Any) -> bool:
     if isinstance(one, float) and isinstance(other, float):
         return struct.pack("d", one) == struct.pack("d", other) or (
@@ -87,7 +64,7 @@ def same(one: Any, other: Any) -> bool:
 @settings(max_examples=tries(100))
 @given(columns(KINDS))
 def test_a_reader_of_avro_finds_every_value(drawn: list[Drawn]) -> None:
-    found = events(avro_file(drawn))
+    found = decoded(avro_file(drawn))
     for one in drawn:
         expected = [physical(one.column.type, value) for value in one.values]
         told = [event["payload"][one.column.name] for event in found]
@@ -181,7 +158,7 @@ def test_an_event_of_json_is_this_line() -> None:
 
 @pytest.mark.clause("ST-010", "ST-013", "ST-022", "ST-044", "ST-199")
 def test_an_event_of_avro_has_these_values_in_this_order() -> None:
-    (found,) = events(avro_file(ONE))
+    (found,) = decoded(avro_file(ONE))
     times = {"read_timestamp": 1737457761898, "source_timestamp": 1737457695000}
     assert found == EVENT | times
     assert list(found) == list(EVENT)
@@ -200,7 +177,7 @@ def test_values_of_a_genuine_row_have_its_bytes_and_digits() -> None:
     ratio = b"\x02" + struct.pack("<f", 45.67)
     flags = b"\x02" + varints(np.array([102])).to_pylist()[0]
     assert price + flags + ratio in encoded
-    (found,) = events(avro_file(drawn))
+    (found,) = decoded(avro_file(drawn))
     assert found["payload"]["ratio"] == 45.66999816894531
     assert found["payload"]["at"] == 29730000000
     assert found["payload"]["flags"] == 102
@@ -212,7 +189,7 @@ def test_a_file_has_no_codec_unless_asked_for() -> None:
     assert set(plain.metadata) == {"avro.schema"}
     packed = avro_file(ONE, deflate=True)
     assert fastavro.reader(io.BytesIO(packed)).metadata["avro.codec"] == "deflate"
-    assert events(packed) == events(avro_file(ONE))
+    assert decoded(packed) == decoded(avro_file(ONE))
 
 
 @pytest.mark.clause("ST-176")
@@ -226,7 +203,7 @@ def test_large_rows_stand_in_blocks_of_their_own() -> None:
     sizes = [10, BLOCK_BYTES, 20, 3 * BLOCK_BYTES, 5]
     drawn = [Drawn(EventColumn("a", types.BYTES), [bytes(size) for size in sizes])]
     content = avro_file(drawn)
-    assert [len(event["payload"]["a"]) for event in events(content)] == sizes
+    assert [len(event["payload"]["a"]) for event in decoded(content)] == sizes
     counts = [block.num_records for block in fastavro.block_reader(io.BytesIO(content))]
     assert sum(counts) == len(sizes)
     assert len(counts) > 2
@@ -254,7 +231,7 @@ def test_slices_are_written_as_the_rows_they_show() -> None:
     for write in (container, json_lines):
         cut = b"".join(write(described(drawn), whole.slice(1, 2)))
         assert cut != b"".join(write(described(drawn), whole))
-    found = events(b"".join(container(described(drawn), whole.slice(1, 2))))
+    found = decoded(b"".join(container(described(drawn), whole.slice(1, 2))))
     assert [event["payload"] for event in found] == [
         {"a": None, "b": False, "c": None, "d": b"22"},
         {"a": 'y"', "b": None, "c": Decimal(3), "d": None},

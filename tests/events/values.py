@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from decimal import Context, Decimal
 from typing import Any
 
+import fastavro
 import numpy as np
 import pyarrow as pa
 from hypothesis import strategies as st
@@ -205,3 +207,27 @@ def zone_of(offset: int) -> str:
 def clock(micros: int) -> str:
     seconds, rest = divmod(micros, 10**6)
     return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:06}"
+
+
+def untyped(schema: Any) -> Any:
+    """The schema without logical types but decimals, so that values are read as they are stored."""
+    if isinstance(schema, list):
+        return [untyped(one) for one in schema]
+    if not isinstance(schema, dict):
+        return schema
+    kept = {name: untyped(value) for name, value in schema.items()}
+    return (
+        kept
+        if kept.get("logicalType") == "decimal"
+        else {name: value for name, value in kept.items() if name != "logicalType"}
+    )
+
+
+def decoded(content: bytes) -> list[dict[str, Any]]:
+    blocks = fastavro.block_reader(io.BytesIO(content))
+    schema = fastavro.parse_schema(untyped(blocks.writer_schema))
+    return [
+        fastavro.schemaless_reader(block.bytes_, schema, None)  # type: ignore[misc]
+        for block in blocks
+        for _ in range(block.num_records)
+    ]

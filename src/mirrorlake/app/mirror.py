@@ -23,7 +23,7 @@ from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.own_root import check_root, of_root
 from mirrorlake.app.status import ended, mirror_status
-from mirrorlake.app.stores import store_of
+from mirrorlake.app.stores import destination_of, store_of
 from mirrorlake.app.targets.keeper import TargetKeeper
 from mirrorlake.apply.engine import Engine
 from mirrorlake.apply.in_process.committer import LogCommitter
@@ -31,11 +31,12 @@ from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.apply.logs.table_reader import LogReader
 from mirrorlake.capture.capture import Capture, Waiting
+from mirrorlake.capture.events.sink import EventsSink
 from mirrorlake.capture.landing.sink import LandingSink
 from mirrorlake.capture.landing.table_positions import known
 from mirrorlake.capture.members import expecting_new
 from mirrorlake.capture.record import Records
-from mirrorlake.capture.sink import LoadProgress
+from mirrorlake.capture.sink import LoadProgress, Sink
 from mirrorlake.config import Project
 from mirrorlake.config.sources import open_source
 from mirrorlake.errors import PrerequisiteMissing, SourceUnavailable, SparkUnavailable, UsageError
@@ -231,6 +232,8 @@ class Mirror:
         watcher: Watcher | None = None,
     ) -> ApplyReport:
         """Apply everything that is landed when this is called."""
+        if self.project.destination is not None:
+            return ApplyReport()  # events are for others to apply
         check_root(self.project, self._store)
         engine = self._deferred()
 
@@ -246,6 +249,12 @@ class Mirror:
 
     def apply_run(self, watcher: Watcher | None = None) -> ApplyReport:
         """Apply what lands until `stop` is set."""
+        if self.project.destination is not None:
+            raise UsageError(
+                "this project writes event files, and has no tables to apply anything to",
+                where=f"mirror {self.project.name}",
+                hint="Use `mirrorlake run`, or remove the section destination.",
+            )
         check_root(self.project, self._store)
         Lease(self._store, ended.MIRROR, WallClock()).check_free()
         with (
@@ -257,10 +266,14 @@ class Mirror:
         return loop.report
 
     def run(self, watcher: Watcher | None = None) -> ApplyReport:
-        """Both halves until `stop` is set; capture has a process of its own, without a JVM.
+        """Both halves until `stop` is set; capture has a process of its own, without a JVM. Event
+        files need no second half.
 
         Raises what ended capture, when that was an error.
         """
+        if self.project.destination is not None:
+            self.capture_run()
+            return ApplyReport()
         self._check_begin()
         for role in ended.COMMANDS:
             Lease(self._store, role, WallClock()).check_free()
@@ -350,12 +363,19 @@ class Mirror:
     ) -> Capture:
         source, settings = self._source(), self.project.capture
         records = Records(self._store, root.LANDING)
+        clock = WallClock(self.stop)
+        sink: Sink = LandingSink(source, records, settings, self._reached, progress)
+        if (events := self.project.destination) is not None:
+            store = destination_of(events)
+            sink = EventsSink(
+                source, records, settings, events, store, clock, self._reached, progress
+            )
         return Capture(
             source,
             records,
-            [LandingSink(source, records, settings, self._reached, progress)],
+            [sink],
             settings,
-            WallClock(self.stop),
+            clock,
             stop=self.stop,
             reached=self._reached,
             retained=retained,

@@ -10,6 +10,7 @@ from mirrorlake import root
 from mirrorlake.app.status import table_status_file
 from mirrorlake.app.stores import store_of
 from mirrorlake.app.table_paths import TablePaths
+from mirrorlake.capture.events import state
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
 from mirrorlake.delta import tables as table_removal
@@ -28,13 +29,15 @@ _FEED = "; its change feed is deleted too, and begins anew"
 
 @dataclass(frozen=True, slots=True)
 class Reset:
-    """What a reset will do. captured: the zone is filled by our own capture."""
+    """What a reset will do. captured: the zone is filled by our own capture. delivered: tables of
+    which there are event files."""
 
     project: Project
     tables: Sequence[TableScan]
     stopped: Sequence[str]
     captured: bool
     everything: bool
+    delivered: Sequence[str] = ()
 
     def sentences(self) -> list[str]:
         lines, store = [], store_of(self.project)
@@ -47,6 +50,7 @@ class Reset:
                 path = TablePaths(store, self.project.mirror.default_schema).of(scan)
                 lines.append(f"{scan.table}: delete {path} and apply {_files_of(scan)}{_FEED}")
         lines += [f"{table}: capture it again" for table in self.stopped]
+        lines += [f"{table}: write all its rows as events again" for table in self.delivered]
         if self.everything and self.captured:
             lines.append(
                 "delete the recorded position in the source's log, and start from a new one"
@@ -80,10 +84,12 @@ class Reset:
             # First, so that a crash in between leaves a stream that begins anew, not a gap.
             records.write_stream(replace(record, start=""))
             store.delete_folder(f"{records.folder}/{layout.CUTS}")
+            state.forget_all(records)
         for scan in self.tables:
             store.delete_folder(scan.folder.path)
             records.forget(str(scan.table))
-        for table in self.stopped:
+        for table in {*self.stopped, *self.delivered}:
+            state.forget(records, table)
             records.forget(table)
 
 
@@ -98,13 +104,15 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
     scans = {str(scan.table): scan for scan in scanner.scan()}
     stopped = set(records.stopped())
     captured = records.stream() is not None
-    wanted = sorted(scans.keys() | stopped) if tables is None else list(tables)
+    delivered = set(state.delivered(records))
+    known = scans.keys() | stopped | delivered
+    wanted = sorted(known) if tables is None else list(tables)
     for name in wanted:
-        if name not in scans and name not in stopped:
+        if name not in known:
             raise UsageError(
                 f"there is no table {name}",
                 where="reset",
-                hint=f"The tables are: {', '.join(sorted(scans)) or 'none'}.",
+                hint=f"The tables are: {', '.join(sorted(known)) or 'none'}.",
             )
     chosen = [scans[name] for name in wanted if name in scans]
     if not captured:
@@ -116,6 +124,7 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
         [name for name in wanted if name in stopped],
         captured,
         everything=tables is None,
+        delivered=[name for name in wanted if name in delivered],
     )
 
 

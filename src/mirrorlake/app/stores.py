@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from mirrorlake import root
+from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.config import Project
 from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.mounted import MountedStore
@@ -21,3 +22,11 @@ def store_of(project: Project) -> Store:
         if location is not None:
             store = MountedStore(store, parts, open_store(location.url, location.options))
     return store
+
+
+def destination_of(settings: EventsSettings) -> Store:
+    """Where event files are written. Raises UsageError."""
+    location = settings.location
+    if isinstance(location, StorageLocation):
+        return open_store(location.url, location.options)
+    return LocalStore(location)

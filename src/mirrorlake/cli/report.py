@@ -39,6 +39,8 @@ def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
             ["table", "version", "files", "inserts", "updates", "deletes", ""],
             [_row(found[name], errors.get(name)) for name in names],
         )
+    elif project.destination is not None:
+        say(f"Event files are in {project.destination.described}.")
     else:
         say(f"The landing zone {store_of(project).location(root.LANDING)} contains no tables.")
     _end({**errors, **targets}, silent=as_json)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import ConfigError
 from mirrorlake.feed.targets.settings import TargetSettings
@@ -21,7 +22,8 @@ class Project:
     source: None for a landing zone that others fill. landing, tables: where `Files/LandingZone` and
     `Tables` lie when they are not below root. unset: why the source cannot be connected to, because
     the environment does not have its URL; what does not connect works all the same. targets: the
-    tables that are built from change feeds.
+    tables that are built from change feeds. destination: where event files are written instead of
+    a landing zone and tables.
     """
 
     name: str
@@ -34,6 +36,7 @@ class Project:
     tables: StorageLocation | None = None
     unset: ConfigError | None = None
     targets: tuple[TargetSettings, ...] = ()
+    destination: EventsSettings | None = None
 
     @classmethod
     def of_root(cls, root: Path) -> Project:

@@ -12,11 +12,13 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ByteSize, Field, PositiveInt
 from pydantic_core import PydanticCustomError
 
+from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.config.project import Project
 from mirrorlake.config.sources import AnySource
 from mirrorlake.config.targets import ArchiveSection, HistorySection, targets_of
 from mirrorlake.errors import ConfigError, UsageError
+from mirrorlake.events.paths import EventExtension
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.mirror.strategy import Wanted
@@ -24,12 +26,14 @@ from mirrorlake.model.change import UNPROVED, SchemaChangeKind
 from mirrorlake.sources.section import Section
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.storage.options import ObjectOptions
-from mirrorlake.storage.urls import StorageLocation, check_url
+from mirrorlake.storage.store import UnsafePath, checked
+from mirrorlake.storage.urls import StorageLocation, check_url, is_url
 
 ON_OBJECTS = ("s3", "s3a")
 """Schemes of URLs below which tables are written."""
 _SAFE_DAYS = 7
 _LONGEST_DAYS, _LONGEST_SECONDS = 36_500, 86_400
+_MOST_MEGABYTES = 1024
 
 _CAPTURE, _MIRROR = CaptureSettings(), MirrorSettings()
 
@@ -88,6 +92,75 @@ class LandingSection(ElsewhereSection):
 
     def location(self, path: Path) -> StorageLocation | None:
         return self.location_in(path, "landing", self.account)
+
+
+class EventsSection(Section):
+    """Event files as the destination of a stream."""
+
+    type: Literal["events"]
+    url: str = Field(min_length=1)
+    endpoint: str | None = Field(default=None, min_length=1)
+    region: str | None = Field(default=None, min_length=1)
+    account: str | None = Field(default=None, min_length=1)
+    format: Literal["avro", "json"] = "avro"
+    path: str = ""
+    rotation_mb: float = Field(default=50, gt=0, le=_MOST_MEGABYTES)
+    rotation_seconds: float = Field(default=60, gt=0, le=_LONGEST_SECONDS)
+    compression: Literal["none", "gzip", "deflate"] = "none"
+    schema_file: bool = False
+
+    def settings(self, path: Path, name: str) -> EventsSettings:
+        """path: of the project file; name: of the project. Raises ConfigError."""
+        return EventsSettings(
+            stream=name,
+            location=self._location(path),
+            path=self._path(path),
+            extension=self._extension(path),
+            is_deflated=self.compression == "deflate",
+            rotation_bytes=max(round(self.rotation_mb * (1 << 20)), 1),
+            rotation_seconds=self.rotation_seconds,
+            schema_file=self.schema_file,
+        )
+
+    def _extension(self, path: Path) -> EventExtension:
+        is_avro = self.format == "avro"
+        if self.compression == ("gzip" if is_avro else "deflate"):
+            raise ConfigError(
+                f"files of {self.format} are not compressed with {self.compression}",
+                where=f"{path}, field destination.compression",
+                hint=f"Write {'deflate' if is_avro else 'gzip'}, or none.",
+            )
+        if is_avro and self.schema_file:
+            raise ConfigError(
+                "Avro files hold their schema themselves",
+                where=f"{path}, field destination.schema_file",
+                hint="Remove the setting, or write format: json.",
+            )
+        if is_avro:
+            return EventExtension.AVRO
+        zipped = self.compression == "gzip"
+        return EventExtension.JSON_GZIP if zipped else EventExtension.JSON
+
+    def _location(self, path: Path) -> StorageLocation | Path:
+        if not is_url(self.url):
+            return _beside(path, Path(self.url))
+        reached = ElsewhereSection(url=self.url, endpoint=self.endpoint, region=self.region)
+        location = reached.location_in(path, "destination", self.account)
+        assert location is not None
+        return location
+
+    def _path(self, path: Path) -> str:
+        found = self.path.strip("/")
+        try:
+            if found:
+                checked(found)
+        except UnsafePath:
+            raise ConfigError(
+                f"{self.path!r} is no path below the URL",
+                where=f"{path}, field destination.path",
+                hint="Write names with / between them, such as crm/events.",
+            ) from None
+        return found
 
 
 class TablesSection(ElsewhereSection):
@@ -156,6 +229,7 @@ class ProjectFile(Section):
     root: str = Field(min_length=1)
     default_schema: str | None = None
     source: AnySource | None = None
+    destination: EventsSection | None = None
     capture: CaptureSection = Field(default_factory=CaptureSection)
     landing: LandingSection = Field(default_factory=LandingSection)
     tables: TablesSection = Field(default_factory=TablesSection)
@@ -212,9 +286,38 @@ class ProjectFile(Section):
         root = _beside(path, Path(self.root))
         landing, tables = self.landing.location(path), self.tables.location(path)
         targets = targets_of(self.histories, self.archives, path)
+        destination = self._destination(path)
         return Project(
-            self.name, root, source, capture, mirror, spark, landing, tables, targets=targets
+            self.name,
+            root,
+            source,
+            capture,
+            mirror,
+            spark,
+            landing,
+            tables,
+            targets=targets,
+            destination=destination,
         )
+
+    def _destination(self, path: Path) -> EventsSettings | None:
+        if self.destination is None:
+            return None
+        if self.source is None:
+            raise ConfigError(
+                "a destination is for the changes of a source, and there is none",
+                where=f"{path}, field destination",
+                hint="Add a section source, or remove the destination.",
+            )
+        for name in ("landing", "tables", "mirror", "spark", "histories", "archives"):
+            if name in self.model_fields_set:
+                raise ConfigError(
+                    f"event files take the place of the landing zone and the tables, so {name} has "
+                    "no effect",
+                    where=f"{path}, field {name}",
+                    hint="Remove this section, or the destination.",
+                )
+        return self.destination.settings(path, self.name)
 
     def _vacuum(self, path: Path) -> timedelta | None:
         days = self.mirror.vacuum_days

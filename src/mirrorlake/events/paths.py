@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -11,6 +12,7 @@ from typing import Self
 _KEY = r"[0-9a-f]{40}"
 _WRITTEN = re.compile(rf"({_KEY})_([a-z-]+)_([0-9]+)_([0-9]+)_([0-9]+)(\.avro|\.jsonl(?:\.gz)?)")
 _SCHEMA = ".avsc"
+_LONGEST = 200
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\%]")
 
 
@@ -72,13 +74,17 @@ def object_name(namespace: str, table: str) -> str:
 def object_folder(name: str) -> str:
     """The one folder name that stands for an object; what a path cannot carry is percent-encoded.
 
-    Raises ValueError for an empty name.
+    A longer name than 200 bytes ends in a hash of it. Raises ValueError for an empty name.
     """
     if not name:
         raise ValueError("an object must have a name")
     encoded = _UNSAFE.sub(lambda match: _percent(match[0]), name)
     if encoded[0] == ".":
         encoded = _percent(".") + encoded[1:]
+    if len(encoded.encode()) > _LONGEST:
+        digest = hashlib.sha256(name.encode()).hexdigest()[:16]
+        head = encoded.encode()[: _LONGEST - 20].decode(errors="ignore")
+        encoded = f"{head.rstrip('%')}%~{digest}"
     return encoded
 
 

@@ -23,6 +23,8 @@ class CrashPoint(StrEnum):
     CHANGES_STAGED = "capture.changes.staged"
     CHANGES_PUBLISHED_ONE = "capture.changes.published_one"
     CHANGES_PUBLISHED = "capture.changes.published"
+    EVENTS_ASSIGNED = "capture.events.assigned"
+    EVENTS_WRITTEN_ONE = "capture.events.written_one"
     CUT_WRITTEN = "capture.cut.written"
     ACKNOWLEDGED = "capture.acknowledged"
     BATCH_ASSIGNED = "publish.assigned"

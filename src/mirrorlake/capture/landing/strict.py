@@ -10,9 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-import numpy as np
-import pyarrow as pa
-
+from mirrorlake.capture.filled import filled
 from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.landing.staged import StagedFile
 from mirrorlake.capture.record import Records, StreamRecord
@@ -53,23 +51,8 @@ class Strict:
         if rows.unchanged is None:
             return rows
         missing = unpacked(rows.unchanged, rows.rows.num_columns)
-        partial = np.flatnonzero(missing.any(axis=1))
-        keys = list(rows.table.key)
-        wanted = pa.Table.from_batches([rows.rows]).select(keys).take(pa.array(partial))
-        found = self._source.reread(rows.table, wanted.group_by(keys).aggregate([]))
-        location = pa.array(np.arange(found.num_rows))
-        # Arrow's join keeps no order: the row of the batch travels along.
-        joined = wanted.append_column("_row", pa.array(partial)).join(
-            found.select(keys).append_column("_found", location), keys, join_type="left outer"
-        )
-        lookup = np.full(rows.rows.num_rows, -1)
-        lookup[joined["_row"].to_numpy()] = joined["_found"].fill_null(-1).to_numpy()
-        columns = [
-            _merged(rows.rows.column(i), missing[:, i], found.column(i), lookup)
-            for i in range(rows.rows.num_columns)
-        ]
-        filled = pa.RecordBatch.from_arrays(columns, names=rows.rows.schema.names)
-        return replace(rows, rows=filled, unchanged=None)
+        whole, _gone = filled(self._source, rows.table, rows.rows, missing)
+        return replace(rows, rows=whole, unchanged=None)
 
     def recreate(self, table: TableId, folder: str, position: Position) -> int:
         """Empty a table by making its folder anew, with a first file that has no rows.
@@ -111,13 +94,3 @@ class Strict:
             )
         )
         publish.publish(self._store, folder, staged, 1, table=str(table.table))
-
-
-def _merged(column: pa.Array, missing: np.ndarray, found: pa.Array, lookup: np.ndarray) -> pa.Array:
-    if not missing.any():
-        return column
-    rows = len(column)
-    both = pa.concat_arrays([column, *getattr(found, "chunks", [found])])
-    absent = missing & (lookup < 0)
-    index = np.where(missing, rows + lookup, np.arange(rows))
-    return both.take(pa.array(np.where(absent, 0, index), mask=absent))

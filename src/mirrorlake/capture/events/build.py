@@ -1,0 +1,155 @@
+"""Events from changes and from loaded rows: metadata, sort keys, ids, payload."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from mirrorlake.capture.events.payload import converted, supported
+from mirrorlake.events.change_types import inserted, rekeyed, updated
+from mirrorlake.events.encode.fragments import binary, fixed, joined
+from mirrorlake.events.envelope import EventSource, ReadKind, ReadMethod
+from mirrorlake.events.maps import unified_type
+from mirrorlake.events.metadata import BACKFILL_VALUES
+from mirrorlake.events.paths import object_name
+from mirrorlake.events.rows import Constant, EventObject, EventRows
+from mirrorlake.events.types import EventColumn
+from mirrorlake.model.change import Marker
+from mirrorlake.sources.table import SourceTable
+
+_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
+_UPPER = np.frombuffer(b"0123456789ABCDEF", np.uint8)
+SOURCE = EventSource.POSTGRESQL
+"""The one source whose streams become events so far."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenRows:
+    """Changes of one table with one set of columns, whose transactions have ended.
+
+    changed: when each was committed, milliseconds. transaction: what the source calls it; lsn:
+    uint64, where it stands in the log, None when the source does not tell. gone: changes that are
+    no events, because a value was not sent and nobody can tell it any more; they count all the
+    same, so that the ids of the others do not depend on when it was asked for.
+    """
+
+    table: SourceTable
+    rows: pa.RecordBatch
+    marker: np.ndarray
+    changed: np.ndarray
+    transaction: pa.Array
+    lsn: np.ndarray | None
+    gone: np.ndarray
+
+
+def described(table: SourceTable, stream: str) -> EventObject:
+    """The object of a table, with its columns as they are now."""
+    columns = tuple(
+        EventColumn(
+            name, supported(unified_type(SOURCE, str(table.source_types.get(name, "text"))))
+        )
+        for name in table.schema.names
+    )
+    name = object_name(table.table.schema, table.table.name)
+    return EventObject(stream, name, SOURCE, columns)
+
+
+def changes(told: EventObject, taken: TakenRows, batch: str, first: int, read: int) -> EventRows:
+    """The events of changes. batch: what their ids begin with; first: the number of the first of
+    them in the batch; read: when they were read, milliseconds. Raises BadValue."""
+    lsn = None if taken.lsn is None else lsn_texts(taken.lsn)
+    changed = pa.array(taken.changed)
+    return EventRows(
+        ReadMethod(SOURCE, ReadKind.CDC),
+        ids(batch, first, len(taken.marker)),
+        read,
+        taken.changed,
+        _named(taken.table)
+        | {
+            "is_deleted": pa.array(taken.marker == Marker.DELETE),
+            "change_type": _change_types(taken.marker),
+            "tx_id": taken.transaction,
+            "lsn": lsn,
+        },
+        [changed, "" if lsn is None else lsn],
+        _payload(told, taken.table, pa.Table.from_batches([taken.rows])),
+    )
+
+
+def loaded(
+    told: EventObject, table: SourceTable, rows: pa.Table, batch: str, first: int, began: int
+) -> EventRows:
+    """The events of loaded rows. began: when the load began, before anything of it was read,
+    milliseconds (ST-218). Raises BadValue."""
+    count = rows.num_rows
+    positions: Mapping[str, Constant] = BACKFILL_VALUES[SOURCE]
+    changed = np.full(count, began, np.int64)
+    return EventRows(
+        ReadMethod(SOURCE, ReadKind.BACKFILL),
+        ids(batch, first, count),
+        began,
+        changed,
+        _named(table)
+        | {"is_deleted": False, "change_type": str(inserted(SOURCE))}
+        | dict(positions),
+        [began, ""],
+        _payload(told, table, rows),
+    )
+
+
+def batch_id(stream: str, table: SourceTable, *numbers: int) -> str:
+    """What the ids of a batch of a table begin with: 24 hex digits, the same for the same batch."""
+    # By its two names: `a_b` with `c` and `a` with `b_c` are one object.
+    told = "\0".join([stream, table.table.schema, table.table.name, *map(str, numbers)])
+    return hashlib.sha1(told.encode(), usedforsecurity=False).hexdigest()[:24]
+
+
+def ids(batch: str, first: int, count: int) -> pa.Array:
+    """One id for each event: the batch, then the number of the event in it (ST-041)."""
+    cuts = (batch[:8], batch[8:12], batch[12:16], batch[16:20], batch[20:])
+    number = np.arange(first, first + count, dtype=np.uint64)
+    digits = _HEX[(number[:, None] >> np.arange(28, -4, -4, dtype=np.uint64)) & np.uint64(15)]
+    return joined(["-".join(cuts).encode(), fixed(digits)], count).cast(pa.string())
+
+
+def lsn_texts(values: np.ndarray) -> pa.Array:
+    """Places in the log as PostgreSQL prints them: `16/CB002DB0`."""
+    high, low = values >> np.uint64(32), values & np.uint64(0xFFFFFFFF)
+    return joined([_hex(high), b"/", _hex(low)], len(values)).cast(pa.string())
+
+
+def _hex(values: np.ndarray) -> pa.Array:
+    """Numbers of 32 bits in hex, without zeros in front."""
+    nibbles = (values[:, None] >> np.arange(28, -4, -4, dtype=np.uint64)) & np.uint64(15)
+    shown = np.maximum.accumulate(nibbles > 0, axis=1)
+    shown[:, -1] = True
+    return binary(shown.sum(axis=1).astype(np.int64), _UPPER[nibbles][shown])
+
+
+def _named(table: SourceTable) -> dict[str, pa.Array | Constant]:
+    named = {"schema": table.table.schema, "table": table.table.name}
+    return {**named, "primary_keys": list(table.key)}
+
+
+def _change_types(marker: np.ndarray) -> pa.Array:
+    """A change of the key is a deletion and an insert, in the words of the source (ST-104)."""
+    pair = rekeyed(SOURCE)
+    assert pair is not None
+    words = pa.array([str(inserted(SOURCE)), str(updated(SOURCE)), str(pair[0])])
+    return words.take(pa.array(marker.astype(np.int32)))
+
+
+def _payload(told: EventObject, table: SourceTable, rows: pa.Table) -> list[pa.Array]:
+    return [
+        converted(
+            values.combine_chunks() if values.num_chunks != 1 else values.chunk(0),
+            column.type,
+            table=str(table.table),
+            column=column.name,
+        )
+        for column, values in zip(told.columns, rows.columns, strict=True)
+    ]

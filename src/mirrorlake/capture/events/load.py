@@ -1,0 +1,150 @@
+"""The initial load of tables into event files: made aside whole, then written whole.
+
+Order of effects for one table: its files below the root of the mirror; the list of them, which says
+that the load is complete; the files at the destination; the note that the table is loaded. A crash
+before the list loads the table again, a crash after it only writes the files again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Executor, Future
+from dataclasses import dataclass, field, replace
+
+import pyarrow as pa
+
+from mirrorlake import root
+from mirrorlake.capture.events import build
+from mirrorlake.capture.events.files import FileMaker
+from mirrorlake.capture.events.settings import EventsSettings
+from mirrorlake.capture.events.state import EventState
+from mirrorlake.capture.record import Records
+from mirrorlake.capture.sink import Loaded, LoadProgress
+from mirrorlake.errors import TableError
+from mirrorlake.events.paths import object_folder
+from mirrorlake.model.crash_points import CrashHook, CrashPoint
+from mirrorlake.sources.base import Snapshot
+from mirrorlake.sources.table import SnapshotPart, SourceTable
+from mirrorlake.storage.store import Store
+
+
+@dataclass(slots=True)
+class EventLoad:
+    """The load of one table under way. staged: where each file of the destination waits."""
+
+    table: SourceTable
+    batch: int
+    began: int
+    folder: str
+    rows: int = 0
+    staged: dict[str, str] = field(default_factory=dict)
+    pending: list[Future[None]] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class EventLoader:
+    """Loads tables. store: the destination."""
+
+    records: Records
+    settings: EventsSettings
+    store: Store
+    file_bytes: int
+    reached: CrashHook
+    progress: Callable[[LoadProgress], None]
+
+    def run(
+        self, began: int, snapshot: Snapshot, tables: Sequence[SourceTable], pool: Executor
+    ) -> Iterator[Loaded | TableError]:
+        """Load tables; yields each as it is durable. began: milliseconds, before the snapshot."""
+        state = self._state()
+        loads = []
+        for table in tables:
+            loads.append(EventLoad(table, state.batch, began, self._folder(table)))
+            state = replace(state, batch=state.batch + 1)
+        state.write(self.records)
+        for load in loads:
+            self.records.store.delete_folder(load.folder)
+            for worker, part in enumerate(snapshot.parts(load.table)):
+                load.pending.append(pool.submit(self._stage, snapshot, load, worker, part))
+        for load in loads:
+            try:
+                for future in load.pending:
+                    future.result()
+            except TableError as error:
+                for future in load.pending:
+                    future.cancel()
+                yield error
+                continue
+            yield self._complete(load, snapshot)
+
+    def finish(self, name: str) -> None:
+        """Write the files of a complete load, from wherever an earlier run stopped."""
+        state = self._state()
+        load = state.loads[name]
+        for path, staged in sorted(load["files"].items()):
+            self.store.replace(path, self.records.store.read(staged))
+            self.reached(CrashPoint.LOAD_PUBLISHED_ONE)
+        done = replace(state.without(name), tables={**state.tables, name: load["table"]})
+        done.write(self.records)
+        self.reached(CrashPoint.LOAD_PUBLISHED)
+        self.records.store.delete_folder(load["folder"])
+
+    def _complete(self, load: EventLoad, snapshot: Snapshot) -> Loaded:
+        state, name = self._state(), str(load.table.table)
+        waiting = {
+            "files": load.staged,
+            "folder": load.folder,
+            "table": described(load.table, str(snapshot.point)),
+        }
+        replace(state, loads={**state.loads, name: waiting}).write(self.records)
+        self.reached(CrashPoint.LOAD_MANIFEST)
+        self.finish(name)
+        self.progress(LoadProgress(load.table.table, load.rows, load.table.rows, done=True))
+        return Loaded(load.table.table, load.rows, len(load.staged), snapshot.point)
+
+    def _stage(self, snapshot: Snapshot, load: EventLoad, worker: int, part: SnapshotPart) -> None:
+        told = build.described(load.table, self.settings.stream)
+        batch = build.batch_id(self.settings.stream, load.table, load.batch, worker)
+        maker, first = FileMaker(self.settings, load.batch, worker), 0
+        for rows in _runs(snapshot.read(part), self.file_bytes):
+            events = build.loaded(told, load.table, rows, batch, first, load.began)
+            for file in maker.files(told, events):
+                # Two workers may name the same schema file.
+                staged = f"{load.folder}/{worker}-{len(load.staged)}-{maker.sequence}"
+                self.records.store.replace(staged, file.content)
+                load.staged[file.path] = staged
+            first += len(events)
+            load.rows += len(events)  # by several threads: near enough for a progress bar
+            self.progress(LoadProgress(load.table.table, load.rows, load.table.rows))
+        self.reached(CrashPoint.LOAD_STAGED)
+
+    def _folder(self, table: SourceTable) -> str:
+        name = object_folder(f"{table.table.schema}.{table.table.name}")
+        return f"{root.STATE}/events/{self.records.stream_id}/{name}"
+
+    def _state(self) -> EventState:
+        return EventState.read(self.records, self.settings.described)
+
+
+def described(table: SourceTable, point: str) -> dict[str, object]:
+    """What a table is loaded as."""
+    return {
+        "schema": table.table.schema,
+        "name": table.table.name,
+        "point": point,
+        "identity": table.identity,
+        "key": list(table.key),
+        "selection": dict(table.selection),
+    }
+
+
+def _runs(batches: Iterator[pa.RecordBatch], size: int) -> Iterator[pa.Table]:
+    """Batches together, of about `size` bytes."""
+    held: list[pa.RecordBatch] = []
+    for batch in batches:
+        held.append(batch)
+        if sum(one.nbytes for one in held) >= size:
+            yield pa.Table.from_batches(held).combine_chunks()
+            held = []
+    if held and sum(one.num_rows for one in held):
+        yield pa.Table.from_batches(held).combine_chunks()

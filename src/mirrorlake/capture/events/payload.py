@@ -1,0 +1,201 @@
+"""Values as a source gives them, as values of the unified types.
+
+What a source tells as text because no type of a table holds it (times of day, intervals, arrays) is
+read here. A text that is none of its type is a BadValue, and nothing else is put in its place.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.errors import BadValue
+from mirrorlake.events import types
+from mirrorlake.events.rows import payload_type
+from mirrorlake.events.types import UnifiedKind, UnifiedType
+
+_TIME = (
+    r"^(?P<h>\d\d):(?P<m>\d\d):(?P<s>\d\d)(?:\.(?P<f>\d{1,6}))?"
+    r"(?:(?P<sign>[+-])(?P<zh>\d\d)(?::(?P<zm>\d\d))?(?::(?P<zs>\d\d))?)?$"
+)
+_INTERVAL = (
+    r"^P(?:(?P<y>-?\d+)Y)?(?:(?P<mo>-?\d+)M)?(?:(?P<w>-?\d+)W)?(?:(?P<d>-?\d+)D)?"
+    r"(?:T(?:(?P<h>-?\d+)H)?(?:(?P<mi>-?\d+)M)?(?:(?P<sign>-?)(?P<s>\d+)(?:\.(?P<f>\d{1,6}))?S)?)?$"
+)
+_TEXTS = {UnifiedKind.STRING, UnifiedKind.VARCHAR, UnifiedKind.JSON}
+
+
+def converted(values: pa.Array, kind: UnifiedType, *, table: str, column: str) -> pa.Array:
+    """The values as `payload_type(kind)`. Raises BadValue."""
+    try:
+        if pa.types.is_string(values.type):
+            return _of_text(values, kind)
+        return _of_values(values, kind)
+    except (pa.ArrowException, ValueError) as error:
+        raise BadValue(
+            f"a value of column {column} is no {kind}: {type(error).__name__}",
+            table=table,
+            hint=f"Leave the column out (source.columns), or convert it, and run `mirrorlake "
+            f"reset {table}`.",
+        ) from error
+
+
+def _of_values(values: pa.Array, kind: UnifiedType) -> pa.Array:
+    target = payload_type(kind)
+    match kind.kind:
+        case UnifiedKind.TIMESTAMP | UnifiedKind.DATETIME:
+            return values.cast(target)
+        case UnifiedKind.TIMESTAMP_WITH_TIME_ZONE:
+            moment = values.cast(pa.timestamp("us"))
+            return _struct(target, moment, _zeros(moment, pa.int32()), like=moment)
+        case UnifiedKind.UNSUPPORTED:
+            return pa.nulls(len(values))
+        case _:
+            return values.cast(target)
+
+
+def _of_text(values: pa.Array, kind: UnifiedType) -> pa.Array:  # noqa: PLR0911  (one per form)
+    target = payload_type(kind)
+    match kind.kind:
+        case _ if kind.kind in _TEXTS:
+            return values
+        case UnifiedKind.NUMBER:
+            # Money has a sign of its currency and groups of digits.
+            return pc.replace_substring_regex(values, "[$,]", "")
+        case UnifiedKind.BYTES:
+            return values.cast(pa.binary())  # of bits: their digits
+        case UnifiedKind.TIME:
+            return _micros(_matched(values, _TIME))
+        case UnifiedKind.TIME_WITH_TIME_ZONE:
+            found = _matched(values, _TIME)
+            return _struct(target, _micros(found), _offset(found), like=values)
+        case UnifiedKind.INTERVAL:
+            return _intervals(values, target)
+        case UnifiedKind.TIMESTAMP_WITH_TIME_ZONE:
+            return _of_values(values.cast(pa.timestamp("us", "UTC")), kind)
+        case UnifiedKind.ARRAY:
+            assert kind.element is not None
+            return _arrays(values, kind.element, target)
+        case UnifiedKind.UNSUPPORTED:
+            return pa.nulls(len(values))
+        case _:
+            return values.cast(target)
+
+
+def _matched(values: pa.Array, pattern: str) -> pa.StructArray:
+    """The parts of each text, "" where a part is missing. Raises ValueError."""
+    found = pc.extract_regex(values, pattern)
+    if found.null_count != values.null_count:
+        raise ValueError("not in the form of its type")
+    return found
+
+
+def _number(found: pa.StructArray, name: str) -> pa.Array:
+    text = pc.struct_field(found, name)
+    return pc.if_else(pc.equal(text, ""), "0", text).cast(pa.int64())
+
+
+def _fraction(found: pa.StructArray) -> pa.Array:
+    """Microseconds behind the point."""
+    return pc.utf8_rpad(pc.struct_field(found, "f"), 6, "0").cast(pa.int64())
+
+
+def _sign(found: pa.StructArray) -> pa.Array:
+    minus = pc.equal(pc.struct_field(found, "sign"), "-")
+    return pc.if_else(minus, pa.scalar(-1, pa.int64()), pa.scalar(1, pa.int64()))
+
+
+def _seconds(hours: pa.Array, minutes: pa.Array, seconds: pa.Array) -> pa.Array:
+    return pc.add(pc.multiply(pc.add(pc.multiply(hours, 60), minutes), 60), seconds)
+
+
+def _micros(found: pa.StructArray) -> pa.Array:
+    seconds = _seconds(*(_number(found, name) for name in ("h", "m", "s")))
+    return pc.add(pc.multiply(seconds, 1_000_000), _fraction(found))
+
+
+def _offset(found: pa.StructArray) -> pa.Array:
+    """Milliseconds that the clock is ahead of UTC."""
+    seconds = _seconds(*(_number(found, name) for name in ("zh", "zm", "zs")))
+    return pc.multiply(pc.multiply(seconds, _sign(found)), 1000).cast(pa.int32())
+
+
+def _intervals(values: pa.Array, target: pa.DataType) -> pa.Array:
+    """`P1Y2M3DT4H5M6.5S`: a day has 24 hours."""
+    found = _matched(values, _INTERVAL)
+    months = pc.add(pc.multiply(_number(found, "y"), 12), _number(found, "mo"))
+    days = pc.add(pc.multiply(_number(found, "w"), 7), _number(found, "d"))
+    hours = pc.add(pc.multiply(days, 24), _number(found, "h"))
+    parts = pc.add(pc.multiply(_number(found, "s"), 1_000_000), _fraction(found))
+    minutes = pc.multiply(_number(found, "mi"), 60_000_000)
+    micros = pc.add(minutes, pc.multiply(parts, _sign(found)))
+    whole = [months.cast(pa.int32()), hours.cast(pa.int32()), micros]
+    return _struct(target, *whole, like=values)
+
+
+def _arrays(values: pa.Array, element: UnifiedType, target: pa.DataType) -> pa.Array:
+    """Arrays as JSON texts, one after the other: no operation on columns reads nested lists."""
+    dimensions: list[list[int] | None] = []
+    counts: list[int] = []
+    leaves: list[str | None] = []
+    for text in values.to_pylist():
+        told = None if text is None else json.loads(text, parse_float=str, parse_int=str)
+        before = len(leaves)
+        dimensions.append(None if told is None else _flattened(told, leaves))
+        counts.append(len(leaves) - before)
+    found = _leaves(pa.array(leaves, pa.string()), element)
+    offsets = pa.array([0, *counts]).cast(pa.int32())
+    elements = pa.ListArray.from_arrays(pc.cumulative_sum(offsets), found)
+    return _struct(target, pa.array(dimensions, pa.list_(pa.int32())), elements, like=values)
+
+
+def _flattened(told: list[Any], leaves: list[str | None]) -> list[int]:
+    """Appends the elements; returns how many there are in each dimension, none for nothing."""
+    if told and isinstance(told[0], list):
+        inner = [_flattened(one, leaves) for one in told]
+        if any(one != inner[0] for one in inner):
+            raise ValueError("an array that is not rectangular")
+        return [len(told), *inner[0]]
+    leaves.extend(map(_leaf, told))
+    return [len(told)] if told else []
+
+
+def _leaf(value: Any) -> str | None:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if value is None or isinstance(value, str):
+        return value
+    raise ValueError("an element that is none")
+
+
+def _leaves(values: pa.Array, element: UnifiedType) -> pa.Array:
+    if element.kind is UnifiedKind.BYTES:
+        told = [None if v is None else _bytes(v) for v in values.to_pylist()]
+        return pa.array(told, pa.binary())
+    return _of_text(values, element)
+
+
+def _bytes(text: str) -> bytes:
+    """A bytea in hex, or the digits of bits."""
+    return bytes.fromhex(text[2:]) if text.startswith("\\x") else text.encode()
+
+
+def _zeros(like: pa.Array, kind: pa.DataType) -> pa.Array:
+    return pa.repeat(pa.scalar(0, kind), len(like))
+
+
+def _struct(target: pa.StructType, *members: pa.Array, like: pa.Array) -> pa.Array:
+    """A record, which is null where `like` is."""
+    fields = [target.field(number) for number in range(target.num_fields)]
+    mask = like.is_null() if like.null_count else None
+    return pa.StructArray.from_arrays(list(members), fields=fields, mask=mask)
+
+
+def supported(kind: UnifiedType) -> UnifiedType:
+    """The type as it is written. Elements that are JSON themselves cannot be told from arrays
+    within the array: such a column is JSON."""
+    nested = kind.kind is UnifiedKind.ARRAY and kind.element == types.JSON
+    return types.JSON if nested else kind

@@ -1,0 +1,36 @@
+"""What a project may say about a destination of event files."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from mirrorlake.events.paths import EventExtension
+from mirrorlake.storage.urls import StorageLocation
+
+MIB = 1 << 20
+
+
+@dataclass(frozen=True, slots=True)
+class EventsSettings:
+    """Where event files are written, and in which form.
+
+    stream: the name in every event. location: a folder, or a URL and how to access it. path: the
+    folder below it.
+    """
+
+    stream: str
+    location: StorageLocation | Path
+    path: str = ""
+    extension: EventExtension = EventExtension.AVRO
+    is_deflated: bool = False
+    rotation_bytes: int = 50 * MIB
+    rotation_seconds: float = 60.0
+    schema_file: bool = False
+
+    @property
+    def described(self) -> str:
+        """What tells this destination from another."""
+        location = self.location
+        url = location.url if isinstance(location, StorageLocation) else str(location)
+        return f"{url}/{self.path}".removesuffix("/")

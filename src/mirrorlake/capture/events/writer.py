@@ -1,0 +1,314 @@
+"""Changes into event files.
+
+Order of effects; a crash test stands behind every arrow:
+
+    batch assigned → its files written, each whole → position noted
+
+A batch that was assigned and not noted comes again after a crash, and its changes are made into the
+same files again, with the same names and ids, before anything else is written. Changes of a
+transaction wait in memory for its end.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+
+import numpy as np
+import pyarrow as pa
+import structlog
+
+from mirrorlake.capture import segments
+from mirrorlake.capture.events import build
+from mirrorlake.capture.events.build import TakenRows
+from mirrorlake.capture.events.files import FileMaker
+from mirrorlake.capture.events.files import taken as taken_events
+from mirrorlake.capture.events.settings import EventsSettings
+from mirrorlake.capture.events.state import AssignedBatch, EventState
+from mirrorlake.capture.filled import filled
+from mirrorlake.capture.record import Records
+from mirrorlake.capture.sink import Lost
+from mirrorlake.errors import TableError, TableTruncated
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
+from mirrorlake.model.position import LogPoint, Position
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import Source
+from mirrorlake.sources.chunk import Changes, Chunk, Transactions, Truncation
+from mirrorlake.sources.table import SourceTable
+from mirrorlake.storage.store import Store
+
+log = structlog.get_logger()
+
+EVENTS_FAILED = "events_failed"
+EVENTS_WRITTEN = "events_written"
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+
+
+class EventsWriter:
+    """The `SinkWriter` of event files.
+
+    tables: those that are loaded, with the points of their loads. store: the destination.
+    """
+
+    def __init__(
+        self,
+        source: Source,
+        records: Records,
+        state: EventState,
+        tables: Sequence[tuple[SourceTable, LogPoint]],
+        durable: LogPoint,
+        settings: EventsSettings,
+        store: Store,
+        clock: Clock,
+        lost: Lost,
+        reached: CrashHook = no_crash,
+    ) -> None:
+        self._source, self._records, self._state = source, records, state
+        self._loads = {table.table: point for table, point in tables}
+        self._settings, self._store, self._clock = settings, store, clock
+        self._lost, self._reached = lost, reached
+        self._open: list[Changes] = []  # of the open transaction
+        self._waiting: list[TakenRows] = []
+        self._repeated: list[TakenRows] = []  # of the batch that an earlier process assigned
+        self._oldest: float | None = None
+        self._size = 0
+        self._through = durable  # everything that ends here or before was taken
+        self.durable = durable
+        batch = state.assigned
+        self._again = source.parse_point(batch.through) if batch else None
+
+    def take(self, chunk: Chunk, now: float) -> None:
+        told = chunk.transactions
+        if chunk.opens and told.closed():
+            opened, self._open = self._open, []
+            for left in opened:
+                self._take(replace(left, transaction=np.zeros_like(left.transaction)), told, now)
+        for part in chunk.parts:
+            if isinstance(part, Changes):
+                self._take(part, told, now)
+            elif isinstance(part, Truncation):
+                self._truncated(part, told)
+        for point in chunk.reached():
+            self._through = self._through.join(point)
+
+    def due(self) -> float | None:
+        """A file closes by its size or its age, whichever comes first (ST-171)."""
+        if self._oldest is None or self._is_behind():
+            return None
+        if self._size >= self._settings.rotation_bytes:
+            return float("-inf")
+        return self._oldest + self._settings.rotation_seconds
+
+    def roll(self, now: float) -> None:  # noqa: ARG002  (of the contract)
+        """Write everything of transactions that have ended. What an earlier process may have
+        written in part is written first, once all of it has come again."""
+        if self._is_behind():
+            return
+        if self._again is not None:
+            repeated, self._repeated = self._repeated, []
+            self._write(repeated, self._again)
+            self._noted(self._again)
+            self._again = None
+        waiting, self._waiting = self._waiting, []
+        self._write(waiting, self._through)
+        self._oldest, self._size = None, 0
+
+    def cut(self, point: LogPoint, time: datetime | None) -> None:  # noqa: ARG002
+        if self._is_behind() or self.durable.covers(point):
+            return
+        if self._again is not None:
+            self.roll(0)  # nothing waits, and the assigned batch is without changes
+        self._noted(point)
+        self._reached(CrashPoint.CUT_WRITTEN)
+
+    def stop(self, table: TableId, error: TableError) -> None:  # noqa: ARG002
+        """The table is loaded again when it is reset: what comes meanwhile is not written."""
+        self._loads.pop(table, None)
+        self._open = [part for part in self._open if part.table.table != table]
+        self._waiting = [rows for rows in self._waiting if rows.table.table != table]
+        self._repeated = [rows for rows in self._repeated if rows.table.table != table]
+        self._state = self._state.without(str(table))
+        self._state.write(self._records)
+
+    def abandon(self) -> None:
+        self._open, self._waiting, self._repeated = [], [], []
+        self._oldest, self._size = None, 0
+
+    def _is_behind(self) -> bool:
+        """Whether a batch has not come again as a whole."""
+        return self._again is not None and not self._through.covers(self._again)
+
+    def _take(self, part: Changes, told: Transactions, now: float) -> None:
+        left = self._left(part, told)
+        if left is None:
+            return
+        closed = left.transaction < told.closed()
+        if closed.any():
+            self._close(_run(left, closed), told, now)
+        if not closed.all():
+            self._open.append(_run(left, ~closed))
+
+    def _left(self, part: Changes, told: Transactions) -> Changes | None:
+        """The changes that are neither loaded nor durable already."""
+        load = self._loads.get(part.table.table)
+        if load is None:
+            return None
+        left: Changes | None = part
+        for point in (load, self.durable):
+            left = segments.after(left, told, Position.after(point)) if left else None
+        return left
+
+    def _close(self, part: Changes, told: Transactions, now: float) -> None:
+        """Changes of transactions that have ended."""
+        found = self._filled(part)
+        if found is None:
+            return
+        whole, gone = found
+        if self._again is not None:
+            through = [self._again.covers(end) for end in told.end if end is not None]
+            before = np.array([*through, False])[whole.transaction]
+        else:
+            before = np.zeros(len(whole.marker), bool)
+        for which, waiting in ((before, self._repeated), (~before, self._waiting)):
+            if which.any():
+                waiting.append(self._taken(_run(whole, which), told, gone[which]))
+        self._size += whole.rows.nbytes
+        self._oldest = now if self._oldest is None else self._oldest
+
+    def _taken(self, run: Changes, told: Transactions, gone: np.ndarray) -> TakenRows:
+        now = self._clock.now()
+        times = [((time or now) - _EPOCH) // _MILLISECOND for time in told.time]
+        lsn = None
+        if run.metadata is not None and "lsn" in run.metadata.schema.names:
+            lsn = run.metadata["lsn"].to_numpy()
+        return TakenRows(
+            table=run.table,
+            rows=run.rows,
+            marker=run.marker,
+            changed=np.array(times, np.int64)[run.transaction],
+            transaction=pa.array(list(told.id), pa.string()).take(pa.array(run.transaction)),
+            lsn=lsn,
+            gone=gone,
+        )
+
+    def _truncated(self, part: Truncation, told: Transactions) -> None:
+        """There is no event for it (ST-255), so the table stops, for a person to load it again."""
+        table = part.table.table
+        load = self._loads.get(table)
+        if load is None:
+            return
+        for point in (load, self.durable):
+            if not segments.is_after(part, told, Position.after(point)):
+                return
+        error = TableTruncated(
+            "the table was truncated in the source, which event files cannot tell",
+            table=str(table),
+            hint=f"Empty what was made of its events, then run `mirrorlake reset {table}`, which "
+            "loads the table again.",
+        )
+        self._lost(table, error)
+
+    def _filled(self, part: Changes) -> tuple[Changes, np.ndarray] | None:
+        """The changes with every value (ST-109), and those whose row is gone, so that nobody can
+        tell what it was: they are no events, and the deletion of the row follows."""
+        if part.unchanged is None or not part.unchanged.any():
+            return part, np.zeros(len(part.marker), bool)
+        try:
+            rows, gone = filled(self._source, part.table, part.rows, part.unchanged)
+        except TableError as error:
+            self._lost(part.table.table, error)
+            return None
+        if gone.any():
+            log.warning(
+                EVENTS_FAILED,
+                table=str(part.table.table),
+                events=int(gone.sum()),
+                reason="a value was not sent, and its row no longer exists",
+            )
+        return replace(part, rows=rows, unchanged=None), gone
+
+    def _write(self, waiting: Sequence[TakenRows], through: LogPoint) -> None:
+        if not waiting:
+            return
+        assigned = self._state.assigned
+        if assigned is None:
+            read = (self._clock.now() - _EPOCH) // _MILLISECOND
+            assigned = AssignedBatch(self._state.batch, str(through), read)
+            self._state = replace(self._state, assigned=assigned, batch=assigned.number + 1)
+            self._state.write(self._records)
+            self._reached(CrashPoint.EVENTS_ASSIGNED)
+        groups: dict[TableId, list[TakenRows]] = defaultdict(list)
+        for rows in waiting:
+            groups[rows.table.table].append(rows)
+        maker = FileMaker(self._settings, assigned.number)
+        for table, taken in groups.items():
+            try:
+                self._write_table(maker, taken, assigned)
+            except TableError as error:
+                self._lost(table, error)
+        log.debug(EVENTS_WRITTEN, batch=assigned.number, files=maker.sequence)
+
+    def _write_table(
+        self, maker: FileMaker, taken: Sequence[TakenRows], assigned: AssignedBatch
+    ) -> None:
+        """A new schema is a new file (ST-172)."""
+        first = 0
+        batch = build.batch_id(self._settings.stream, taken[0].table, assigned.number)
+        for rows in _together(taken):
+            described = build.described(rows.table, self._settings.stream)
+            events = build.changes(described, rows, batch, first, assigned.read)
+            for file in maker.files(described, taken_events(events, np.flatnonzero(~rows.gone))):
+                self._store.replace(file.path, file.content)
+                self._reached(CrashPoint.EVENTS_WRITTEN_ONE)
+            first += len(events)
+
+    def _noted(self, point: LogPoint) -> None:
+        self.durable = self.durable.join(point)
+        self._state = replace(self._state, position=str(self.durable), assigned=None)
+        self._state.write(self._records)
+
+
+def _run(part: Changes, which: np.ndarray) -> Changes:
+    if which.all():
+        return part
+    rows = pa.array(np.flatnonzero(which))
+    return replace(
+        part,
+        rows=part.rows.take(rows),
+        marker=part.marker[which],
+        unchanged=None if part.unchanged is None else part.unchanged[which],
+        transaction=part.transaction[which],
+        ordinal=part.ordinal[which],
+        metadata=None if part.metadata is None else part.metadata.take(rows),
+    )
+
+
+def _together(taken: Sequence[TakenRows]) -> list[TakenRows]:
+    """Neighbours with the same columns as one."""
+    groups: list[list[TakenRows]] = []
+    for rows in taken:
+        if groups and groups[-1][0].table == rows.table:
+            groups[-1].append(rows)
+        else:
+            groups.append([rows])
+    return [_joined(group) for group in groups]
+
+
+def _joined(group: Sequence[TakenRows]) -> TakenRows:
+    if len(group) == 1:
+        return group[0]
+    lsns = [rows.lsn for rows in group if rows.lsn is not None]
+    return replace(
+        group[0],
+        rows=pa.concat_batches([rows.rows for rows in group]),
+        marker=np.concatenate([rows.marker for rows in group]),
+        changed=np.concatenate([rows.changed for rows in group]),
+        transaction=pa.concat_arrays([rows.transaction for rows in group]),
+        lsn=np.concatenate(lsns) if len(lsns) == len(group) else None,
+        gone=np.concatenate([rows.gone for rows in group]),
+    )

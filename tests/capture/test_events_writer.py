@@ -1,0 +1,216 @@
+"""Changes into event files, however the stream is cut into chunks and wherever it is killed."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from mirrorlake import root
+from mirrorlake.capture.events.load import described
+from mirrorlake.capture.events.settings import EventsSettings
+from mirrorlake.capture.events.state import EventState
+from mirrorlake.capture.events.writer import EventsWriter
+from mirrorlake.capture.record import Records
+from mirrorlake.errors import TableError, TableTruncated
+from mirrorlake.model.arrow import arrow_schema
+from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.model.position import Lsn
+from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import Source
+from mirrorlake.sources.table import SourceTable
+from tests.capture.streams import ID, NARROW, Event, Transaction, chunks, inserts, streams
+from tests.doubles.clock import SteppedClock
+from tests.doubles.memory_store import MemoryStore
+from tests.events.values import decoded
+from tests.profiles import tries
+
+POINTS = (CrashPoint.EVENTS_ASSIGNED, CrashPoint.EVENTS_WRITTEN_ONE, CrashPoint.CUT_WRITTEN)
+WORDS = {0: "INSERT", 1: "UPDATE", 2: "DELETE"}
+
+
+class Killed(Exception):
+    """The process ends here."""
+
+
+class Rereading:
+    """What a writer asks a source for: every row is there, with its own number as its texts."""
+
+    parse_point = staticmethod(Lsn.parse)
+
+    def reread(self, table: SourceTable, keys: pa.Table) -> pa.Table:
+        texts = keys["id"].cast(pa.string())
+        columns = [keys["id"], *[texts] * (len(table.schema) - 1)]
+        return pa.table(columns, schema=arrow_schema(table.schema))
+
+
+@dataclass
+class Written:
+    """A destination and the records of its stream, as processes leave them to each other."""
+
+    store: MemoryStore
+    records: Records
+    lost: list[TableError]
+
+    def writer(self, killed_at: int | None = None) -> EventsWriter:
+        """A process that has begun. killed_at: after so many points."""
+        left = [killed_at]
+
+        def reached(point: CrashPoint) -> None:
+            assert point in POINTS
+            if left[0] is not None:
+                left[0] -= 1
+                if left[0] < 0:
+                    raise Killed
+
+        def lost(table: TableId, error: TableError) -> None:
+            self.lost.append(error)
+            writer.stop(table, error)
+
+        state = EventState.read(self.records, "there")
+        source: Source = Rereading()  # type: ignore[assignment]
+        position = Lsn.parse(state.position) if state.position else Lsn(0)
+        writer = EventsWriter(
+            source,
+            self.records,
+            state,
+            [(NARROW, Lsn(0))],
+            position,
+            EventsSettings("s", Path("there"), rotation_bytes=200),
+            self.store,
+            SteppedClock(),
+            lost,
+            reached,
+        )
+        return writer
+
+    def files(self) -> dict[str, bytes]:
+        return {
+            path: file.content
+            for path, file in self.store.files.content.items()
+            if path.startswith("shop_orders/")
+        }
+
+    def events(self) -> list[dict[str, Any]]:
+        return [event for content in self.files().values() for event in decoded(content)]
+
+
+def destination() -> Written:
+    store = MemoryStore(SteppedClock())
+    records = Records(store, root.LANDING)
+    begun = {str(ID): described(NARROW, "0/0")}
+    EventState("there", 1, tables=begun).write(records)
+    return Written(store, records, [])
+
+
+def process(
+    written: Written,
+    stream: list[Transaction],
+    stops: set[int],
+    rolls: set[int],
+    killed_at: int | None,
+) -> None:
+    """Read the stream from where everything is durable, as capture does."""
+    writer = written.writer(killed_at)
+    since = writer.durable
+    left = [one for one in stream if not since.covers(one.end)]
+    point: Any = since
+    for number, chunk in enumerate(chunks(left, stops)):
+        writer.take(chunk, 0.0)
+        for reached in chunk.reached():
+            point = point.join(reached)
+        if number in rolls:
+            writer.roll(0.0)
+            writer.cut(point, None)
+    writer.roll(0.0)
+    writer.cut(point, None)
+    assert writer.durable.covers(point)
+
+
+def without_truncations(stream: list[Transaction]) -> list[Transaction]:
+    return [
+        Transaction(one.after, one.end, tuple(e for e in one.events if e.marker is not None))
+        for one in stream
+    ]
+
+
+def told(event: dict[str, Any]) -> tuple[str, str]:
+    return event["source_metadata"]["change_type"], event["payload"]["id"]
+
+
+cuts = st.sets(st.integers(1, 30), max_size=8)
+
+
+@pytest.mark.clause("ST-041", "ST-167", "ST-172", "ST-222", "ST-235")
+@settings(max_examples=tries(300))
+@given(
+    stream=streams().map(without_truncations),
+    runs=st.lists(st.tuples(cuts, cuts, st.integers(0, 12)), max_size=3),
+    last=st.tuples(cuts, cuts),
+)
+def test_every_change_is_one_event_however_it_is_cut_and_wherever_it_is_killed(
+    stream: list[Transaction],
+    runs: list[tuple[set[int], set[int], int]],
+    last: tuple[set[int], set[int]],
+) -> None:
+    written = destination()
+    for stops, rolls, killed_at in runs:
+        before = written.files()
+        with suppress(Killed):
+            process(written, stream, stops, rolls, killed_at)
+        assert before.items() <= written.files().items()
+    before = written.files()
+    process(written, stream, *last, None)
+    assert before.items() <= written.files().items()
+    expected = [
+        (WORDS[e.marker], str(e.value))
+        for one in stream
+        for e in one.events
+        if e.marker is not None
+    ]
+    events = written.events()
+    assert sorted(map(told, events)) == sorted(expected)
+    assert len({event["uuid"] for event in events}) == len(events)
+    assert all(event["payload"]["note"] == event["payload"]["id"] for event in events)
+    assert written.lost == []
+
+
+def test_a_transaction_that_has_not_ended_is_no_event_yet() -> None:
+    written = destination()
+    begun, rest = list(chunks([inserts(10, 15, 1, 2)], {1}))
+    writer = written.writer()
+    writer.take(begun, 0.0)
+    assert writer.due() is None
+    writer.roll(0.0)
+    assert written.events() == []
+    writer.take(rest, 1.0)
+    assert writer.due() == 1.0 + 60
+    writer.roll(1.0)
+    assert [event["payload"]["id"] for event in written.events()] == ["1", "2"]
+
+
+@pytest.mark.clause("ST-171", "ST-174")
+def test_files_close_when_they_are_old_or_large() -> None:
+    writer = destination().writer()
+    assert writer.due() is None
+    (few,) = chunks([inserts(10, 15, 1)])
+    writer.take(few, 5.0)
+    assert writer.due() == 5.0 + 60
+    (many,) = chunks([inserts(15, 20, *range(50))])
+    writer.take(many, 6.0)
+    assert writer.due() == float("-inf")
+
+
+def test_of_a_truncation_there_is_no_event_and_the_table_stops() -> None:
+    written = destination()
+    emptied = Transaction(Lsn(15), Lsn(20), (Event(1, None),))
+    process(written, [inserts(10, 15, 1), emptied, inserts(20, 25, 2)], set(), set(), None)
+    assert [type(error) for error in written.lost] == [TableTruncated]
+    assert written.events() == []
+    assert EventState.read(written.records, "there").tables == {}
