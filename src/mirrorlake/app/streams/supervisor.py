@@ -31,7 +31,13 @@ from mirrorlake.control.names import ResourceName
 from mirrorlake.control.reports import Validation, error_document, error_of, has_failed
 from mirrorlake.control.states import StreamMove, StreamState, ValidationState
 from mirrorlake.control.supervision import Supervised, Supervision
-from mirrorlake.errors import LeaseHeld, MirrorlakeError, SourceGap, SourceUnavailable
+from mirrorlake.errors import (
+    LeaseHeld,
+    MirrorlakeError,
+    NotOffered,
+    SourceGap,
+    SourceUnavailable,
+)
 from mirrorlake.model.clock import Clock
 
 log = structlog.get_logger()
@@ -331,6 +337,8 @@ class Supervisor:
             mirror = Mirror(project)
             if mirror.made():
                 mirror.detach()
+        except NotOffered:
+            return ""  # it never started
         except Exception as error:  # noqa: BLE001  (the source may say anything)
             return f"what was made in the source is still there, drop it by hand: {error}"
         return ""

@@ -1,0 +1,133 @@
+"""A running service, as commands ask it: by the address and the token of its folder."""
+
+from __future__ import annotations
+
+import json
+import os
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Annotated, Any
+from urllib.parse import quote, urlencode
+
+import typer
+
+from mirrorlake.cli.serve import FOLDER
+from mirrorlake.errors import InvalidRequest, OperatorError, Unavailable, UsageError
+
+ServiceFolder = Annotated[
+    Path, typer.Option("--folder", metavar="FOLDER", help="Folder of the running service.")
+]
+Location = Annotated[
+    str, typer.Option("--location", metavar="NAME", help="Project and location of the names.")
+]
+HOME = "projects/local/locations/local"
+DEFAULT_FOLDER = FOLDER
+_SECONDS = 120
+
+
+class ServiceClient:
+    """Sends requests to the service of a folder. location: `projects/p/locations/l`."""
+
+    def __init__(self, folder: Path, location: str = HOME) -> None:
+        """Raises Unavailable when no service runs there."""
+        self._location = location
+        try:
+            self._url = str(json.loads((folder / "serve.json").read_text("utf-8"))["url"])
+            token = folder / "token"  # a service that asks for none may have none
+            stored = token.read_text("utf-8").strip() if token.exists() else ""
+            self._token = os.environ.get("MIRRORLAKE_TOKEN") or stored
+        except (OSError, ValueError, KeyError, TypeError):
+            raise Unavailable(
+                "no service runs there",
+                where=str(folder),
+                hint="Start it with `mirrorlake serve`, or name its folder with --folder.",
+            ) from None
+
+    def call(self, method: str, path: str, body: Any = None, **query: str) -> dict[str, Any]:
+        """The answer. path: below the location, as `streams/orders`.
+
+        Raises Unavailable, UsageError, OperatorError.
+        """
+        parameters = f"?{urlencode(query)}" if query else ""
+        address = f"{self._url}/v1/{self._location}/{quote(path, safe='/:')}{parameters}"
+        request = urllib.request.Request(  # noqa: S310  (its address is that of our service)
+            address,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Authorization": f"Bearer {self._token}"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=_SECONDS) as answer:  # noqa: S310
+                found: dict[str, Any] = json.load(answer)
+                return found
+        except urllib.error.HTTPError as error:
+            raise _refused(error) from None
+        except (OSError, ValueError) as error:
+            raise Unavailable(
+                f"the service does not answer: {error}",
+                where=self._url,
+                hint="Look at its log; start it again with `mirrorlake serve`.",
+            ) from None
+
+    def every(self, path: str, key: str) -> list[dict[str, Any]]:
+        """All entries of a list, page by page."""
+        found: list[dict[str, Any]] = []
+        token = ""
+        while True:
+            page = self.call("GET", path, pageSize="1000", pageToken=token)
+            found += page[key]
+            token = page["nextPageToken"]
+            if not token:
+                return found
+
+    def done(self, operation: dict[str, Any], pause: float = 0.2) -> dict[str, Any]:
+        """Wait for the end of an operation. Raises OperatorError when it failed."""
+        import time
+
+        while not operation["done"]:
+            time.sleep(pause)
+            operation = self.call("GET", f"operations/{operation['name'].rpartition('/')[2]}")
+        if "error" in operation:
+            raise OperatorError(
+                operation["error"]["message"].rstrip("."), where=operation["metadata"]["target"]
+            )
+        return operation
+
+
+def content_of(file: Path | None) -> Any:
+    """The JSON object of a file. Raises UsageError, InvalidRequest."""
+    if file is None:
+        raise UsageError(
+            "no file was given", where="--file", hint="Name a file with the JSON of the API."
+        )
+    try:
+        return json.loads(file.read_text("utf-8"))
+    except OSError as error:
+        raise UsageError(
+            f"the file cannot be read: {error.strerror}", where=str(file), hint="Name another."
+        ) from None
+    except ValueError:
+        raise InvalidRequest("the file is not JSON", where=str(file), hint="Correct it.") from None
+
+
+def identifier_of(name: str | None) -> str:
+    """Raises UsageError."""
+    if not name:
+        raise UsageError("no name was given", hint="Name it after the action.")
+    return name
+
+
+def last(name: str) -> str:
+    """The identifier at the end of a name."""
+    return name.rpartition("/")[2]
+
+
+def _refused(error: urllib.error.HTTPError) -> UsageError | OperatorError | Unavailable:
+    try:
+        message = str(json.load(error)["error"]["message"]).rstrip(".")
+    except (ValueError, KeyError, TypeError):
+        message = f"the service answered {error.code}"
+    if error.code in (400, 404, 409, 413):
+        return UsageError(message)
+    return Unavailable(message) if error.code >= 502 else OperatorError(message)
