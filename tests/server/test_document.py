@@ -30,7 +30,10 @@ def test_a_fuzzer_finds_no_internal_error(tmp_path: Path) -> None:
                 f"{served.url}/v1/openapi.json",
                 *("--header", f"Authorization: Bearer {served.token}"),
                 *("--checks", "not_a_server_error", "--max-examples", "30", "--seed", "1"),
-                *("--exclude-path-regex", ":discover$"),
+                # What it sends as hosts is connected to, and takes its time; the routes of private
+                # connections always refuse, with 501.
+                *("--exclude-path-regex", ":discover$|privateConnections"),
+                *("--max-time", "120", "--workers", "4"),
             ],
             capture_output=True,
             text=True,
