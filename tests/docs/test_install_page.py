@@ -19,7 +19,7 @@ def test_bash_completes_commands_as_the_page_says(tmp_path: Path) -> None:
     (show,) = blocks("how-to/install.md", "sh")
     ask = """
 . ./mirrorlake.bash
-COMP_WORDS=(mirrorlake st) COMP_CWORD=1
+COMP_WORDS=(mirrorlake sta) COMP_CWORD=1
 _mirrorlake_completion mirrorlake
 echo "${COMPREPLY[@]}"
 """

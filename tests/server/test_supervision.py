@@ -102,8 +102,10 @@ class Shop:
 def shop(tmp_path: Path, database: Database) -> Iterator[Shop]:
     password = {"MIRRORLAKE_SECRET_SHOP": database.sql.info.password}
     served = Served(tmp_path / "service", "--no-apply", **password).start()
-    yield Shop(served, database)
-    served.stop()
+    try:
+        yield Shop(served, database)
+    finally:
+        served.stop()
 
 
 @pytest.mark.full
