@@ -46,6 +46,30 @@ class Table:
         self.rows = []
         return feed
 
+    def backfill(
+        self, batch: Sequence[Change], low: Row | None, high: Row | None, *, is_closed: bool
+    ) -> Counter[tuple[str, Row]]:
+        """Let the rows with keys in a range be those that a batch leaves of nothing; returns the
+        feed, which has nothing of a row that was there once and stays."""
+        inside = [row for row in self.rows if self._is_inside(row, low, high, is_closed=is_closed)]
+        told, there = Table(self.key), Table(self.key, inside)
+        told.apply(batch)
+        assert all(self._is_inside(row, low, high, is_closed=is_closed) for row in told.rows)
+        stays = [row for row in inside if told.alike(row) == there.alike(row) == [row]]
+        before = list(self.rows)
+        self.rows = [row for row in self.rows if row not in inside or row in stays]
+        self.rows += [row for row in told.rows if row not in stays]
+        changed = [row for row in [*inside, *told.rows] if row not in stays]
+        return self._feed(before, {identity(self._key_of(row)) for row in changed})
+
+    def _is_inside(self, row: Row, low: Row | None, high: Row | None, *, is_closed: bool) -> bool:
+        key = self._key_of(row)
+        if low is not None:
+            first = key[: len(low)]
+            if not (first > low or (is_closed and first == low)):
+                return False
+        return high is None or key[: len(high)] <= high
+
     def alike(self, row: Row) -> list[Row]:
         """The rows that have the key of this one; none in a table without a key."""
         key = self._key_of(row)

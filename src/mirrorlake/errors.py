@@ -293,6 +293,10 @@ class MissingFile(TableError):
     """A file number is missing and later ones exist (LZ-117, LZ-119)."""
 
 
+class CannotBackfill(TableError):
+    """The table cannot be read again by ranges of its key."""
+
+
 class DuplicateNumber(TableError):
     """Two data files have the same number (LZ-120)."""
 

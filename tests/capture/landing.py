@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import pyarrow.parquet as pq
 
 from mirrorlake import root
+from mirrorlake.capture.backfill.backfills import BackfillSettings
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.landing.outbox import Outbox
 from mirrorlake.capture.landing.sink import LandingSink
@@ -43,12 +44,21 @@ def landing_capture(
     reached: CrashHook = no_crash,
     holder: str | None = None,
     stop: threading.Event | None = None,
+    backfill: BackfillSettings | None = None,
 ) -> Capture:
     """Capture into the landing zone of a store."""
     records = Records(store, root.LANDING, stream_id)
     sink = LandingSink(source, records, settings, reached)
     return Capture(
-        source, records, [sink], settings, clock, stop=stop, reached=reached, holder=holder
+        source,
+        records,
+        [sink],
+        settings,
+        clock,
+        stop=stop,
+        reached=reached,
+        holder=holder,
+        backfill=backfill,
     )
 
 

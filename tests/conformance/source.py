@@ -7,8 +7,9 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.errors import PrerequisiteMissing, SourceGap
+from mirrorlake.errors import CannotBackfill, PrerequisiteMissing, SourceGap
 from mirrorlake.model.change import Marker
+from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.sources.base import CheckSeverity
 from tests.conformance.delivery import DeliveryContract, SchemaContract
@@ -292,10 +293,59 @@ def check_joined(
             assert any(upto.covers(event.end) for upto in uptos)
 
 
+class RangeContract:
+    """Ranges of keys, read in the order of the keys."""
+
+    def test_a_range_has_its_rows_in_the_order_of_their_keys(self, scene: Scene) -> None:
+        scene.create("apples")
+        with scene.transaction() as write:
+            write.insert("apples", *((key, f"n{key}") for key in (3, 1, 10, 2, -4)))
+        assert ranged(scene, KeyRange()) == [-4, 1, 2, 3, 10]
+        assert ranged(scene, KeyRange(keys_of([1]), keys_of([3]))) == [2, 3]
+        assert ranged(scene, KeyRange(keys_of([1]), None, is_closed=True)) == [1, 2, 3, 10]
+        assert ranged(scene, KeyRange(None, keys_of([-5]))) == []
+
+    def test_a_range_is_read_up_to_a_point_that_covers_the_snapshot_s(self, scene: Scene) -> None:
+        scene.create("apples")
+        with scene.transaction() as write:
+            write.insert("apples", (1, "before"))
+        source = scene.source()
+        (table,) = source.discover()
+        snapshot = begun(source, [table])
+        with scene.transaction() as write:
+            write.insert("apples", (2, "later"))
+            write.delete("apples", 1)
+        found = list(snapshot.ordered(table, KeyRange()))
+        snapshot.close()
+        assert all(upto.covers(snapshot.point) for _rows, upto in found)
+        if all(upto == snapshot.point for _rows, upto in found):
+            assert [row for rows, _upto in found for row in rows.to_pylist()] == [
+                {"id": 1, "note": "before"}
+            ]
+
+    def test_a_table_without_a_key_has_no_ranges(self, scene: Scene) -> None:
+        scene.create("log", keyed=False)
+        with pytest.raises(CannotBackfill):
+            ranged(scene, KeyRange())
+
+
+def ranged(scene: Scene, keys: KeyRange) -> list[int]:
+    """The keys of a range of the only table, as they come."""
+    source = scene.source()
+    (table,) = source.discover()
+    snapshot = source.snapshot()
+    try:
+        found = snapshot.ordered(table, keys)
+        return [row["id"] for rows, _upto in found for row in rows.to_pylist()]
+    finally:
+        snapshot.close()
+
+
 class SourceContract(
     DiscoveryContract,
     LogContract,
     HandOverContract,
+    RangeContract,
     StreamContract,
     DeliveryContract,
     SchemaContract,

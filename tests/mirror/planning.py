@@ -20,7 +20,8 @@ from mirrorlake.mirror.steps import ApplyFiles, CleanUp, Step, TablePlan
 from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.change import UNPROVED, Alteration, SchemaChangeKind
-from mirrorlake.model.landed import FileKind, FileName, Footer
+from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.landed import BackfillChunk, FileKind, FileName, Footer
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.model.types import DataType
 
@@ -50,6 +51,12 @@ def footer(
 def foreign(schema: Schema = PLAIN, *, marker: bool = True, rows: int = 1) -> Inspected:
     """A file of another publisher."""
     return Inspected(schema, rows, 100 * rows, marker, has_unchanged=False, footer=None)
+
+
+def backfill(schema: Schema = PLAIN) -> Inspected:
+    """A chunk of a backfill."""
+    said = replace(footer(FileKind.BACKFILL), backfill=BackfillChunk("one", 1, KeyRange()))
+    return replace(foreign(schema), footer=said)
 
 
 def changes(

@@ -12,7 +12,7 @@ from mirrorlake.errors import MissingFile
 from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.mirror.batch import batch_of, run_of
 from mirrorlake.mirror.batch_limits import BatchLimits
-from tests.mirror.planning import changes, foreign, landed, load, truncation
+from tests.mirror.planning import backfill, changes, foreign, landed, load, truncation
 
 LIMITS = BatchLimits()
 
@@ -142,6 +142,11 @@ class TestBatch:
 
     def test_changes_end_where_a_load_begins(self) -> None:
         assert batch([changes(), load()]) == 1
+
+    def test_each_file_of_a_backfill_is_a_batch(self) -> None:
+        assert batch([changes(), backfill(), changes()]) == 1
+        assert batch([backfill(), backfill(), changes()]) == 1
+        assert batch([load(complete=False), backfill()]) == 1
 
     def test_a_load_need_not_be_complete(self) -> None:
         assert batch([load(complete=False)]) == 1

@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.model import keys
+from mirrorlake.model.arrow import arrow_type
 from tests.histories import SHAPES, VALUES, Shape
 from tests.reference import identity
 
@@ -97,3 +98,69 @@ def test_many_rows_of_many_columns_do_not_run_together() -> None:
     numbers = np.arange(n)
     table = pa.table({f"k{i}": pa.array(numbers // 3**i) for i in range(6)})
     assert keys.encode(table).code.tolist() == numbers.tolist()
+
+
+RANGED = [
+    shape
+    for shape in SHAPES.values()
+    if all(keys.is_ordered(arrow_type(shape.schema[name].type)) for name in shape.key)
+]
+
+
+@st.composite
+def ranges(draw: st.DrawFn) -> tuple[Shape, pa.Table, list[tuple], keys.KeyRange, list]:
+    """Rows of the key columns of some table, without NULL, and a range: also as plain bounds."""
+    shape = draw(st.sampled_from(RANGED))
+    known = [
+        [value for value in VALUES[shape.schema[name].type.name] if value is not None]
+        for name in shape.key
+    ]
+    rows = draw(st.lists(st.tuples(*map(st.sampled_from, known)), max_size=12))
+    kinds = [arrow_type(shape.schema[name].type) for name in shape.key]
+    ends = []
+    for _ in range(2):
+        width = draw(st.integers(0, len(known)))
+        ends.append(tuple(draw(st.sampled_from(some)) for some in known[:width]))
+    low, high = (_table(shape.key, kinds, [end]) if end else None for end in ends)
+    table = _table(shape.key, kinds, rows)
+    return shape, table, rows, keys.KeyRange(low, high, is_closed=draw(st.booleans())), ends
+
+
+def _table(names, kinds, rows) -> pa.Table:
+    columns = [
+        [row[index] for row in rows] for index in range(min(map(len, rows), default=len(kinds)))
+    ]
+    return pa.table(
+        [pa.array(column, kind) for column, kind in zip(columns, kinds, strict=False)],
+        names=list(names)[: len(columns)],
+    )
+
+
+def _sortable(row: tuple) -> tuple:
+    return tuple(value.encode() if isinstance(value, str) else value for value in row)
+
+
+@given(ranges())
+def test_a_range_contains_what_lies_between_its_bounds(drawn) -> None:
+    _shape, table, rows, asked, (low, high) = drawn
+    expected = []
+    for row in map(_sortable, rows):
+        above = not low or row[: len(low)] > _sortable(low)
+        above = above or (asked.is_closed and row[: len(low)] == _sortable(low))
+        expected.append(above and (not high or row[: len(high)] <= _sortable(high)))
+    assert asked.contains(table).tolist() == expected
+    assert keys.KeyRange.parse(asked.as_record()) == asked
+    assert keys.KeyRange.parse(asked.as_record()).contains(table).tolist() == expected
+
+
+@given(ranges())
+def test_rows_are_ascending_when_each_is_beyond_the_one_before(drawn) -> None:
+    shape, table, rows, _asked, _ends = drawn
+    found = list(map(_sortable, rows))
+    assert keys.is_ascending(table, shape.key) == (found == sorted(set(found)))
+
+
+@pytest.mark.parametrize("text", ["", "!", "AAAA", 1])
+def test_a_damaged_bound_is_no_range(text) -> None:
+    with pytest.raises(ValueError, match="bound"):
+        keys.KeyRange.parse({"low": text, "high": None, "is_closed": True})

@@ -6,11 +6,14 @@ import string
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta, timezone
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.landed import (
+    BackfillChunk,
     FileKind,
     FileName,
     Footer,
@@ -26,6 +29,10 @@ times = st.datetimes(
     max_value=datetime(9999, 12, 30),  # noqa: DTZ001
     timezones=st.sampled_from([UTC, timezone(timedelta(hours=5, minutes=30))]),
 )
+bounds = st.none() | st.builds(lambda key: pa.table({"k": [key]}), st.text() | st.integers(0, 9))
+chunks = st.builds(
+    BackfillChunk, st.text(), st.integers(1), st.builds(KeyRange, bounds, bounds, st.booleans())
+)
 footers = st.builds(
     Footer,
     stream=st.uuids().map(str),
@@ -36,6 +43,12 @@ footers = st.builds(
     commit_times=st.none() | st.tuples(times, times),
     rows=st.dictionaries(st.sampled_from("0124"), st.integers(0, 2**40)),
     stream_id=st.text(),
+).flatmap(
+    lambda footer: (
+        st.builds(replace, st.just(footer), backfill=chunks)
+        if footer.kind is FileKind.BACKFILL
+        else st.just(footer)
+    )
 )
 FOOTER = Footer("stream", FileKind.CHANGES, "0/1:1", "0/2:3", complete=True, rows={"0": 1})
 

@@ -43,7 +43,8 @@ from mirrorlake.mirror.steps import (
 )
 from mirrorlake.mirror.table.progress import FOLDER, RESEEDED, Progress
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
-from mirrorlake.model.landed import NamedBatch
+from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.landed import BackfillChunk, NamedBatch
 from mirrorlake.model.table import Schema
 from mirrorlake.storage.store import Store
 from tests.doubles.clock import START
@@ -76,6 +77,7 @@ class LakeTable:
     described: str = ""
     vacuumed: list[timedelta] = field(default_factory=list)
     commits: list[dict[str, Any]] = field(default_factory=list)
+    backfilled: list[tuple[BackfillChunk, Counter[tuple[str, Row]]]] = field(default_factory=list)
 
 
 @dataclass
@@ -204,9 +206,15 @@ class ModelledEngine:
         if table.version != read.version or table.generation != read.generation:
             return Conflicted("another writer was faster")
         feed: Counter[tuple[str, Row]] = Counter()
+        changes = [change for one in files for change in one]
+        if step.backfill:
+            feed += backfilled(table.table, step.backfill.keys, changes)
+            table.backfilled.append((step.backfill, feed))
+            changes = []
         if step.truncated:
             feed += table.table.truncate()
-        feed += table.table.apply([change for changes in files for change in changes])
+        if changes:
+            feed += table.table.apply(changes)
         table.version += 1
         table.recorded, table.cut = step.last, step.evidence.cut
         table.cuts.append(step.evidence.cut)
@@ -266,6 +274,15 @@ class ModelledEngine:
                     row[index] = UNCHANGED
         markers = rows.marker.to_pylist()
         return [Change(m, tuple(row)) for m, row in zip(markers, values, strict=True)]
+
+
+def backfilled(table: Table, keys: KeyRange, changes: Sequence[Change]) -> Counter[tuple[str, Row]]:
+    """Apply a chunk of a backfill."""
+    low, high = (
+        None if bound is None else tuple(column[0].as_py() for column in bound.columns)
+        for bound in (keys.low, keys.high)
+    )
+    return table.backfill(changes, low, high, is_closed=keys.is_closed)
 
 
 def _counts(feed: Counter[tuple[str, Row]]) -> Counts:

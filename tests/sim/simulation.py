@@ -11,15 +11,22 @@ from __future__ import annotations
 import json
 from collections import Counter
 from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import replace
 from functools import partial
 from random import Random
 from typing import Any
 from uuid import UUID
 
+from mirrorlake import root
 from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.capture.backfill.backfills import BackfillSettings
+from mirrorlake.capture.backfill.jobs import BackfillRecords, BackfillRequest
+from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.capture import Capture
+from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
-from mirrorlake.errors import LeaseHeld, LeaseLost, SourceUnavailable
+from mirrorlake.errors import LeaseHeld, LeaseLost, SourceUnavailable, UsageError
 from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.crash_points import CrashPoint
@@ -44,8 +51,10 @@ STEPS = 60
 class Simulation:
     """One run. `trace` says what happened, for a person who looks at a failing seed."""
 
-    def __init__(self, seed: int) -> None:
-        self.random = Random(seed)
+    def __init__(self, seed: int, *, is_damaged: bool = False) -> None:
+        """is_damaged: somebody else writes into the tables, which a backfill has to mend."""
+        self.random, self.is_damaged = Random(seed), is_damaged
+        self._asked = 0
         self.clock = SteppedClock()
         sets = self.random.random() < 0.3
         self.database = SimulatedDatabase(self.clock, self.random, TABLES, sets=sets)
@@ -64,6 +73,16 @@ class Simulation:
             strict=self._strict,
             load_workers=1,
         )
+        if is_damaged:
+            self._strict, self._settings = False, replace(self._settings, strict=False)
+        self._backfill = BackfillSettings(
+            ChunkLimits(
+                self.random.choice([1, 2, 100]), seconds=self.random.choice([0.0, 1.0, 60.0])
+            ),
+            look_seconds=self.random.choice([0.0, 1.0]),
+            window_bytes=self.random.choice([0, 500, 100_000, 100_000]),
+            at_once=self.random.choice([1, 2]),
+        )
         self._limits = BatchLimits(
             rows=self.random.choice([3, 1_000]),
             files=self.random.choice([2, 100]),
@@ -78,7 +97,8 @@ class Simulation:
         for _ in range(STEPS):
             step = self.random.choice(
                 [self._write, self._write, self._capture_step, self._capture_step,
-                 self._apply_step, self._apply_step, self._wait, self._fail_over]
+                 self._apply_step, self._apply_step, self._wait, self._fail_over,
+                 self._request, self._request, self._damage]
             )  # fmt: skip
             self._surviving(step)
         self._settle()
@@ -119,7 +139,7 @@ class Simulation:
         if kind == "delete":
             transaction.delete(name, id=old)
             return
-        unsent = self.random.choice([[], ["text"]])
+        unsent = self.random.choice([[], ["text"]]) if not self.is_damaged else []
         key = self.random.choice(free) if kind == "rekey" and free else old
         row = (key, self._text(), text if unsent else self._text())
         rows[key] = row
@@ -135,6 +155,53 @@ class Simulation:
 
     def _wait(self) -> None:
         self.clock.advance(self.random.choice([0.1, 1.0, 5.0]))
+
+    def _request(self) -> None:
+        """Somebody asks for a backfill, or for the end of one."""
+        jobs = self._jobs()
+        found = [job for job in jobs.jobs() if not job.state.is_over]
+        if found and self.random.random() < 0.3:
+            jobs.stop(self.random.choice(found))
+            return
+        if self.random.random() < 0.6:
+            self._ask(self.random.choice(TABLES))
+
+    def _ask(self, table: TableId, *, whole: bool = False) -> None:
+        self._asked += 1
+        low, high = sorted(self.random.choices(range(KEYS), k=2))
+        keys = None if whole or self.random.random() < 0.5 else (str(low), str(high))
+        rate = self.random.choice([None, None, 1, 3])
+        with suppress(UsageError):  # there is one
+            self._jobs().request(
+                BackfillRequest(f"job-{self._asked}", str(table), keys, rate, f"{self._asked:09d}")
+            )
+
+    def _jobs(self) -> BackfillRecords:
+        return BackfillRecords(Records(MemoryStore(self.clock, files=self.files), root.LANDING))
+
+    def _damage(self) -> None:
+        """Somebody writes into a mirrored table, and its feed tells it."""
+        found = [table for table in self.lake.tables.values() if table.table.rows]
+        if not found or not self.is_damaged:
+            return
+        mirrored = self.random.choice(found)
+        rows = list(mirrored.table.rows)
+        old = self.random.choice(rows)
+        kind = self.random.choice(["lose", "change", "double", "invent"])
+        if kind in {"lose", "change"}:
+            rows.remove(old)
+        if kind == "change":
+            rows.append((old[0], "damaged", old[2]))
+        if kind == "double":
+            rows.append(self.random.choice([old, (old[0], "double", None)]))
+        if kind == "invent":
+            rows.append((self.random.randint(-2, KEYS + 2), "invented", None))
+        feed = Counter(("delete", row) for row in mirrored.table.rows)
+        feed.update(("insert", row) for row in rows)
+        mirrored.table.rows = rows
+        mirrored.feed.append(feed)
+        mirrored.version += 1
+        self.trace.append(f"damage: {kind}")
 
     # -- the two processes ----------------------------------------------------------------------
 
@@ -187,6 +254,7 @@ class Simulation:
             self.clock,
             reached=self._reached(),
             holder=self._holder(),
+            backfill=self._backfill,
         )
 
     def _new_apply(self, *, rivals: bool = True) -> ApplyLoop:
@@ -259,7 +327,7 @@ class Simulation:
 
         In a strict zone it may be younger: values that the source did not send are read again.
         """
-        for table in [] if self._strict else TABLES:
+        for table in [] if self._strict or self.is_damaged else TABLES:
             mirrored = self.lake.tables.get(f"Tables/{table.schema}/{table.name}")
             if mirrored is not None and mirrored.cut is not None:
                 expected = self.database.rows_at(self._cuts[mirrored.cut], table)
@@ -270,21 +338,31 @@ class Simulation:
         self._quiet = True
         self.clock.advance(TERM.total_seconds() + 1)
         self._capture = self._apply = None
+        self._backfill = replace(self._backfill, window_bytes=100_000)
+        for job in self._jobs().jobs() if self.is_damaged else []:
+            self._jobs().stop(job)
+        self._land_all()
+        for table in TABLES if self.is_damaged else []:
+            self._ask(table, whole=True)
+        self._land_all()
+        apply = self._new_apply(rivals=False)
+        apply.open()
+        report = apply.once()
+        apply.close()
+        assert not report.errors, (report.errors, self.told())
+
+    def _land_all(self) -> None:
         capture = landing_capture(
             self.database.source(),
             self._store(),
             self._settings,
             self.clock,
             holder=self._holder(),
+            backfill=self._backfill,
         )
         capture.open()
         capture.once()
         capture.close()
-        apply = self._new_apply(rivals=False)
-        apply.open()
-        report = apply.once()
-        apply.close()
-        assert not report.errors, (report.errors, self.told())
 
     def _check_all(self) -> None:
         for table in TABLES:
@@ -292,6 +370,8 @@ class Simulation:
             expected = Counter(self.database.rows(table).values())
             assert Counter(mirrored.table.rows) == expected, self.told()
             assert replayed(mirrored) == Counter(map(plain, expected.elements())), self.told()
+            if not self.is_damaged:
+                assert not any(feed for _chunk, feed in mirrored.backfilled), self.told()
             ends = [last for _first, last in mirrored.applied]
             begins = [first for first, _last in mirrored.applied]
             assert begins == [1, *(end + 1 for end in ends[:-1])], self.told()

@@ -21,6 +21,31 @@ def test_tables_equal_the_source_whatever_happens(group: int) -> None:
             raise
 
 
+@pytest.mark.clause("ST-290")
+@pytest.mark.parametrize("group", range(4))
+def test_backfills_mend_whatever_somebody_did_to_the_tables(group: int) -> None:
+    for seed in range(group, SEEDS // 5, 4):
+        try:
+            Simulation(seed, is_damaged=True).run()
+        except BaseException as error:
+            error.add_note(f"seed {seed}, damaged")
+            raise
+
+
+def test_the_simulation_does_backfill_tables_that_change_meanwhile() -> None:
+    runs = [Simulation(seed, is_damaged=bool(seed % 2)) for seed in range(16)]
+    for run in runs:
+        run.run()
+    found = [
+        feed
+        for run in runs
+        for table in run.lake.tables.values()
+        for _chunk, feed in table.backfilled
+    ]
+    assert sum(not feed for feed in found) > 20
+    assert any(found)
+
+
 def test_the_same_seed_gives_the_same_trace() -> None:
     one, other = Simulation(7), Simulation(7)
     one.run()

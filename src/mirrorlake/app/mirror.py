@@ -30,6 +30,8 @@ from mirrorlake.apply.in_process.committer import LogCommitter
 from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.apply.logs.table_reader import LogReader
+from mirrorlake.capture.backfill import requests
+from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords
 from mirrorlake.capture.capture import Capture, Waiting
 from mirrorlake.capture.events.sink import EventsSink
 from mirrorlake.capture.landing.sink import LandingSink
@@ -292,6 +294,37 @@ class Mirror:
         child.check()
         return loop.report
 
+    def backfill(
+        self,
+        table: str,
+        where_key: tuple[str, str] | None = None,
+        max_rows_per_second: int | None = None,
+    ) -> BackfillJob:
+        """Ask capture to read a table again, or the rows whose first key column is from one value
+        to another, and to correct what differs; `backfills` tells how far it is. Capture does it as
+        soon as it runs, `capture_once` included.
+
+        Raises UsageError for a table that is not captured, or has one under way.
+        """
+        self._connection()
+        jobs, project = self._backfills(), self.project
+        refused = requests.refusal(
+            strict=project.capture.strict, events=project.destination is not None
+        )
+        tables = {str(one) for one in known(jobs.records)}
+        now = WallClock().now()
+        return requests.request(
+            jobs, tables, table, where_key, max_rows_per_second, now, refused=refused
+        )
+
+    def stop_backfill(self, table: str) -> BackfillJob:
+        """Ask capture to end the backfill of a table. Raises UsageError when there is none."""
+        return requests.stop(self._backfills(), table)
+
+    def backfills(self) -> list[BackfillJob]:
+        """How backfills stand: of each table the last ones that were asked for."""
+        return self._backfills().jobs()
+
     def detach(self) -> list[str]:
         """Remove what was made in the source for this mirror. Returns what was removed."""
         made = self.made()
@@ -451,6 +484,9 @@ class Mirror:
         if found is None:
             return None
         return replace(found, message=f"{found.message}, but was not created for this landing zone")
+
+    def _backfills(self) -> BackfillRecords:
+        return BackfillRecords(Records(self._store, root.LANDING))
 
     def _connection(self) -> SourceSettings:
         """The settings of the source. Raises UsageError when there are none to connect with."""

@@ -10,6 +10,7 @@ from mirrorlake import root
 from mirrorlake.app.status import table_status_file
 from mirrorlake.app.stores import store_of
 from mirrorlake.app.table_paths import TablePaths
+from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.events import state
 from mirrorlake.capture.record import Records
 from mirrorlake.config import Project
@@ -91,6 +92,8 @@ class Reset:
         for table in {*self.stopped, *self.delivered}:
             state.forget(records, table)
             records.forget(table)
+        for table in {*self.stopped, *(str(scan.table) for scan in self.tables)}:
+            BackfillRecords(records).drop(table)
 
 
 def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:

@@ -70,6 +70,8 @@ def commit_metadata(
         said["source_time"] = format_time(step.evidence.source_time)
     if step.evidence.loading:
         said["loading"] = True
+    if step.backfill:
+        said["backfill"] = {"id": step.backfill.backfill, "chunk": step.backfill.number}
     return said | _folder(step, before, identity)
 
 

@@ -133,7 +133,7 @@ class Direct:
         step = batch.step
         landed = landed_paths(self._store, step.files)
         split = None
-        if step.default is Marker.INSERT and not step.truncated:
+        if step.default is Marker.INSERT and not (step.truncated or step.backfill):
             split = input_splits.groups(self._runner, landed, is_load=step.is_load)
         if split:
             groups = split
@@ -162,6 +162,7 @@ class Direct:
             files=batch.files,
             joins=taken_along(batch.files) if self._joins else (),
             options=batch.options,
+            backfill=batch.step.backfill.keys if batch.step.backfill else None,
         )
 
     def _commit(

@@ -21,6 +21,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.delta.write.rewrite import completed
+from mirrorlake.delta.write.spared import without_equal
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.model.net import NetChanges
 
@@ -43,16 +44,26 @@ class MergeActions:
     counts: Counts
 
 
-def merge_actions(net: NetChanges, code: np.ndarray, found: pa.Table | None = None) -> MergeActions:
+def merge_actions(
+    net: NetChanges,
+    code: np.ndarray,
+    found: pa.Table | None = None,
+    *,
+    spares_equal: bool = False,
+) -> MergeActions:
     """What is to be done, given the rows that the keys of a batch have.
 
     code: int64, for each row of the table that has a key which is reset, the number of that key in
-    `net.keys`; found: those rows with all columns, where values are missing. Not for a batch that
-    empties the table. Raises NoBaseRow.
+    `net.keys`; found: those rows with all columns, where values are missing or compared;
+    spares_equal: rows that are as they shall be are left alone. Not for a batch that empties the
+    table. Raises NoBaseRow.
     """
     keys = len(net.reset)
-    before = np.bincount(code, minlength=keys)
     rows = net.rows if found is None else completed(net, found, code)
+    if spares_equal and found is not None:
+        net, matters = without_equal(net, rows, code, found)
+        rows, code = net.rows, code[matters]
+    before = np.bincount(code, minlength=keys)
     updated = np.zeros(rows.num_rows, bool)
     if keys:
         updated = net.first & (before == 1)[net.code]

@@ -13,6 +13,8 @@ from functools import partial
 import structlog
 
 from mirrorlake.capture import members, schema_policy
+from mirrorlake.capture.backfill.backfills import Backfills, BackfillSettings, ReadingThreads
+from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.loop import CaptureLoop, common
 from mirrorlake.capture.record import Outage, Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
@@ -52,6 +54,9 @@ STREAM_INTERRUPTED = "stream_interrupted"
 STREAM_RESUMED = "stream_resumed"
 APPEND_ONLY = "append_only_table"
 
+BACKFILL_WAIT = 0.05
+"""Seconds for which an idle stream may keep a chunk waiting that was read beside it."""
+
 RETRY_SECONDS = 1.0
 MOST_RETRY_SECONDS = 30.0
 
@@ -76,6 +81,7 @@ class Capture:
         holder: str | None = None,
         retained: Callable[[int], None] = lambda _size: None,
         waiting: Waiting = lambda _error: None,
+        backfill: BackfillSettings | None = None,
     ) -> None:
         """retained: told how many bytes of its log the source keeps for us."""
         self._waiting = waiting
@@ -92,6 +98,15 @@ class Capture:
         self._has_answered = False  # the source did, in every way that is needed
         self._lost_at: datetime | None = None  # since when it does not answer
         self.loop: CaptureLoop | None = None
+        self._backfills = Backfills(
+            source.snapshot,
+            BackfillRecords(records),
+            clock,
+            _InTurn() if settings.load_workers <= 1 else ReadingThreads(),
+            refused=next((one.unsupported for one in sinks if one.unsupported), ""),
+            settings=backfill,
+            reached=reached,
+        )
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -115,13 +130,16 @@ class Capture:
         self._resumed()
 
     def once(self) -> None:
-        """Land everything that was committed when this was called."""
+        """Land everything that was committed when this was called, and what was asked to be
+        backfilled."""
         target, loop = self._source.current(), self.loop
         while loop is not None and not self._stop.is_set() and not loop.position.covers(target):
             self.step(0.2)
             if loop.is_read_to(target):
                 self._check_source()
                 self._finish()
+        while not self._stop.is_set() and not self._backfills.is_done():
+            self.step(0.2)
 
     def run(self) -> None:
         """Land changes until told to stop. A source that goes away is waited for, also while tables
@@ -351,7 +369,9 @@ class Capture:
             self._lease.check,
             self._know_from,
             partial(schema_policy.refusal, self._settings),
+            self._backfills.take,
         )
+        self._backfills.begin(self._streamed())
         recorded = self._records.known()
         self._know({t.table: t.known for t in self._streamed() if str(t.table) not in recorded})
 
@@ -385,6 +405,7 @@ class Capture:
             members.stop(self._records, error)
         for writer in self._writers:
             writer.stop(table, error)
+        self._backfills.stop(table, error)
 
     def _included(self, tables: Sequence[SourceTable]) -> bool:
         """Let the stream carry more tables. If the source cannot, they stop, and no others."""
@@ -415,6 +436,7 @@ class Capture:
         log.info(CAPTURE_STARTED, stream=record.stream, tables=len(self._tables))
 
     def _disconnect(self) -> None:
+        self._backfills.abandon()
         if self.loop is not None:
             self.loop.abandon()
             self.loop = None
@@ -424,9 +446,10 @@ class Capture:
         self._writers = []
 
     def step(self, wait: float) -> None:
-        """Read once from the stream, and publish when it is time."""
+        """Read once from the stream, and publish when it is time; go on with backfills."""
         assert self.loop is not None
-        self.loop.step(wait)
+        self.loop.step(min(wait, BACKFILL_WAIT) if self._backfills.is_busy else wait)
+        self._backfills.step(self.loop, self._writers)
 
     def _finish(self) -> None:
         if self.loop is not None:

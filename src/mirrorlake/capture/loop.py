@@ -42,8 +42,8 @@ class CaptureLoop:
 
     lost: told of a table that the source gives up. heartbeat_seconds: how often the sinks cut
     while nothing waits in them. guard: raises when we may not write any more; asked after each
-    read, before anything is done about it. know, refuses: as they say. `position`: up to where
-    everything is acknowledged.
+    read, before anything is done about it. know, refuses: as they say. taken: told of each chunk
+    that the sinks have taken. `position`: up to where everything is acknowledged.
     """
 
     def __init__(
@@ -57,12 +57,15 @@ class CaptureLoop:
         guard: Callable[[], None] = lambda: None,
         know: Know = lambda _known, _point: None,
         refuses: Refuses = lambda _change: None,
+        taken: Callable[[Chunk], None] = lambda _chunk: None,
     ) -> None:
         self._stream, self._writers, self._lost = stream, writers, lost
         self._heartbeat_seconds, self._clock = heartbeat_seconds, clock
         self._reached, self._guard, self._know = reached, guard, know
         self._refuses = refuses
+        self._taken = taken
         self._known: KnownTables = {}  # not recorded yet
+        self._is_open = False  # a transaction that has begun to come
         self.position = common([writer.durable for writer in writers])
         self._complete = self.position  # everything that ends here or before was read
         self._commit_time: datetime | None = None
@@ -94,6 +97,23 @@ class CaptureLoop:
         """Make everything that has ended durable in all sinks, and acknowledge it."""
         self._roll(self._writers, [])
 
+    @property
+    def complete(self) -> LogPoint:
+        """Where the stream stands: everything that ends at or before it was read."""
+        return self._complete
+
+    @property
+    def is_open(self) -> bool:
+        """Whether a transaction has begun to come, and not ended."""
+        return self._is_open
+
+    def interleave(self, land: Callable[[LogPoint, datetime | None], None]) -> None:
+        """Have something landed behind all that was read, while no transaction is open: it is told
+        where the stream stands, and when the last transaction was committed."""
+        assert not self._is_open
+        self._guard()
+        self._roll(self._writers, [], lambda: land(self._complete, self._commit_time))
+
     def abandon(self) -> None:
         """Forget what is not durable."""
         for writer in self._writers:
@@ -107,8 +127,11 @@ class CaptureLoop:
                 self._lost(part.table.table, error)
         for writer in self._writers:
             writer.take(chunk, self._clock.monotonic())
+        self._taken(chunk)
         self._known = {**self._known, **chunk.known}
         transactions = chunk.transactions
+        if transactions.after:
+            self._is_open = transactions.is_open
         last = transactions.closed() - 1
         if last >= 0 and not self._complete.covers(transactions.through(last)):
             self._commit_time = transactions.time[last]
@@ -125,7 +148,12 @@ class CaptureLoop:
         moved = not self.position.covers(self._complete)
         return moved and now - self._last_cut >= self._heartbeat_seconds
 
-    def _roll(self, waiting: Sequence[SinkWriter], idle: Sequence[SinkWriter]) -> None:
+    def _roll(
+        self,
+        waiting: Sequence[SinkWriter],
+        idle: Sequence[SinkWriter],
+        between: Callable[[], None] = lambda: None,
+    ) -> None:
         """Make everything up to `_complete` durable in these sinks, of which nothing waits in the
         idle ones, and let the source forget what is durable in all."""
         if self._known:
@@ -133,6 +161,7 @@ class CaptureLoop:
             self._known = {}
         for writer in waiting:
             writer.roll(self._clock.monotonic())
+        between()
         for writer in (*waiting, *idle):
             writer.cut(self._complete, self._commit_time)
         self._last_cut = self._clock.monotonic()

@@ -4,7 +4,7 @@ A stream has one sink or several. Each sink finds out by itself what it holds, f
 in it, and leaves out what comes again. The loop gives every chunk to every sink, and for each sink
 keeps this order:
 
-    take (any number of chunks) → roll → cut
+    take (any number of chunks) → roll → (a chunk of a backfill) → cut
 
 What every sink has cut is acknowledged to the source, so the slowest sink decides what the source
 keeps. What a sink has taken and not rolled is lost with the process, and comes again.
@@ -22,8 +22,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Protocol
 
+import pyarrow as pa
+
 from mirrorlake.capture.record import StreamRecord
 from mirrorlake.errors import TableError
+from mirrorlake.model.landed import BackfillChunk
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Snapshot
@@ -53,6 +56,19 @@ class LoadProgress:
     rows: int
     expected: int | None
     done: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillRows:
+    """A chunk of a backfill. rows: as a landed file has them, markers last: what they leave is all
+    that the source has in the range of the chunk at `point`, which is where the stream stands.
+    time: when the last transaction before that was committed, if known."""
+
+    table: SourceTable
+    chunk: BackfillChunk
+    rows: pa.Table
+    point: LogPoint
+    time: datetime | None
 
 
 class SinkWriter(Protocol):
@@ -85,6 +101,19 @@ class SinkWriter(Protocol):
         """
         ...
 
+    def is_ahead(self, table: TableId) -> bool:
+        """Whether more of the table is durable in the sink than was taken, after a restart, or
+        its columns have changed and nothing was taken since that could tell it."""
+        ...
+
+    def backfill(self, chunk: BackfillRows) -> None:
+        """Make a chunk of a backfill durable, behind everything that was taken and rolled.
+
+        Called between `roll` and `cut`, for a table that is not ahead. A table that was stopped
+        changes nothing. May be called again with the same chunk after a crash.
+        """
+        ...
+
     def stop(self, table: TableId, error: TableError) -> None:
         """The table has left the stream: what was taken of it and is not durable is forgotten."""
         ...
@@ -100,6 +129,11 @@ class Sink(Protocol):
     @property
     def metadata(self) -> bool:
         """Whether it wants to be told what the log says of each row."""
+        ...
+
+    @property
+    def unsupported(self) -> str:
+        """Why no table can be backfilled in it; empty when some can."""
         ...
 
     def recover(self) -> None:

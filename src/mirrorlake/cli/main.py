@@ -11,6 +11,7 @@ from mirrorlake.app import extras
 from mirrorlake.cli import (
     apply,
     archive,
+    backfill,
     capture,
     check,
     cut,
@@ -83,6 +84,7 @@ for command in (
     archive.archive,
     replay.replay,
     read.read,
+    backfill.backfill,
     reset.reset,
     detach.detach,
     publish.publish,

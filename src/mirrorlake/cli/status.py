@@ -53,6 +53,7 @@ def status(
 
 def _show(found: Status) -> None:
     from mirrorlake.app.detached import WAYS
+    from mirrorlake.capture.backfill.requests import sentence
     from mirrorlake.cli.output import print_table
     from mirrorlake.cli.subscriptions import left
 
@@ -102,6 +103,8 @@ def _show(found: Status) -> None:
         why = one.problem or (f"its changes are kept for {left(one)}" if one.is_late else "")
         if why:
             typer.echo(f"subscription {one.name}: {why}")
+    for job in found.backfills:
+        typer.echo(sentence(job))
 
 
 def _partner(told: PartnerEvents) -> str:

@@ -42,6 +42,32 @@ def candidates(
     ]
 
 
+def overlapping(
+    files: Sequence[Mapping[str, Any]], physical: str, low: pa.Array | None, high: pa.Array | None
+) -> list[Mapping[str, Any]]:
+    """The files in which a column can have a value from `low` to `high`, each one value or none.
+
+    physical: the name of the column in the files.
+    """
+    ends = [
+        _Bounds(end) if end is not None and _comparable(end.type) else None for end in (low, high)
+    ]
+    return [add for add in files if _may_overlap(_stats(add), physical, *ends)]
+
+
+def _may_overlap(
+    stats: Mapping[str, Any], column: str, first: _Bounds | None, last: _Bounds | None
+) -> bool:
+    least = (stats.get("minValues") or {}).get(column)
+    most = (stats.get("maxValues") or {}).get(column)
+    if least is None or most is None:
+        return True
+    # A bound alone lies before, within or behind what a file has.
+    is_behind = first is not None and first.is_beyond(most)
+    is_before = last is not None and last.is_below(least)
+    return not (is_behind or is_before)
+
+
 class Ordered:
     """Keys in the order of their first column, and so which of them a file can hold."""
 
@@ -108,6 +134,20 @@ class _Bounds:
             return not known or bool(low <= last and first <= high)
         span = self.between(low, high)
         return span is None or span.start < span.stop
+
+    def is_beyond(self, most: Any) -> bool:
+        """Whether every key is certainly larger than a bound of the log."""
+        if self._ends is not None:
+            return isinstance(most, str) and self._ends[0] > most
+        span = self.between(most, most)
+        return span is not None and span.start == span.stop == 0
+
+    def is_below(self, least: Any) -> bool:
+        """Whether every key is certainly smaller than a bound of the log."""
+        if self._ends is not None:
+            return isinstance(least, str) and self._ends[1] < least
+        span = self.between(least, least)
+        return span is not None and span.start == span.stop == len(self._numbers)
 
     def between(self, low: Any, high: Any) -> slice | None:
         """Which of the keys in order, of numbers, lie between these bounds; None when the bounds

@@ -2,7 +2,8 @@
 
 A batch is a run of contiguous numbers that begins after the recorded one. It ends where a
 transaction ends, so that no reader sees half of one, unless the transaction alone is larger than a
-batch may be. Files of a load and files of changes never share a batch.
+batch may be. Files of a load and files of changes never share a batch, and each file of a backfill
+is a batch by itself.
 """
 
 from __future__ import annotations
@@ -65,7 +66,7 @@ def batch_of(
     complete = 0  # length of the longest prefix that ends with a transaction
     for file in run:
         facts = inspected[file.path]
-        if batch and _is_load(facts) != _is_load(inspected[batch[0].path]):
+        if batch and not _together(inspected[batch[0].path], facts):
             break
         if batch and (_alters(facts) or _has_other_types(inspected[batch[-1].path], facts)):
             return batch[:complete] if complete else batch
@@ -89,6 +90,18 @@ def _has_other_types(one: Inspected, other: Inspected) -> bool:
     """Whether a column of both files has different types in them."""
     types = {column.name: column.type for column in one.schema}
     return any(types.get(column.name, column.type) != column.type for column in other.schema)
+
+
+def _together(first: Inspected, facts: Inspected) -> bool:
+    """Whether a file may be in a batch: a chunk of a backfill is compared with the table as it is
+    behind all files before."""
+    if _is_backfill(first) or _is_backfill(facts):
+        return False
+    return _is_load(first) == _is_load(facts)
+
+
+def _is_backfill(facts: Inspected) -> bool:
+    return facts.footer is not None and facts.footer.kind is FileKind.BACKFILL
 
 
 def _is_load(facts: Inspected) -> bool:

@@ -247,6 +247,7 @@ def _apply(
             is_exact=all(facts[file.path].is_exact for file in batch),
             choice=way_of(Facts(settings.strategy, known.platform, delegated, appends, large)),
         ),
+        backfill=first.backfill if first else None,
     )
 
 

@@ -14,6 +14,7 @@ from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.strategy import Choice
 from mirrorlake.model.change import Marker
+from mirrorlake.model.landed import BackfillChunk
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.model.types import DataType
@@ -116,7 +117,8 @@ class ApplyFiles:
     appends: the files do nothing but insert, as far as can be told before they are read. In
     timestamp mode first and last are the number of the batch, and `names` are those of `files`, for
     the commit to record; otherwise there are none. The same where there is a sequence in each
-    partition folder.
+    partition folder. backfill: the one file tells all rows that there are in a range of keys, and
+    the table becomes what it tells: no row is touched that is so already.
     """
 
     table: TableId
@@ -134,6 +136,7 @@ class ApplyFiles:
     row_checks: RowChecks = field(default_factory=RowChecks)
     evidence: Evidence = field(default_factory=Evidence)
     estimate: Estimate = field(default_factory=Estimate)
+    backfill: BackfillChunk | None = None
 
     def __str__(self) -> str:
         """What it applies, in words."""

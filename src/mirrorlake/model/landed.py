@@ -12,6 +12,7 @@ from enum import StrEnum
 from typing import Self
 
 from mirrorlake.model.change import Alteration
+from mirrorlake.model.keys import KeyRange
 
 FORMAT = "1"
 _NAME = re.compile(r"([0-9]{20})\.([A-Za-z0-9][A-Za-z0-9.]*)")
@@ -109,10 +110,34 @@ class FileKind(StrEnum):
     LOAD = "load"
     CHANGES = "changes"
     TRUNCATE = "truncate"
+    BACKFILL = "backfill"
 
 
 class LaterFormat(ValueError):
     """A stored format of a later release."""
+
+
+@dataclass(frozen=True, slots=True)
+class BackfillChunk:
+    """What a file of a backfill holds: all rows of the source with a key in a range, as they are at
+    the file's position. What the table has there besides is gone.
+
+    backfill: its id; number: of the chunk, from 1.
+    """
+
+    backfill: str
+    number: int
+    keys: KeyRange
+
+    def encode(self) -> str:
+        record = {"id": self.backfill, "chunk": self.number, "keys": self.keys.as_record()}
+        return json.dumps(record, sort_keys=True)
+
+    @classmethod
+    def decode(cls, text: str) -> Self:
+        """Read it. Raises ValueError, KeyError, TypeError."""
+        record = json.loads(text)
+        return cls(str(record["id"]), int(record["chunk"]), KeyRange.parse(record["keys"]))
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +149,8 @@ class Footer:
     only their source can order; `complete` tells whether the last transaction ends in this file.
     For a load both positions are the snapshot's point with ordinal 0, and `complete` marks the last
     file. alteration: what happened to the columns before the first row of the file.
+
+    For a backfill both are the point at which its rows hold, and `backfill` says which rows.
     """
 
     stream: str
@@ -135,6 +162,7 @@ class Footer:
     rows: Mapping[str, int] = field(default_factory=dict)
     stream_id: str = DEFAULT_STREAM
     alteration: Alteration | None = None
+    backfill: BackfillChunk | None = None
 
     def encode(self) -> dict[str, str]:
         """The key-value metadata of the Parquet file."""
@@ -148,6 +176,8 @@ class Footer:
             "complete": "true" if self.complete else "false",
             "rows": json.dumps(dict(self.rows), sort_keys=True),
         }
+        if self.backfill:
+            facts["backfill"] = self.backfill.encode()
         if self.commit_times:
             facts["commit_time.first"], facts["commit_time.last"] = map(
                 format_time, self.commit_times
@@ -176,9 +206,10 @@ class Footer:
                     parse_time(facts["commit_time.first"]),
                     parse_time(facts["commit_time.last"]),
                 )
+            kind = FileKind(facts["kind"])
             return cls(
                 stream=facts["stream"],
-                kind=FileKind(facts["kind"]),
+                kind=kind,
                 first=facts["first"],
                 last=facts["last"],
                 complete=_boolean(facts["complete"]),
@@ -188,11 +219,14 @@ class Footer:
                 alteration=Alteration.decode(facts["alteration"])
                 if "alteration" in facts
                 else None,
+                backfill=(
+                    BackfillChunk.decode(facts["backfill"]) if kind is FileKind.BACKFILL else None
+                ),
             )
         except KeyError as missing:
             raise ValueError(f"the footer does not have {_PREFIX}{missing.args[0]}") from None
         except (AttributeError, TypeError, RecursionError) as error:
-            raise ValueError(f"the footer's {_PREFIX}rows cannot be read: {error}") from None
+            raise ValueError(f"a member of the footer cannot be read: {error}") from None
 
 
 def _boolean(text: str) -> bool:

@@ -22,6 +22,7 @@ from typing import Protocol
 
 import pyarrow as pa
 
+from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.chunk import Chunk
@@ -70,6 +71,18 @@ class Snapshot(Protocol):
 
         Raises TableError for a table that cannot be read, SourceUnavailable when trying again may
         help.
+        """
+        ...
+
+    def ordered(
+        self, table: SourceTable, keys: KeyRange
+    ) -> Iterator[tuple[pa.RecordBatch, LogPoint]]:
+        """All rows with a key in the range, in ascending order of the key, as `KeyRange` has it,
+        and as `upto` says the point at which those of each batch were read.
+
+        Read while changes flow, and given up at any time. Raises CannotBackfill for a table that
+        has no key, or one in no such order; TableAltered before the first row when its columns are
+        other ones than the stream has described; TableError and SourceUnavailable as `read` does.
         """
         ...
 

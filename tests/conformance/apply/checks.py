@@ -15,6 +15,7 @@ from tests.conformance.apply.scenario import MODELLED, Compacts, Lands, Made, Pl
 from tests.conformance.mirrored import GENERATION, Feeds, Mirrored
 from tests.histories import counted
 from tests.reference import Change, Row, plain
+from tests.sim.engine import backfilled
 
 
 def check(played: Played) -> None:
@@ -98,7 +99,9 @@ def _modelled(played: Played) -> tuple[list[Row], Feeds] | None:
         files = list(act.files.values() if isinstance(act.files, Mapping) else act.files)
         if any(isinstance(file, bytes | pa.Table) for file in files):
             return None
-        feed += model.apply([Change(*change) for file in files for change in file])
+        changes = [Change(*change) for file in files for change in file]
+        chunk = act.step.get("backfill")
+        feed += backfilled(model, chunk.keys, changes) if chunk else model.apply(changes)
         if feed:
             feeds[outcome.version] = feed
     return model.rows, feeds

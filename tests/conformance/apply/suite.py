@@ -18,6 +18,7 @@ from mirrorlake.landing.metadata import BY_TIME as TIMESTAMP_MODE
 from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import AlreadyApplied, Conflicted, Failed
 from tests.conformance.apply import by_time
+from tests.conformance.apply.backfills import BACKFILLS
 from tests.conformance.apply.by_time import BY_TIME
 from tests.conformance.apply.checks import check
 from tests.conformance.apply.columns import COLUMNS
@@ -32,7 +33,7 @@ from tests.conformance.apply.tables import TABLES
 from tests.conformance.mirrored import Mirrored
 from tests.histories import counted
 
-SCENARIOS = [*ROWS, *COLUMNS, *COMMITS, *TABLES, *ROW_CHECKS, *SPECIFIED, *BY_TIME]
+SCENARIOS = [*ROWS, *COLUMNS, *COMMITS, *TABLES, *ROW_CHECKS, *SPECIFIED, *BY_TIME, *BACKFILLS]
 
 SubjectAt = Callable[[Path], Subject]
 

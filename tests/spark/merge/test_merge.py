@@ -27,6 +27,7 @@ from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.merge import statements
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
+from tests.conformance.apply.backfills import LOST_OTHER_GONE, REPEATED
 from tests.conformance.apply.columns import ANY_NAMES, KEYS
 from tests.conformance.apply.histories import apply_together
 from tests.conformance.apply.player import Subject
@@ -265,7 +266,7 @@ class ByMerge:
 class TestMergeCore(ByMerge, ScenarioContract):
     """What of the suite runs each time: every marker, and a truncation."""
 
-    scenarios = (*MARKERS, TRUNCATION, PATTERN)
+    scenarios = (*MARKERS, TRUNCATION, PATTERN, LOST_OTHER_GONE, REPEATED)
     quick = 2
 
 

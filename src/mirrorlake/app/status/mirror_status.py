@@ -16,6 +16,7 @@ from mirrorlake.app.targets.target_status import TargetStatus, targets_of
 from mirrorlake.apply.logs.processed_names import ProcessedNames
 from mirrorlake.apply.logs.progress import read_progress
 from mirrorlake.apply.logs.table_reader import LogReader
+from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillRecords
 from mirrorlake.capture.record import Outage, Records
 from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import TableLog
@@ -33,7 +34,7 @@ class Status:
     mirror was detached from its source, None if it was not; outage: why capture, which runs, gets
     nothing; errors: what ended processes that do not run now, as by `ended.errors`; targets: tables
     that are built from change feeds; subscriptions: who reads the changes, and how long what they
-    have not read is kept (CF-189)."""
+    have not read is kept (CF-189); backfills: of each table the last."""
 
     mirror: str
     capture: str | None
@@ -46,6 +47,7 @@ class Status:
     errors: list[dict[str, Any]] = field(default_factory=list)
     targets: list[TargetStatus] = field(default_factory=list)
     subscriptions: list[SubscriptionState] = field(default_factory=list)
+    backfills: list[BackfillJob] = field(default_factory=list)
 
     @property
     def state(self) -> str:
@@ -65,6 +67,7 @@ class Status:
             "tables": [table.facts() for table in self.tables],
             "targets": [target.facts() for target in self.targets],
             "subscriptions": [one.facts() for one in self.subscriptions],
+            "backfills": [job.as_facts() for job in self.backfills],
         }
 
 
@@ -106,6 +109,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
         errors=ended.errors(store, moment),
         targets=targets_of(project),
         subscriptions=states(project, moment),
+        backfills=BackfillRecords(Records(store, scanner.zone())).jobs(),
     )
 
 

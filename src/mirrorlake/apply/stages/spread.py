@@ -67,5 +67,5 @@ class Spread:
 
 
 def _can_be_spread(step: ApplyFiles) -> bool:
-    """A load has its own way, a truncation has none."""
-    return bool(step.key) and not step.is_load and not step.truncated
+    """A load has its own way, a truncation and a backfill have none."""
+    return bool(step.key) and not (step.is_load or step.truncated or step.backfill)

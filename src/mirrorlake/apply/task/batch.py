@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import pyarrow as pa
@@ -17,13 +17,18 @@ import pyarrow as pa
 from mirrorlake.apply.commit_metadata import Rows, by_marker
 from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.apply.task.errors import missing_base_row, table_error
+from mirrorlake.apply.task.gone_before import gone_before
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows, NotAppendOnly
-from mirrorlake.delta.workspace import at_hand
+from mirrorlake.delta.lookup.key_range import keys_between, overlapping
+from mirrorlake.delta.workspace import TableWorkspace, at_hand
 from mirrorlake.delta.write import flush
 from mirrorlake.delta.write.append import append
 from mirrorlake.delta.write.rewrite import NoBaseRow, rewrite
 from mirrorlake.errors import MirrorlakeError
+from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.mirror.engine import Counts
+from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.net import NetChanges
 from mirrorlake.storage.options import ObjectOptions
 
 
@@ -33,7 +38,8 @@ class BatchTask:
 
     files: the add actions of the table's live files; appends: texts whose rows are taken for
     inserts, and written as they are read; joins: small ones of the files, which are written anew
-    with the batch; options: how the location of the table is reached when that is a URL.
+    with the batch; options: how the location of the table is reached when that is a URL; backfill:
+    the rows are all that the source has with keys in this range.
     """
 
     rows: LandedRows
@@ -44,6 +50,7 @@ class BatchTask:
     appends: bool = False
     joins: Sequence[Mapping[str, Any]] = ()
     options: ObjectOptions | None = None
+    backfill: KeyRange | None = None
 
     @property
     def table(self) -> str:
@@ -124,8 +131,8 @@ def _inserted(task: BatchTask, read: list[Rows]) -> Iterator[pa.Table]:
 def _apply(task: BatchTask) -> BatchResult:
     schema = task.rows.schema
     files = [(landed.name, task.rows.read(landed)) for landed in task.landed]
-    net = fold(LandedBatch(task.table, schema.schema, task.rows.key, files, task.truncate))
     with at_hand(task.location, task.options) as table:
+        net = _net(task, files, table)
         done = rewrite(
             table.folder,
             task.files,
@@ -134,6 +141,7 @@ def _apply(task: BatchTask) -> BatchResult:
             task.rows.threads,
             task.joins,
             table.fetch,
+            spares_equal=task.backfill is not None,
         )
         table.keep(done.actions)
     return BatchResult(
@@ -141,6 +149,20 @@ def _apply(task: BatchTask) -> BatchResult:
         Counts(done.inserted, done.updated, done.deleted, done.duplicates),
         read=tuple(by_marker(some.marker) for _name, some in files),
     )
+
+
+def _net(
+    task: BatchTask, files: Sequence[tuple[str, parquet.Rows]], table: TableWorkspace
+) -> NetChanges:
+    """The net effect of a batch. Raises NoBaseRow."""
+    schema, key = task.rows.schema, task.rows.key
+    batch = LandedBatch(task.table, schema.schema, key, files, task.truncate)
+    if task.backfill is None:
+        return fold(batch)
+    searched = overlapping(task.files, schema, key, task.backfill)
+    table.fetch(searched)
+    present = keys_between(table.folder, searched, schema, key, task.backfill)
+    return fold(replace(batch, files=[gone_before(batch, present), *files]))
 
 
 def as_texts(actions: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:

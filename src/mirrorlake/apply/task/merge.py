@@ -8,7 +8,7 @@ fold takes less than to send what was folded from one task to the other.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +17,7 @@ from mirrorlake.apply.commit_metadata import Rows, by_marker
 from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.apply.merge_actions import MergeAction, MergeActions, inserts_of, merge_actions
 from mirrorlake.apply.task.errors import fault, missing_base_row, null_text
+from mirrorlake.apply.task.gone_before import gone_before
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows
 from mirrorlake.delta.partitions import NullText, check_texts
 from mirrorlake.delta.write.rewrite import NoBaseRow
@@ -28,12 +29,13 @@ from mirrorlake.model.net import NetChanges
 @dataclass(frozen=True, slots=True)
 class MergeTask:
     """A batch, or a part of a load. deleted: how many rows a truncation removes, once they are
-    counted."""
+    counted; present: of a chunk of a backfill the keys that the table has in its range."""
 
     rows: LandedRows
     landed: tuple[LandedPath, ...]
     truncate: bool = False
     deleted: int | None = None
+    present: pa.Table | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +85,8 @@ def first_look(task: MergeTask) -> tuple[MergeReport, pa.Table | None]:
         keys = net.keys.take(pa.array(wanted))
         columns = [*keys.columns, pa.array(wanted, pa.int64())]
         numbered = pa.table(columns, names=[str(i) for i in range(len(columns))])
-        return MergeReport(KEYS, whole=net.missing is not None, read=read), numbered
+        whole = net.missing is not None or task.present is not None
+        return MergeReport(KEYS, whole=whole, read=read), numbered
 
     return _guarded(task, look)
 
@@ -93,7 +96,9 @@ def second_look(task: MergeTask, found: FoundRows) -> tuple[MergeReport, pa.Tabl
 
     def look() -> tuple[MergeReport, pa.Table | None]:
         net, read = _read(task)
-        return _reported(task, merge_actions(net, found.code, found.rows), read)
+        spares_equal = task.present is not None
+        actions = merge_actions(net, found.code, found.rows, spares_equal=spares_equal)
+        return _reported(task, actions, read)
 
     return _guarded(task, look)
 
@@ -118,7 +123,10 @@ def _guarded(
 def _read(task: MergeTask) -> Read:
     schema = task.rows.schema.schema
     files = [(landed.name, task.rows.read(landed)) for landed in task.landed]
-    net = fold(LandedBatch(task.rows.table, schema, task.rows.key, files, task.truncate))
+    batch = LandedBatch(task.rows.table, schema, task.rows.key, files, task.truncate)
+    if task.present is not None:
+        batch = replace(batch, files=[gone_before(batch, task.present), *files])
+    net = fold(batch)
     return net, tuple(by_marker(rows.marker) for _name, rows in files)
 
 

@@ -7,6 +7,7 @@ from concurrent.futures import Executor
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from mirrorlake.capture.backfill.requests import NO_EVENTS
 from mirrorlake.capture.events.load import EventLoader, described
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.events.state import EventState
@@ -33,6 +34,7 @@ class EventsSink:
     """
 
     metadata = True
+    unsupported = NO_EVENTS
 
     def __init__(
         self,

@@ -21,6 +21,7 @@ import pyarrow as pa
 import structlog
 
 from mirrorlake.capture import segments
+from mirrorlake.capture.backfill.requests import NO_EVENTS
 from mirrorlake.capture.events import build
 from mirrorlake.capture.events.build import TakenRows
 from mirrorlake.capture.events.files import FileMaker
@@ -29,8 +30,8 @@ from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.events.state import AssignedBatch, EventState
 from mirrorlake.capture.filled import filled
 from mirrorlake.capture.record import Records
-from mirrorlake.capture.sink import Lost
-from mirrorlake.errors import TableError, TableTruncated
+from mirrorlake.capture.sink import BackfillRows, Lost
+from mirrorlake.errors import CannotBackfill, TableError, TableTruncated
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.position import LogPoint, Position
@@ -125,6 +126,12 @@ class EventsWriter:
             self.roll(0)  # nothing waits, and the assigned batch is without changes
         self._noted(point)
         self._reached(CrashPoint.CUT_WRITTEN)
+
+    def is_ahead(self, table: TableId) -> bool:  # noqa: ARG002
+        return self._is_behind()
+
+    def backfill(self, chunk: BackfillRows) -> None:
+        raise CannotBackfill(NO_EVENTS, table=str(chunk.table.table))
 
     def stop(self, table: TableId, error: TableError) -> None:  # noqa: ARG002
         """The table is loaded again when it is reset: what comes meanwhile is not written."""

@@ -82,6 +82,11 @@ class Outbox:
         """Nothing is closed and unpublished."""
         return not self._closed and not self._ready
 
+    @property
+    def is_altered(self) -> bool:
+        """The columns have changed, which is landed with what is taken next."""
+        return self._alteration is not None
+
     def has_open(self) -> bool:
         return bool(self._open or self._parked)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Sequence
 from concurrent.futures import Executor
 
+from mirrorlake.capture.backfill.requests import refusal
 from mirrorlake.capture.landing import table_positions
 from mirrorlake.capture.landing.load import Loader
 from mirrorlake.capture.landing.strict import Strict
@@ -41,6 +42,10 @@ class LandingSink:
         self._reached = reached
         self._cuts = Cuts(records.store, records.zone, records.stream_id)
         self._loader = Loader(records, settings.load_bytes, reached, progress)
+
+    @property
+    def unsupported(self) -> str:
+        return refusal(strict=self._settings.strict, events=False)
 
     def recover(self) -> None:
         table_positions.flush_zone(self._records)

@@ -145,8 +145,8 @@ def find(
             hint="Use another root for this source, or remove the table from source.tables.",
         )
     last = Position.parse(found.footer.last, source.parse_point)
-    if found.footer.kind is FileKind.LOAD:
-        # The snapshot holds every transaction that ends at its point, and all of it.
+    if found.footer.kind in {FileKind.LOAD, FileKind.BACKFILL}:
+        # Every transaction that ends at the point is landed, and all of it.
         return TablePosition(table, folder, newest.number, Position.after(last.point), upto=upto)
     unfinished = dict(last.partly)
     if not found.footer.complete:

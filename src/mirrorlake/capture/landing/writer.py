@@ -2,7 +2,8 @@
 
 Order of effects; a crash test stands behind every arrow:
 
-    staged files of all tables durable → published under their numbers → cut written
+    staged files of all tables durable → published under their numbers
+        → chunk of a backfill staged → published → cut written
 
 What was published and not acknowledged comes again, and is recognised by the positions in the
 newest footer of each table.
@@ -17,17 +18,20 @@ from functools import partial
 import structlog
 
 from mirrorlake.capture.landing.outbox import Outbox
+from mirrorlake.capture.landing.staged import StagedFile
 from mirrorlake.capture.landing.strict import Strict
 from mirrorlake.capture.landing.table_positions import TablePosition
 from mirrorlake.capture.record import Records, StreamRecord
-from mirrorlake.capture.segments import Closed
+from mirrorlake.capture.segments import Closed, counts
 from mirrorlake.capture.settings import CaptureSettings
-from mirrorlake.capture.sink import Lost
+from mirrorlake.capture.sink import BackfillRows, Lost
 from mirrorlake.errors import TableError
+from mirrorlake.landing import publish
 from mirrorlake.landing.cuts import Cut, Cuts
+from mirrorlake.model.change import MARKER_COLUMN
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
-from mirrorlake.model.landed import format_time
-from mirrorlake.model.position import LogPoint
+from mirrorlake.model.landed import FileKind, Footer, format_time
+from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.chunk import Changes, Chunk, SchemaChange, Truncation
 
@@ -82,6 +86,7 @@ class LandingWriter:
         self._ahead = {found.table.table: found.ahead for found in tables if found.ahead}
         self._unnamed = set(self._outboxes)  # their newest file is in no cut of this run
         self._published: set[TableId] = set()  # since the last cut
+        self._backfilled = False  # since the last cut, which may stand at the same point
         self._stopped = {table: str(e["code"]) for table, e in records.stopped().items()}
         self._cut = cuts.newest()
         self._rolled = float("-inf")
@@ -130,7 +135,7 @@ class LandingWriter:
 
     def cut(self, point: LogPoint, time: datetime | None) -> None:
         self._unnamed |= self._published
-        if self._cut is not None and self.durable.covers(point):
+        if self._cut is not None and self.durable.covers(point) and not self._backfilled:
             return  # brought again after a restart, and nothing beyond
         position = self.durable.join(point)
         excluded = {table: f"stopped: {code}" for table, code in self._stopped.items()}
@@ -151,6 +156,7 @@ class LandingWriter:
             )
         )
         self._unnamed = {table for table in self._unnamed if str(table) in excluded}
+        self._backfilled = False
         self.durable = position
         self._reached(CrashPoint.CUT_WRITTEN)
         if self._published:
@@ -161,6 +167,40 @@ class LandingWriter:
                 tables=len(self._published),
             )
         self._published = set()
+
+    def is_ahead(self, table: TableId) -> bool:
+        box = self._outboxes.get(table)
+        return table in self._ahead or (box is not None and box.is_altered)
+
+    def backfill(self, chunk: BackfillRows) -> None:
+        box = self._outboxes.get(chunk.table.table)
+        if box is None:
+            return
+        assert box.is_empty()
+        assert not box.has_open()
+        path = publish.staged_path(box.folder, "backfill")
+        file = StagedFile(box.store, path, chunk.rows.schema)
+        file.write(chunk.rows)
+        position = str(Position(chunk.point, 0))
+        file.finish(
+            Footer(
+                stream=box.stream,
+                kind=FileKind.BACKFILL,
+                first=position,
+                last=position,
+                complete=True,
+                commit_times=(chunk.time, chunk.time) if chunk.time else None,
+                rows=counts(chunk.rows[MARKER_COLUMN]),
+                stream_id=box.stream_id,
+                backfill=chunk.chunk,
+            )
+        )
+        self._reached(CrashPoint.BACKFILL_STAGED)
+        publish.publish(box.store, box.folder, path, box.number + 1, table=str(box.table))
+        box.number += 1
+        self._reached(CrashPoint.BACKFILL_PUBLISHED)
+        self._published.add(box.table)
+        self._backfilled = True
 
     def stop(self, table: TableId, error: TableError) -> None:
         self._stopped[str(table)] = error.code

@@ -64,6 +64,11 @@ class Matches(_Found):
 
     gone: Mapping[int, np.ndarray]
 
+    def only(self, which: np.ndarray) -> Matches:
+        """Some of the rows: bool, m."""
+        rows = self.rows.filter(pa.array(which))
+        return Matches(rows, self.code[which], self.file[which], self.row[which], self.gone)
+
 
 def find_rows(
     table: Path,

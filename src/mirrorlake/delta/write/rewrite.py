@@ -32,6 +32,7 @@ from mirrorlake.delta.lookup.key_lookup import (
 from mirrorlake.delta.partitions import split
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.write import data_files
+from mirrorlake.delta.write.spared import without_equal
 from mirrorlake.model.arrow import taken_values
 from mirrorlake.model.net import NetChanges
 
@@ -72,11 +73,14 @@ def rewrite(
     threads: int = 1,
     joins: Sequence[Mapping[str, Any]] = (),
     fetch: Fetch = here,
+    *,
+    spares_equal: bool = False,
 ) -> Rewritten:
     """Apply net changes to the live files of a table. Raises NoBaseRow, and what `fetch` raises.
 
     joins: small ones of these files, whose rows are written into the new one when there is a change
-    file that tells what has truly changed: without one the log is the feed.
+    file that tells what has truly changed: without one the log is the feed. spares_equal: rows that
+    are as they shall be are left alone.
     """
     keys = list(net.keys.column_names)
     if net.truncate:
@@ -91,6 +95,9 @@ def rewrite(
     found = find_rows(table, searched, schema, sought, threads)
     code = wanted[found.code]
     rows = completed(net, found.rows, code)
+    if spares_equal:
+        net, matters = without_equal(net, rows, code, found.rows)
+        rows, code, found = net.rows, code[matters], found.only(matters)
     before = np.bincount(code, minlength=len(net.reset))
     single = before == 1
     updated = net.first & single[net.code]  # rows that take the place of exactly one

@@ -8,13 +8,15 @@ from zlib import crc32
 
 import pyarrow as pa
 
-from mirrorlake.errors import PrerequisiteMissing, SourceGap
+from mirrorlake.errors import PrerequisiteMissing, SourceGap, TableAltered
+from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import CheckResult, CheckSeverity, Established, ManagedObjects
 from mirrorlake.sources.memory.database import Key, Row, Slot, gap
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.memory.stream import MemoryStream, batch_of
+from mirrorlake.sources.ordered import check_ordered
 from mirrorlake.sources.table import SnapshotPart, SourceTable
 
 _ERROR = CheckSeverity.ERROR
@@ -29,6 +31,7 @@ class MemorySnapshot:
             self.point = self._database.current
             tables = self._database.tables
             self._rows = {name: dict(table.rows) for name, table in tables.items()}
+            self._schemas = {name: table.described.schema for name, table in tables.items()}
         self._read: dict[tuple[TableId, int], LogPoint] = {}
 
     def parts(self, table: SourceTable) -> Sequence[SnapshotPart]:
@@ -45,6 +48,42 @@ class MemorySnapshot:
             keys = keys[size:]
         is_one = self._settings.is_consistent
         self._read[part.table.table, index] = self.point if is_one else self._database.current
+
+    def ordered(
+        self, table: SourceTable, keys: KeyRange
+    ) -> Iterator[tuple[pa.RecordBatch, LogPoint]]:
+        check_ordered(table)
+        part = SnapshotPart(table)
+        with self._database.lock:
+            self._check_described(table)
+        rows = pa.Table.from_batches([batch_of(table.schema, list(self._rows_of(part).values()))])
+        rows = rows.filter(pa.array(keys.contains(rows)))
+        rows = rows.sort_by([(name, "ascending") for name in table.key])
+        wanted = list(zip(*(rows[name].to_pylist() for name in table.key), strict=True))
+        while wanted:
+            size = self._settings.rows(len(wanted))
+            with self._database.lock:
+                self._check_described(table)
+                held, point = self._rows_of(part), self._database.current
+                found = [held[key] for key in wanted[:size] if key in held]
+            yield (
+                batch_of(table.schema, found),
+                self.point if self._settings.is_consistent else point,
+            )
+            wanted = wanted[size:]
+
+    def _check_described(self, table: SourceTable) -> None:
+        """Raises TableAltered when the rows have other columns than the stream has described."""
+        is_one, name = self._settings.is_consistent, table.table
+        found = self._database.tables.get(name)
+        now = found.described.schema if found else None
+        if (self._schemas.get(name) if is_one else now) != table.schema:
+            raise TableAltered(
+                f"the columns of {name} have changed since its last row was read; a change of any "
+                "row of it tells the stream, then run the backfill again",
+                table=str(name),
+                hint=f"Change any row of it, then run `mirrorlake backfill {name}` again.",
+            )
 
     def upto(self, part: SnapshotPart, /) -> LogPoint:
         return self._read[part.table.table, part.range[0]]

@@ -8,6 +8,7 @@ parses whole messages at a time.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from contextlib import closing, contextmanager
 from queue import Empty, SimpleQueue
 
 import psycopg
@@ -15,9 +16,17 @@ import pyarrow as pa
 import pyarrow.csv
 from psycopg import sql
 
-from mirrorlake.errors import BadValue, SourceUnavailable, TableError
+from mirrorlake.errors import (
+    BadValue,
+    CannotBackfill,
+    SourceUnavailable,
+    TableError,
+    TableRecreated,
+)
 from mirrorlake.model.arrow import arrow_type, contiguous, nullable_schema
+from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.position import Lsn
+from mirrorlake.sources.ordered import check_ordered
 from mirrorlake.sources.postgresql.connect import (
     Connection,
     any_text,
@@ -27,6 +36,9 @@ from mirrorlake.sources.postgresql.connect import (
 )
 from mirrorlake.sources.postgresql.copy import copied
 from mirrorlake.sources.postgresql.decoder import NotedIn, decoders_of
+from mirrorlake.sources.postgresql.recognition import locked
+from mirrorlake.sources.postgresql.recognition.known import Known
+from mirrorlake.sources.postgresql.recognition.recognition import Recognition
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.postgresql.slot import create_slot
 from mirrorlake.sources.postgresql.types.arrays import json_to_array
@@ -54,9 +66,15 @@ class PostgresSnapshot:
     """
 
     def __init__(
-        self, settings: PostgresSettings, keeper: Connection, point: Lsn, name: str, noted: NotedIn
+        self,
+        settings: PostgresSettings,
+        keeper: Connection,
+        point: Lsn,
+        name: str,
+        noted: NotedIn,
+        recognition: Recognition | None = None,
     ) -> None:
-        self.point = point
+        self.point, self._recognition = point, recognition
         self._settings, self._keeper, self._name, self._noted = settings, keeper, name, noted
         self._idle: SimpleQueue[Connection] = SimpleQueue()
         self._idle.put(self._enter())
@@ -82,29 +100,49 @@ class PostgresSnapshot:
     def read(self, part: SnapshotPart) -> Iterator[pa.RecordBatch]:
         if part.range is None or not part.table.schema.columns:
             return
-        connection = self._borrow()
         decoders = decoders_of(part.table, self._settings.extremes, self._noted)
+        with self._reading(part.table) as connection, any_text(connection):
+            for block in copied(connection, _query(part).as_bytes(connection)):
+                yield _read(block, part.table, decoders)
+
+    @contextmanager
+    def _reading(self, table: SourceTable) -> Iterator[Connection]:
+        """A connection in the snapshot. Raises TableError, SourceUnavailable."""
+        connection = self._borrow()
         try:
-            with any_text(connection):
-                for block in copied(connection, _query(part).as_bytes(connection)):
-                    yield _read(block, part.table, decoders)
+            yield connection
         except psycopg.errors.InsufficientPrivilege as error:
             connection.close()
             raise TableError(
                 f"the table cannot be read: {_first_line(error)}",
-                table=str(part.table.table),
+                table=str(table.table),
                 hint="`mirrorlake check` names the missing privilege.",
             ) from error
         except psycopg.Error as error:
             connection.close()
             raise SourceUnavailable(
-                f"reading {part.table.table} failed: {_first_line(error)}",
+                f"reading {table.table} failed: {_first_line(error)}",
                 hint="The load is restarted.",
             ) from error
         except BaseException:
             connection.close()  # in the middle of a COPY it is of no further use
             raise
         self._idle.put(connection)
+
+    def ordered(self, table: SourceTable, keys: KeyRange) -> Iterator[tuple[pa.RecordBatch, Lsn]]:
+        """By one COPY, in the order of an index where there is one, else by one sort. The table
+        cannot be altered until the snapshot is closed."""
+        check_ordered(table)
+        with self._reading(table) as connection:
+            relation = self._relation(connection, table)
+            locked.lock(connection, relation)
+            with closing(connect(self._settings.url)) as now:
+                locked.check(connection, now, table, self._known(table))
+            query = _ordered(table, relation, keys)
+            decoders = decoders_of(table, self._settings.extremes, self._noted)
+            with any_text(connection):
+                for block in copied(connection, query.as_bytes(connection)):
+                    yield _read(block, table, decoders), self.point
 
     def upto(self, _part: SnapshotPart) -> Lsn:
         return self.point
@@ -116,6 +154,29 @@ class PostgresSnapshot:
             except Empty:
                 break
         self._keeper.close()
+
+    def _known(self, table: SourceTable) -> Known | None:
+        """By what the stream knows the table, or was told that it is known."""
+        if self._recognition is not None:
+            return self._recognition.known(int(table.identity))
+        return Known.of(table.known) if table.known else None
+
+    def _relation(self, connection: Connection, table: SourceTable) -> sql.Composed:
+        """The table by the name that it has now, with its partitions and no heirs."""
+        query = (
+            "select n.nspname, c.relname, c.relkind from pg_class c "
+            "join pg_namespace n on n.oid = c.relnamespace where c.oid = %s::oid"
+        )
+        found = connection.execute(query, [table.identity]).fetchone()
+        if found is None:
+            raise TableRecreated(
+                "the table was dropped in the source",
+                table=str(table.table),
+                hint=f"Run `mirrorlake reset {table.table}` to reload it.",
+            )
+        schema, name, kind = found
+        only = sql.SQL("" if kind == "p" else "only ")
+        return sql.Composed([only, sql.Identifier(schema, name)])
 
     def _borrow(self) -> Connection:
         try:
@@ -140,14 +201,19 @@ class PostgresSnapshot:
 
 
 def at_slot(
-    settings: PostgresSettings, slot: str, noted: NotedIn, *, temporary: bool
+    settings: PostgresSettings,
+    slot: str,
+    noted: NotedIn,
+    *,
+    temporary: bool,
+    recognition: Recognition | None = None,
 ) -> PostgresSnapshot:
-    """Make a slot. Returns the snapshot at its beginning."""
+    """Make a slot. Returns the snapshot at its beginning. recognition: of the stream beside it."""
     replication = connect_replication(settings.url)
     try:
         with translated():
             point, name = create_slot(replication, slot, temporary=temporary)
-        return PostgresSnapshot(settings, replication, point, name, noted)
+        return PostgresSnapshot(settings, replication, point, name, noted, recognition)
     except BaseException:
         replication.close()
         raise
@@ -196,6 +262,63 @@ def _query(part: SnapshotPart) -> sql.Composed:
         sql.Identifier(schema, name),
         where,
     )
+
+
+def _ordered(table: SourceTable, relation: sql.Composed, keys: KeyRange) -> sql.Composed:
+    """All rows in a range, in the order of their keys as we have them."""
+    conditions: list[sql.Composable] = []
+    if keys.low is not None:
+        conditions.append(_bounded(table, keys.low, ">=" if keys.is_closed else ">"))
+    if keys.high is not None:
+        conditions.append(_bounded(table, keys.high, "<="))
+    if condition := table.selection.get("rows"):
+        conditions.append(sql.SQL("(") + sql.SQL(condition) + sql.SQL(")"))
+    where = sql.SQL(" where ") + sql.SQL(" and ").join(conditions) if conditions else sql.SQL("")
+    query = "copy (select {} from {}{} order by {}) to stdout with (format csv)"
+    return sql.SQL(query).format(
+        sql.SQL(", ").join(map(sql.Identifier, table.schema.names)),
+        relation,
+        where,
+        sql.SQL(", ").join(_sortable(table, name) for name in table.key),
+    )
+
+
+def _bounded(table: SourceTable, bound: pa.Table, sign: str) -> sql.Composed:
+    try:
+        values = [sql.Literal(column[0].as_py()) for column in bound.columns]
+    except (ValueError, OverflowError) as error:  # a day that Python's calendar does not know
+        raise CannotBackfill(
+            "its key has a moment before the year 1 or after the year 9999",
+            table=str(table.table),
+            hint=f"`mirrorlake reset {table.table}` loads it anew.",
+        ) from error
+    return sql.SQL("({}) {} ({})").format(
+        sql.SQL(", ").join(_sortable(table, name) for name in bound.column_names),
+        sql.SQL(sign),
+        sql.SQL(", ").join(values),
+    )
+
+
+_SORTED_ALIKE = {"uuid"}
+"""Types that become texts, which have the order of their values."""
+_TEXTS = {"text", "varchar", "name"}
+
+
+def _sortable(table: SourceTable, name: str) -> sql.Composed:
+    """A key column in the order of its values as they are landed: of texts by their bytes."""
+    column, kind = sql.Identifier(name), table.source_types[name]
+    if kind.form is Form.ARRAY:
+        raise CannotBackfill(
+            f"key column {name} is an array",
+            table=str(table.table),
+            column=name,
+            hint=f"`mirrorlake reset {table.table}` loads it anew.",
+        )
+    if kind.form is not Form.TEXT or kind.name in _SORTED_ALIKE:
+        return sql.Composed([column])
+    # Other types have a text that is landed, and a cast to text that may give another.
+    text = "{}::text" if kind.name in _TEXTS else "format('%s', {})"
+    return sql.SQL("(" + text + ' collate "C")').format(column)
 
 
 def _first_line(error: psycopg.Error) -> str:

@@ -136,7 +136,9 @@ class PostgresSource:
 
     def snapshot(self) -> PostgresSnapshot:
         slot = f"mirrorlake_load_{uuid.uuid4().hex[:12]}"
-        return at_slot(self._settings, slot, self._noted, temporary=True)
+        return at_slot(
+            self._settings, slot, self._noted, temporary=True, recognition=self._recognition
+        )
 
     def stream(
         self, tables: Sequence[SourceTable], since: LogPoint, *, metadata: bool = False

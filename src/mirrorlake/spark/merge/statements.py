@@ -15,6 +15,8 @@ from pyspark.sql import Column, DataFrame, SparkSession, functions
 from mirrorlake.apply.merge_actions import MergeAction
 from mirrorlake.apply.strategy import OpenBatch
 from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.model.arrow import nullable_schema
+from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.table import Schema
 from mirrorlake.spark.committer import USER_METADATA
 from mirrorlake.spark.merge.frames import ACTION, CODE, column
@@ -75,6 +77,23 @@ def look_up(session: SparkSession, batch: OpenBatch, keys: DataFrame, *, whole: 
     found = table.join(keys.alias("s"), _all(same))
     columns = [_of_table(one.name).alias(column(n)) for n, one in enumerate(schema)]
     return found.select(*(columns if whole else []), functions.col(f"s.{CODE}"))
+
+
+def keys_between(session: SparkSession, batch: OpenBatch, keys: KeyRange) -> pa.Table:
+    """The keys that the table has in a range."""
+    table = session.read.format("delta").load(batch.location).alias("t")
+    names, schema = list(batch.step.key), nullable_schema(batch.schema.schema)
+    kinds = pa.schema([schema.field(name) for name in names])
+    numbered = table.select(*(_of_table(name).alias(column(n)) for n, name in enumerate(names)))
+
+    def only(blocks: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for block in blocks:
+            rows = pa.Table.from_batches([block])
+            inside = keys.contains(rows.rename_columns(names).cast(kinds))
+            yield from rows.filter(pa.array(inside)).to_batches()
+
+    found = numbered.mapInArrow(only, numbered.schema).toArrow()
+    return found.rename_columns(names).cast(kinds)
 
 
 def merge(session: SparkSession, batch: OpenBatch, source: MergeSource, said: str) -> None:

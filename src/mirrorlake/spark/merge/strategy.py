@@ -37,7 +37,14 @@ from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Failed, Outcom
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.spark.errors import RAISED, fault, raised
 from mirrorlake.spark.merge.frames import MergeFrame, MergeFrames
-from mirrorlake.spark.merge.statements import MergeSource, MovedOn, append, look_up, merge
+from mirrorlake.spark.merge.statements import (
+    MergeSource,
+    MovedOn,
+    append,
+    keys_between,
+    look_up,
+    merge,
+)
 from mirrorlake.spark.runner import SparkRunner
 from mirrorlake.spark.session.thread_sessions import UTC, Sessions
 from mirrorlake.storage.store import Store
@@ -119,6 +126,9 @@ class Merge:
         """The merge actions of a batch."""
         tasks = list(self._tasks(batch))
         with self._runner.tagged():
+            if batch.step.backfill:
+                present = keys_between(session, batch, batch.step.backfill.keys)
+                tasks = [replace(tasks[0], present=present)]
             looked = frames.first_look(tasks)
             (first, *_others) = looked.reports
             if first.needs == COUNT:

@@ -126,6 +126,11 @@ class Recognition:
             if known and (told := columns.unseen(known, look, _captures(self.tables[oid]))):
                 yield self.tables[oid].table, told
 
+    def known(self, oid: int) -> Known | None:
+        """By what a table is known as of what the stream has brought; None before the first look.
+        May be asked on any thread."""
+        return self._known.get(oid)
+
     def noted(self) -> KnownTables:
         """The tables that are known by something else than when this was asked before."""
         found = {self.tables[oid].table: self._known[oid].plain() for oid in self._noted}

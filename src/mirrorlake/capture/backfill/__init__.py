@@ -1,0 +1,1 @@
+"""Tables, or ranges of their keys, are read again while changes flow."""

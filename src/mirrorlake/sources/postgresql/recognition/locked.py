@@ -1,0 +1,83 @@
+"""What a snapshot reads under the name of a column, while a lock keeps the table as it is.
+
+A snapshot shows the rows of its moment by the columns of now: a column that was renamed since the
+stream described it is read under its new name, and a table that was rewritten since the snapshot
+looks empty. So both are compared before any row is read; until the lock ends nothing is altered.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from psycopg import sql
+
+from mirrorlake.errors import SourceUnavailable, TableAltered
+from mirrorlake.sources.postgresql.catalog import read_types
+from mirrorlake.sources.postgresql.connect import Connection
+from mirrorlake.sources.postgresql.recognition.known import Known
+from mirrorlake.sources.table import SourceTable
+
+_COLUMNS = """
+select attname::text, attnum, atttypid::bigint, atttypmod from pg_attribute
+where attrelid = %s::oid and attnum > 0 and not attisdropped order by attnum
+"""
+_FILES = """
+with recursive tree(oid) as (
+    select %s::oid
+    union all
+    select i.inhrelid from tree t join pg_class p on p.oid = t.oid and p.relkind = 'p'
+    join pg_inherits i on i.inhparent = t.oid)
+select c.oid::bigint, c.relfilenode::bigint, n.nspname::text, c.relname::text
+from tree t join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.relnamespace
+order by c.oid
+"""
+
+
+def lock(connection: Connection, relation: sql.Composable) -> None:
+    """Keep a table, and its partitions, as they are until the transaction ends. Waits for a second
+    at most, and asks for no more than the right to read a column."""
+    connection.execute("set local lock_timeout = '1s'")
+    connection.execute(sql.SQL("select from {} limit 0").format(relation))
+
+
+def check(connection: Connection, now: Connection, table: SourceTable, known: Known | None) -> None:
+    """Compare a table, locked by its name in the snapshot of `connection`, with that snapshot, and
+    with what the stream knows. now: a connection that sees what is committed; known: None where
+    nothing is known.
+
+    Raises SourceUnavailable when another snapshot can be read, TableAltered when the stream has
+    not described the columns yet.
+    """
+    seen, found = _look(connection, table), _look(now, table)
+    if seen != found:
+        raise SourceUnavailable(
+            f"{table.table} was altered, renamed or rewritten while a snapshot was taken",
+            hint="Another snapshot is taken.",
+        )
+    columns: Mapping[str, Any] = {name: facts for name, *facts in found[0]}
+    names = {name: number for number, name in known.columns.items()} if known else {}
+    types = read_types(now)
+    for name in table.schema.names:
+        if name not in columns:
+            raise _unseen(table, name, f"column {name} was dropped or renamed")
+        number, kind, modifier = columns[name]
+        if names.get(name) != number:
+            raise _unseen(table, name, f"column {name} is another column than it was")
+        if types.resolve(kind, modifier) != table.source_types[name]:
+            raise _unseen(table, name, f"column {name} has another type")
+
+
+def _look(connection: Connection, table: SourceTable) -> tuple[list[Any], list[Any]]:
+    columns = connection.execute(_COLUMNS, [table.identity]).fetchall()
+    return columns, connection.execute(_FILES, [table.identity]).fetchall()
+
+
+def _unseen(table: SourceTable, column: str, what: str) -> TableAltered:
+    return TableAltered(
+        f"the columns of {table.table} have changed since its last row was read: {what}; a change "
+        "of any row of it tells the stream, then run the backfill again",
+        table=str(table.table),
+        column=column,
+        hint=f"Change any row of it, then run `mirrorlake backfill {table.table}` again.",
+    )

@@ -1,0 +1,320 @@
+"""What is asked of a backfill, and how far it says that it is."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+
+import pyarrow.parquet as pq
+import pytest
+
+from mirrorlake import root
+from mirrorlake.capture.backfill import requests
+from mirrorlake.capture.backfill.backfills import BackfillSettings, asked
+from mirrorlake.capture.backfill.jobs import (
+    BackfillJob,
+    BackfillJobState,
+    BackfillRecords,
+    BackfillRequest,
+)
+from mirrorlake.capture.backfill.reading import ChunkLimits
+from mirrorlake.capture.capture import Capture
+from mirrorlake.capture.landing.writer import LandingWriter
+from mirrorlake.capture.record import Records
+from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.errors import CannotBackfill, UsageError
+from mirrorlake.model import types
+from mirrorlake.model.keys import KeyRange
+from mirrorlake.model.table import Column, Schema, TableId
+from mirrorlake.model.types import LONG, STRING, DataType
+from mirrorlake.sources.chunk import Alteration
+from mirrorlake.sources.memory.database import MemoryDatabase
+from mirrorlake.sources.memory.settings import MemorySettings
+from mirrorlake.sources.memory.source import MemorySnapshot, MemorySource
+from mirrorlake.sources.table import SourceTable
+from tests.capture.landing import landing_capture
+from tests.doubles.clock import START, SteppedClock
+from tests.doubles.memory_store import MemoryStore
+
+COLUMNS = Schema.of([Column("id", LONG), Column("note", STRING)])
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+class Mirrored:
+    """A database in memory with two tables that are landed."""
+
+    def __init__(self, *, strict: bool = False) -> None:
+        self.clock = SteppedClock()
+        self.store = MemoryStore(self.clock)
+        self.database = MemoryDatabase(self.clock)
+        self.database.create("shop.orders", COLUMNS, ["id"])
+        self.database.create("shop.log", COLUMNS)
+        self.restarting_with: Callable[[], object] = lambda: None  # done once capture is open
+        self.settings = CaptureSettings(load_workers=1, strict=strict)
+        self.jobs = BackfillRecords(Records(self.store, root.LANDING))
+        with self.database.transaction() as write:
+            for key in range(10):
+                write.insert("shop.orders", id=key, note="old")
+        self.run()
+
+    def capture(self) -> Capture:
+        return landing_capture(
+            MemorySource(MemorySettings(self.database)),
+            self.store,
+            self.settings,
+            self.clock,
+            backfill=BackfillSettings(ChunkLimits(3)),
+        )
+
+    def run(self) -> None:
+        capture = self.capture()
+        capture.open()
+        self.restarting_with()
+        capture.once()
+        capture.close()
+
+    def backfilled(self, folder: str) -> list[dict[str, object]]:
+        """The rows of the landed chunks of a folder."""
+        found: list[dict[str, object]] = []
+        for one in self.store.list(folder).files:
+            if one.name.endswith(".parquet"):
+                content = pq.ParquetFile(io.BytesIO(self.store.read(f"{folder}/{one.name}")))
+                if b"backfill" in (content.metadata.metadata or {}).get(b"mirrorlake.kind", b""):
+                    found += content.read().to_pylist()
+        return found
+
+    def ask(self, table: str = "shop.orders", **options: object) -> BackfillJob:
+        tables = ["shop.orders", "shop.log", "shop.gone"]
+        where = options.pop("where_key", None)
+        rate = options.pop("rate", None)
+        return requests.request(self.jobs, tables, table, where, rate, NOW, **options)  # type: ignore[arg-type]
+
+    def job(self) -> BackfillJob:
+        (job,) = self.jobs.jobs()
+        return job
+
+
+@pytest.fixture
+def mirrored() -> Mirrored:
+    return Mirrored()
+
+
+@pytest.mark.clause("ST-284", "ST-288")
+def test_a_backfill_says_how_far_it_is_and_that_it_is_done(mirrored: Mirrored) -> None:
+    assert mirrored.ask().state is BackfillJobState.PENDING
+    mirrored.run()
+    job = mirrored.job()
+    assert (job.state, job.rows, job.chunks) == (BackfillJobState.COMPLETED, 10, 4)
+    assert job.as_facts()["state"] == "COMPLETED"
+    assert job.seconds_left() is None
+
+
+def test_a_limit_of_rows_per_second_is_kept(mirrored: Mirrored) -> None:
+    mirrored.ask(rate=2)
+    began = mirrored.clock.monotonic()
+    mirrored.run()
+    assert mirrored.job().rows == 10
+    assert mirrored.clock.monotonic() - began >= 4.0
+
+
+def test_a_snapshot_is_not_held_open_while_nothing_may_be_read(
+    mirrored: Mirrored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    open_since: list[float] = []
+    held: list[float] = []
+    close = MemorySnapshot.close
+
+    def closed(snapshot: MemorySnapshot) -> None:
+        held.append(mirrored.clock.monotonic() - open_since[-1])
+        close(snapshot)
+
+    def taken(source: MemorySource) -> MemorySnapshot:
+        open_since.append(mirrored.clock.monotonic())
+        return MemorySnapshot(source._settings)
+
+    monkeypatch.setattr(MemorySnapshot, "close", closed)
+    monkeypatch.setattr(MemorySource, "snapshot", taken)
+    mirrored.ask(rate=2)
+    mirrored.run()
+    assert mirrored.job().rows == 10
+    assert len(held) >= 5
+    assert max(held) <= 0.5
+
+
+def test_columns_that_the_stream_has_yet_to_describe_are_waited_for(
+    mirrored: Mirrored, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    taken = 0
+
+    def altered(source: MemorySource) -> MemorySnapshot:
+        nonlocal taken
+        taken += 1
+        if taken == 1:
+            columns = [(Column("id", LONG), "id"), (Column("text", STRING), "note")]
+            with mirrored.database.transaction() as write:
+                write.alter("shop.orders", columns)
+                write.update("shop.orders", {"id": 1}, text="new")
+        return MemorySnapshot(source._settings)
+
+    monkeypatch.setattr(MemorySource, "snapshot", altered)
+    mirrored.ask()
+    mirrored.run()
+    assert taken >= 2
+    assert (mirrored.job().state, mirrored.job().rows) == (BackfillJobState.COMPLETED, 10)
+    landed = f"{root.LANDING}/shop.schema/orders"
+    rows = [row for row in mirrored.backfilled(landed) if row["id"] == 2]
+    assert [(row.get("text"), "note" in row) for row in rows] == [("old", False)]
+
+
+def test_columns_that_the_stream_never_describes_end_a_backfill(mirrored: Mirrored) -> None:
+    table = mirrored.database.tables[TableId("shop", "orders")]
+    renamed = Schema.of([Column("id", LONG), Column("text", STRING)])
+    mirrored.restarting_with = lambda: setattr(
+        table, "described", replace(table.described, schema=renamed)
+    )
+    mirrored.ask()
+    mirrored.run()
+    assert (mirrored.job().state, mirrored.job().chunks) == (BackfillJobState.FAILED, 0)
+    assert "the columns of shop.orders have changed" in mirrored.job().message
+
+
+def test_a_chunk_waits_for_an_alteration_that_is_not_landed() -> None:
+    mirrored = Mirrored()
+    capture = mirrored.capture()
+    capture.open()
+    (writer,) = capture._writers
+    assert isinstance(writer, LandingWriter)
+    name = TableId("shop", "orders")
+    box = writer._outboxes[name]
+    box.alter(Alteration({"text": "note"}, None, ()))
+    assert writer.is_ahead(name)
+    mirrored.ask()
+    for _ in range(20):
+        capture.step(0.2)
+    assert (mirrored.job().state, mirrored.job().chunks) == (BackfillJobState.ACTIVE, 0)
+    with mirrored.database.transaction() as write:
+        write.update("shop.orders", {"id": 1}, note="new")
+    capture.once()
+    capture.close()
+    assert (mirrored.job().state, mirrored.job().rows) == (BackfillJobState.COMPLETED, 10)
+
+
+def test_a_range_reads_its_own_rows_only(mirrored: Mirrored) -> None:
+    mirrored.ask(where_key=("3", "5"))
+    mirrored.run()
+    assert (mirrored.job().state, mirrored.job().rows) == (BackfillJobState.COMPLETED, 3)
+
+
+@pytest.mark.clause("ST-287")
+def test_a_backfill_that_is_stopped_begins_anew_when_it_is_asked_for_again(
+    mirrored: Mirrored,
+) -> None:
+    mirrored.ask()
+    requests.stop(mirrored.jobs, "shop.orders")
+    requests.stop(mirrored.jobs, "shop.orders")
+    mirrored.run()
+    assert (mirrored.job().state, mirrored.job().rows) == (BackfillJobState.STOPPED, 0)
+    mirrored.ask()
+    assert mirrored.job().state is BackfillJobState.PENDING
+    mirrored.run()
+    assert mirrored.job().state is BackfillJobState.COMPLETED
+
+
+@pytest.mark.clause("ST-288")
+@pytest.mark.parametrize(
+    ("table", "where_key", "state", "said"),
+    [
+        ("shop.log", None, BackfillJobState.UNSUPPORTED, "no key"),
+        ("shop.gone", None, BackfillJobState.FAILED, "not captured"),
+        ("shop.orders", ("a", "b"), BackfillJobState.UNSUPPORTED, "a bound is no value"),
+    ],
+)
+def test_what_cannot_be_backfilled_says_why(
+    mirrored: Mirrored,
+    table: str,
+    where_key: tuple[str, str] | None,
+    state: BackfillJobState,
+    said: str,
+) -> None:
+    mirrored.ask(table, where_key=where_key)
+    mirrored.run()
+    assert mirrored.job().state is state
+    assert said in mirrored.job().message
+    assert said in requests.sentence(mirrored.job())
+
+
+def test_a_zone_for_other_engines_has_no_backfill() -> None:
+    strict = Mirrored(strict=True)
+    with pytest.raises(UsageError):
+        strict.ask(refused=requests.refusal(strict=True, events=False))
+    strict.ask()
+    strict.run()
+    assert strict.job().state is BackfillJobState.UNSUPPORTED
+
+
+def test_a_wrong_request_leaves_nothing(mirrored: Mirrored) -> None:
+    for wrong in ({"table": "shop.none"}, {"rate": 0}):
+        with pytest.raises(UsageError):
+            mirrored.ask(**wrong)  # type: ignore[arg-type]
+    with pytest.raises(UsageError):
+        requests.stop(mirrored.jobs, "shop.orders")
+    assert mirrored.jobs.jobs() == []
+
+
+def test_a_table_has_one_backfill_at_a_time(mirrored: Mirrored) -> None:
+    mirrored.ask()
+    with pytest.raises(UsageError, match="already"):
+        mirrored.ask()
+
+
+def test_records_that_cannot_be_read_are_passed_over(mirrored: Mirrored) -> None:
+    job = mirrored.ask()
+    folder = mirrored.jobs.folder
+    mirrored.store.create(f"{folder}/other.request.json", b"{")
+    mirrored.store.create(f"{folder}/UP.request.json", b"{}")
+    assert mirrored.jobs.jobs() == [job]
+    mirrored.jobs.write(job.now(NOW, state=BackfillJobState.ACTIVE, left={"low": "?"}))
+    mirrored.run()
+    assert (mirrored.job().state, mirrored.job().rows) == (BackfillJobState.COMPLETED, 10)
+
+
+def test_the_time_left_follows_from_the_time_that_was_taken() -> None:
+    job = BackfillJob(BackfillRequest("one", "t"), expected=300).now(START)
+    job = job.now(START + timedelta(seconds=10), state=BackfillJobState.ACTIVE, rows=100)
+    assert job.seconds_left() == 20.0
+    assert "100 of about 300 rows" in requests.sentence(job)
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (types.LONG, "-7", -7),
+        (types.STRING, "a'b", "a'b"),
+        (types.decimal(5, 2), "1.25", Decimal("1.25")),
+        (types.DATE, "2026-02-03", date(2026, 2, 3)),
+        (types.TIMESTAMP, "2026-02-03T04:05:06", datetime(2026, 2, 3, 4, 5, 6, tzinfo=UTC)),
+        (types.TIMESTAMP, "2026-02-03T04:05:06+01:00", datetime(2026, 2, 3, 3, 5, 6, tzinfo=UTC)),
+        (types.BINARY, "\\x00ff", b"\x00\xff"),
+        (types.BOOLEAN, "true", True),
+    ],
+)
+def test_bounds_are_values_of_the_first_key_column(
+    kind: DataType, text: str, value: object
+) -> None:
+    table = SourceTable(TableId("", "t"), Schema.of([Column("k", kind)]), ("k",), "1")
+    found = asked(table, (text, text))
+    assert found.is_closed
+    assert found.low is not None
+    (column,) = found.low.columns
+    assert column.to_pylist() == [value]
+
+
+@pytest.mark.parametrize("text", ["", "x", "1" * 30])
+def test_a_text_that_is_no_value_is_refused(text: str) -> None:
+    table = SourceTable(TableId("", "t"), Schema.of([Column("k", LONG)]), ("k",), "1")
+    assert asked(table, None) == KeyRange()
+    with pytest.raises(CannotBackfill):
+        asked(table, (text, "2"))
