@@ -132,7 +132,7 @@ def test_each_condition_has_its_reason() -> None:
     assert {str(reason) for reason in REASONS.values()} >= {"not_recorded", "reserved_column"}
 
 
-@pytest.mark.clause("CF-175", "CF-176")
+@pytest.mark.clause("CF-176")
 def test_a_subscription_gives_frames_of_whole_commits(tmp_path: Path, spark: Spark) -> None:
     table = FeedTable(tmp_path / "Tables/orders")
     table.change((INSERT, (1, "a")), (INSERT, (2, "b")))

@@ -54,7 +54,6 @@ def read(table: FeedTable) -> list[int]:
         return [one.version for one in subscription]
 
 
-@pytest.mark.clause("CF-187", "CF-062")
 def test_vacuum_does_not_cut_a_subscription_off_and_names_it(
     table: FeedTable, tmp_path: Path
 ) -> None:
@@ -67,7 +66,6 @@ def test_vacuum_does_not_cut_a_subscription_off_and_names_it(
     assert not list(table.path.rglob("_change_data/*"))
 
 
-@pytest.mark.clause("CF-187")
 @pytest.mark.parametrize(("days", "hold"), [(15, 14), (8, 0), (31, 365)])
 def test_a_reader_that_is_too_slow_holds_nothing(
     table: FeedTable, tmp_path: Path, days: float, hold: float

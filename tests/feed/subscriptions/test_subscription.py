@@ -70,7 +70,7 @@ def test_whole_commits_come_in_order(table: FeedTable) -> None:
         assert versions(subscription) == [4]
 
 
-@pytest.mark.clause("CF-007", "CF-182")
+@pytest.mark.clause("CF-182")
 def test_a_new_one_begins_with_the_snapshot_marked_as_such(table: FeedTable) -> None:
     with subscribe("audit", table.path) as subscription:
         (snapshot,) = subscription
