@@ -16,6 +16,7 @@ from mirrorlake.errors import (
     FeedError,
     MirrorlakeError,
     OperatorError,
+    SourceColumnsChanged,
     SourceGap,
     StorageUnavailable,
     TableError,
@@ -54,6 +55,8 @@ def made(kind: type[MirrorlakeError]) -> MirrorlakeError:
         return kind("it broke", table="t", file="f", row=1, column="c", value="v", hint="Mend it.")
     if issubclass(kind, FeedError):
         return kind("it broke", reason="expired", table="t", requested="1 to 2", hint="Mend it.")
+    if issubclass(kind, SourceColumnsChanged):
+        return kind("it broke", version=7, where="here", hint="Mend it.")
     return kind("it broke", where="here", hint="Mend it.")
 
 
@@ -119,7 +122,7 @@ def test_a_table_error_arrives_with_all_its_fields(kind: type[TableError]) -> No
 
 def test_an_error_that_another_room_adds_is_whole_after_a_journey() -> None:
     for module in pkgutil.walk_packages(mirrorlake.__path__, "mirrorlake."):
-        if not module.name.endswith(".__main__"):
+        if not module.name.endswith((".__main__", ".migrations.env")):  # which programs run
             importlib.import_module(module.name)
     added = [kind for kind in below(MirrorlakeError) if kind not in ALL]
     assert TableFault in added
@@ -140,6 +143,9 @@ def test_only_wrong_use_and_missing_systems_have_exit_codes_of_their_own() -> No
     assert codes == {
         "usage": 2,
         "config": 2,
+        "invalid_request": 2,
+        "resource_not_found": 2,
+        "resource_exists": 2,
         "unavailable": 3,
         "spark_unavailable": 3,
         "source_unavailable": 3,
