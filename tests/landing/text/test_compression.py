@@ -126,6 +126,7 @@ class TestFaults:
             (pa.compress(TEXT, codec="lz4", asbytes=True), "LZ4"),
             (bz2.compress(TEXT), "bzip2"),
         ],
+        ids=["Snappy", "short Snappy", "Hadoop", "ZIP", "Parquet", "LZ4", "bzip2"],
     )
     @pytest.mark.clause("LZ-209", "LZ-210")
     def test_what_cannot_be_read_is_refused_by_name(self, content: bytes, told: str) -> None:
