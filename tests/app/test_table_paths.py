@@ -64,6 +64,7 @@ def test_delta_rs_duckdb_and_sql_read_a_table_of_any_name(zone: Zone, name: str)
     assert queried(zone, name) == [(1, "a")]
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_spark_writes_and_reads_them(tmp_path: Path, spark: Spark) -> None:
     zone = Zone(tmp_path / "root", spark)

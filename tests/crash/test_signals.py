@@ -113,9 +113,7 @@ MOMENTS = [
 
 
 @pytest.mark.spark
-@pytest.mark.parametrize(
-    ("moment", "number", "code"), some(MOMENTS, 2), ids=[m for m, *_ in MOMENTS]
-)
+@pytest.mark.parametrize(("moment", "number", "code"), some(MOMENTS), ids=[m for m, *_ in MOMENTS])
 def test_the_demo_ends_on_a_signal_and_leaves_nothing(
     temporary: Path, moment: str, number: signal.Signals, code: int
 ) -> None:

@@ -19,6 +19,7 @@ from tests.conftest import Database
 pytestmark = [pytest.mark.postgres, pytest.mark.spark]
 
 
+@pytest.mark.full
 def test_the_demo_mirrors_a_shop_and_verifies_it(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "mirrorlake.cli.main", "demo", "--rows", "20000", "--seconds", "5",

@@ -147,7 +147,7 @@ def linted(root: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("command", [planned, linted])
-@pytest.mark.parametrize("content", some(HOSTILE, 3))
+@pytest.mark.parametrize("content", some(HOSTILE, 2))
 def test_a_small_hostile_file_takes_bounded_memory(
     tmp_path: Path,
     apart: Apart,

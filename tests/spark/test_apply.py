@@ -175,4 +175,4 @@ class TestSparkEngine(OnSpark, ApplyContract, ByTimeContract):
 
 
 class TestCompaction(OnSpark, CompactionContract):
-    pass
+    quick = 1

@@ -20,6 +20,7 @@ from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.subscription import FrameDelivery
 from tests.feed.handmade_feed import INSERT, SHAPE, FeedTable
 from tests.histories import rows_of
+from tests.profiles import some
 from tests.spark import reading
 
 pytestmark = pytest.mark.spark
@@ -52,7 +53,7 @@ def counted(rows: pa.Table) -> Counter[tuple[Any, ...]]:
 
 
 @pytest.mark.clause("CF-163", "CF-179")
-@pytest.mark.parametrize("options", [{}, {"skip_unchanged": True}], ids=str)
+@pytest.mark.parametrize("options", some([{}, {"skip_unchanged": True}]), ids=str)
 def test_both_readers_give_the_same_rows(
     spark: Spark, table: Path, options: dict[str, Any]
 ) -> None:
