@@ -17,7 +17,9 @@ from tests.crash.entry import CRASH_AT, kill_at
 
 def open_database(root: Path) -> sqlite3.Connection:
     database = sqlite3.connect(root / "consumer.db")
-    database.execute("create table if not exists seen (version int, rows int, position text)")
+    database.execute(
+        "create table if not exists seen (version int, is_snapshot int, position text)"
+    )
     return database
 
 
@@ -47,5 +49,5 @@ def _consume(root: str, database: sqlite3.Connection, arguments: dict[str, str |
             with database:
                 database.execute(
                     "insert into seen values (?, ?, ?)",
-                    (delivery.version, delivery.rows.num_rows, str(delivery.position)),
+                    (delivery.version, delivery.is_snapshot, str(delivery.position)),
                 )
