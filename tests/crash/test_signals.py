@@ -78,7 +78,7 @@ def test_a_run_ends_within_five_seconds_while_it_loads(project: Project) -> None
         _until(lambda: _waits(other))
         assert _seconds_to_end(run, signal.SIGTERM) < SECONDS
         # Capture has the same arguments, and outlives nobody.
-        _until(lambda: not _waits(other))
+        _until(lambda: not _processes_that_name(str(project.file)))
 
 
 @pytest.mark.full
