@@ -11,13 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrorlake import FeedTargetError, replay
+from mirrorlake.model.change import Marker
 from mirrorlake.model.crash_points import CrashPoint
 from tests.delta.handmade import HandmadeTable
 from tests.delta.readers import feed_of
-from tests.feed.handmade_feed import DELETE, INSERT, UPDATE, FeedTable
+from tests.feed.handmade_feed import DELETE, INSERT, SHAPE, UPDATE, FeedTable
 from tests.feed.targets.test_random_targets import Source, sources
 from tests.histories import Landing, Shape, counted
 from tests.profiles import tries
+from tests.reference import Change
 
 
 class Killed(Exception):
@@ -78,6 +80,16 @@ def _copied(source: Path, target: Path, shape: Shape, kills: list[int], begin: i
         except Killed:
             continue
     replay(source, target, key=shape.key, from_version=begin)
+
+
+@pytest.mark.clause("CF-214")
+def test_a_key_that_was_deleted_and_inserted_in_one_version_is_told_so(tmp_path: Path) -> None:
+    source, row = Source(tmp_path, SHAPE), (1, "a")
+    for is_truncated in (False, True):
+        source.land(Landing(((Change(Marker.UPSERT, row),),), is_truncated), is_compacted=False)
+    _copied(source.table.path, tmp_path / "copy", SHAPE, [], None)
+    assert told_by(source.table.path)[-1].keys() == {("delete", row), ("insert", row)}
+    assert told_by(tmp_path / "copy") == told_by(source.table.path)
 
 
 @pytest.mark.clause("CF-212", "CF-213")

@@ -79,6 +79,8 @@ def net_of(changes: KeyedChanges, basis: Basis, *, keeps_deleted: bool = False) 
     kept = np.flatnonzero(state >= 0)
     rows = taken(changes.rows, state[kept])
     keys = changes.keys.num_rows
+    # A key that one version deleted and inserted again is told so of the target, too (CF-214).
+    apart = changes.apart[last] & (changes.first == last)
     return NetChanges(
         keys=changes.keys,
         # All keys are looked up, also those that seem new: one that is there has two rows.
@@ -86,7 +88,7 @@ def net_of(changes: KeyedChanges, basis: Basis, *, keeps_deleted: bool = False) 
         rows=own_columns(rows, basis.schema, {IS_DELETED: pa.array(gone[kept])}),
         source_row=state[kept],
         code=kept,
-        first=np.ones(len(kept), bool),
+        first=~apart[kept],
         missing=None,
         base=np.full(len(kept), -1),
     )

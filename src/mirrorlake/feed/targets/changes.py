@@ -24,6 +24,7 @@ class KeyedChanges:
     its row in `keys`; commit: int64, which of the commits made it; before, after: int64, the row in
     `rows` that the key had before and has after it, -1 for none. A delete and an insert of one key
     in one version are one change (CF-198); an update that changes the key is two (CF-199).
+    apart: bool: a change that was told as a delete and an insert, and not as an update.
     first, last: int64, k: the changes of each key that come first and last.
     """
 
@@ -33,6 +34,7 @@ class KeyedChanges:
     commit: np.ndarray
     before: np.ndarray
     after: np.ndarray
+    apart: np.ndarray
 
     @property
     def first(self) -> np.ndarray:
@@ -67,8 +69,7 @@ def keyed(
     kinds = pa.chunked_array([c for one in told for c in one[METADATA[0]].chunks], pa.string())
     sides = []
     for both in ((DELETE, BEFORE), (INSERT, AFTER)):
-        wanted = pc.is_in(kinds, value_set=pa.array(both, pa.string()))
-        at = np.flatnonzero(contiguous(wanted).to_numpy(zero_copy_only=False))
+        at = np.flatnonzero(_is(kinds, *both))
         change = np.searchsorted(changes, place[at])
         _check_once(rows, at, change, key, [commits[n].version for n in number[at]], where)
         side = np.full(len(changes), -1)
@@ -81,7 +82,15 @@ def keyed(
     if again.any():
         which = int(np.argmax(again)) + 1
         raise occurs_twice(keys, int(of_key[which]), where, commits[int(commit[which])].version)
-    return KeyedChanges(rows, keys, of_key, commit, before, after)
+    is_delete = _is(kinds, DELETE)[before] & (before >= 0)
+    apart = is_delete & _is(kinds, INSERT)[after] & (after >= 0)
+    return KeyedChanges(rows, keys, of_key, commit, before, after, apart)
+
+
+def _is(kinds: pa.ChunkedArray, *wanted: str) -> np.ndarray:
+    """Of each row whether it is of one of these kinds."""
+    found = pc.is_in(kinds, value_set=pa.array(wanted, pa.string()))
+    return contiguous(found).to_numpy(zero_copy_only=False)
 
 
 def _check_once(
