@@ -89,8 +89,9 @@ def keyed(
 
 def _is(kinds: pa.ChunkedArray, *wanted: str) -> np.ndarray:
     """Of each row whether it is of one of these kinds."""
-    found = pc.is_in(kinds, value_set=pa.array(wanted, pa.string()))
-    return contiguous(found).to_numpy(zero_copy_only=False)
+    is_wanted = pc.is_in(kinds, value_set=pa.array(wanted, pa.string()))
+    found: np.ndarray = contiguous(is_wanted).to_numpy(zero_copy_only=False)
+    return found
 
 
 def _check_once(
