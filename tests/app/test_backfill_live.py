@@ -174,6 +174,7 @@ class Live:
             assert replayed(mirrored) == expected
 
 
+@pytest.mark.full
 @pytest.mark.clause("ST-290")
 @pytest.mark.parametrize("seconds", some([60.0, 0.0]))
 def test_a_backfill_under_load_mends_whatever_differs(

@@ -115,6 +115,7 @@ def test_tables_inside_each_other_are_both_refused(zone: Zone) -> None:
     assert {error.table for error in report.errors} == {"s", "s.t"}
 
 
+@pytest.mark.full
 def test_a_table_of_somebody_else_in_the_way_is_not_touched(zone: Zone) -> None:
     path = zone.root / "Tables/s/theirs"
     zone.spark.session.range(5).write.format("delta").save(str(path))

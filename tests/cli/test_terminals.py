@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.terminal import Terminal
+from tests.profiles import some
 
 SCRIPT = """
 import pathlib, time
@@ -40,7 +41,7 @@ def shown(folder: Path, **options: object) -> Terminal:
     return terminal
 
 
-@pytest.mark.parametrize("columns", [80, 200])
+@pytest.mark.parametrize("columns", some([80, 200]))
 def test_a_terminal_shows_one_block_that_does_not_wrap(tmp_path: Path, columns: int) -> None:
     terminal = shown(tmp_path, columns=columns)
     block = [line for line in terminal.lines if line.startswith(("mirrorlake", "  "))]
@@ -53,10 +54,12 @@ def test_a_terminal_shows_one_block_that_does_not_wrap(tmp_path: Path, columns: 
     assert terminal.raw.rindex("\x1b[?25h") > terminal.raw.rindex("\x1b[?25l")
 
 
+@pytest.mark.full
 def test_no_colour_is_obeyed(tmp_path: Path) -> None:
     assert "\x1b[3" not in shown(tmp_path, NO_COLOR="1").raw
 
 
+@pytest.mark.full
 def test_a_dumb_terminal_gets_lines(tmp_path: Path) -> None:
     terminal = shown(tmp_path, term="dumb")
     assert "\x1b" not in terminal.raw

@@ -31,6 +31,7 @@ PATIENCE = 90
 """Seconds for what takes less than five by itself: other tests run on the same cores."""
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("number", some([signal.SIGINT, signal.SIGTERM]))
 def test_capture_ends_on_a_signal_and_loses_nothing(
     project: Project, number: signal.Signals

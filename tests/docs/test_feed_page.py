@@ -25,6 +25,7 @@ def shop(tmp_path: Path) -> Path:
     return tmp_path
 
 
+@pytest.mark.full
 def test_the_commands_run(shop: Path) -> None:
     for commands in blocks(PAGE, "sh"):
         assert "delete" in shell(shop, commands)

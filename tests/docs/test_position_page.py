@@ -12,6 +12,7 @@ from tests.docs.blocks import blocks, shell
 PAGE = "how-to/read-at-one-position.md"
 
 
+@pytest.mark.full
 def test_the_page_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

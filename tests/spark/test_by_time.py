@@ -158,6 +158,7 @@ POINTS = [
 ]
 
 
+@pytest.mark.full
 @pytest.mark.crash
 @pytest.mark.clause("LZ-326", "LZ-258", "LZ-243", "LZ-250")
 @pytest.mark.parametrize("point", POINTS)

@@ -87,6 +87,7 @@ def test_all_readers_give_the_same_rows(spark: Spark, table: Path, tmp_path: Pat
     assert counted(pa.table(rs.read_all()).select(names[:-1])) == counted(ours.select(names[:-1]))
 
 
+@pytest.mark.full
 @pytest.mark.clause("CF-165", "CF-169")
 def test_what_delta_raises_is_an_error_of_the_feed(spark: Spark, table: Path) -> None:
     request = FeedRequest.of(str(table), from_version=0)
@@ -157,6 +158,7 @@ def test_a_subscription_gives_frames_of_whole_commits(tmp_path: Path, spark: Spa
         assert list(subscription) == []
 
 
+@pytest.mark.full
 def test_a_target_that_holds_its_position_gets_each_change_once(
     tmp_path: Path, spark: Spark
 ) -> None:

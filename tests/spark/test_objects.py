@@ -59,6 +59,7 @@ def table_of(engine: MirrorEngine, store: Any, reader: SparkReader) -> Mirrored:
     return Mirrored(engine, store, reader, SHAPE)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("wanted", some([Wanted.DIRECT, Wanted.MERGE]))
 def test_rows_and_feed_are_those_of_the_changes(
     spark: Spark, store: Store, reader: SparkReader, wanted: Wanted, monkeypatch: Any

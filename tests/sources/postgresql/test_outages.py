@@ -121,6 +121,7 @@ class Running:
             until(is_landed)
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     "point", some([CrashPoint.LOAD_STAGED, CrashPoint.SLOT_CREATED, CrashPoint.ESTABLISHED])
 )
