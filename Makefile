@@ -3,6 +3,9 @@
 VENV := .venv
 PYTHON := $(VENV)/bin/python
 READY := $(VENV)/.ready
+# Hundreds of processes of the tests import the package: compiled once, each starts sooner.
+unexport PYTHONDONTWRITEBYTECODE
+
 IN_TWO := -n 2 --dist loadgroup --randomly-seed 1
 
 .PHONY: setup demo test test-full test-long test-pair fuzz lint check format bench soak clauses docs site lock clean

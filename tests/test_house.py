@@ -7,6 +7,7 @@ import errno
 import re
 from collections import defaultdict
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 SOURCE = Path(__file__).parent.parent / "src"
@@ -43,13 +44,18 @@ def modules() -> dict[str, Path]:
 
 
 MODULES = modules()
-TREES = {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
+
+
+@cache
+def trees() -> dict[str, ast.Module]:
+    """Parsed when a test asks: each process of a run imports this file."""
+    return {name: ast.parse(path.read_text()) for name, path in MODULES.items()}
 
 
 def imported(name: str) -> set[str]:
     """The modules of ours that a module names in its imports, wherever in it they stand."""
     found = set()
-    for node in ast.walk(TREES[name]):
+    for node in ast.walk(trees()[name]):
         if isinstance(node, ast.ImportFrom) and node.module:
             named = {f"{node.module}.{one.name}" for one in node.names}
             found |= named if named <= MODULES.keys() else named | {node.module}
@@ -60,7 +66,7 @@ def imported(name: str) -> set[str]:
 
 def test_no_table_has_two_entries_of_one_key() -> None:
     """The first of them would be dead. Two errors of the system may have one number."""
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         for node in ast.walk(tree):
             if isinstance(node, ast.Dict):
                 keys = [ast.unparse(key) for key in node.keys if key is not None]
@@ -93,7 +99,7 @@ def test_no_file_is_too_long() -> None:
 
 def test_no_public_class_has_the_name_of_another() -> None:
     homes = defaultdict(list)
-    for name, tree in TREES.items():
+    for name, tree in trees().items():
         for node in tree.body:
             if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
                 homes[node.name].append(name)
@@ -122,7 +128,7 @@ def test_decisions_touch_no_files() -> None:
         if name.startswith("mirrorlake.mirror"):
             modules = {
                 node.module if isinstance(node, ast.ImportFrom) else node.names[0].name
-                for node in ast.walk(TREES[name])
+                for node in ast.walk(trees()[name])
                 if isinstance(node, ast.Import | ast.ImportFrom)
             }
             assert not modules & doing, name
@@ -130,7 +136,7 @@ def test_decisions_touch_no_files() -> None:
             assert used <= contract, name
             calls = {
                 node.func.id
-                for node in ast.walk(TREES[name])
+                for node in ast.walk(trees()[name])
                 if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
             }
             assert "open" not in calls, name
@@ -162,7 +168,7 @@ def test_words_that_were_given_up_do_not_come_back() -> None:
     unwanted = given_up()
     assert len(unwanted) > 20
     found = set()
-    for module, tree in TREES.items():
+    for module, tree in trees().items():
         for name in {module.rpartition(".")[2], *names(tree)}:
             words = re.sub(r"([a-z0-9])([A-Z])", r"\1_\2", name).lower().split("_")
             found |= {f"{module}: {name}" for word in words if word in unwanted}
