@@ -67,6 +67,10 @@ def test_a_stream_is_made_started_and_deleted_by_commands(served: Served, tmp_pa
         run(served, "streams", "pause", "shop")
     assert "NOT_OFFERED" in run(served, "errors", "shop", code=1)
     assert json.loads(run(served, "objects", "shop", "--json")) == []
+    with pytest.raises(UsageError, match="has no object"):
+        run(served, "objects", "shop", "backfill", "shop.orders")
+    with pytest.raises(UsageError, match="belong to a backfill"):
+        run(served, "objects", "shop", "--max-rows-per-second", "5")
     with pytest.raises(OperatorError, match="does not discover MySQL"):
         run(served, "profiles", "discover", "source")
     with pytest.raises(UsageError, match="used by"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,7 +10,9 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
+from typer.testing import CliRunner
 
+from mirrorlake.cli.main import app
 from tests.conftest import Database
 from tests.delta.readers import rows_by_duckdb
 from tests.server.service import PARENT, Served, wait
@@ -79,6 +82,7 @@ def stream_of(database: Database, name: str = "shop") -> dict[str, Any]:
 
 
 @pytest.mark.clause("ST-001", "ST-002", "ST-274", "ST-280", "ST-298", "ST-302")
+@pytest.mark.clause("ST-287", "ST-289", "ST-290")
 @pytest.mark.clause("ST-307", "ST-308", "ST-309", "ST-310", "ST-311", "ST-312", "ST-345")
 def test_a_stream_lives_its_whole_life(served: Served, database: Database) -> None:
     from google.api_core import exceptions
@@ -181,8 +185,9 @@ def test_a_stream_lives_its_whole_life(served: Served, database: Database) -> No
         }
     )
     assert same.name == one.name
-    with pytest.raises(exceptions.MethodNotImplemented, match="not offered"):
-        client.start_backfill_job(object_=one.name)
+    refused = exceptions.BadRequest if applies else exceptions.MethodNotImplemented
+    with pytest.raises(refused, match=r"no backfill|the load"):
+        client.stop_backfill_job(object_=one.name)
 
     changed = api.Stream(name=name, display_name="new", labels={"a": "b"})
     client.update_stream(
@@ -203,6 +208,10 @@ def test_a_stream_lives_its_whole_life(served: Served, database: Database) -> No
     assert move(api.Stream.State.RUNNING).state == api.Stream.State.RUNNING
     wait(lambda: rows() == list(range(1, 13)), 120)
 
+    _backfill_starts_and_stops_while_changes_flow(served, one.name)
+    database.execute("insert into shop.orders values (13, 'd')")
+    wait(lambda: set(rows()) == set(range(1, 14)), 120)
+
     assert [one.name for one in client.list_streams(parent=PARENT)] == [name]
     if applies:
         line = f'mirrorlake_stream_slot_lag_bytes{{stream="{name}"}}'
@@ -213,3 +222,37 @@ def test_a_stream_lives_its_whole_life(served: Served, database: Database) -> No
     slots = "select count(*) from pg_replication_slots where slot_name = %s"
     assert database.sql.execute(slots, [f"slot_{database.name}"]).fetchone() == (0,)
     client.delete_connection_profile(name=made.name).result(60)
+
+
+def _backfill_starts_and_stops_while_changes_flow(served: Served, name: str) -> None:
+    from google.api_core import exceptions
+    from google.cloud.datastream_v1 import BackfillJob
+
+    client = served.client()
+    state = BackfillJob.State
+
+    def becomes(*wanted: Any) -> Any:
+        def job() -> Any:
+            found = client.get_stream_object(name=name).backfill_job
+            return found if found.state in wanted else None
+
+        return wait(job, 120)
+
+    slow = ["--max-rows-per-second", "1", "--where-key", "1", "1000000", "--json"]
+    command = ["objects", "shop", "backfill", "shop.orders", *slow, "--location", PARENT]
+    done = CliRunner().invoke(app, [*command, "--folder", str(served.folder)])
+    assert json.loads(done.stdout)[0]["backfillJob"]["state"] == "PENDING"
+    with pytest.raises(exceptions.BadRequest, match="cannot become PENDING"):
+        client.start_backfill_job(object_=name)
+    becomes(state.ACTIVE)
+    asked = client.stop_backfill_job(object_=name).object_
+    assert asked.backfill_job.trigger == BackfillJob.Trigger.MANUAL
+    becomes(state.STOPPED)
+    assert client.start_backfill_job(object_=name).object_.backfill_job.state == state.PENDING
+    ended = becomes(state.COMPLETED)
+    assert ended.last_end_time >= ended.last_start_time
+    progress = served.call("GET", f"/v1/{name}")[1]["backfillJob"]["progress"]
+    assert progress["rows"] == 12
+    filtered = {"object_": name, "event_filter": {"sql_where_clause": "true"}}
+    with pytest.raises(exceptions.MethodNotImplemented, match="keyRange"):
+        client.start_backfill_job(request=filtered)

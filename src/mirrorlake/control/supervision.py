@@ -39,6 +39,10 @@ Seen = Callable[[Mapping[str, Document], datetime], Sequence[Document]]
 """The objects of a stream, from what was told of them before, by display name, and the time."""
 
 
+ObjectChange = Callable[[Document, Document], Document]
+"""Does something to an object, from its stream and from how it is. Returns how it is then."""
+
+
 class Supervision:
     """For one supervisor."""
 
@@ -121,6 +125,16 @@ class Supervision:
                     transaction.put(name, document)
             for gone in known:
                 transaction.remove(gone)
+
+    def change_object(self, name: ResourceName, change: ObjectChange) -> Document:
+        """Do something to an object and tell how it is then, with no look at it in between
+        (`observe_objects`). Raises ResourceNotFound, and what `change` raises."""
+        with self._database.transaction() as transaction:
+            old = self._requests.get(transaction, name)
+            document = change(self._requests.get(transaction, ResourceName.parse(name.parent)), old)
+            document["updateTime"] = format_time(self._clock.now())
+            transaction.put(name, document)
+            return document
 
     def removed(self, name: ResourceName, message: str = "") -> None:
         """A stream that was deleted is gone; message: what is left of it elsewhere, if anything."""

@@ -17,7 +17,7 @@ from mirrorlake.control.shapes.base import Shape
 from mirrorlake.control.shapes.discover import DiscoverRequest
 from mirrorlake.control.shapes.hierarchies import LookupRequest
 from mirrorlake.control.shapes.profiles import ConnectionProfile
-from mirrorlake.control.shapes.streams import RunRequest, Stream
+from mirrorlake.control.shapes.streams import RunRequest, StartBackfillRequest, Stream
 from mirrorlake.errors import InvalidRequest, NotOffered
 
 
@@ -171,14 +171,12 @@ def _get_object(call: Call) -> Document:
     return call.service.control.get(call.object)
 
 
-def _backfill(call: Call) -> Document:
-    call.service.control.get(call.object)
-    raise NotOffered(
-        "a backfill of one object while changes flow is not offered yet",
-        where=str(call.object),
-        hint="The rows of every object are loaded when its stream is started; `mirrorlake reset` "
-        "loads tables again.",
-    )
+def _start_backfill(call: Call) -> Document:
+    return {"object": call.service.backfills.start(call.object, call.sent)}
+
+
+def _stop_backfill(call: Call) -> Document:
+    return {"object": call.service.backfills.stop(call.object)}
 
 
 def _errors(call: Call) -> Document:
@@ -313,8 +311,14 @@ OPERATIONS = (
         _list(ResourceKind.OBJECT, "streamObjects"),
         query=("pageSize", "pageToken"),
     ),
-    ApiRoute("POST", f"{_OBJECTS}/{{object}}:startBackfillJob", "Start a backfill", _backfill),
-    ApiRoute("POST", f"{_OBJECTS}/{{object}}:stopBackfillJob", "Stop a backfill", _backfill),
+    ApiRoute(
+        "POST",
+        f"{_OBJECTS}/{{object}}:startBackfillJob",
+        "Start a backfill",
+        _start_backfill,
+        StartBackfillRequest,
+    ),
+    ApiRoute("POST", f"{_OBJECTS}/{{object}}:stopBackfillJob", "Stop a backfill", _stop_backfill),
     ApiRoute("GET", f"{_OBJECTS}/{{object}}", "An object", _get_object),
     ApiRoute(
         "GET",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import datetime
 
 from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.app.status.table_status import TableStatus
+from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillJobState
+from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.control.reports import Document, error_document
 from mirrorlake.control.states import BackfillState, BackfillTrigger
 from mirrorlake.errors import TableError
@@ -17,24 +19,70 @@ Known = Mapping[TableId, TableError | None]
 """The tables that were found in the source, with why one cannot be captured."""
 
 
-def objects_of(
-    status: Status, known: Known, old: Mapping[str, Document], now: datetime
-) -> list[Document]:
-    """Every table, with its errors and its backfill, which is the load of its rows.
+Jobs = Callable[[], Sequence[BackfillJob]]
+"""Reads the backfills of a stream: of each table the last that was asked for."""
 
-    known: empty when nobody asked the source since this process began; old: what was told of an
-    object before, by its display name. An error that stays keeps its identifier and time.
+
+def objects_of(
+    status: Status,
+    known: Known,
+    jobs: Jobs,
+    loading: Mapping[TableId, LoadProgress],
+    old: Mapping[str, Document],
+    now: datetime,
+) -> list[Document]:
+    """Every table, with its errors and its backfill: the last that was asked for, or else the load
+    of its rows.
+
+    known: empty when nobody asked the source since this process began; loading: how far loads are;
+    old: what was told of an object before, by its display name. An error that stays keeps its
+    identifier and time.
     """
+    asked = {job.request.table: job for job in jobs()}
     tables = {table.table: table for table in status.tables}
     known = known or {_table(one): None for one in old.values()}
     names = {str(table): table for table in known}
     found = []
     for name in sorted(tables.keys() | names.keys()):
         table = names.get(name) or TableId.parse(name)
-        before = old.get(name, {}).get("errors", [])
+        before = old.get(name, {})
         refused = known.get(table)
-        found.append(_object(table, tables.get(name), refused, before, now))
+        one = _object(table, tables.get(name), refused, before.get("errors", []), now)
+        if name in asked:
+            one["backfillJob"] = backfill_document(asked[name], before, now)
+        elif one["backfillJob"]["state"] != BackfillState.COMPLETED.name and table in loading:
+            load = loading[table]
+            one["backfillJob"]["progress"] = _progress(load.rows, load.expected)
+        found.append(one)
     return found
+
+
+def backfill_document(job: BackfillJob, before: Document, now: datetime) -> Document:
+    """A backfill that somebody asked for (ST-289). before: the object as it was told before."""
+    progress = _progress(job.rows, job.expected)
+    if (left := job.seconds_left()) is not None:
+        progress["secondsLeft"] = round(left)
+    found: Document = {
+        "state": BackfillState[job.state].name,
+        "trigger": BackfillTrigger.MANUAL.name,
+        "errors": [],
+        "progress": progress,
+    }
+    if job.started:
+        found["lastStartTime"] = job.started
+    if job.state.is_over:
+        found["lastEndTime"] = job.updated
+    if job.state in (BackfillJobState.FAILED, BackfillJobState.UNSUPPORTED):
+        errors = before.get("backfillJob", {}).get("errors", [])
+        same = [one for one in errors if one["message"] == job.message]
+        found["errors"] = same[:1] or [
+            error_document(f"backfill_{job.state}".lower(), job.message, now)
+        ]
+    return found
+
+
+def _progress(rows: int, expected: int | None) -> Document:
+    return {"rows": rows} | ({} if expected is None else {"expectedRows": expected})
 
 
 def _table(document: Document) -> TableId:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from mirrorlake.app import extras
+from mirrorlake.app.streams.backfills import ObjectBackfills
 from mirrorlake.app.streams.projects import ServiceFolders
 from mirrorlake.app.streams.supervisor import Supervisor
 from mirrorlake.app.streams.validation import WorldValidator
@@ -24,10 +25,11 @@ DATABASE = "streams.sqlite"
 
 @dataclass(frozen=True, slots=True)
 class Service:
-    """control: what is asked; supervisor: what runs."""
+    """control: what is asked; supervisor: what runs; backfills: of single objects."""
 
     control: Control
     supervisor: Supervisor
+    backfills: ObjectBackfills
     places: ServiceFolders
 
 
@@ -70,8 +72,9 @@ def opened(
             applies=applies,
         )
         control.tidy()
+        backfills = ObjectBackfills(control.supervision, control.profiles.of, places)
         try:
-            yield Service(control, supervisor, places)
+            yield Service(control, supervisor, backfills, places)
         finally:
             opened_database.close()
 

@@ -26,6 +26,8 @@ from mirrorlake.app.streams.mirrors_process import MirrorsProcess
 from mirrorlake.app.streams.objects import Known, objects_of
 from mirrorlake.app.streams.projects import ProfileOf, ServiceFolders, project_of
 from mirrorlake.app.streams.validation import WorldValidator
+from mirrorlake.capture.backfill.jobs import BackfillJob
+from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.config import Project
 from mirrorlake.control.names import ResourceName
 from mirrorlake.control.reports import Validation, error_document, error_of, has_failed
@@ -39,6 +41,8 @@ from mirrorlake.errors import (
     SourceUnavailable,
 )
 from mirrorlake.model.clock import Clock
+from mirrorlake.model.landed import LaterFormat
+from mirrorlake.model.table import TableId
 
 log = structlog.get_logger()
 
@@ -65,12 +69,16 @@ class _Prepared:
 
 class Interruptions(Watcher):
     """What the capture of a stream told last. retained: bytes of log that the source keeps for it,
-    None when unknown; interruption: why it waits for the source."""
+    None when unknown; interruption: why it waits for the source; loads: how far each load is."""
 
     def __init__(self) -> None:
         self.interruption: SourceUnavailable | None = None
         self.has_answered = False
         self.retained_bytes: int | None = None
+        self.loads: dict[TableId, LoadProgress] = {}
+
+    def loading(self, progress: LoadProgress) -> None:
+        self.loads[progress.table] = progress
 
     def waiting(self, error: SourceUnavailable | None) -> None:
         self.interruption, self.has_answered = error, True
@@ -348,8 +356,10 @@ class Supervisor:
         if work.look is not None and work.look.done():
             work.status, work.look = work.look.result(), None
             if work.status is not None:
+                jobs = partial(self._jobs, work.status, stream)
                 self._supervision.observe_objects(
-                    work.name, partial(objects_of, work.status, work.tables)
+                    work.name,
+                    partial(objects_of, work.status, work.tables, jobs, dict(work.told.loads)),
                 )
         now = self._clock.monotonic()
         if work.look is None and now - work.looked >= LOOK_SECONDS:
@@ -359,8 +369,15 @@ class Supervisor:
     def _seen(self, stream: Supervised) -> Status | None:
         try:
             return mirror_status.read(self._project(stream))
-        except (MirrorlakeError, OSError):
+        except (MirrorlakeError, OSError, LaterFormat):
             return None  # the stream itself says what is wrong
+
+    def _jobs(self, status: Status, stream: Supervised) -> Sequence[BackfillJob]:
+        """The backfills of a stream as they are now, which may be later than its status."""
+        try:
+            return Mirror(self._project(stream)).backfills()
+        except (MirrorlakeError, OSError, LaterFormat):
+            return status.backfills
 
     # -- all mirrors ----------------------------------------------------------------------------
 

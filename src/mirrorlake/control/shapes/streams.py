@@ -317,4 +317,25 @@ class RunRequest(Shape):
     force: bool = False
 
 
+class EventFilter(Shape):
+    """Which rows are backfilled, as SQL; not offered."""
+
+    sql_where_clause: Text = ""
+
+
+class BackfillKeys(Shape):
+    """The first and the last value of the first key column, both included."""
+
+    first: Text
+    last: Text
+
+
+class StartBackfillRequest(Shape):
+    """A backfill of one object, whole, or in part by key_range (ST-290)."""
+
+    event_filter: EventFilter | None = None
+    key_range: BackfillKeys | None = None
+    max_rows_per_second: Annotated[int, Field(ge=1, le=2_147_483_647)] | None = None
+
+
 BinaryLogParser.model_rebuild()

@@ -1,0 +1,65 @@
+"""What is told of the objects of a stream: their load, or the last backfill that was asked for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from mirrorlake.app.status.mirror_status import Status
+from mirrorlake.app.streams.objects import objects_of
+from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillJobState, BackfillRequest
+from mirrorlake.capture.sink import LoadProgress
+from mirrorlake.model.table import TableId
+
+NOW = datetime(2026, 11, 23, tzinfo=UTC)
+ORDERS = TableId("shop", "orders")
+
+
+def told(job: BackfillJob | None, old: dict[str, Any] | None = None) -> dict[str, Any]:
+    """The one object of a stream whose load is at row 5 of about 10."""
+    loading = {ORDERS: LoadProgress(ORDERS, 5, 10)}
+    before = {"shop.orders": old} if old else {}
+    jobs = [job] if job else []
+    (one,) = objects_of(Status("m", None, None), {ORDERS: None}, lambda: jobs, loading, before, NOW)
+    return one
+
+
+def test_a_load_tells_its_rows() -> None:
+    assert told(None)["backfillJob"] == {
+        "state": "PENDING",
+        "trigger": "AUTOMATIC",
+        "errors": [],
+        "progress": {"rows": 5, "expectedRows": 10},
+    }
+
+
+@pytest.mark.clause("ST-289")
+def test_a_backfill_that_was_asked_for_tells_its_progress_and_times() -> None:
+    request = BackfillRequest("a", "shop.orders")
+    assert told(BackfillJob(request))["backfillJob"]["state"] == "PENDING"
+    begun = BackfillJob(
+        request,
+        BackfillJobState.ACTIVE,
+        rows=50,
+        expected=100,
+        started="2026-11-23T00:00:00.000000Z",
+        updated="2026-11-23T00:00:10.000000Z",
+    )
+    assert told(begun)["backfillJob"] == {
+        "state": "ACTIVE",
+        "trigger": "MANUAL",
+        "errors": [],
+        "progress": {"rows": 50, "expectedRows": 100, "secondsLeft": 10},
+        "lastStartTime": "2026-11-23T00:00:00.000000Z",
+    }
+
+
+def test_why_a_backfill_failed_stays_the_same_error() -> None:
+    request = BackfillRequest("a", "shop.orders")
+    failed = BackfillJob(request, BackfillJobState.FAILED, message="the columns have changed")
+    first = told(failed)
+    (error,) = first["backfillJob"]["errors"]
+    assert (error["reason"], error["message"]) == ("BACKFILL_FAILED", "the columns have changed")
+    assert told(failed, first)["backfillJob"]["errors"] == [error]
