@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 
@@ -202,8 +203,44 @@ def test_a_missing_variable_is_named_with_its_line(tmp_path: Path) -> None:
     assert "line 2" in error.where
 
 
-def test_a_url_as_root_is_refused(tmp_path: Path) -> None:
-    assert "root" in refused(tmp_path, "name: a\nroot: s3://bucket/x\n").where
+def test_a_root_may_be_a_url_and_say_how_it_is_reached(tmp_path: Path) -> None:
+    project = load(write(tmp_path, "name: a\nroot: s3://bucket/x\n"), {})
+    assert project.root == project.tables_elsewhere == StorageLocation("s3://bucket/x")
+    assert (project.where, project.mirror.look_seconds) == ("s3://bucket/x", math.inf)
+    reached = "{url: '${BUCKET}/x', endpoint: http://host:9000, region: eu-west-1}"
+    project = load(write(tmp_path, f"name: a\nroot: {reached}\n"), {"BUCKET": "s3://bucket"})
+    options = ObjectOptions(endpoint="http://host:9000", region="eu-west-1")
+    assert project.root == StorageLocation("s3://bucket/x", options)
+    tables = "root: gs://bucket/x\ntables: {url: s3://bucket/tables}\n"
+    project = load(write(tmp_path, f"name: a\n{tables}"), {})
+    assert project.root == StorageLocation("gs://bucket/x")
+    assert project.tables_elsewhere == StorageLocation("s3://bucket/tables")
+    assert load(write(tmp_path, "name: a\nroot: {url: b}\n"), {}).root == tmp_path / "b"
+
+
+@pytest.mark.parametrize(
+    ("root", "field"),
+    [
+        ("gs://bucket/x", "root"),
+        ("abfss://c@account.dfs.core.windows.net/x", "root"),
+        ("ftp://bucket/x", "root.url"),
+        ("s3://", "root.url"),
+        ("s3://key:hunter2@bucket", "root.url"),
+        ("s3://bucket/../x", "root.url"),
+        ("{url: s3://bucket, endpoint: 'http://me:hunter2@host'}", "root.endpoint"),
+        ("{url: s3://bucket, account: me}", "root.account"),
+        ("{url: ./folder, endpoint: 'http://host'}", "root.endpoint"),
+        ("{url: s3://bucket, secret_access_key: hunter2}", "root.secret_access_key"),
+        ("{endpoint: 'http://host'}", "root.url"),
+        ("''", "root.url"),
+        ("[s3://bucket]", "root.url"),
+    ],
+)
+def test_a_root_that_cannot_be_is_refused(tmp_path: Path, root: str, field: str) -> None:
+    error = refused(tmp_path, f"name: a\nroot: {root}\n")
+    assert error.where.endswith(f"field {field}")
+    assert error.hint
+    assert "hunter2" not in str(error)
 
 
 def test_secrets_appear_in_no_error_and_no_repr(tmp_path: Path) -> None:

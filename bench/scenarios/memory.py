@@ -26,10 +26,10 @@ LIMIT_MEBIBYTES = 1024
 
 
 def run(plan: Plan) -> list[Result]:
-    rows = plan.sized(ROWS)
+    rows, root = plan.sized(ROWS), plan.folder / "root"
     with servers.started() as (server, sql):
         sql.execute(payments.SCHEMA)
-        project = servers.project(server, plan.folder / "root", "memory", payments.TABLE)
+        project = servers.project(server, root, "memory", payments.TABLE)
         Mirror(project).capture_once()
         say(f"  writing {rows:,} rows in one transaction")
         sql.execute(payments.insert(1, rows))
@@ -39,7 +39,7 @@ def run(plan: Plan) -> list[Result]:
         copied = plan.folder / "copied.csv"
         copy_file.copy(server.url, copied)
     schema, table = payments.TABLE.split(".")
-    landed = project.root / "Files/LandingZone" / f"{schema}.schema" / table / "*.parquet"
+    landed = root / "Files/LandingZone" / f"{schema}.schema" / table / "*.parquet"
     there = equality.fingerprint(equality.csv(copied))
     over = f"{peak} MiB, not below {LIMIT_MEBIBYTES} MiB" if peak >= LIMIT_MEBIBYTES else ""
     return [

@@ -40,7 +40,7 @@ def test_every_default_is_what_its_page_says() -> None:
     page = (DOCS / "reference" / "configuration.md").read_text()
     needed: dict[str, Any] = {
         "name": "a",
-        "root": "b",
+        "root": {"url": "b"},
         "source": {"type": "postgresql", "url": "postgresql://c"},
     }
     said = copy.deepcopy(needed)

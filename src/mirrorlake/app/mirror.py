@@ -95,8 +95,8 @@ class Mirror:
         root: str | Path | None = None,
         **options: Any,
     ) -> Self:
-        """A mirror of a project file, or of settings; or of the landing zone below a root, with
-        nothing configured. Raises ConfigError, UsageError."""
+        """A mirror of a project file, or of settings; or of the landing zone below a root, a
+        folder or URL, with nothing configured. Raises ConfigError, UsageError."""
         if (project is None) == (root is None):
             raise UsageError(
                 "neither a project file nor a root was given, or both",
@@ -104,7 +104,7 @@ class Mirror:
                 hint='Write Mirror.open("mirrorlake.yaml") or Mirror.open(root="./zone").',
             )
         if root is not None:
-            project = of_root(Path(root))
+            project = of_root(root)
         elif not isinstance(project, Project):
             project = config.load(Path(str(project)))
         return cls(project, spark=spark, **options)
@@ -352,9 +352,11 @@ class Mirror:
             if self._given is None:
                 self._say("Starting Spark")
             if self._given is not None:
-                self._spark = Spark.given(self._given, self.project.tables)
+                self._spark = Spark.given(self._given, self.project.tables_elsewhere)
             else:
-                self._spark = Spark.start(self.project.spark, self._say, self.project.tables)
+                self._spark = Spark.start(
+                    self.project.spark, self._say, self.project.tables_elsewhere
+                )
             wanted = self.project.mirror.strategy
             self._platform = guard.closed(self._spark) if wanted is not Wanted.MERGE else ""
             self._engine = spark_engine(
@@ -473,7 +475,7 @@ class Mirror:
             source.close()
         if occupant is not None:
             raise PrerequisiteMissing(
-                occupant.message, where=str(self.project.root), hint=occupant.remedy
+                occupant.message, where=self.project.where, hint=occupant.remedy
             )
 
     def _occupant(self, source: Source, records: Records) -> CheckResult | None:

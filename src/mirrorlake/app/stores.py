@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from mirrorlake import root
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.config import Project
@@ -13,7 +15,7 @@ from mirrorlake.storage.urls import StorageLocation, open_store
 
 def store_of(project: Project) -> Store:
     """Where a mirror reads and writes. Raises UsageError."""
-    store: Store = LocalStore(project.root)
+    store = store_at(project.root)
     elsewhere: list[tuple[StorageLocation | None, tuple[str, ...]]] = [
         (project.landing, root.LANDED),
         (project.tables, root.MIRRORED),
@@ -26,7 +28,11 @@ def store_of(project: Project) -> Store:
 
 def destination_of(settings: EventsSettings) -> Store:
     """Where event files are written. Raises UsageError."""
-    location = settings.location
+    return store_at(settings.location)
+
+
+def store_at(location: Path | StorageLocation) -> Store:
+    """The store of a folder or of a place on objects. Raises UsageError."""
     if isinstance(location, StorageLocation):
         return open_store(location.url, location.options)
     return LocalStore(location)

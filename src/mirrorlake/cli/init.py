@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,7 +20,7 @@ def init(
     ] = "${DATABASE_URL}",
     name: Annotated[str, typer.Option(help="Name of the mirror.")] = "mirror",
     root: Annotated[
-        Path | None, typer.Option(help="Folder for the landing zone and the tables.")
+        str | None, typer.Option(help="Folder or URL for the landing zone and the tables.")
     ] = None,
     config: Config = DEFAULT,
 ) -> None:
@@ -38,7 +37,7 @@ def init(
 
     _check_url(url)
     text = TEMPLATE.format(
-        name=json.dumps(name), root=json.dumps(str(root or f"./{name}")), url=json.dumps(url)
+        name=json.dumps(name), root=json.dumps(root or f"./{name}"), url=json.dumps(url)
     )
     try:
         with config.open("x") as file:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirrorlake.cli.options import Folder, Json
+from mirrorlake.cli.options import Json, Root
 
 if TYPE_CHECKING:
     from mirrorlake.lint import Finding, Profile, Reading, Result, Target
@@ -30,7 +30,7 @@ def lint(
             show_default=False,
         ),
     ] = None,
-    root: Folder = None,
+    root: Root = None,
     version: Annotated[
         SpecVersion,
         typer.Option("--version", help="Version of the specification that the publisher follows."),

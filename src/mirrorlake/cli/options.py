@@ -12,10 +12,6 @@ if TYPE_CHECKING:
 
 Config = Annotated[Path, typer.Option("--config", "-c", metavar="FILE", help="Project file.")]
 Root = Annotated[
-    Path | None,
-    typer.Option("--root", metavar="FOLDER", help="Use this root, without a project file."),
-]
-Folder = Annotated[
     str | None,
     typer.Option("--root", metavar="FOLDER-OR-URL", help="Use this root, without a project file."),
 ]
@@ -34,7 +30,7 @@ Verbose = Annotated[bool, typer.Option("--verbose", "-v", help="Log every step."
 DEFAULT = Path("mirrorlake.yaml")
 
 
-def project(config: Path, root: Path | None = None) -> Project:
+def project(config: Path, root: str | None = None) -> Project:
     """The settings that a command works with. Raises ConfigError."""
     from mirrorlake import config as door
     from mirrorlake.app.own_root import of_root
@@ -45,3 +41,17 @@ def project(config: Path, root: Path | None = None) -> Project:
     if config != DEFAULT:
         raise UsageError("--config and --root cannot be used together", hint="Use one of them.")
     return of_root(root)
+
+
+def folder_of_tables(project: Project, instead: str) -> Path:
+    """The root of a mirror whose tables lie in a folder. instead: what reads others. Raises
+    UsageError."""
+    from mirrorlake.errors import UsageError
+
+    if isinstance(project.root, Path) and project.tables is None:
+        return project.root
+    raise UsageError(
+        "this command cannot read tables on an object store",
+        where=project.tables.url if project.tables else project.where,
+        hint=instead,
+    )

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from mirrorlake.cli.options import DEFAULT, Config, Folder, Json
+from mirrorlake.cli.options import DEFAULT, Config, Json, Root
 
 if TYPE_CHECKING:
     from mirrorlake.landing.text.format import TextFormat
@@ -28,7 +28,7 @@ def publish(
         typer.Option("--table", "-t", metavar="TABLE", help="The table, as schema.name or name."),
     ] = "",
     config: Config = DEFAULT,
-    root: Folder = None,
+    root: Root = None,
     key: Annotated[
         list[str] | None,
         typer.Option("--key", metavar="COLUMNS", help="Key columns of a new table, as a or a,b."),

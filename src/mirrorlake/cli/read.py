@@ -34,7 +34,7 @@ def read(
     mirrorlake read public.orders --parquet orders.parquet
     mirrorlake read public.orders --csv orders.csv --root ./shop
     """
-    from mirrorlake.cli.options import project
+    from mirrorlake.cli.options import folder_of_tables, project
     from mirrorlake.cli.output import say
     from mirrorlake.delta import export
     from mirrorlake.errors import UsageError
@@ -48,12 +48,8 @@ def read(
             hint="Use one of --parquet FILE, --csv FILE and --arrow FILE.",
         )
     ((form, file),) = named
-    found = project(config, root)
-    if found.tables is not None:
-        raise UsageError(
-            "this command cannot read tables on an object store",
-            where=found.tables.url,
-            hint="Use an engine that reads Delta tables there, such as Spark.",
-        )
-    export.write(found.root, table, export.FileForm(form), file)
+    found = folder_of_tables(
+        project(config, root), "Use an engine that reads Delta tables there, such as Spark."
+    )
+    export.write(found, table, export.FileForm(form), file)
     say(f"Wrote {file}.")

@@ -1,6 +1,7 @@
 """The view of a run: one live block on a terminal, plain lines elsewhere.
 
-On a terminal the log is in a file: `--log FILE`, or `run.log` beside the state of the mirror.
+On a terminal the log is in a file: `--log FILE`, or `run.log` beside the state of the mirror,
+or in the folder of the user's state where the root is a URL.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from mirrorlake.cli.output import say
 from mirrorlake.cli.run_facts import RunFacts
 from mirrorlake.cli.terminal import is_live
 from mirrorlake.errors import printable
+from mirrorlake.landing.names import folder_name
 from mirrorlake.root import LANDING, STATE
 
 if TYPE_CHECKING:
@@ -44,11 +46,19 @@ def log_file(project: Project) -> Path | None:
     """Where the log goes when the terminal shows the view; None for standard error."""
     if not is_live():
         return None
-    file = project.root / STATE / "run.log"
+    file = _folder_of(project) / "run.log"
     with suppress(OSError):
         if file.stat().st_size > MOST_LOG_BYTES:
             file.replace(file.with_name("run.log.1"))
     return file
+
+
+def _folder_of(project: Project) -> Path:
+    """Of the log: beside the state of the mirror, or in the user's where that is on objects."""
+    if isinstance(project.root, Path):
+        return project.root / STATE
+    own = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    return Path(own, "mirrorlake", folder_name(project.name))
 
 
 class RunView(Watcher):

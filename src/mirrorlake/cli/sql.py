@@ -29,26 +29,23 @@ def sql(
     mirrorlake sql "select * from feed('public.orders', 10, 20)"
     mirrorlake sql --json "select status, sum(total) from public.orders group by 1"
     """
-    from mirrorlake.cli.options import project
+    from mirrorlake.cli.options import folder_of_tables, project
     from mirrorlake.cli.output import print_json, print_table
-    from mirrorlake.errors import UsageError
     from mirrorlake.feed import sql as feeds
 
     found = project(config, root)
-    if found.tables is not None:
-        raise UsageError(
-            "this command cannot read tables on an object store",
-            where=found.tables.url,
-            hint="Use an engine that reads Delta tables there, such as Spark, or DuckDB with the "
-            "extensions delta and httpfs.",
-        )
+    root_folder = folder_of_tables(
+        found,
+        "Use an engine that reads Delta tables there, such as Spark, or DuckDB with the "
+        "extensions delta and httpfs.",
+    )
     versions = None
     if as_cut:
         from mirrorlake.app.changes import cut
 
         at = cut.find(found).versions
-        versions = {found.root / path: version for path, version in at.items()}
-    result = feeds.run(found.root, query, versions)
+        versions = {root_folder / path: version for path, version in at.items()}
+    result = feeds.run(root_folder, query, versions)
     if result is None:
         return
     names = result.columns

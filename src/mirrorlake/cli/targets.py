@@ -46,7 +46,7 @@ def build(
     follow: bool,
     as_json: bool,
     config: Path,
-    root: Path | None,
+    root: str | None,
 ) -> None:
     """Build a target, and say what was done. end: of the name of a target without one."""
     from mirrorlake.app.feed import location_of

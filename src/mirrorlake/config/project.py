@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+import math
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from mirrorlake.capture.events.settings import EventsSettings
@@ -19,15 +20,15 @@ from mirrorlake.storage.urls import StorageLocation
 class Project:
     """A mirror: what it is called, where it lies, and the settings of its parts.
 
-    source: None for a landing zone that others fill. landing, tables: where `Files/LandingZone` and
-    `Tables` lie when they are not below root. unset: why the source cannot be connected to, because
-    the environment does not have its URL; what does not connect works all the same. targets: the
-    tables that are built from change feeds. destination: where event files are written instead of
-    a landing zone and tables.
+    root: a folder, or a place on an object store. source: None for a landing zone that others fill.
+    landing, tables: where `Files/LandingZone` and `Tables` lie when they are not below root. unset:
+    why the source cannot be connected to, because the environment does not have its URL; what does
+    not connect works all the same. targets: the tables that are built from change feeds.
+    destination: where event files are written instead of a landing zone and tables.
     """
 
     name: str
-    root: Path
+    root: Path | StorageLocation
     source: SourceSettings | None = None
     capture: CaptureSettings = field(default_factory=CaptureSettings)
     mirror: MirrorSettings = field(default_factory=MirrorSettings)
@@ -39,9 +40,22 @@ class Project:
     destination: EventsSettings | None = None
 
     @classmethod
-    def of_root(cls, root: Path) -> Project:
+    def of_root(cls, root: Path | StorageLocation) -> Project:
         """A mirror of a landing zone that somebody else fills, with nothing configured."""
-        return cls(name=root.absolute().name, root=root)
+        if isinstance(root, Path):
+            return cls(name=root.absolute().name, root=root)
+        name = root.url.rstrip("/").rpartition("/")[2]
+        return cls(name=name, root=root, mirror=replace(MirrorSettings(), look_seconds=math.inf))
+
+    @property
+    def where(self) -> str:
+        """The root, for messages."""
+        return self.root.url if isinstance(self.root, StorageLocation) else str(self.root)
+
+    @property
+    def tables_elsewhere(self) -> StorageLocation | None:
+        """Where the tables lie, if that is on an object store."""
+        return self.tables or (self.root if isinstance(self.root, StorageLocation) else None)
 
 
 TEMPLATE = """\

@@ -184,6 +184,7 @@ def _near(location: Sequence[int | str], known: Sequence[str]) -> str:
     elsewhere = (
         f"{section}.{name}"
         for section, field in ProjectFile.model_fields.items()
+        if section != "root"  # mostly a text
         for model in (SECTIONS.values() if section == "source" else _models(field.annotation))
         if name in model.model_fields
     )

@@ -9,7 +9,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, ByteSize, Field, PositiveInt
+from pydantic import AfterValidator, ByteSize, Field, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
 from mirrorlake.capture.events.settings import EventsSettings
@@ -31,6 +31,7 @@ from mirrorlake.storage.urls import StorageLocation, check_url, is_url
 
 ON_OBJECTS = ("s3", "s3a")
 """Schemes of URLs below which tables are written."""
+ONLY_ON_OBJECTS = "tables can be stored only in a folder or on S3 (or a compatible storage)"
 _SAFE_DAYS = 7
 _LONGEST_DAYS, _LONGEST_SECONDS = 36_500, 86_400
 _MOST_MEGABYTES = 1024
@@ -80,6 +81,33 @@ class ElsewhereSection(Section):
             field = error.where if error.where in reached else "url"
             where = f"{path}, field {section}.{field}"
             raise ConfigError(error.what, where=where, hint=error.hint) from None
+
+
+class RootSection(ElsewhereSection):
+    """A folder or a URL, and how the URL is reached. A text alone is the folder or the URL."""
+
+    url: str = Field(min_length=1)
+    account: str | None = Field(default=None, min_length=1)
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_text(cls, given: object) -> object:
+        return given if isinstance(given, dict) else {"url": given}
+
+    def location(self, path: Path) -> Path | StorageLocation:
+        """Raises ConfigError."""
+        if "://" in self.url:
+            found = self.location_in(path, "root", self.account)
+            assert found is not None
+            return found
+        for name in ("endpoint", "region", "account", "anonymous"):
+            if name in self.model_fields_set:
+                raise ConfigError(
+                    "this setting describes how to access a URL, but root is a folder",
+                    where=f"{path}, field root.{name}",
+                    hint="Remove this setting, or set root.url to a URL.",
+                )
+        return _beside(path, Path(self.url))
 
 
 class LandingSection(ElsewhereSection):
@@ -166,14 +194,19 @@ class EventsSection(Section):
 class TablesSection(ElsewhereSection):
     def location(self, path: Path) -> StorageLocation | None:
         found = self.location_in(path, "tables")
-        if found is None or found.url.partition("://")[0].lower() in ON_OBJECTS:
+        if found is None or holds_tables(found):
             return found
         raise ConfigError(
-            "tables can be stored only in a folder or on S3 (or a compatible storage)",
+            ONLY_ON_OBJECTS,
             where=f"{path}, field tables.url",
             hint="Write s3://bucket/path, or remove the setting: tables are then stored below "
             "root, which may be a mounted folder.",
         )
+
+
+def holds_tables(location: StorageLocation) -> bool:
+    """Whether tables are written to a place on objects."""
+    return location.url.partition("://")[0].lower() in ON_OBJECTS
 
 
 Policy = Literal["evolve", "stop"]
@@ -226,7 +259,7 @@ class SparkSection(Section):
 
 class ProjectFile(Section):
     name: str = Field(min_length=1)
-    root: str = Field(min_length=1)
+    root: RootSection
     default_schema: str | None = None
     source: AnySource | None = None
     destination: EventsSection | None = None
@@ -239,13 +272,8 @@ class ProjectFile(Section):
     archives: list[ArchiveSection] = Field(default_factory=list)
 
     def project(self, path: Path) -> Project:
-        if "://" in self.root:
-            raise ConfigError(
-                "root is a URL, but a mirror keeps its own state in a local or mounted folder",
-                where=f"{path}, field root",
-                hint="Name a folder. To store the landing zone or the tables elsewhere, set "
-                "landing.url or tables.url.",
-            )
+        root = self._root(path)
+        landing, tables = self.landing.location(path), self.tables.location(path)
         source = self.source.settings(self.name) if self.source else None
         capture = CaptureSettings(
             roll_bytes=self.capture.roll_bytes,
@@ -261,7 +289,9 @@ class ProjectFile(Section):
             strict_text=self.landing.strict_text,
             partitions=self.landing.partitions,
             # Where a look is a request that is paid for, a pause is a pause.
-            look_seconds=math.inf if self.landing.url else _MIRROR.look_seconds,
+            look_seconds=math.inf
+            if landing or not isinstance(root, Path)
+            else _MIRROR.look_seconds,
             retention=timedelta(days=self.landing.retention_days),
             strategy=Wanted(self.mirror.strategy),
             compaction=self.mirror.compaction,
@@ -283,8 +313,6 @@ class ProjectFile(Section):
         )
         if source is not None:
             capture = replace(capture, load_workers=source.load_workers)
-        root = _beside(path, Path(self.root))
-        landing, tables = self.landing.location(path), self.tables.location(path)
         targets = targets_of(self.histories, self.archives, path)
         destination = self._destination(path)
         return Project(
@@ -298,6 +326,16 @@ class ProjectFile(Section):
             tables,
             targets=targets,
             destination=destination,
+        )
+
+    def _root(self, path: Path) -> Path | StorageLocation:
+        found = self.root.location(path)
+        if isinstance(found, Path) or self.tables.url or self.destination or holds_tables(found):
+            return found
+        raise ConfigError(
+            ONLY_ON_OBJECTS,
+            where=f"{path}, field root",
+            hint="Write s3://bucket/path, or set tables.url to such a place.",
         )
 
     def _destination(self, path: Path) -> EventsSettings | None:

@@ -16,6 +16,7 @@ from typing import Any, Protocol
 import psycopg
 
 from mirrorlake.app.mirror import Mirror
+from mirrorlake.app.stores import store_of
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.config import Project
 from mirrorlake.demo import shop
@@ -31,7 +32,6 @@ from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.selection import Selection
 from mirrorlake.spark.session.spark_session import end_jvm
 from mirrorlake.spark.settings import SparkSettings
-from mirrorlake.storage.local import LocalStore
 
 LOOK_SECONDS = 0.05
 PATIENCE_SECONDS = 300.0
@@ -115,7 +115,7 @@ class Demo:
         self._prepare = prepare
         self._sizes = shop.Sizes.of(settings.rows)
         self._server: EmbeddedServer | None = None
-        self._temporary = folder / "scratch"
+        self._root, self._temporary = folder / "lake", folder / "scratch"
 
     def run(self) -> DemoResult:
         """The whole demo. Raises Unavailable for a missing part."""
@@ -152,7 +152,7 @@ class Demo:
     def _project(self, server: EmbeddedServer) -> Project:
         return Project(
             name="demo",
-            root=self._folder / "lake",
+            root=self._root,
             source=PostgresSettings(
                 server.url, Selection(("shop.*", "warehouse.*")), slot="demo", publication="demo"
             ),
@@ -168,7 +168,7 @@ class Demo:
         loaded = self._load(mirror)
         freshness, changed = self._live(server, mirror)
         tables = self._verified(server, mirror)
-        return DemoResult(mirror.project.root, tables, loaded, changed, freshness)
+        return DemoResult(self._root, tables, loaded, changed, freshness)
 
     def _load(self, mirror: Mirror) -> float:
         """The initial load, from PostgreSQL to readable in Delta. Returns rows per second."""
@@ -196,7 +196,7 @@ class Demo:
             settings.seconds,
         )
         schema, name = shop.HEARTBEAT.split(".")
-        reached = FreshnessMeter(mirror.project.root / "Tables" / schema / name)
+        reached = FreshnessMeter(self._root / "Tables" / schema / name)
         writer = Writer(server.url, self._sizes, settings.seconds, settings.rate, settings.seed)
         reached.start()
         with _running(mirror) as failure:
@@ -229,16 +229,14 @@ class Demo:
         if not failure:
             raise InternalError(
                 f"the changes up to {target} did not arrive within {PATIENCE_SECONDS:.0f} seconds",
-                where=str(mirror.project.root),
+                where=str(self._root),
                 hint="Run `mirrorlake status --root ...` to see the state of each table.",
             )
 
     def _verified(self, server: EmbeddedServer, mirror: Mirror) -> list[TableResult]:
         status = {table.table: table for table in mirror.status().tables}
         self._stage.begin("Verifying every row and value, and the change feed", len(shop.TABLES))
-        tables = {
-            name: mirror.project.root / "Tables" / Path(*name.split(".")) for name in shop.TABLES
-        }
+        tables = {name: self._root / "Tables" / Path(*name.split(".")) for name in shop.TABLES}
         self._temporary.mkdir()
         try:
             verdicts = verify(
@@ -286,7 +284,7 @@ def _running(mirror: Mirror) -> Iterator[list[BaseException]]:
 
 
 def _has_arrived(mirror: Mirror, target: Lsn) -> bool:
-    newest = Cuts(LocalStore(mirror.project.root), LANDING).newest()
+    newest = Cuts(store_of(mirror.project), LANDING).newest()
     if newest is None or not Lsn.parse(newest.position).covers(target):
         return False
     tables = mirror.status().tables

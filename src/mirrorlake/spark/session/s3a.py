@@ -55,7 +55,7 @@ def coordinates() -> list[str]:
     if not version:
         raise UsageError(
             "the version of Hadoop in the installed Spark cannot be determined",
-            where="tables.url",
+            where="tables on S3",
             hint="Put the jars of hadoop-aws and of Delta into a folder, and set spark.jars to it.",
         )
     found = [f"org.apache.hadoop:hadoop-aws:{version}"]
@@ -107,7 +107,7 @@ def _refusal(tables: StorageLocation, error: Exception) -> UsageError | StorageU
     if any(name in _ABSENT for name in names):
         return UsageError(
             f"the session cannot access {tables.url.partition('://')[0]}:// URLs",
-            where="tables.url",
+            where=tables.url,
             hint="Create it with the jars of hadoop-aws in the version of its Hadoop, and with "
             f"spark.hadoop.fs.s3.impl={_S3A}S3AFileSystem.",
         )
