@@ -21,12 +21,21 @@ DROPPED = f"{STATE}/dropped"
 """Tables that were taken out of the mirror, below their paths."""
 SUBSCRIPTIONS = f"{STATE}/subscriptions"
 """Where each named reader of a table stands."""
+POSITIONS = f"{STATE}/positions"
+"""What the versions of tables applied, below their paths."""
 MONITORING = "Files/Monitoring"
 LANDED = (LANDING, LANDING_V1, f"{LEASES}/capture", f"{LEASES}/publisher")
 """What lies together wherever the landing zone lies: itself, and the leases to write into it."""
-MIRRORED = (TABLES, DROPPED, f"{LEASES}/mirror", SUBSCRIPTIONS, f"{LEASES}/subscription")
-"""What lies together wherever the tables lie: themselves, the lease to write them, and their
-readers with a lease each."""
+MIRRORED = (
+    TABLES,
+    DROPPED,
+    f"{LEASES}/mirror",
+    SUBSCRIPTIONS,
+    f"{LEASES}/subscription",
+    POSITIONS,
+)
+"""What lies together wherever the tables lie: themselves, the lease to write them, their readers
+with a lease each, and what their versions applied."""
 
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\%~]|^[_.]")

@@ -12,6 +12,7 @@ from mirrorlake.config import Project
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.errors import FeedError, UsageError, printable
 from mirrorlake.feed.bounds import AtVersion, Beginning, FeedRequest
+from mirrorlake.feed.position_map import in_mirror
 from mirrorlake.feed.reader import Feed
 from mirrorlake.feed.subscriptions.record import (
     SubscriptionRecord,
@@ -143,13 +144,6 @@ def _store_of(
             hint="Pass state=, a folder or URL for the positions of your subscriptions.",
         )
     return open_store(base, options), f"{TABLES}/{inside}"
-
-
-def in_mirror(table: str | Path) -> tuple[str, str]:
-    """The root of the mirror that a table lies in, empty for none, and its path below Tables."""
-    location = str(table) if is_url(table) else Path(table).absolute().as_posix()
-    base, found, inside = location.rstrip("/").rpartition(f"/{TABLES}/")
-    return (base, inside) if found and inside.count("/") <= 1 else ("", inside)
 
 
 @dataclass(frozen=True, slots=True)

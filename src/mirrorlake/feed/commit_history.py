@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from typing import Any
 
-from mirrorlake.delta.log.history import CommittedBatch, batch_of
+from mirrorlake.delta.log.history import CommittedBatch
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.schema import TableSchema, parse
 from mirrorlake.feed.change_files import commit_time
+from mirrorlake.feed.position_map import PositionMap, batches_in, unbroken
 
 _ENABLED = ("delta.enableChangeDataFeed", "delta.enableChangeDataCapture")
 _IN_COMMIT, _SINCE = "delta.enableInCommitTimestamps", "delta.inCommitTimestampEnablementVersion"
@@ -41,16 +42,23 @@ class MetadataSince:
 class CommitHistory:
     """The commits of a table up to its latest version, as it was when this was made.
 
-    Methods raise FileNotFoundError and BrokenLog where the log is not whole.
+    positions: what is known of commits that the log no longer has. Methods raise FileNotFoundError
+    and BrokenLog where the log is not whole.
     """
 
-    def __init__(self, log: TableLog) -> None:
+    def __init__(self, log: TableLog, positions: PositionMap | None = None) -> None:
         snapshot = log.snapshot()
         self.latest, self._metadata = snapshot.version, snapshot.metadata
         self._properties = snapshot.properties
         self.table_id = str(snapshot.metadata.get("id", ""))
-        self.oldest = _oldest(log.versions(), self.latest)
-        self._log, self.actions = log, lru_cache(REMEMBERED)(log.actions)
+        versions = unbroken([v for v in log.versions() if v <= self.latest])
+        is_whole = versions and versions[-1] == self.latest
+        self.oldest = versions[0] if is_whole else self.latest + 1
+        self._log, self.actions, self._positions = (
+            log,
+            lru_cache(REMEMBERED)(log.actions),
+            positions,
+        )
 
     def schema(self) -> TableSchema:
         """The columns of the latest version. Raises UnknownColumnType."""
@@ -99,11 +107,29 @@ class CommitHistory:
         return low
 
     def batches(self) -> Iterator[CommittedBatch]:
-        """The batches of the mirror, from the newest back."""
-        for version in range(self.latest, self.oldest - 1, -1):
-            for action in self.actions(version):
-                if (info := action.get("commitInfo")) and (batch := batch_of(version, info)):
-                    yield batch
+        """The batches of the mirror, from the newest back, of all versions since `told_since`."""
+        for _first, batches in self._told():
+            yield from batches
+
+    def told_since(self) -> int:
+        """The version since which what commits say is known; `latest` + 1 for none."""
+        return min((first for first, _batches in self._told()), default=self.latest + 1)
+
+    def _told(self) -> Iterator[tuple[int, Iterable[CommittedBatch]]]:
+        """Runs of versions, from the newest back and with no version between them: the first one
+        of each, and its batches, the newest first. Of what is not kept the log is read."""
+        end = self.latest + 1
+        for one in self._positions.newest_first(self._log) if self._positions else ():
+            if one.last + 1 < min(end, self.oldest):
+                break
+            yield min(one.last + 1, end), self._logged(one.last + 1, end)
+            yield one.first, [batch for batch in reversed(one.batches) if batch.version < end]
+            end = min(end, one.first)
+        yield min(self.oldest, end), self._logged(self.oldest, end)
+
+    def _logged(self, first: int, end: int) -> Iterator[CommittedBatch]:
+        for version in range(end - 1, first - 1, -1):
+            yield from batches_in(version, self.actions(version))
 
     def metadata(self, first: int, last: int) -> list[MetadataSince]:
         """The metadata that holds at version `first`, and each change of it up to `last`."""
@@ -121,12 +147,3 @@ class CommitHistory:
                 break
             since = one.version
         return since
-
-
-def _oldest(versions: list[int], latest: int) -> int:
-    """The first of the unbroken row of commits that ends with the latest; `latest` + 1 for none."""
-    found = latest + 1
-    for version in reversed(versions):
-        if version == found - 1:
-            found = version
-    return found

@@ -150,7 +150,7 @@ class _Planner:
             found = batch.version
         if not known:
             raise self._unknown(bound, known, FeedReason.INVALID_ARGUMENT)
-        if self._history.oldest > 0:
+        if self._history.told_since() > 0:
             raise self._unknown(bound, known, FeedReason.EXPIRED)
         return found
 

@@ -24,6 +24,7 @@ from mirrorlake.feed import rows as by_key
 from mirrorlake.feed.bounds import FeedRequest, OnSchemaChange
 from mirrorlake.feed.change_files import changes, commit_time
 from mirrorlake.feed.commit_history import CommitHistory
+from mirrorlake.feed.position_map import PositionMap
 from mirrorlake.feed.ranges import FeedGap, FeedPlan, SchemaRange, plan
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.widening import conform
@@ -84,7 +85,7 @@ class Feed:
         with as_feed_error(request):
             log = log or TableLog(request.table, options)
             snapshot = readable_snapshot(request, log)
-            self.history = CommitHistory(log)
+            self.history = CommitHistory(log, PositionMap.of(request.table, options))
             self.plan: FeedPlan = plan(request, self.history, now or datetime.now(UTC))
             properties = snapshot.properties
         self._key = request.key

@@ -6,7 +6,7 @@ at the version that applied just that file; the mirror applies files so that cut
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,18 +14,20 @@ import pyarrow as pa
 
 from mirrorlake.app.stores import store_of
 from mirrorlake.app.table_paths import TablePaths
-from mirrorlake.apply.logs.progress import read_batches, read_progress
+from mirrorlake.apply.logs.progress import read_progress
 from mirrorlake.config import Project
 from mirrorlake.delta.log.history import CommittedBatch
-from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.delta.lookup.key_lookup import live_rows
 from mirrorlake.delta.schema import parse
 from mirrorlake.delta.workspace import at_hand
 from mirrorlake.errors import NotReached, UsageError
 from mirrorlake.feed.bounds import parse_position
+from mirrorlake.feed.commit_history import CommitHistory
+from mirrorlake.feed.position_map import PositionMap
 from mirrorlake.landing.cuts import Cut, Cuts
 from mirrorlake.landing.scan import Scanner
-from mirrorlake.mirror.table.progress import GENERATION
+from mirrorlake.mirror.table.progress import GENERATION, unreadable
 from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.position import LogPoint, Position
 from mirrorlake.storage.options import ObjectOptions
@@ -171,7 +173,7 @@ class _MirroredZone:
         if log is None:
             return "it is not mirrored yet"
         if table not in self._batches:
-            self._batches[table] = list(_of_one_sequence(read_batches(log, table)))
+            self._batches[table] = list(_of_one_sequence(self._told(log, table)))
         for batch in self._batches[table]:
             if batch.last == file:
                 if batch.position and not _covers(cut, asked_position(batch.position)):
@@ -183,6 +185,14 @@ class _MirroredZone:
                 return f"files {batch.first} to {batch.last} were applied together"
         newest = self._batches[table][0].last if self._batches[table] else 0
         return f"file {file} is not applied" if file > newest else "its log no longer tells"
+
+    def _told(self, log: TableLog, table: str) -> Iterator[CommittedBatch]:
+        """The batches of a table, the newest first. Raises ForeignTable."""
+        try:
+            kept = PositionMap(self._store, self._path(table) or "")
+            yield from CommitHistory(log, kept).batches()
+        except (BrokenLog, OSError) as error:
+            raise unreadable(table, error) from error
 
     def missing(self, wanted: Position, tables: Sequence[str]) -> list[str]:
         """The tables that do not show a position. Raises UsageError."""
@@ -237,10 +247,10 @@ class _MirroredZone:
         return self._known.get(table)
 
 
-def _of_one_sequence(batches: Sequence[CommittedBatch]) -> Iterator[CommittedBatch]:
-    """From the newest back, without those of a folder that was recreated since."""
+def _of_one_sequence(batches: Iterable[CommittedBatch]) -> Iterator[CommittedBatch]:
+    """Batches, the newest first, without those of a folder that was recreated since."""
     following: int | None = None
-    for batch in reversed(batches):
+    for batch in batches:
         if following is not None and batch.last >= following:
             return
         following = batch.first

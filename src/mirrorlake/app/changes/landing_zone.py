@@ -13,11 +13,12 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from mirrorlake.app.subscribe import in_mirror, subscribe
+from mirrorlake.app.subscribe import subscribe
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import FeedError, UsageError, printable
 from mirrorlake.feed.follow import POLL, POLL_OBJECTS
 from mirrorlake.feed.landing_rows import landing_rows
+from mirrorlake.feed.position_map import in_mirror
 from mirrorlake.feed.reasons import FeedReason
 from mirrorlake.feed.subscriptions.record import FeedPosition
 from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT

@@ -123,10 +123,13 @@ def batch_with(
         elif batch.version == version or (file is not None and batch.first <= file <= batch.last):
             found = batch
             break
+    else:
+        if whole.history.told_since() > 0:
+            found = None  # a version that nothing tells of may have shown the position before
     if found is None:
         asked = f"position {position}" if position else f"file {file}" if file else ""
         raise UsageError(
-            "no commit of the mirror that is still in the log has "
+            "no commit of the mirror of which the log or the map of positions tells has "
             + (asked or f"version {version}"),
             where=table,
             hint="`mirrorlake files` lists the files of a table, and `mirrorlake status` its "

@@ -35,6 +35,7 @@ from mirrorlake.app.loop.table_builder import Builder
 from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.maintenance.file_maintenance import FileMaintenance, WrittenBatch
 from mirrorlake.app.maintenance.landing_cleanup import CLEANUP_REFUSED, LandingCleanup
+from mirrorlake.app.maintenance.position_maps import keep_positions
 from mirrorlake.app.maintenance.vacuum import Vacuums
 from mirrorlake.app.status.monitor import Monitor
 from mirrorlake.app.status.table_status_file import TableStatusFile
@@ -113,7 +114,12 @@ class ApplyLoop:
             executors or partial(Executors.threads, 1), clock, self._stop
         )
         self._file_maintenance = FileMaintenance(
-            engine, self._background, self._lease.check, settings, clock
+            engine,
+            self._background,
+            self._lease.check,
+            settings,
+            clock,
+            partial(keep_positions, store),
         )
         self._planned: list[TablePlan] = []
         self.report = ApplyReport()

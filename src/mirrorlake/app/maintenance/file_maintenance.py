@@ -47,7 +47,8 @@ class WrittenBatch:
 
 
 class FileMaintenance:
-    """For the tables of one loop. before_commit: refuses a commit by raising."""
+    """For the tables of one loop. before_commit: refuses a commit by raising; before_checkpoint: is
+    told the path of a table whose log is cleaned then."""
 
     def __init__(
         self,
@@ -56,9 +57,11 @@ class FileMaintenance:
         before_commit: Callable[[], None],
         settings: MirrorSettings,
         clock: Clock,
+        before_checkpoint: Callable[[str], None] = lambda _path: None,
     ) -> None:
         self._engine, self._background, self._before_commit = engine, background, before_commit
         self._settings, self._clock = settings, clock
+        self._before_checkpoint = before_checkpoint
         self._last_checkpoint: dict[
             str, int
         ] = {}  # version up to which a checkpoint was begun, by path
@@ -129,6 +132,7 @@ class FileMaintenance:
             self._background.begin(Kind.MAINTENANCE, work)
 
     def _write_checkpoint(self, path: str, version: int) -> None:
+        self._before_checkpoint(path)
         began = self._clock.monotonic()
         try:
             self._engine.checkpoint(path)

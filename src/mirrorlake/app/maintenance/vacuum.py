@@ -13,6 +13,7 @@ import structlog
 
 from mirrorlake import root
 from mirrorlake.app.maintenance.dates import Dates
+from mirrorlake.app.maintenance.position_maps import keep_positions
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.errors import MirrorlakeError, TableError
 from mirrorlake.feed.subscriptions.record import Subscriptions
@@ -84,6 +85,7 @@ class Vacuums:
     def vacuum(self, path: str, before_commit: Callable[[], None]) -> None:
         """Vacuum a table, in any thread, unless a subscription needs what it would remove."""
         assert self._retention is not None
+        keep_positions(self._store, path)  # a table with few commits gets no checkpoint for long
         if self._is_held(path):
             return
         try:

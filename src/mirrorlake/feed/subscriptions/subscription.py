@@ -8,8 +8,6 @@ with `after=` that position, sees each exactly once.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -19,10 +17,11 @@ from typing import Any, Final, Self
 
 import pyarrow as pa
 
-from mirrorlake.delta.log.table_log import Action, TableLog
+from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import FeedError
 from mirrorlake.feed.bounds import AtVersion, FeedRequest, OnGap, start_named
 from mirrorlake.feed.commit_history import MetadataSince
+from mirrorlake.feed.position_map import hash_of, identity
 from mirrorlake.feed.ranges import FeedGap
 from mirrorlake.feed.reader import Feed, as_feed_error
 from mirrorlake.feed.reasons import FeedReason
@@ -211,7 +210,7 @@ class Subscription:
             table_id=found.table_id,
             next=found.version + 1,
             delivered=found.version,
-            commit=_identity(self._log.actions(found.version)),
+            commit=identity(self._log.actions(found.version)),
             columns=_columns(found.metadata),
             schema_changes=(),
         )
@@ -237,7 +236,7 @@ class Subscription:
             self._record,
             next=last + 1,
             delivered=last,
-            commit=_identity(feed.history.actions(last)),
+            commit=identity(feed.history.actions(last)),
             columns=columns,
             schema_changes=(),
         )
@@ -386,7 +385,7 @@ class Subscription:
             raise self._is_another()
         last = record.next - 1
         is_known = snapshot.version > last and record.commit and self._log.has(last)
-        if is_known and _identity(self._log.actions(last)) != record.commit:
+        if is_known and identity(self._log.actions(last)) != record.commit:
             raise self._is_another()
         return snapshot.version
 
@@ -446,7 +445,7 @@ def _deliveries(one: SubscribedRange) -> Iterator[Delivery]:
                 one.after,
                 next=commit.version + 1,
                 delivered=commit.version,
-                commit=_identity(actions),
+                commit=identity(actions),
                 columns=_columns(_at(known, commit.version)),
                 schema_changes=(),
             )
@@ -467,14 +466,4 @@ def _at(known: list[MetadataSince], version: int) -> Mapping[str, Any]:
 
 
 def _columns(metadata: Mapping[str, Any]) -> str:
-    return _hash(metadata.get("schemaString"))
-
-
-def _identity(actions: list[Action]) -> str:
-    """What tells a commit from another of the same version."""
-    said = [action["commitInfo"] for action in actions if "commitInfo" in action]
-    return _hash(said or actions)
-
-
-def _hash(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:32]
+    return hash_of(metadata.get("schemaString"))
