@@ -14,6 +14,7 @@ from mirrorlake.config import TEMPLATE, load
 from mirrorlake.errors import ConfigError
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import StorageLocation
 
@@ -133,13 +134,14 @@ def test_what_rows_must_keep_to_can_be_set(tmp_path: Path) -> None:
     ("said", "stops"),
     [
         ("evolve", {"type_widened"}),
-        ("stop", {"column_added", "column_dropped", "column_renamed", "type_widened"}),
+        ("stop", set(SchemaChangeKind)),
         ("{type_widened: evolve}", set()),
+        ("{table_recreated: stop}", {"table_recreated", "type_widened"}),
         ("{column_renamed: stop}", {"column_renamed", "type_widened"}),
     ],
 )
 def test_what_a_change_of_columns_does_can_be_set(
-    tmp_path: Path, said: str, stops: set[str]
+    tmp_path: Path, said: str, stops: set[str | SchemaChangeKind]
 ) -> None:
     found = load(write(tmp_path, f"name: shop\nroot: .\nmirror: {{schema_change: {said}}}\n"), {})
     assert set(found.mirror.stops_at) == set(found.capture.stops_at) == stops

@@ -54,9 +54,9 @@ def table(text: str) -> SourceTable:
 
 def folders(store: MemoryStore, *tables: str) -> list[str]:
     """The folders of these tables, relative to the zone."""
-    wanted = [table(text) for text in tables]
+    wanted = [TableId.parse(text) for text in tables]
     found = table_positions.folders(Records(store, ZONE), wanted)
-    return [found[one.table].removeprefix(f"{ZONE}/") for one in wanted]
+    return [found[one].removeprefix(f"{ZONE}/") for one in wanted]
 
 
 def describe(store: MemoryStore, one: SourceTable, folder: str = FOLDER) -> None:

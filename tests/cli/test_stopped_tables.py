@@ -65,15 +65,22 @@ class TestATableThatWasReplacedWhileNobodyLooked:
     """Dropped and created again between two runs: what is landed is another table's."""
 
     @pytest.fixture(autouse=True)
-    def replaced(self, run: Run, shop: Database) -> None:
+    def replaced(self, run: Run, shop: Database, tmp_path: Path) -> None:
         run("capture", "--once")
         shop.execute(
             "drop table orders",
             "create table orders (id bigint primary key, status text)",
             "insert into orders values (1, 'of the new one')",
         )
+        self.file = tmp_path / "mirrorlake.yaml"
 
-    def test_it_stops_alone(self, run: Run, shop: Database) -> None:
+    def test_it_is_loaded_by_itself(self, run: Run) -> None:
+        assert run("capture", "--once").code == 0
+        assert tables(run)["public.orders"]["error"] is None
+        assert pending_rows(run, "public.orders") == 1
+
+    def test_it_stops_alone_where_the_project_wants_it(self, run: Run, shop: Database) -> None:
+        self.stop()
         shop.execute("insert into log values ('goes on')")
         assert run("capture", "--once").code == 1
         found = tables(run)
@@ -82,11 +89,16 @@ class TestATableThatWasReplacedWhileNobodyLooked:
         assert found["public.log"]["pending_files"] > 1
 
     def test_reset_loads_the_new_one(self, run: Run) -> None:
+        self.stop()
         run("capture", "--once")
         assert run("reset", "public.orders", "--yes").code == 0
         assert run("capture", "--once").code == 0
         assert tables(run)["public.orders"]["error"] is None
         assert pending_rows(run, "public.orders") == 1
+
+    def stop(self) -> None:
+        said = "\nmirror: {schema_change: {table_recreated: stop}}\n"
+        self.file.write_text(self.file.read_text() + said)
 
 
 def test_a_table_that_cannot_join_stops_alone(

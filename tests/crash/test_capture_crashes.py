@@ -46,6 +46,22 @@ def test_a_load_that_is_killed_is_taken_up_again(
     assert_landed(project)
 
 
+@pytest.mark.parametrize("point", some([CrashPoint.REPLACED_DELETED, CrashPoint.REPLACED_NOTED]))
+def test_a_table_that_was_created_again_is_replaced_once(
+    project: Project, point: CrashPoint
+) -> None:
+    project.run("capture", "--once")
+    project.database.execute(
+        "drop table b.notes",
+        "create table b.notes (note text, id bigint primary key)",
+        "insert into b.notes values ('of another table', 1)",
+    )
+    project.killed_at(point, "capture", "--once")
+    project.database.execute("update b.notes set note = 'more'")
+    project.run("capture", "--once")
+    assert_landed(project)
+
+
 @pytest.mark.parametrize(("point", "passage"), some(WHILE_STREAMING))
 @pytest.mark.parametrize("roll_bytes", some([2_000, 50_000_000]))
 def test_a_stream_that_is_killed_goes_on_where_it_was(

@@ -29,6 +29,7 @@ from mirrorlake.errors import (
     TableError,
     UnsupportedTable,
 )
+from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.position import LogPoint
@@ -132,6 +133,13 @@ class Capture:
     def once(self) -> None:
         """Land everything that was committed when this was called, and what was asked to be
         backfilled."""
+        self._catch_up()
+        if not self._stop.is_set() and self._replaced():
+            self._disconnect()
+            self._reopen()  # loads them
+            self._catch_up()
+
+    def _catch_up(self) -> None:
         target, loop = self._source.current(), self.loop
         while loop is not None and not self._stop.is_set() and not loop.position.covers(target):
             self.step(0.2)
@@ -300,7 +308,13 @@ class Capture:
         return common([sink.durable() or start for sink in self._sinks])
 
     def _captured(self) -> list[SourceTable]:
-        return members.captured(self._source, self._records, self._sinks)
+        return members.captured(self._source.discover(), self._records, self._sinks)
+
+    def _replaced(self) -> list[SourceTable]:
+        """Tables that are other ones than were loaded, and begin anew by themselves."""
+        if SchemaChangeKind.TABLE_RECREATED in self._settings.stops_at:
+            return []
+        return members.replaced(self._source.discover(), self._records, self._sinks)
 
     # -- loading --------------------------------------------------------------------------------
 
@@ -314,7 +328,8 @@ class Capture:
         it, in the publication that carries them from then on."""
         streamed = self._streamed()
         begun = {table.table for sink in self._sinks for table in sink.missing(streamed)}
-        self._know({t.table: t.known for t in self._source.discover() if t.table in begun})
+        found = [table for table in self._source.discover() if table.table in begun and table.known]
+        self._know({t.table: {**t.known, "loaded": str(snapshot.point)} for t in found})
         self._resumed()
         for sink in self._sinks:
             missing = sink.missing(self._streamed())
@@ -426,6 +441,9 @@ class Capture:
     def _reopen(self) -> None:
         """Find or make the place in the log, load what is missing, and stream."""
         is_first = not self._tables
+        for table in self._replaced():
+            self._lease.check()
+            members.begin_anew(table, self._records, self._sinks, self._reached)
         self._tables = self._captured()
         for table in self._tables if is_first else ():
             if table.append_only:
@@ -458,10 +476,10 @@ class Capture:
             self._confirm_known(self.loop.position)
 
     def _watch(self) -> None:
-        """Look for what would be lost silently, and for tables that came or went."""
+        """Look for what would be lost silently, and for tables that came, went or were replaced."""
         self._check_source()
         known = {table.table for table in self._tables}
-        if {table.table for table in self._captured()} != known:
+        if self._replaced() or {table.table for table in self._captured()} != known:
             self._finish()
             self._disconnect()  # the next round loads new tables and streams on
 

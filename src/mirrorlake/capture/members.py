@@ -3,6 +3,11 @@
 Every other one is stopped, alone, with its reason in `stopped.json`. Invariant: a table that was
 landed and then not streamed for a while is never streamed on, because what happened to it
 meanwhile was acknowledged without it.
+
+A table that was dropped and created again is another table, which begins anew whatever stopped the
+former one. In this order, of which each step may be done again:
+
+    stopped, to be replaced → what is landed of it deleted → what is recorded of it forgotten
 """
 
 from __future__ import annotations
@@ -12,21 +17,34 @@ from dataclasses import replace
 
 import structlog
 
+from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import Sink
-from mirrorlake.errors import NotSelected, SelectionChanged, TableError, UnsupportedColumn
+from mirrorlake.errors import (
+    NotSelected,
+    SelectionChanged,
+    TableError,
+    TableRecreated,
+    UnsupportedColumn,
+)
+from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import CheckResult, CheckSeverity, Source
+from mirrorlake.sources.base import CheckResult, CheckSeverity
 from mirrorlake.sources.table import SourceTable
 
 log = structlog.get_logger()
 
 TABLE_STOPPED = "table_stopped"
+TABLE_REPLACED = "table_replaced"
+
+REPLACED = "replaced"
+"""Of a stopped table: what is left of it is to be deleted, because it is another one now."""
 
 
-def captured(source: Source, records: Records, sinks: Sequence[Sink]) -> list[SourceTable]:
-    """The tables to capture, by name. Raises PrerequisiteMissing when none is selected."""
-    selected = source.discover()
+def captured(
+    selected: Sequence[SourceTable], records: Records, sinks: Sequence[Sink]
+) -> list[SourceTable]:
+    """The tables to capture, by name."""
     for table in selected:
         _admit(table, records, sinks)
     _leave_out({table.table for table in selected}, records, sinks)
@@ -42,6 +60,45 @@ def stop(records: Records, error: TableError) -> None:
     """A table is no longer captured, until a person resets it."""
     records.stop(error.table, error.facts())
     log.error(TABLE_STOPPED, table=error.table, code=error.code, hint=error.hint)
+
+
+def replaced(
+    selected: Sequence[SourceTable], records: Records, sinks: Sequence[Sink]
+) -> list[SourceTable]:
+    """Those of the tables that are not the ones that were loaded under their names, where every
+    sink can begin them anew."""
+    stopped = records.stopped()
+    holding = [(sink, sink.identities()) for sink in sinks]
+
+    def is_replaced(table: SourceTable) -> bool:
+        if stopped.get(str(table.table), {}).get(REPLACED):
+            return True
+        held = [
+            identities.get(table.table) for sink, identities in holding if sink.holds(table.table)
+        ]
+        return bool(held) and all(one is not None and one != table.identity for one in held)
+
+    return [table for table in selected if table.refused is None and is_replaced(table)]
+
+
+def begin_anew(
+    table: SourceTable, records: Records, sinks: Sequence[Sink], reached: CrashHook
+) -> None:
+    """Forget the former table of this name, which is not streamed. May be called again."""
+    name = str(table.table)
+    error = TableRecreated(
+        "the table was dropped and created again in the source; the new one is loaded",
+        table=name,
+        hint="Nothing is to be done.",
+    )
+    records.stop(name, error.facts() | {REPLACED: True})
+    reached(CrashPoint.REPLACED_NOTED)
+    for sink in sinks:
+        sink.drop(table.table)
+    reached(CrashPoint.REPLACED_DELETED)
+    BackfillRecords(records).drop(name)
+    records.forget(name)
+    log.info(TABLE_REPLACED, table=name)
 
 
 def expecting_new(

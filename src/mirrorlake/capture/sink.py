@@ -16,7 +16,7 @@ and the next one goes on from what is durable.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from datetime import datetime
@@ -150,6 +150,16 @@ class Sink(Protocol):
 
     def holds(self, table: TableId) -> bool:
         """Whether something of the table is in the sink."""
+        ...
+
+    def identities(self) -> Mapping[TableId, str]:
+        """Which tables of the source it holds, of those that it can begin anew: by name, what
+        `SourceTable.identity` was when they were loaded."""
+        ...
+
+    def drop(self, table: TableId) -> None:
+        """Delete everything of a table that is not streamed; it is missing then. May be called
+        again after a crash."""
         ...
 
     def missing(self, tables: Sequence[SourceTable]) -> list[SourceTable]:

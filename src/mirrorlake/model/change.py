@@ -32,12 +32,13 @@ class Marker(IntEnum):
 
 
 class SchemaChangeKind(StrEnum):
-    """Kinds of schema changes that a project may decide about."""
+    """Kinds of changes of a table at its source that a project may decide about."""
 
     COLUMN_ADDED = "column_added"
     COLUMN_DROPPED = "column_dropped"
     COLUMN_RENAMED = "column_renamed"
     TYPE_WIDENED = "type_widened"
+    TABLE_RECREATED = "table_recreated"
 
 
 UNPROVED = frozenset({SchemaChangeKind.TYPE_WIDENED})

@@ -27,6 +27,8 @@ class CrashPoint(StrEnum):
     EVENTS_WRITTEN_ONE = "capture.events.written_one"
     CUT_WRITTEN = "capture.cut.written"
     ACKNOWLEDGED = "capture.acknowledged"
+    REPLACED_NOTED = "capture.replaced.noted"
+    REPLACED_DELETED = "capture.replaced.deleted"
     BACKFILL_STAGED = "capture.backfill.staged"
     BACKFILL_PUBLISHED = "capture.backfill.published"
     BACKFILL_RECORDED = "capture.backfill.recorded"

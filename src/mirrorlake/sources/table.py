@@ -22,7 +22,8 @@ class SourceTable:
     None when it can; identity: what tells this table from a later
     one of the same name; source_types: for each column what its source says of its type, printable;
     selection: what was selected of it, as plain data; known: by what the source recognises it and
-    its columns, plain data that is given back at the next start.
+    its columns, plain data that is given back at the next start; where there is any, whoever loads
+    the table adds `loaded`, the point of the snapshot as text.
     """
 
     table: TableId

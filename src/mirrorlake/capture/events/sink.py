@@ -75,6 +75,12 @@ class EventsSink:
     def holds(self, table: TableId) -> bool:
         return str(table) in self._state().tables
 
+    def identities(self) -> Mapping[TableId, str]:
+        return {}  # no event tells that the rows of the former table are gone
+
+    def drop(self, table: TableId) -> None:
+        self._state().without(str(table)).write(self._records)
+
     def missing(self, tables: Sequence[SourceTable]) -> list[SourceTable]:
         for name in self._state().loads:
             self._loader.finish(name)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import Executor
 
 from mirrorlake.capture.backfill.requests import refusal
@@ -60,6 +60,13 @@ class LandingSink:
     def holds(self, table: TableId) -> bool:
         folder = table_positions.known(self._records).get(table)
         return folder is not None and not table_positions.is_new(table, folder, self._records)
+
+    def identities(self) -> Mapping[TableId, str]:
+        return table_positions.identities(self._records)
+
+    def drop(self, table: TableId) -> None:
+        for folder in table_positions.folders(self._records, [table]).values():
+            self._store.delete_folder(folder)
 
     def missing(self, tables: Sequence[SourceTable]) -> list[SourceTable]:
         found = []
@@ -119,5 +126,5 @@ class LandingSink:
 
     def _folders(self, tables: Sequence[SourceTable]) -> list[tuple[SourceTable, str]]:
         """The tables with their folders, without those of other streams."""
-        found = table_positions.folders(self._records, tables)
+        found = table_positions.folders(self._records, [table.table for table in tables])
         return [(table, found[table.table]) for table in tables if table.table in found]

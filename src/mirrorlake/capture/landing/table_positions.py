@@ -49,32 +49,37 @@ class TablePosition:
         return landed.join(self.upto) if landed and self.upto else landed
 
 
-def folders(records: Records, tables: Sequence[SourceTable]) -> dict[TableId, str]:
+def folders(records: Records, tables: Sequence[TableId]) -> dict[TableId, str]:
     """A folder for each table: the one it has, else a new one; none for those of other streams.
 
     A new table whose name equals another but for case gets a folder that differs in more.
     """
     described = _described_folders(records)
-    chosen = {table: folder for table, (folder, _stream_id) in described.items()}
+    chosen = {table: one.folder for table, one in described.items()}
     for table in tables:
-        if table.table not in chosen:
-            schema = table.table.schema
-            beside = {t.table.name for t in tables if t.table.schema == schema}
-            beside |= {t.name for t in chosen if t.schema == schema}
-            others = frozenset(name.casefold() for name in beside - {table.table.name})
-            chosen[table.table] = layout.folder_of(records.zone, table.table, others)
-    found = {table.table: chosen[table.table] for table in tables}
+        if table not in chosen:
+            beside = {t.name for t in (*tables, *chosen) if t.schema == table.schema}
+            others = frozenset(name.casefold() for name in beside - {table.name})
+            chosen[table] = layout.folder_of(records.zone, table, others)
     return {
-        table: folder
-        for table, folder in found.items()
-        if table not in described or described[table][1] == records.stream_id
+        table: chosen[table]
+        for table in tables
+        if table not in described or described[table].stream_id == records.stream_id
     }
 
 
-def _described_folders(records: Records) -> dict[TableId, tuple[str, str]]:
-    """The folders that say which table they hold, with the id of its stream; of copies, the one
-    with the table's name."""
-    found: dict[TableId, tuple[str, str]] = {}
+@dataclass(frozen=True, slots=True)
+class _Folder:
+    """A folder that says which table it holds: of which stream, and which table of that name."""
+
+    folder: str
+    stream_id: str
+    identity: str
+
+
+def _described_folders(records: Records) -> dict[TableId, _Folder]:
+    """The folders that say which table they hold; of copies, the one with the table's name."""
+    found: dict[TableId, _Folder] = {}
     for folder in layout.table_folders(records.store, records.zone):
         try:
             described = _described(records.store, folder.table, folder.path)
@@ -84,8 +89,9 @@ def _described_folders(records: Records) -> dict[TableId, tuple[str, str]]:
             schema = str(described.ours.source.get("schema", folder.table.schema))
             table = TableId(schema, described.ours.table)
             if table not in found or folder.path == layout.folder_of(records.zone, table):
-                stream_id = str(described.ours.source.get("stream", DEFAULT_STREAM))
-                found[table] = folder.path, stream_id
+                source = described.ours.source
+                stream_id = str(source.get("stream", DEFAULT_STREAM))
+                found[table] = _Folder(folder.path, stream_id, str(source.get("identity", "")))
     return found
 
 
@@ -98,11 +104,17 @@ def is_new(table: TableId, folder: str, records: Records) -> bool:
 
 def known(records: Records) -> dict[TableId, str]:
     """The tables of the stream with their folders."""
-    return {
-        table: folder
-        for table, (folder, stream_id) in _described_folders(records).items()
-        if stream_id == records.stream_id
-    }
+    return {table: one.folder for table, one in _own_folders(records).items()}
+
+
+def identities(records: Records) -> dict[TableId, str]:
+    """The tables of the stream with `SourceTable.identity`, as they were when they were loaded."""
+    return {table: one.identity for table, one in _own_folders(records).items() if one.identity}
+
+
+def _own_folders(records: Records) -> dict[TableId, _Folder]:
+    found = _described_folders(records).items()
+    return {table: one for table, one in found if one.stream_id == records.stream_id}
 
 
 def flush_zone(records: Records) -> None:

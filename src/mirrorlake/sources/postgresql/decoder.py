@@ -106,7 +106,8 @@ class Decoder:
         start = 0
         for barrier in self._barriers(messages):
             parts += self._segment(messages, start, barrier, transaction, ordinal)
-            parts += self._at_barrier(messages, barrier, transaction, ordinal)
+            after = cast("Lsn", transactions.after[transaction[barrier]])
+            parts += self._at_barrier(messages, barrier, after, transaction, ordinal)
             start = barrier + 1
         parts += self._segment(messages, start, len(messages), transaction, ordinal)
         return Chunk(
@@ -238,8 +239,14 @@ class Decoder:
                     yield int(index)
 
     def _at_barrier(
-        self, messages: Messages, index: int, transaction: np.ndarray, ordinal: np.ndarray
+        self,
+        messages: Messages,
+        index: int,
+        after: Lsn,
+        transaction: np.ndarray,
+        ordinal: np.ndarray,
     ) -> Iterator[Part]:
+        """after: where the commit of the transaction begins."""
         if messages.kind[index] == protocol.TRUNCATE:
             for oid in messages.truncated(index):
                 known = self._relations.get(oid)
@@ -249,11 +256,14 @@ class Decoder:
         relation = messages.relation(index)
         name = TableId(relation.schema, relation.name)
         former = self._names.get(str(relation.oid), name)
+        if former != name and self._is_loaded(str(relation.oid), after):
+            self._relations[relation.oid] = _Known(relation, None)
+            return
         if former != name and former not in self._faulty:
             yield self._fault(former, _renamed(former, name))
         former_table = self._table_of(relation.oid, name)
         try:
-            known = self._relations[relation.oid] = self._describe(relation)
+            known = self._relations[relation.oid] = self._describe(relation, after)
             followed = self._followed.get(index)
             alteration = self._alteration(known, followed) if followed else None
         except TableError as error:
@@ -280,16 +290,23 @@ class Decoder:
             followed.changes,
         )
 
+    def _is_loaded(self, identity: str, committed: Lsn) -> bool:
+        """Whether a transaction is part of what was loaded of a table, so that whatever it says of
+        the table is older."""
+        return self.recognition is not None and self.recognition.is_loaded(int(identity), committed)
+
     def _table_of(self, oid: int, name: TableId) -> SourceTable | None:
         """The table as it was described last."""
         known = self._relations.get(oid)
         return known.table if known else self.tables.get(name)
 
-    def _describe(self, relation: Relation) -> _Known:
+    def _describe(self, relation: Relation, after: Lsn) -> _Known:
         selected = self.tables.get(TableId(relation.schema, relation.name))
         if selected is None or selected.table in self._faulty:
             return _Known(relation, None)
         if selected.identity != str(relation.oid):
+            if self._is_loaded(selected.identity, after):
+                return _Known(relation, None)  # it had this name before that table was loaded
             raise TableRecreated(
                 "the table was dropped and created again in the source",
                 table=str(selected.table),

@@ -18,7 +18,8 @@ class Known:
     last: the highest number that was given. node: the file of its rows. partitions: the file of
     each leaf by its oid, None for a table that is not partitioned. published: by which members of
     our publications it is published; each exists once. at: the end of the log when the catalog was
-    looked at for the first of this: what ended before says nothing of it.
+    looked at for the first of this: what ended before says nothing of it. loaded: the point at
+    which the table was loaded, 0/0 where that is not known.
     """
 
     columns: Mapping[int, str]
@@ -28,6 +29,7 @@ class Known:
     partitions: Mapping[int, int] | None
     published: frozenset[str]
     at: Lsn = field(default_factory=lambda: Lsn(0))
+    loaded: Lsn = field(default_factory=lambda: Lsn(0))
 
     @classmethod
     def of(cls, plain: Mapping[str, Any]) -> Self:
@@ -41,6 +43,7 @@ class Known:
             None if partitions is None else {int(oid): node for oid, node in partitions.items()},
             frozenset(plain["published"]),
             Lsn.parse(plain.get("at", "0/0")),
+            Lsn.parse(plain.get("loaded", "0/0")),
         )
 
     def plain(self) -> dict[str, Any]:
@@ -54,6 +57,7 @@ class Known:
             "partitions": partitions and {str(oid): node for oid, node in partitions.items()},
             "published": sorted(self.published),
             "at": str(self.at),
+            "loaded": str(self.loaded),
         }
 
 

@@ -93,6 +93,11 @@ class Recognition:
         ):
             raise _altered(self.tables[oid], told)
 
+    def is_loaded(self, oid: int, committed: Lsn) -> bool:
+        """Whether a transaction whose commit begins there is part of what was loaded of a table."""
+        known = self._known.get(oid)
+        return known is not None and committed < known.loaded
+
     def truncated(self, oid: int, transaction: int) -> None:
         """The stream says that the table was truncated."""
         self._truncated.setdefault(oid, set()).add(transaction)

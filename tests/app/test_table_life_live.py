@@ -1,0 +1,113 @@
+"""Tables of a live source go and come again, and the mirror lives through it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+
+from mirrorlake.model.change import SchemaChangeKind
+from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.storage.local import LocalStore
+from tests.app.evolving_database import Dying, EvolvingDatabase
+from tests.conftest import Database
+from tests.doubles.memory_store import Crash
+from tests.profiles import some
+
+pytestmark = pytest.mark.postgres
+
+TABLES = (
+    "create table apples (id int primary key, note text)",
+    "insert into apples values (1, 'a'), (2, 'b'), (3, 'c')",
+    "create table log (id int primary key)",
+)
+BEFORE = "insert into apples (id) values (11); delete from apples where id = 3"
+AGAIN = "create table apples (size bigint, id int primary key)"
+ROWS = "insert into apples values (15, 1), (25, 7)"
+AFTER = "update apples set id = 8 where id = 7; insert into log select count(*) from log"
+
+SWAP = "alter table apples rename to apples_old; alter table apples_new rename to apples"
+
+RECREATED: dict[str, Sequence[str]] = {
+    "at once": [f"{BEFORE}; drop table apples; {AGAIN}; {ROWS}"],
+    "step by step": [BEFORE, "drop table apples", AGAIN, ROWS],
+    "twice": [BEFORE, "drop table apples", AGAIN, ROWS, "drop table apples", AGAIN, ROWS],
+    "without rows": [BEFORE, "drop table apples", AGAIN],
+    "taken from another": [
+        "create table apples_new (id int primary key, note text)",
+        "insert into apples_new select * from apples where id < 3",
+        f"{BEFORE}; {SWAP}",
+        "insert into apples_old values (20)",
+    ],
+}
+
+
+@pytest.fixture
+def evolving(database: Database, store: LocalStore) -> EvolvingDatabase:
+    return EvolvingDatabase(database, store)
+
+
+@pytest.mark.parametrize("seen", some(["each", "all"], 1))
+@pytest.mark.parametrize("statements", some(RECREATED.values(), 2), ids=RECREATED)
+def test_a_table_that_was_created_again_is_loaded_by_itself(
+    evolving: EvolvingDatabase, statements: Sequence[str], seen: str
+) -> None:
+    evolving.run(*TABLES)
+    with evolving.capturing() as capture:
+        for statement in [*statements, AFTER, "insert into apples (id) values (100)"]:
+            evolving.run(statement)
+            if seen == "each":
+                capture.once()
+                evolving.apply()
+        capture.once()
+    evolving.apply()
+    others = ["apples_old"] if "apples_old" in statements[-1] else []
+    for table in ("apples", "log", *others):
+        evolving.check(table)
+
+
+LIVES = [
+    CrashPoint.REPLACED_NOTED,
+    CrashPoint.REPLACED_DELETED,
+    CrashPoint.LOAD_STAGED,
+    CrashPoint.LOAD_MANIFEST,
+    CrashPoint.LOAD_PUBLISHED_ONE,
+]
+
+
+@pytest.mark.parametrize("point", some(LIVES, 2))
+def test_a_table_begins_anew_once_when_capture_dies(
+    evolving: EvolvingDatabase, point: CrashPoint
+) -> None:
+    evolving.run(*TABLES)
+    evolving.capture()
+    evolving.apply()
+    evolving.run(*RECREATED["step by step"], AFTER)
+    dying = Dying(point)
+    with suppress(Crash), evolving.capturing(dying) as capture:
+        capture.once()
+    assert dying.left == 0
+    evolving.apply()
+    evolving.run("insert into apples (id) values (100)")
+    evolving.capture()
+    evolving.apply()
+    for table in ("apples", "log"):
+        evolving.check(table)
+
+
+def test_a_project_may_want_a_table_that_was_created_again_to_stop(
+    database: Database, store: LocalStore
+) -> None:
+    kinds = frozenset({SchemaChangeKind.TABLE_RECREATED})
+    evolving = EvolvingDatabase(database, store, stops_at=kinds)
+    evolving.run(*TABLES)
+    evolving.capture()
+    evolving.run(*RECREATED["step by step"])
+    evolving.capture()
+    assert "created again" in evolving.stopped()["public.apples"]
+    # A person who has seen it may let it go on.
+    evolving.stops_at = frozenset()
+    evolving.capture()
+    evolving.apply()
+    evolving.check("apples")
