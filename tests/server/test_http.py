@@ -90,7 +90,7 @@ def test_a_source_that_is_not_live_is_kept_and_refused_when_it_starts(served: Se
     assert (told["state"], told["code"]) == ("NOT_EXECUTED", "not_offered")
     served.call(
         "POST",
-        f"{V1}/connectionProfiles?connectionProfileId=files",
+        f"{V1}/connectionProfiles?connectionProfileId=files&force=true",
         {"gcsProfile": {"bucket": "b"}},
     )
     stream = {

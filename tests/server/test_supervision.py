@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import signal
 from collections.abc import Iterator
@@ -183,6 +184,22 @@ def test_a_stream_whose_capture_or_source_goes_away_comes_back(shop: Shop) -> No
     assert shop.call("GET", STREAM)["errors"] == []
     shop.insert(5)
     shop.lands(1, 2, 3, 4, 5)
+
+
+@pytest.mark.full
+def test_a_stream_writes_json_files_in_a_folder(shop: Shop) -> None:
+    destination = shop.stream()["destinationConfig"]
+    destination["fileSystemDestinationConfig"] = {"path": "shop", "jsonFileFormat": {}}
+    sent = {"destinationConfig": destination}
+    shop.call("PATCH", f"{STREAM}?updateMask=destinationConfig", sent)
+    shop.ask("RUNNING")
+    files = shop.served.folder / "data/files/zones/shop"
+
+    def keys() -> list[int]:
+        lines = [line for path in files.rglob("*.jsonl") for line in path.open()]
+        return sorted(json.loads(line)["payload"]["id"] for line in lines)
+
+    wait(lambda: keys() == [1, 2, 3], 120)
 
 
 @pytest.mark.full

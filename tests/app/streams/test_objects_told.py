@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from mirrorlake.app.status.mirror_status import Status
-from mirrorlake.app.streams.objects import objects_of
+from mirrorlake.app.streams.objects import CaptureSaid, objects_of
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillJobState, BackfillRequest
 from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.model.table import TableId
@@ -19,10 +19,9 @@ ORDERS = TableId("shop", "orders")
 
 def told(job: BackfillJob | None, old: dict[str, Any] | None = None) -> dict[str, Any]:
     """The one object of a stream whose load is at row 5 of about 10."""
-    loading = {ORDERS: LoadProgress(ORDERS, 5, 10)}
     before = {"shop.orders": old} if old else {}
-    jobs = [job] if job else []
-    (one,) = objects_of(Status("m", None, None), {ORDERS: None}, lambda: jobs, loading, before, NOW)
+    said = CaptureSaid([job] if job else [], loads={ORDERS: LoadProgress(ORDERS, 5, 10)})
+    (one,) = objects_of(Status("m", None, None), {ORDERS: None}, lambda: said, before, NOW)
     return one
 
 

@@ -3,42 +3,63 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from datetime import datetime
 
+from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.app.status.table_status import TableStatus
+from mirrorlake.app.stores import store_of
 from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillJobState
+from mirrorlake.capture.events.state import delivered
+from mirrorlake.capture.record import Records
 from mirrorlake.capture.sink import LoadProgress
+from mirrorlake.config import Project
 from mirrorlake.control.reports import Document, error_document
 from mirrorlake.control.states import BackfillState, BackfillTrigger
 from mirrorlake.errors import TableError
 from mirrorlake.model.state import TableState
 from mirrorlake.model.table import TableId
+from mirrorlake.root import LANDING
 
 Known = Mapping[TableId, TableError | None]
 """The tables that were found in the source, with why one cannot be captured."""
 
 
-Jobs = Callable[[], Sequence[BackfillJob]]
-"""Reads the backfills of a stream: of each table the last that was asked for."""
+@dataclass(frozen=True, slots=True)
+class CaptureSaid:
+    """What the capture of a stream said of its tables. jobs: of each table the backfill that was
+    asked for last; delivered: tables whose rows are written as events; loads: how far loads are."""
+
+    jobs: Sequence[BackfillJob] = ()
+    delivered: Collection[str] = ()
+    loads: Mapping[TableId, LoadProgress] = field(default_factory=dict)
+
+
+def capture_said(project: Project, loads: Mapping[TableId, LoadProgress]) -> CaptureSaid:
+    """As it is recorded now. Raises MirrorlakeError, OSError, LaterFormat."""
+    if project.destination is None:
+        return CaptureSaid(Mirror(project).backfills(), loads=loads)
+    records = Records(store_of(project), LANDING)
+    return CaptureSaid(delivered=delivered(records), loads=loads)
 
 
 def objects_of(
     status: Status,
     known: Known,
-    jobs: Jobs,
-    loading: Mapping[TableId, LoadProgress],
+    reading: Callable[[], CaptureSaid],
     old: Mapping[str, Document],
     now: datetime,
 ) -> list[Document]:
     """Every table, with its errors and its backfill: the last that was asked for, or else the load
     of its rows.
 
-    known: empty when nobody asked the source since this process began; loading: how far loads are;
-    old: what was told of an object before, by its display name. An error that stays keeps its
+    known: empty when nobody asked the source since this process began; reading: reads what capture
+    said; old: what was told of an object before, by its display name. An error that stays keeps its
     identifier and time.
     """
-    asked = {job.request.table: job for job in jobs()}
+    said = reading()
+    asked = {job.request.table: job for job in said.jobs}
     tables = {table.table: table for table in status.tables}
     known = known or {_table(one): None for one in old.values()}
     names = {str(table): table for table in known}
@@ -48,10 +69,12 @@ def objects_of(
         before = old.get(name, {})
         refused = known.get(table)
         one = _object(table, tables.get(name), refused, before.get("errors", []), now)
-        if name in asked:
+        if name in said.delivered:
+            one["backfillJob"]["state"] = BackfillState.COMPLETED.name
+        elif name in asked:
             one["backfillJob"] = backfill_document(asked[name], before, now)
-        elif one["backfillJob"]["state"] != BackfillState.COMPLETED.name and table in loading:
-            load = loading[table]
+        elif one["backfillJob"]["state"] != BackfillState.COMPLETED.name and table in said.loads:
+            load = said.loads[table]
             one["backfillJob"]["progress"] = _progress(load.rows, load.expected)
         found.append(one)
     return found

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 
 from mirrorlake.app.streams.connections import check_live, postgres_url
+from mirrorlake.app.streams.destinations import below, in_bucket, in_folder
+from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.config import Project
 from mirrorlake.control.names import ResourceName
@@ -17,7 +19,7 @@ from mirrorlake.control.shapes.streams import (
     FileSystemDestinationConfig,
     Stream,
 )
-from mirrorlake.errors import InvalidRequest, NotOffered
+from mirrorlake.errors import NotOffered
 from mirrorlake.sources.postgresql.settings import PostgresSettings
 from mirrorlake.sources.selection import Selection
 from mirrorlake.spark.settings import SparkSettings
@@ -48,12 +50,14 @@ def project_of(
 ) -> Project:
     """Raises NotOffered for what this release does not do, InvalidRequest, UsageError."""
     source = _source(stream, profiles, places)
+    root, events = _destination(name, stream, profiles, places)
     return Project(
         name=name.id,
-        root=root_of(name, stream, profiles, places),
+        root=root,
         source=source,
         capture=CaptureSettings(),
         spark=places.spark,
+        destination=events,
     )
 
 
@@ -90,26 +94,31 @@ def _check_backfill(stream: Stream) -> None:
         )
 
 
-def root_of(
+def _destination(
     name: ResourceName, stream: Stream, profiles: ProfileOf, places: ServiceFolders
-) -> Path:
-    """The root of the stream's mirror, below the data folder. Raises NotOffered, InvalidRequest."""
+) -> tuple[Path, EventsSettings | None]:
+    """The root of the stream, below the data folder, and where its events are written, if that is
+    what it does. Raises NotOffered, InvalidRequest, UsageError."""
     destination = stream.destination_config
     assert destination is not None
     profile, _secrets = profiles(destination.destination_connection_profile)
+    project, location = name.parent.split("/")[1::2]
     if (tables := destination.bigquery_destination_config) is not None:
         _check_tables(tables)
-        project, location = name.parent.split("/")[1::2]
-        return places.data / "tables" / project / location / name.id
-    if (files := destination.file_system_destination_config) is not None:
-        _check_files(files)
-        assert profile.file_system_profile is not None
-        return below(places.data / "files", profile.file_system_profile.root_path, files.path)
-    raise NotOffered(
-        "event files in a bucket are not written yet",
-        where="destinationConfig.gcsDestinationConfig",
-        hint="Use a bigqueryProfile (Delta tables) or a fileSystemProfile with a landingZone.",
-    )
+        return places.data / "tables" / project / location / name.id, None
+    state = places.data / "events" / project / location / name.id
+    if (bucket := destination.gcs_destination_config) is not None:
+        assert profile.gcs_profile is not None
+        place = profile.gcs_profile
+        return state, in_bucket(str(name), place.bucket, place.root_path, bucket)
+    files = destination.file_system_destination_config
+    assert files is not None
+    assert profile.file_system_profile is not None
+    folder = below(places.data / "files", profile.file_system_profile.root_path, files.path)
+    if files.avro_file_format is not None or files.json_file_format is not None:
+        return state, in_folder(str(name), folder, files)
+    _check_landing(files)
+    return folder, None
 
 
 def _check_tables(config: BigqueryDestinationConfig) -> None:
@@ -133,39 +142,14 @@ def _check_tables(config: BigqueryDestinationConfig) -> None:
             )
 
 
-def _check_files(config: FileSystemDestinationConfig) -> None:
-    if config.avro_file_format is not None or config.json_file_format is not None:
-        raise NotOffered(
-            "event files in a folder are not written yet",
-            where="destinationConfig.fileSystemDestinationConfig",
-            hint='Send "landingZone": {}: landed files, and Delta tables.',
-        )
+def _check_landing(config: FileSystemDestinationConfig) -> None:
     for name in ("fileRotationMb", "fileRotationInterval"):
         if config.document().get(name):
             raise NotOffered(
-                f"{name} is for event files, which are not written yet",
+                f"{name} is for event files, not for a landing zone",
                 where="destinationConfig.fileSystemDestinationConfig",
-                hint="Leave it out.",
+                hint="Leave it out, or send avroFileFormat or jsonFileFormat.",
             )
-
-
-def below(data: Path, *parts: str) -> Path:
-    """A folder below the data folder. Raises InvalidRequest for a path that would leave it."""
-    names = [name for part in parts for name in PurePosixPath(f"/{part}").parts[1:]]
-    if not names or any(name in ("..", ".") or len(name.encode()) > 200 for name in names):
-        raise InvalidRequest(
-            "rootPath and path do not name a folder below the data folder",
-            where="fileSystemProfile.rootPath",
-            hint="Write folders with / between them, as in shop/orders, without dots alone.",
-        )
-    path = data.joinpath(*names)
-    if not path.resolve().is_relative_to(data.resolve()):
-        raise InvalidRequest(
-            "rootPath and path lead out of the data folder, through a link",
-            where="fileSystemProfile.rootPath",
-            hint="Name another folder.",
-        )
-    return path
 
 
 def selection(

@@ -8,11 +8,13 @@ comparison starts what is missing.
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
+from pathlib import Path
 
 import structlog
 
@@ -23,10 +25,9 @@ from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.status import mirror_status
 from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.app.streams.mirrors_process import MirrorsProcess
-from mirrorlake.app.streams.objects import Known, objects_of
+from mirrorlake.app.streams.objects import CaptureSaid, Known, capture_said, objects_of
 from mirrorlake.app.streams.projects import ProfileOf, ServiceFolders, project_of
 from mirrorlake.app.streams.validation import WorldValidator
-from mirrorlake.capture.backfill.jobs import BackfillJob
 from mirrorlake.capture.sink import LoadProgress
 from mirrorlake.config import Project
 from mirrorlake.control.names import ResourceName
@@ -99,6 +100,7 @@ class Work:
     look: Future[Status | None] | None = None
     tables: Known = field(default_factory=dict)
     status: Status | None = None
+    said: CaptureSaid = field(default_factory=CaptureSaid)
     told: Interruptions = field(default_factory=Interruptions)
     looked: float = float("-inf")
     due: float = float("-inf")
@@ -345,6 +347,9 @@ class Supervisor:
             mirror = Mirror(project)
             if mirror.made():
                 mirror.detach()
+            if project.destination is not None and isinstance(project.root, Path):
+                # What was there is of no use without the slot; the event files lie elsewhere.
+                shutil.rmtree(project.root, ignore_errors=True)
         except NotOffered:
             return ""  # it never started
         except Exception as error:  # noqa: BLE001  (the source may say anything)
@@ -356,10 +361,9 @@ class Supervisor:
         if work.look is not None and work.look.done():
             work.status, work.look = work.look.result(), None
             if work.status is not None:
-                jobs = partial(self._jobs, work.status, stream)
+                said = partial(self._said, work, stream)
                 self._supervision.observe_objects(
-                    work.name,
-                    partial(objects_of, work.status, work.tables, jobs, dict(work.told.loads)),
+                    work.name, partial(objects_of, work.status, work.tables, said)
                 )
         now = self._clock.monotonic()
         if work.look is None and now - work.looked >= LOOK_SECONDS:
@@ -372,12 +376,14 @@ class Supervisor:
         except (MirrorlakeError, OSError, LaterFormat):
             return None  # the stream itself says what is wrong
 
-    def _jobs(self, status: Status, stream: Supervised) -> Sequence[BackfillJob]:
-        """The backfills of a stream as they are now, which may be later than its status."""
+    def _said(self, work: Work, stream: Supervised) -> CaptureSaid:
+        """What capture says now, which may be later than the status of the stream."""
+        loads = dict(work.told.loads)
         try:
-            return Mirror(self._project(stream)).backfills()
+            work.said = capture_said(self._project(stream), loads)
         except (MirrorlakeError, OSError, LaterFormat):
-            return status.backfills
+            work.said = replace(work.said, loads=loads)  # the stream itself says what is wrong
+        return work.said
 
     # -- all mirrors ----------------------------------------------------------------------------
 
@@ -387,6 +393,7 @@ class Supervisor:
             name: work.project
             for name, work in self._work.items()
             if work.project is not None
+            and work.project.destination is None
             and name in streams
             and not streams[name].is_deleted
             and streams[name].state in (*_RUNNING, StreamState.DRAINING)

@@ -7,14 +7,16 @@ from collections.abc import Callable, Mapping, Sequence
 from mirrorlake.app import extras
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.streams.connections import NOT_LIVE, postgres_url
-from mirrorlake.app.streams.projects import ProfileOf, ServiceFolders, below, project_of
+from mirrorlake.app.streams.destinations import below, bucket_of
+from mirrorlake.app.streams.projects import ProfileOf, ServiceFolders, project_of
 from mirrorlake.control.names import ResourceName
 from mirrorlake.control.reports import Validation
 from mirrorlake.control.shapes.profiles import SOURCES, ConnectionProfile
 from mirrorlake.control.shapes.streams import Stream
 from mirrorlake.control.states import ValidationState
-from mirrorlake.errors import MirrorlakeError, NotOffered
+from mirrorlake.errors import MirrorlakeError, NotOffered, StorageUnavailable
 from mirrorlake.sources.base import CheckResult, CheckSeverity
+from mirrorlake.storage.urls import StorageLocation, open_store
 
 _STATES = {
     CheckSeverity.OK: ValidationState.PASSED,
@@ -61,12 +63,25 @@ class WorldValidator:
             connect(postgres_url(profile, secrets, self._places.certificates)).close()
         elif kind in NOT_LIVE:
             return _not_executed(f"this release does not read {NOT_LIVE[kind]}")
-        elif kind == "gcs_profile":
-            return _not_executed("event files in a bucket are not written yet")
+        elif profile.gcs_profile is not None:
+            _check_bucket(bucket_of(profile.gcs_profile.bucket))
         elif profile.file_system_profile is not None:
             below(self._places.data / "files", profile.file_system_profile.root_path, "stream")
-        what = "connected" if kind in SOURCES else "the destination can be named"
+        reached = (*SOURCES, "gcs_profile")
+        what = "connected" if kind in reached else "the destination can be named"
         return Validation("connection", what, ValidationState.PASSED)
+
+
+def _check_bucket(location: StorageLocation) -> None:
+    """Raises UsageError, StorageUnavailable."""
+    try:
+        open_store(location.url, location.options).list("")
+    except OSError as error:
+        raise StorageUnavailable(
+            f"the bucket cannot be listed: {error.strerror or type(error).__name__}",
+            where=location.url,
+            hint="Check its name, and the credentials in the environment of `mirrorlake serve`.",
+        ) from error
 
 
 def _caught(description: str, test: Callable[[], Validation]) -> Validation:
