@@ -19,6 +19,7 @@ from mirrorlake.control.requests import Asked
 from mirrorlake.control.secrets import SecretFile
 from mirrorlake.control.states import StreamMove, ValidationState
 from mirrorlake.control.store.database import Database as Resources
+from mirrorlake.control.streams import ANEW, RECOVER
 from mirrorlake.errors import (
     IllegalMove,
     InvalidRequest,
@@ -429,9 +430,21 @@ def test_a_run_recovers_what_failed_permanently(ready: Control) -> None:
     ready.streams.run(SHOP, {"cdcStrategy": {"mostRecentStartPosition": {}}}, Asked())
     assert ready.get(SHOP)["state"] == "STARTING"
     assert ready.get(SHOP)["lastRecoveryTime"]
-    assert ready.supervision.is_recovery(SHOP)
+    assert ready.supervision.recovery(SHOP) == RECOVER
     ready.supervision.observe(SHOP, StreamMove.VALID)
-    assert not ready.supervision.is_recovery(SHOP)
+    assert ready.supervision.recovery(SHOP) == ""
+
+
+def test_a_run_of_a_new_stream_may_replace_what_an_earlier_one_left(ready: Control) -> None:
+    ready.streams.create(PARENT, "shop", STREAM, Asked())
+    ready.streams.run(SHOP, {}, Asked())
+    assert ready.supervision.recovery(SHOP) == ANEW
+    assert "lastRecoveryTime" not in ready.get(SHOP)
+    ready.supervision.observe(SHOP, StreamMove.INVALID)
+    assert ready.supervision.recovery(SHOP) == ANEW
+    ready.streams.run(SHOP, {}, Asked())
+    ready.supervision.observe(SHOP, StreamMove.VALID)
+    assert ready.supervision.recovery(SHOP) == ""
 
 
 @pytest.mark.clause("ST-301")

@@ -36,7 +36,7 @@ class Served:
             stderr=(self.folder.parent / "serve.log").open("a"),
             text=True,
         )
-        wait(lambda: self.process.poll() is not None or self._answers(), 60)
+        wait(lambda: self.process.poll() is not None or self._answers(), 120)
         assert self.process.poll() is None, "it ended at once; see serve.log"
         return self
 

@@ -132,9 +132,9 @@ def test_the_official_client_runs_a_stream_to_avro_files_beside_one_to_tables(
             ),
             120,
         )
-    (one,) = wait(lambda: list(client.list_stream_objects(parent=f"{PARENT}/streams/events")), 60)
+    (one,) = wait(lambda: list(client.list_stream_objects(parent=f"{PARENT}/streams/events")), 120)
     state = api.BackfillJob.State.COMPLETED
-    wait(lambda: client.get_stream_object(name=one.name).backfill_job.state == state, 60)
+    wait(lambda: client.get_stream_object(name=one.name).backfill_job.state == state, 120)
     with pytest.raises(exceptions.MethodNotImplemented, match="event files are not backfilled"):
         client.start_backfill_job(object_=one.name)
 

@@ -167,15 +167,15 @@ def test_a_stream_lives_its_whole_life(served: Served, database: Database) -> No
         return sorted(row[0] for row in rows_by_duckdb(table_path))
 
     wait(lambda: rows() == list(range(1, 11)), 120)
-    objects = wait(lambda: list(client.list_stream_objects(parent=name)), 30)
+    objects = wait(lambda: list(client.list_stream_objects(parent=name)), 120)
     (one,) = objects
     assert one.source_object.postgresql_identifier.table == "orders"
     state = api.BackfillJob.State
     backfill = state.COMPLETED if applies else state.ACTIVE
-    wait(lambda: client.get_stream_object(name=one.name).backfill_job.state == backfill, 60)
+    wait(lambda: client.get_stream_object(name=one.name).backfill_job.state == backfill, 120)
     if applies:
         line = f'mirrorlake_stream_event_count_total{{stream="{name}"}} 10.0'
-        wait(lambda: line in served.call("GET", "/metrics")[1].decode(), 30)
+        wait(lambda: line in served.call("GET", "/metrics")[1].decode(), 120)
     same = client.lookup_stream_object(
         request={
             "parent": name,
@@ -198,7 +198,7 @@ def test_a_stream_lives_its_whole_life(served: Served, database: Database) -> No
 
     database.execute("insert into shop.orders values (11, 'b')")
     if not applies:
-        wait(lambda: rows() == list(range(1, 12)), 60)
+        wait(lambda: rows() == list(range(1, 12)), 120)
     assert move(api.Stream.State.PAUSED).state == api.Stream.State.PAUSED
     before = rows()
     database.execute("insert into shop.orders values (12, 'c')")
@@ -215,7 +215,7 @@ def test_a_stream_lives_its_whole_life(served: Served, database: Database) -> No
     assert [one.name for one in client.list_streams(parent=PARENT)] == [name]
     if applies:
         line = f'mirrorlake_stream_slot_lag_bytes{{stream="{name}"}}'
-        wait(lambda: line in served.call("GET", "/metrics")[1].decode(), 60)
+        wait(lambda: line in served.call("GET", "/metrics")[1].decode(), 120)
     client.delete_stream(name=name).result(60)
     with pytest.raises(exceptions.NotFound):
         client.get_stream(name=name)

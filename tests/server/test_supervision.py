@@ -78,11 +78,11 @@ class Shop:
         return str(self.call("GET", STREAM)["state"])
 
     def reaches(self, *states: str) -> None:
-        wait(lambda: self.state in states, 60)
+        wait(lambda: self.state in states, 120)
 
     def lands(self, *keys: int) -> None:
         root = self.served.folder / "data" / "files" / "zones" / "shop"
-        wait(lambda: landed(root) == sorted(keys), 60)
+        wait(lambda: landed(root) == sorted(keys), 120)
 
     def insert(self, key: int) -> None:
         self.database.execute(f"insert into shop.orders values ({key})")
@@ -117,7 +117,7 @@ def test_a_stream_is_changed_paused_and_deleted_while_it_runs(shop: Shop) -> Non
     config["postgresqlSourceConfig"]["maxConcurrentBackfillTasks"] = 1
     before = shop.processes()
     shop.call("PATCH", f"{STREAM}?updateMask=sourceConfig", {"sourceConfig": config})
-    wait(lambda: set(shop.processes()).isdisjoint(before) and shop.processes(), 30)
+    wait(lambda: set(shop.processes()).isdisjoint(before) and shop.processes(), 120)
     shop.insert(4)
     shop.lands(1, 2, 3, 4)
     shop.ask("PAUSED")
@@ -219,6 +219,60 @@ def test_a_lost_slot_fails_permanently_until_a_run_loads_again(shop: Shop) -> No
     shop.reaches("RUNNING")
     shop.lands(1, 2, 3, 4)
     assert shop.call("GET", STREAM)["lastRecoveryTime"]
+
+
+@pytest.mark.full
+@pytest.mark.crash
+def test_a_killed_service_knows_again_what_failed_and_why(shop: Shop) -> None:
+    shop.ask("RUNNING")
+    shop.lands(1, 2, 3)
+    name = shop.database.name
+    with psycopg.connect(shop.database.server.url, autocommit=True) as admin:
+        admin.execute(f"alter database {name} with allow_connections false")
+        admin.execute(
+            "select pg_terminate_backend(pid) from pg_stat_activity where datname = %s "
+            "and pid <> %s",
+            [name, shop.database.sql.info.backend_pid],
+        )
+        shop.reaches("FAILED")
+        shop.served.kill()
+        shop.served.start()
+        assert shop.state == "FAILED"
+        assert shop.call("GET", STREAM)["errors"]
+        admin.execute(f"alter database {name} with allow_connections true")
+    shop.reaches("RUNNING")
+    shop.ask("PAUSED")
+    shop.reaches("PAUSED")
+    shop.database.execute(f"select pg_drop_replication_slot('slot_{name}')")
+    shop.ask("RUNNING")
+    shop.reaches("FAILED_PERMANENTLY")
+    shop.served.kill()
+    shop.served.start()
+    assert shop.state == "FAILED_PERMANENTLY"
+    shop.insert(4)
+    shop.call("POST", f"{STREAM}:run")
+    shop.served.kill()  # whatever it has done of the recovery
+    shop.served.start()
+    shop.reaches("RUNNING")
+    shop.lands(1, 2, 3, 4)
+
+
+@pytest.mark.full
+def test_a_stream_made_again_under_its_name_is_refused_until_a_run(shop: Shop) -> None:
+    shop.ask("RUNNING")
+    shop.lands(1, 2, 3)
+    going = shop.call("DELETE", STREAM)
+    wait(lambda: shop.call("GET", f"/v1/{going['name']}")["done"], 120)
+    shop.insert(4)
+    shop.call("POST", f"/v1/{PARENT}/streams?streamId=shop", shop.stream())
+    shop.ask("RUNNING")
+    wait(lambda: shop.state == "NOT_STARTED", 120)
+    (error,) = shop.call("GET", STREAM)["errors"]
+    assert "mirrorlake streams run shop" in error["message"]
+    shop.lands(1, 2, 3)
+    shop.call("POST", f"{STREAM}:run")
+    shop.reaches("RUNNING")
+    shop.lands(1, 2, 3, 4)
 
 
 @pytest.mark.full

@@ -32,6 +32,8 @@ from mirrorlake.model.landed import format_time
 
 RECOVER = "RECOVER"
 """What is wanted of a stream that goes on after something of it was lost."""
+ANEW = "ANEW"
+"""What is wanted of a new stream that may find the tables of an earlier one of its name."""
 
 
 class Streams:
@@ -127,6 +129,8 @@ class Streams:
             if was is StreamState.FAILED_PERMANENTLY:
                 document["lastRecoveryTime"] = format_time(self._requests.clock.now())
                 transaction.want(name, RECOVER)
+            elif was is StreamState.NOT_STARTED:
+                transaction.want(name, ANEW)
             transaction.put(name, document)
             self._log(transaction, document, "STREAM_RUN", f"a run was asked for: {recovery}")
 

@@ -16,9 +16,11 @@ from mirrorlake.control.requests import DELETED, Requests
 from mirrorlake.control.shapes.streams import Stream
 from mirrorlake.control.states import StreamMove, StreamState
 from mirrorlake.control.store.database import Transaction
-from mirrorlake.control.streams import RECOVER, Streams
+from mirrorlake.control.streams import ANEW, RECOVER, Streams
 from mirrorlake.errors import IllegalMove
 from mirrorlake.model.landed import format_time
+
+_RECOVERIES = (RECOVER, ANEW)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,10 +66,11 @@ class Supervision:
                 for one in transaction.all(ResourceKind.STREAM)
             ]
 
-    def is_recovery(self, name: ResourceName) -> bool:
-        """Whether the stream starts because a recovery was asked for."""
+    def recovery(self, name: ResourceName) -> str:
+        """RECOVER or ANEW for a stream that starts because a run was asked for; else empty."""
         with self._database.transaction() as transaction:
-            return transaction.wanted().get(str(name)) == RECOVER
+            wanted = transaction.wanted().get(str(name), "")
+            return wanted if wanted in _RECOVERIES else ""
 
     def observe(
         self,
@@ -86,7 +89,7 @@ class Supervision:
             document["errors"] = list(errors)
             transaction.put(name, document)
             if move in (StreamMove.VALID, StreamMove.LOSE) and (
-                transaction.wanted().get(str(name)) == RECOVER
+                transaction.wanted().get(str(name)) in _RECOVERIES
             ):
                 transaction.want(name, "")
             self._finish(transaction, document, move, validations)

@@ -18,12 +18,14 @@ from pathlib import Path
 
 import structlog
 
+from mirrorlake.app import detached
 from mirrorlake.app.capture_process import CaptureProcess
 from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.mirror import Mirror, run_capture
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.status import mirror_status
 from mirrorlake.app.status.mirror_status import Status
+from mirrorlake.app.stores import store_of
 from mirrorlake.app.streams.mirrors_process import MirrorsProcess
 from mirrorlake.app.streams.objects import CaptureSaid, Known, capture_said, objects_of
 from mirrorlake.app.streams.projects import ProfileOf, ServiceFolders, project_of
@@ -33,6 +35,7 @@ from mirrorlake.config import Project
 from mirrorlake.control.names import ResourceName
 from mirrorlake.control.reports import Validation, error_document, error_of, has_failed
 from mirrorlake.control.states import StreamMove, StreamState, ValidationState
+from mirrorlake.control.streams import ANEW, RECOVER
 from mirrorlake.control.supervision import Supervised, Supervision
 from mirrorlake.errors import (
     LeaseHeld,
@@ -238,7 +241,10 @@ class Supervisor:
         validations: Sequence[Validation] = ()
         try:
             project = project_of(stream.name, stream.stream, self._profiles, self._places)
-            if self._supervision.is_recovery(stream.name):
+            recovery = self._supervision.recovery(stream.name)
+            # What a deleted stream of this name has left is replaced when a run asks for it.
+            is_left = recovery == ANEW and detached.since(store_of(project)) is not None
+            if recovery == RECOVER or is_left:
                 plan_reset(project, None).execute()
             validations = self._validator.start(stream.name, stream.stream)
             if has_failed(validations):

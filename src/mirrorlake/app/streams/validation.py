@@ -25,6 +25,12 @@ _STATES = {
 }
 
 
+_DETACHED = "detached"
+"""The check that finds the tables of a stream that was deleted."""
+_POSTPONED = (NotOffered.code, _DETACHED)
+"""What fails when a stream is started, and not before."""
+
+
 class WorldValidator:
     """The `Validator` of a service. profiles: set once the profiles are open."""
 
@@ -42,7 +48,7 @@ class WorldValidator:
         """Every prerequisite of a stream. What this release does not do is no failure here: it is
         refused when the stream is started."""
         found = self.start(name, stream)
-        return [_postponed(one) if one.code == NotOffered.code else one for one in found]
+        return [_postponed(one) if one.code in _POSTPONED else one for one in found]
 
     def start(self, name: ResourceName, stream: Stream) -> Sequence[Validation]:
         """Every prerequisite, before a stream is started."""
@@ -50,7 +56,7 @@ class WorldValidator:
         try:
             mirror = Mirror(project_of(name, stream, self.profiles, self._places))
             with extras.needed("a PostgreSQL source"):
-                return [_of_check(finding) for finding in mirror.check()]
+                return [_of_check(finding, name) for finding in mirror.check()]
         except MirrorlakeError as error:
             return [_failure(error.code, "configuration", error)]
 
@@ -118,7 +124,16 @@ def _not_executed(message: str) -> Validation:
     )
 
 
-def _of_check(finding: CheckResult) -> Validation:
+def _of_check(finding: CheckResult, stream: ResourceName) -> Validation:
+    if finding.check == _DETACHED:
+        return Validation(
+            _DETACHED,
+            "an earlier stream",
+            ValidationState.FAILED,
+            "an earlier stream of this name was deleted, and its files and tables are there",
+            f"POST /v1/{stream}:run, or `mirrorlake streams run {stream.id}`: all tables are "
+            "loaded again, and their change feeds begin anew",
+        )
     return Validation(
         finding.check,
         f"{finding.check} of {finding.table}" if finding.table else finding.check,
