@@ -367,6 +367,20 @@ class MissingBaseRow(TableError):
     """A value that the source did not send cannot be taken from an existing row."""
 
 
+class RowNotFound(TableError):
+    """A row was deleted in the source that the table, whose rows have no key, does not have."""
+
+    @classmethod
+    def of(cls, table: str, file: str) -> Self:
+        return cls(
+            "a row was deleted or changed in the source, and the table has no row that is equal to "
+            "it in all columns",
+            table=table,
+            file=file,
+            hint=f"Run `mirrorlake reset {table}` to reload the table.",
+        )
+
+
 class BadValue(TableError):
     """A value does not fit its column."""
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.errors import KeyedChangeWithoutKey, MissingBaseRow
@@ -17,6 +19,14 @@ from tests.reference import UNCHANGED, Change, Row, Table, identity
 
 INSERT, UPDATE, DELETE, UPSERT = Marker.INSERT, Marker.UPDATE, Marker.DELETE, Marker.UPSERT
 SHAPE = Shape.of(["id"], id=types.LONG, name=types.STRING, note=types.STRING)
+ROWS: list[Row] = [
+    (1, 0.0, "a"),
+    (1, -0.0, "a"),
+    (1, float("nan"), "a"),
+    (1, None, "a"),
+    (None, None, None),
+    (2, 0.0, ""),
+]
 
 
 def folded(
@@ -66,6 +76,32 @@ def plays(shape: Shape, landings: list[Landing]) -> None:
             table.truncate()
         table.apply(landing.changes)
         assert counted(rows) == counted(table.rows)
+
+
+@given(
+    st.lists(
+        st.lists(st.tuples(st.booleans(), st.sampled_from(ROWS)), max_size=12),
+        min_size=1,
+        max_size=4,
+    )
+)
+def test_of_whole_rows_the_net_changes_leave_as_many_as_the_changes_one_by_one(drawn) -> None:
+    shape = Shape.of([], a=types.LONG, x=types.DOUBLE, s=types.STRING)
+    there: Counter[Row] = Counter()
+    for batch in drawn:
+        changes = []
+        after = Counter(there)
+        for wanted, row in batch:
+            marker = DELETE if wanted and after[identity(row)] else INSERT
+            after[identity(row)] += 1 if marker is INSERT else -1
+            changes.append(Change(marker, row))
+        files = [("f", read_landed(shape, changes[:5])), ("g", read_landed(shape, changes[5:]))]
+        net = fold(LandedBatch("t", shape.schema, shape.schema.names, files, whole_rows=True))
+        if net.take is not None:
+            keys = [identity(key) for key in rows_of(net.keys)]
+            there -= Counter(dict(zip(keys, net.take.tolist(), strict=True)))
+        there += Counter(map(identity, rows_of(net.rows)))
+        assert there == +after
 
 
 # -- the same as one by one -------------------------------------------------------------------

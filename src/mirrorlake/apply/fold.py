@@ -12,12 +12,12 @@ such rows are followed by pointer jumping, in as many rounds as the chain has bi
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.errors import KeyedChangeWithoutKey, MissingBaseRow
+from mirrorlake.errors import KeyedChangeWithoutKey, MissingBaseRow, RowNotFound
 from mirrorlake.landing.parquet.reader import Rows, match_columns
 from mirrorlake.landing.parquet.unchanged import unpacked
 from mirrorlake.model import keys as codes
@@ -29,19 +29,23 @@ from mirrorlake.model.table import Schema
 
 @dataclass(frozen=True, slots=True)
 class LandedBatch:
-    """The landed rows of one batch, in order, each file with its name for errors."""
+    """The landed rows of one batch, in order, each file with its name for errors.
+
+    whole_rows: the key is all columns, and a deletion is of one of the rows that are equal.
+    """
 
     table: str
     schema: Schema
     key: Sequence[str]
     files: Sequence[tuple[str, Rows]]
     truncate: bool = False
+    whole_rows: bool = False
 
 
 def fold(batch: LandedBatch) -> NetChanges:
     """The net effect of a batch; every file has the columns of the table's schema.
 
-    Memory: about three times the rows. Raises KeyedChangeWithoutKey, MissingBaseRow.
+    Memory: about three times the rows. Raises KeyedChangeWithoutKey, MissingBaseRow, RowNotFound.
     """
     data = pa.concat_tables(
         [nullable_schema(batch.schema).empty_table(), *(rows.data for _name, rows in batch.files)]
@@ -54,6 +58,8 @@ def fold(batch: LandedBatch) -> NetChanges:
     partial = any(rows.unchanged is not None for _name, rows in batch.files)
     if not partial and not marker.any():
         return _inserts(batch, data, operations)
+    if batch.whole_rows:
+        return _counted(batch, data, np.concatenate(markers), operations)
     coded = codes.encode(data.select(list(batch.key)))
     groups = _Groups(coded, marker)
     source_row = groups.source_row
@@ -123,6 +129,60 @@ def _inserts(batch: LandedBatch, data: pa.Table, operations: dict[int, int]) -> 
         truncate=batch.truncate,
         operations=operations,
     )
+
+
+# -- whole rows ---------------------------------------------------------------------------------
+
+
+def _counted(
+    batch: LandedBatch, data: pa.Table, marker: np.ndarray, operations: dict[int, int]
+) -> NetChanges:
+    """Of each row how many more of it there are, or fewer: the order does not matter, as none is
+    deleted before it was there."""
+    _check_markers(batch)
+    keys = data.select(list(batch.key))
+    coded = codes.encode(keys)
+    inserted = np.flatnonzero(marker == Marker.INSERT)
+    count = len(coded.first)
+    more = np.bincount(coded.code[inserted], minlength=count)
+    balance = 2 * more - np.bincount(coded.code, minlength=count)
+    if batch.truncate and (balance < 0).any():
+        raise RowNotFound.of(batch.table, batch.files[0][0])
+    left = codes.up_to(coded.code[inserted], np.maximum(balance, 0))
+    source_row = inserted[left]
+    n = len(source_row)
+    return NetChanges(
+        keys=keys.take(pa.array(coded.first)),
+        reset=balance < 0,
+        rows=taken(data, source_row),
+        source_row=source_row,
+        code=coded.code[source_row],
+        first=np.zeros(n, bool),
+        missing=None,
+        base=np.full(n, -1),
+        truncate=batch.truncate,
+        operations=operations,
+        take=np.maximum(-balance, 0),
+    )
+
+
+def _check_markers(batch: LandedBatch) -> None:
+    """A row that is told apart by all of its columns comes or goes; it never becomes another."""
+    for name, rows in batch.files:
+        marker = rows.marker.to_numpy(zero_copy_only=False)
+        wrong = ~np.isin(marker, [Marker.INSERT, Marker.DELETE])
+        if rows.unchanged is not None:
+            raise _no_base(replace(batch, files=[(name, rows)]), 0)
+        if wrong.any():
+            row = int(np.argmax(wrong))
+            raise KeyedChangeWithoutKey(
+                f"marker {marker[row]} needs a key, but the rows of the table are told apart by "
+                "all columns",
+                table=batch.table,
+                file=name,
+                row=row + 1,
+                hint=f"Run `mirrorlake reset {batch.table}` to reload the table.",
+            )
 
 
 # -- unchanged values ---------------------------------------------------------------------------

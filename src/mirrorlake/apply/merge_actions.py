@@ -10,6 +10,9 @@ and feed are those of the specification (LZ-077, LZ-089, CF-144):
     one          none            delete
     several      any             delete, which takes all of them; inserts
     none         any             inserts
+
+Where all columns are the key, and some of several equal rows go, a delete takes all of them, and
+those that stay are inserted again.
 """
 
 from __future__ import annotations
@@ -20,7 +23,7 @@ from enum import IntEnum
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.delta.write.rewrite import completed
+from mirrorlake.delta.write.rewrite import completed, some_of
 from mirrorlake.delta.write.spared import without_equal
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.model.net import NetChanges
@@ -56,9 +59,11 @@ def merge_actions(
     code: int64, for each row of the table that has a key which is reset, the number of that key in
     `net.keys`; found: those rows with all columns, where values are missing or compared;
     spares_equal: rows that are as they shall be are left alone. Not for a batch that empties the
-    table. Raises NoBaseRow.
+    table. Raises NoBaseRow, NoSuchRow.
     """
     keys = len(net.reset)
+    if net.take is not None:
+        return _some_taken(net, code)
     rows = net.rows if found is None else completed(net, found, code)
     if spares_equal and found is not None:
         net, matters = without_equal(net, rows, code, found)
@@ -86,6 +91,21 @@ def merge_actions(
             delete=len(code) - count,
             duplicates=int(np.maximum(before - 1, 0).sum()),
         ),
+    )
+
+
+def _some_taken(net: NetChanges, code: np.ndarray) -> MergeActions:
+    """What is to be done where all columns are the key. Raises NoSuchRow."""
+    assert net.take is not None
+    stays = code[~some_of(code, net.take)]
+    gone = np.flatnonzero(net.reset)
+    both = [net.keys.take(pa.array(which)).cast(net.rows.schema) for which in (stays, gone)]
+    inserts = net.rows.num_rows + len(stays)
+    action = np.repeat([MergeAction.INSERT, MergeAction.DELETE], [inserts, len(gone)])
+    return MergeActions(
+        pa.concat_tables([net.rows, *both]),
+        action.astype(np.int8),
+        Counts(insert=inserts, delete=len(code)),
     )
 
 

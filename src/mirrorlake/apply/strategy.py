@@ -32,16 +32,24 @@ class OpenBatch:
     files: Sequence[Mapping[str, Any]]
     options: ObjectOptions | None = None
 
+    @property
+    def key(self) -> tuple[str, ...]:
+        """The columns by which its rows are found in the table."""
+        if not self.step.whole_rows:
+            return self.step.key
+        return tuple(n for n in self.schema.schema.names if n not in self.progress.computed)
+
     def rows(self, threads: int = 1) -> LandedRows:
         """How tasks read its landed files."""
         return LandedRows(
             str(self.step.table),
             self.schema,
-            self.step.key,
+            self.key,
             self.step.default,
             self.progress.required,
             self.step.row_checks,
             threads,
+            self.step.whole_rows,
         )
 
 

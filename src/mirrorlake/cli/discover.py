@@ -34,6 +34,7 @@ def discover(
                     {
                         "table": str(t.table),
                         "key": list(t.key),
+                        "whole_rows": t.whole_rows,
                         "append_only": t.append_only or None,
                         "refused": t.refused.what if t.refused else None,
                         "rows": t.rows,
@@ -66,4 +67,6 @@ def discover(
 def _key(table: SourceTable) -> str:
     if table.refused:
         return f"refused: {table.refused.what}"
+    if table.whole_rows:
+        return "none: all columns"
     return ", ".join(table.key) or f"append-only: {table.append_only}"

@@ -36,12 +36,14 @@ class OurMetadata:
     """The member `mirrorlake`, written by our capture; others ignore it (LZ-051).
 
     `generation` is a UUID that changes when the table is loaded again; `table` is the true name;
-    `source` identifies the source and the selection of the table.
+    `source` identifies the source and the selection of the table; whole_rows: the table has no key,
+    and a deletion (marker 2) is of one of the rows that are equal to it in all columns.
     """
 
     generation: str
     table: str
     source: Mapping[str, Any] = field(default_factory=dict)
+    whole_rows: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +68,11 @@ class Metadata:
     partitioned: bool = False
     notes: tuple[Note, ...] = ()
 
+    @property
+    def whole_rows(self) -> bool:
+        """As `OurMetadata.whole_rows`; a table that has a key goes by that."""
+        return self.ours is not None and self.ours.whole_rows and not self.key_columns
+
 
 def encode(metadata: Metadata) -> bytes:
     """Strict JSON with the spellings of LZ-053."""
@@ -83,6 +90,8 @@ def encode(metadata: Metadata) -> bytes:
             "table": metadata.ours.table,
             "source": dict(metadata.ours.source),
         }
+        if metadata.ours.whole_rows:
+            record["mirrorlake"]["whole_rows"] = True
     return (json.dumps(record, indent=2, ensure_ascii=False) + "\n").encode()
 
 
@@ -181,11 +190,16 @@ def _ours(member: Any, table: str, bad: Callable[..., BadMetadata]) -> OurMetada
             hint="Use the release that wrote this landing zone, or a later one.",
         )
     generation, name = member.get("generation"), member.get("table")
-    source = member.get("source") or {}
-    if not (isinstance(generation, str) and isinstance(name, str) and isinstance(source, dict)):
+    source, whole_rows = member.get("source") or {}, member.get("whole_rows", False)
+    if not (
+        isinstance(generation, str)
+        and isinstance(name, str)
+        and isinstance(source, dict)
+        and isinstance(whole_rows, bool)
+    ):
         raise bad(
-            "the member mirrorlake is damaged: generation and table must be strings, and source "
-            "an object",
+            "the member mirrorlake is damaged: generation and table must be strings, source an "
+            "object, and whole_rows true or false",
             hint=f"Run `mirrorlake reset {table}` to reload the table.",
         )
-    return OurMetadata(generation, name, source)
+    return OurMetadata(generation, name, source, whole_rows)

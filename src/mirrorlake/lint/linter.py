@@ -196,7 +196,7 @@ class _Table:
             return seen, None
         rows = RowCheck(
             names,
-            is_keyless=not key,
+            is_keyless=not (key or metadata.whole_rows),
             has_marker=seen.has_marker,
             location=location,
             report=self._report,

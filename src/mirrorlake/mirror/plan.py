@@ -212,7 +212,9 @@ def _apply(
     metadata = known.scan.metadata
     upsert = metadata is not None and metadata.upsert_default
     marked = any(facts[file.path].has_marker for file in files)
-    appends = not emptied and (not key or not (upsert or marked))
+    whole_rows = metadata is not None and metadata.whole_rows
+    keyless = not (key or whole_rows)
+    appends = not emptied and (keyless or not (upsert or marked))
     delegated = "" if known.is_reseeded else known.progress.delegated
     rows = sum(facts[file.path].rows for file in batch)
     size = sum(facts[file.path].size for file in batch)
@@ -248,6 +250,7 @@ def _apply(
             choice=way_of(Facts(settings.strategy, known.platform, delegated, appends, large)),
         ),
         backfill=first.backfill if first else None,
+        whole_rows=whole_rows,
     )
 
 

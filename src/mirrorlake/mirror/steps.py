@@ -118,7 +118,8 @@ class ApplyFiles:
     timestamp mode first and last are the number of the batch, and `names` are those of `files`, for
     the commit to record; otherwise there are none. The same where there is a sequence in each
     partition folder. backfill: the one file tells all rows that there are in a range of keys, and
-    the table becomes what it tells: no row is touched that is so already.
+    the table becomes what it tells: no row is touched that is so already. whole_rows: there is no
+    key, and a deletion takes one of the rows that are equal to it in all columns.
     """
 
     table: TableId
@@ -137,6 +138,7 @@ class ApplyFiles:
     evidence: Evidence = field(default_factory=Evidence)
     estimate: Estimate = field(default_factory=Estimate)
     backfill: BackfillChunk | None = None
+    whole_rows: bool = False
 
     def __str__(self) -> str:
         """What it applies, in words."""

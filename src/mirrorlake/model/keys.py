@@ -55,6 +55,15 @@ def in_order(code: np.ndarray) -> np.ndarray:
     return (both & _ROW).astype(np.int64)
 
 
+def up_to(code: np.ndarray, most: np.ndarray) -> np.ndarray:
+    """The numbers of the first rows of each code, `most[code]` of them at most, ascending."""
+    order = in_order(code)
+    ordered = code[order]
+    index = np.arange(len(code)) - np.searchsorted(ordered, ordered)
+    found: np.ndarray = np.sort(order[index < most[ordered]])
+    return found
+
+
 def _column(column: pa.Array) -> tuple[np.ndarray, int]:
     """The code of each value, and how many there are."""
     if pa.types.is_signed_integer(column.type) and len(column) and not column.null_count:

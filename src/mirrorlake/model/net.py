@@ -16,6 +16,8 @@ class NetChanges:
     keys: k rows, the distinct keys of the batch in the table's key columns; without columns for a
         table that has no key.
     reset: bool, k: whether the rows that the key had before the batch go.
+    take: None, or int64, k: where all columns are the key, how many of the equal rows go; others
+        stay.
     rows: n rows with all columns of the table: what the batch leaves behind.
     kept: int64, n, ascending: which of the rows of the batch each of them was.
     code: int64, n: the key of each row, as a row number of `keys`; -1 without a key.
@@ -37,6 +39,7 @@ class NetChanges:
     base: np.ndarray
     truncate: bool = False
     operations: Mapping[int, int] = field(default_factory=dict)
+    take: np.ndarray | None = None
 
     @property
     def is_append(self) -> bool:

@@ -51,7 +51,8 @@ class Transactions:
 class Changes:
     """Changes of one table with one set of columns, in their order.
 
-    rows: the data columns; in a deletion only the key counts. marker: int8 (0, 1, 2). unchanged:
+    rows: the data columns; in a deletion only the key counts, or all columns where whole rows are
+    told apart, and then an update is a deletion and an insert. marker: int8 (0, 1, 2). unchanged:
     None, or a bool matrix rows x columns, true where the source did not send the value.
     transaction: int32, index into the chunk's transactions. ordinal: int64, from 1 in each
     transaction. A change of the key is a deletion directly followed by an insert of one ordinal.

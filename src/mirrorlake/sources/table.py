@@ -17,7 +17,8 @@ KnownTables = Mapping[TableId, Mapping[str, Any]]
 class SourceTable:
     """A selected table of the source.
 
-    key: the columns that tell its rows apart, empty when it has none; append_only: why updates and
+    key: the columns that tell its rows apart, empty when it has none; whole_rows: it has none, and
+    a deletion names all columns of one of the rows that are equal; append_only: why updates and
     deletions cannot be captured, empty when they can; refused: why it cannot be captured at all,
     None when it can; identity: what tells this table from a later
     one of the same name; source_types: for each column what its source says of its type, printable;
@@ -32,6 +33,7 @@ class SourceTable:
     identity: str
     source_types: Mapping[str, Any] = field(default_factory=dict)
     append_only: str = ""
+    whole_rows: bool = False
     refused: TableError | None = None
     rows: int | None = None
     size: int = 0

@@ -93,7 +93,8 @@ def _modelled(played: Played) -> tuple[list[Row], Feeds] | None:
         return None
     model, feeds = played.scenario.shape.table(), Feeds()
     for act, outcome in zip(played.scenario.acts, played.outcomes, strict=True):
-        if not (isinstance(act, Lands) and isinstance(outcome, Applied)):
+        is_applied = isinstance(act, Lands) and isinstance(outcome, Applied)
+        if not is_applied or act.step.get("whole_rows"):
             return None
         feed = model.truncate() if act.truncated else Counter()
         files = list(act.files.values() if isinstance(act.files, Mapping) else act.files)

@@ -30,10 +30,21 @@ from tests.conformance.apply.row_checks import ROW_CHECKS
 from tests.conformance.apply.rows import ROWS
 from tests.conformance.apply.scenario import ORDERS, Played, Scenario, insert, update, upsert
 from tests.conformance.apply.tables import TABLES
+from tests.conformance.apply.whole_rows import WHOLE_ROWS
 from tests.conformance.mirrored import Mirrored
 from tests.histories import counted
 
-SCENARIOS = [*ROWS, *COLUMNS, *COMMITS, *TABLES, *ROW_CHECKS, *SPECIFIED, *BY_TIME, *BACKFILLS]
+SCENARIOS = [
+    *ROWS,
+    *COLUMNS,
+    *COMMITS,
+    *TABLES,
+    *ROW_CHECKS,
+    *SPECIFIED,
+    *BY_TIME,
+    *BACKFILLS,
+    *WHOLE_ROWS,
+]
 
 SubjectAt = Callable[[Path], Subject]
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from mirrorlake.model.change import Marker
-from tests.conformance.scene import told
+from mirrorlake.sources.base import CheckSeverity
+from tests.conformance.scene import faults, told
 from tests.sources.postgresql.captured import Captured
 
 pytestmark = pytest.mark.postgres
@@ -50,13 +51,113 @@ def test_with_identity_full_only_the_key_of_a_deleted_row_is_told(captured: Capt
     assert found[1].row == {"id": 1, "note": None}
 
 
-def test_without_a_primary_key_identity_full_does_not_tell_rows_apart(captured: Captured) -> None:
+def test_without_a_primary_key_identity_full_tells_whole_rows(any_captured: Captured) -> None:
+    any_captured.begin(
+        "create table apples (id int, note text)", "alter table apples replica identity full"
+    )
+    (table,) = any_captured.tables
+    assert (table.key, table.whole_rows, table.append_only) == ((), True, "")
+    found = any_captured.changes(
+        "insert into apples values (1, 'a'), (1, 'a'), (null, null)",
+        "update apples set note = 'b' where ctid = '(0,1)'",
+        "update apples set note = note where id is null",
+        "delete from apples where note = 'a'",
+    )
+    assert told(found) == [
+        *[(INSERT, 1, "a"), (INSERT, 1, "a"), (INSERT, None, None)],
+        *[(DELETE, 1), (INSERT, 1, "b")],
+        *[(DELETE, None), (INSERT, None, None)],
+        (DELETE, 1),
+    ]
+    assert [event.row["note"] for event in found if event.kind is DELETE] == ["a", None, "a"]
+
+
+@pytest.mark.parametrize(
+    ("statement", "key"),
+    [
+        ("create unique index i on apples (b, a)", ("b", "a")),
+        ("create unique index i on apples (b) include (a)", ("b",)),
+        ("alter table apples add unique (b)", ("b",)),
+        ("create unique index i on apples (a, b); create unique index j on apples (b)", ("b",)),
+        ("alter table apples add unique (b) deferrable", ()),
+        ("create unique index i on apples (c)", ()),
+        ("create unique index i on apples (b) where a > 1", ()),
+        ("create unique index i on apples (b, (a + 1))", ()),
+        ("create index i on apples (b)", ()),
+    ],
+)
+def test_with_identity_full_a_unique_index_without_null_is_the_key(
+    captured: Captured, statement: str, key: tuple[str, ...]
+) -> None:
+    captured.begin(
+        "create table apples (a int not null, b int not null, c int)",
+        "alter table apples replica identity full",
+        *statement.split("; "),
+    )
+    (table,) = captured.tables
+    assert (table.key, table.whole_rows, table.append_only) == (key, not key, "")
+
+
+def test_a_key_that_is_left_out_is_no_key_where_whole_rows_are_told(captured: Captured) -> None:
+    captured.select("public.*", columns={"public.apples": ["*", "!id"]})
+    captured.begin(
+        "create table apples (id int primary key, note text)",
+        "alter table apples replica identity full",
+    )
+    assert (captured.tables[0].key, captured.tables[0].whole_rows) == ((), True)
+    found = captured.changes(
+        "insert into apples values (1, 'a'), (2, 'a')", "delete from apples where id = 1"
+    )
+    assert [(event.kind, event.row) for event in found] == [
+        *[(INSERT, {"note": "a"})] * 2,
+        (DELETE, {"note": "a"}),
+    ]
+
+
+def test_a_partitioned_table_without_a_primary_key_is_append_only(captured: Captured) -> None:
+    captured.begin(
+        "create table apples (id int) partition by range (id)",
+        "create table few partition of apples for values from (0) to (9)",
+        "alter table apples replica identity full",
+        "alter table few replica identity full",
+    )
+    assert "it is partitioned" in captured.tables[0].append_only
+    found = captured.changes("insert into apples values (1)", "update apples set id = 2")
+    assert told(found) == [(INSERT, 1)]
+
+
+def test_a_table_without_columns_is_append_only(captured: Captured) -> None:
+    captured.begin("create table apples ()", "alter table apples replica identity full")
+    assert captured.tables[0].append_only == "it has no columns"
+
+
+def test_whole_rows_that_are_no_longer_told_stop_their_table(captured: Captured) -> None:
     captured.begin(
         "create table apples (id int, note text)", "alter table apples replica identity full"
     )
-    (table,) = captured.tables
-    assert table.key == ()
-    assert "cannot be told apart" in table.append_only
+    chunks = captured.chunks(
+        "insert into apples values (1, 'a')",
+        "alter table apples add primary key (id)",
+        "alter table apples replica identity default",
+        "delete from apples",
+    )
+    (fault,) = faults(chunks)
+    assert "no longer full" in fault.error.what
+    source = captured.source()
+    (finding,) = [f for f in source.watch(captured.tables) if f.check == "replica identity"]
+    assert finding.severity is CheckSeverity.ERROR
+    assert "its key is id now" in finding.message
+
+
+def test_the_application_goes_on_when_whole_rows_are_no_longer_told(captured: Captured) -> None:
+    captured.begin("create table apples (id int)", "alter table apples replica identity full")
+    captured.run("insert into apples values (1)", "alter table apples replica identity default")
+    (finding,) = [
+        f for f in captured.source().watch(captured.tables) if f.check == "replica identity"
+    ]
+    assert "is no longer full" in finding.message
+    assert finding.severity is CheckSeverity.ERROR
+    captured.run("update apples set id = 2", "delete from apples")
 
 
 def test_the_columns_of_an_identity_index_are_the_key(any_captured: Captured) -> None:
@@ -106,13 +207,9 @@ def test_a_part_of_a_key_may_change(any_captured: Captured) -> None:
     ]
 
 
-@pytest.mark.parametrize("identity", ["default", "full"])
-def test_a_key_that_is_checked_late_does_not_tell_rows_apart(
-    any_captured: Captured, identity: str
-) -> None:
+def test_a_key_that_is_checked_late_does_not_tell_rows_apart(any_captured: Captured) -> None:
     any_captured.begin(
         "create table apples (id int, primary key (id) deferrable initially deferred)",
-        f"alter table apples replica identity {identity}",
     )
     assert "deferrable" in any_captured.tables[0].append_only
     found = any_captured.changes(
@@ -121,11 +218,30 @@ def test_a_key_that_is_checked_late_does_not_tell_rows_apart(
     assert told(found) == [(INSERT, 1), (INSERT, 2)]
 
 
+def test_with_identity_full_rows_with_a_key_that_is_checked_late_are_told_whole(
+    any_captured: Captured,
+) -> None:
+    any_captured.begin(
+        "create table apples (id int, primary key (id) deferrable initially deferred)",
+        "alter table apples replica identity full",
+    )
+    assert any_captured.tables[0].whole_rows
+    found = any_captured.changes(
+        "insert into apples values (1), (2)", "update apples set id = 3 - id"
+    )
+    moved = [(DELETE, 1), (INSERT, 2), (DELETE, 2), (INSERT, 1)]
+    assert told(found) == [(INSERT, 1), (INSERT, 2), *moved]
+
+
 def test_of_an_append_only_table_only_inserts_come_whatever_is_published(
     captured: Captured,
 ) -> None:
     captured.run(f"create publication {captured.settings.publication} for all tables")
-    captured.begin("create table apples (id int)", "alter table apples replica identity full")
+    captured.begin(
+        "create table apples (id int) partition by range (id)",
+        "create table few partition of apples for values from (0) to (9)",
+        "alter table few replica identity full",
+    )
     found = captured.changes(
         "insert into apples values (1)", "update apples set id = 2", "delete from apples"
     )
@@ -157,9 +273,8 @@ def test_a_table_whose_identity_is_nothing_is_append_only(
         "alter table apples replica identity nothing",
         DROPPED_INDEX,
         "alter table apples drop constraint apples_pkey",
-        "alter table apples drop constraint apples_pkey; alter table apples replica identity full",
     ],
-    ids=["nothing", "dropped index", "no key", "full without key"],
+    ids=["nothing", "dropped index", "no key"],
 )
 def test_the_application_updates_and_deletes_whatever_the_identity_is(
     any_captured: Captured, identity: str

@@ -41,6 +41,7 @@ from tests.conformance.apply.suite import (
     ScenarioContract,
     SubjectAt,
 )
+from tests.conformance.apply.whole_rows import SOME
 from tests.conformance.mirrored import Mirrored
 from tests.delta.readers import feed_by_delta_rs
 from tests.histories import NAN, Landing, Shape, counted, histories
@@ -266,7 +267,7 @@ class ByMerge:
 class TestMergeCore(ByMerge, ScenarioContract):
     """What of the suite runs each time: every marker, and a truncation."""
 
-    scenarios = (*MARKERS, TRUNCATION, PATTERN, LOST_OTHER_GONE, REPEATED)
+    scenarios = (*MARKERS, TRUNCATION, PATTERN, LOST_OTHER_GONE, REPEATED, SOME)
     quick = 2
 
 

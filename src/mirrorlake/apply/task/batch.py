@@ -23,8 +23,8 @@ from mirrorlake.delta.lookup.key_range import keys_between, overlapping
 from mirrorlake.delta.workspace import TableWorkspace, at_hand
 from mirrorlake.delta.write import flush
 from mirrorlake.delta.write.append import append
-from mirrorlake.delta.write.rewrite import NoBaseRow, rewrite
-from mirrorlake.errors import MirrorlakeError
+from mirrorlake.delta.write.rewrite import NoBaseRow, NoSuchRow, rewrite
+from mirrorlake.errors import MirrorlakeError, RowNotFound
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.model.keys import KeyRange
@@ -85,6 +85,8 @@ def run_batch(task: BatchTask) -> BatchResult:
         return BatchResult(not_append_only=True)
     except NoBaseRow:
         return BatchResult(error=missing_base_row(task.table, task.landed[0].name))
+    except NoSuchRow:
+        return BatchResult(error=RowNotFound.of(task.table, task.landed[0].name))
     except Exception as error:  # noqa: BLE001  (it becomes the table's error)
         return BatchResult(
             error=table_error(task.table, task.location, task.options, task.files, error)
@@ -154,9 +156,10 @@ def _apply(task: BatchTask) -> BatchResult:
 def _net(
     task: BatchTask, files: Sequence[tuple[str, parquet.Rows]], table: TableWorkspace
 ) -> NetChanges:
-    """The net effect of a batch. Raises NoBaseRow."""
+    """The net effect of a batch. Raises TableError."""
     schema, key = task.rows.schema, task.rows.key
-    batch = LandedBatch(task.table, schema.schema, key, files, task.truncate)
+    whole = task.rows.whole_rows
+    batch = LandedBatch(task.table, schema.schema, key, files, task.truncate, whole)
     if task.backfill is None:
         return fold(batch)
     searched = overlapping(task.files, schema, key, task.backfill)

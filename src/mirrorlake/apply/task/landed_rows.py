@@ -60,7 +60,8 @@ class LandedRows:
     """How the landed files of one table are read.
 
     default: the marker of a row without one; required: the columns that a file may lack only if all
-    it does is delete; threads: how many the task may use.
+    it does is delete; threads: how many the task may use; whole_rows: the key is all columns, which
+    files need not have.
     """
 
     table: str
@@ -70,6 +71,7 @@ class LandedRows:
     required: tuple[str, ...] = ()
     row_checks: RowChecks = field(default_factory=RowChecks)
     threads: int = 1
+    whole_rows: bool = False
 
     def read(self, landed: LandedPath) -> parquet.Rows:
         """All rows of a file, checked. Raises TableError."""
@@ -153,7 +155,7 @@ class LandedRows:
     def _check(self, landed: LandedPath, found: parquet.Rows, before: int = 0) -> None:
         check_rows(
             found,
-            key=self.key,
+            key=() if self.whole_rows else self.key,
             required=self.required,
             row_checks=self.row_checks,
             table=self.table,

@@ -20,8 +20,8 @@ from mirrorlake.apply.task.errors import fault, missing_base_row, null_text
 from mirrorlake.apply.task.gone_before import gone_before
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows
 from mirrorlake.delta.partitions import NullText, check_texts
-from mirrorlake.delta.write.rewrite import NoBaseRow
-from mirrorlake.errors import MirrorlakeError
+from mirrorlake.delta.write.rewrite import NoBaseRow, NoSuchRow
+from mirrorlake.errors import MirrorlakeError, RowNotFound
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.model.net import NetChanges
 
@@ -111,6 +111,8 @@ def _guarded(
         return look()
     except NoBaseRow:
         error: MirrorlakeError = missing_base_row(table, task.landed[0].name)
+    except NoSuchRow:
+        error = RowNotFound.of(table, task.landed[0].name)
     except NullText as found:
         error = null_text(table, found)
     except MirrorlakeError as found:
@@ -123,7 +125,8 @@ def _guarded(
 def _read(task: MergeTask) -> Read:
     schema = task.rows.schema.schema
     files = [(landed.name, task.rows.read(landed)) for landed in task.landed]
-    batch = LandedBatch(task.rows.table, schema, task.rows.key, files, task.truncate)
+    whole = task.rows.whole_rows
+    batch = LandedBatch(task.rows.table, schema, task.rows.key, files, task.truncate, whole)
     if task.present is not None:
         batch = replace(batch, files=[gone_before(batch, task.present), *files])
     net = fold(batch)

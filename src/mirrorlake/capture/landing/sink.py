@@ -14,7 +14,7 @@ from mirrorlake.capture.landing.writer import LandingWriter
 from mirrorlake.capture.record import Records, StreamRecord
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.capture.sink import Loaded, LoadProgress, Lost
-from mirrorlake.errors import SelectionChanged, TableError
+from mirrorlake.errors import SelectionChanged, TableError, UnsupportedTable
 from mirrorlake.landing import publish
 from mirrorlake.landing.cuts import Cuts
 from mirrorlake.model.crash_points import CrashHook, no_crash
@@ -85,7 +85,16 @@ class LandingSink:
         tables: Sequence[SourceTable],
         pool: Executor,
     ) -> Iterator[Loaded | TableError]:
-        return self._loader.run(record, snapshot, self._folders(tables), pool)
+        refused = [table for table in tables if self._settings.strict and table.whole_rows]
+        for table in refused:
+            yield UnsupportedTable(
+                "other engines would delete all rows that are equal to a deleted one, because the "
+                "table has no key",
+                table=str(table.table),
+                hint="Give the table a key, or set landing.strict to false.",
+            )
+        left = [table for table in tables if table not in refused]
+        yield from self._loader.run(record, snapshot, self._folders(left), pool)
 
     def open(
         self, record: StreamRecord, tables: Sequence[SourceTable], start: LogPoint, lost: Lost

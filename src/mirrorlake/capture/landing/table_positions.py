@@ -183,6 +183,7 @@ def describe(
         ours=OurMetadata(
             generation=generation or new_generation(),
             table=table.table.name,
+            whole_rows=table.whole_rows,
             source={
                 **source,
                 "stream": records.stream_id,
@@ -227,6 +228,14 @@ def _check_unchanged(store: Store, table: SourceTable, folder: str) -> OurMetada
             f"now ({', '.join(table.key)})",
             table=name,
             hint=hint,
+        )
+    if described.whole_rows != table.whole_rows:
+        was, now = ("append-only", "is") if table.whole_rows else ("mirrored", "no longer is")
+        raise KeyColumnsChanged(
+            f"the table was {was} when it was loaded, without a key, and {now} mirrored by whole "
+            "rows",
+            table=name,
+            hint=f"Run `mirrorlake reset {name}` to reload it.",
         )
     if described.ours.source.get("selection", {}) != dict(table.selection):
         raise SelectionChanged(

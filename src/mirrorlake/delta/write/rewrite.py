@@ -33,6 +33,7 @@ from mirrorlake.delta.partitions import split
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.delta.write import data_files
 from mirrorlake.delta.write.spared import without_equal
+from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import taken_values
 from mirrorlake.model.net import NetChanges
 
@@ -52,6 +53,10 @@ def here(_files: Sequence[Mapping[str, Any]]) -> None:
 
 class NoBaseRow(ValueError):
     """A value that did not change has no single row of the table to be taken from."""
+
+
+class NoSuchRow(ValueError):
+    """The table has fewer rows that are equal to a deleted one than were deleted."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +81,8 @@ def rewrite(
     *,
     spares_equal: bool = False,
 ) -> Rewritten:
-    """Apply net changes to the live files of a table. Raises NoBaseRow, and what `fetch` raises.
+    """Apply net changes to the live files of a table. Raises NoBaseRow, NoSuchRow, and what `fetch`
+    raises.
 
     joins: small ones of these files, whose rows are written into the new one when there is a change
     file that tells what has truly changed: without one the log is the feed. spares_equal: rows that
@@ -93,6 +99,8 @@ def rewrite(
     searched = candidates(files, schema, sought)
     fetch(searched)
     found = find_rows(table, searched, schema, sought, threads)
+    if net.take is not None:
+        found = found.only(some_of(found.code, net.take[wanted]))
     code = wanted[found.code]
     rows = completed(net, found.rows, code)
     if spares_equal:
@@ -119,8 +127,17 @@ def rewrite(
         inserted=rows.num_rows - count,
         updated=count,
         deleted=len(code) - count,
-        duplicates=int(np.maximum(before - 1, 0).sum()),
+        duplicates=0 if net.take is not None else int(np.maximum(before - 1, 0).sum()),
     )
+
+
+def some_of(code: np.ndarray, take: np.ndarray) -> np.ndarray:
+    """Which of the found rows go, where so many of each key do: bool. Raises NoSuchRow."""
+    if (np.bincount(code, minlength=len(take)) < take).any():
+        raise NoSuchRow
+    chosen = np.zeros(len(code), bool)
+    chosen[codes.up_to(code, take)] = True
+    return chosen
 
 
 def joined(

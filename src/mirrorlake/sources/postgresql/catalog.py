@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from typing import Any
@@ -29,6 +29,26 @@ _INDEX_COLUMNS = """
         where i.indrelid = c.oid and i.indimmediate and {which}
           and a.attrelid = c.oid and a.attnum = k.number and k.place <= i.indnkeyatts)
 """
+# Any other index that tells rows apart, for tables of which whole rows are logged: the one with the
+# fewest columns, none of which can be NULL.
+_UNIQUE = """
+       (select array_agg(a.attname::text order by k.place)
+        from unnest(u.indkey) with ordinality k(number, place), pg_attribute a
+        where a.attrelid = c.oid and a.attnum = k.number and k.place <= u.indnkeyatts)
+"""
+_UNIQUE_INDEX = """
+left join lateral (
+    select i.indkey, i.indnkeyatts
+    from pg_index i join pg_class named on named.oid = i.indexrelid
+    where i.indrelid = c.oid and i.indisunique and i.indimmediate and i.indisvalid
+      and i.indpred is null and i.indexprs is null
+      and not exists (
+          select from unnest(i.indkey) with ordinality k(number, place)
+          left join pg_attribute a on a.attrelid = c.oid and a.attnum = k.number
+          where k.place <= i.indnkeyatts and a.attnotnull is not true)
+    order by i.indnkeyatts, named.relname
+    limit 1) u on true
+"""
 _PRIMARY = _INDEX_COLUMNS.format(which="i.indisprimary")
 _IDENTITY_INDEX = _INDEX_COLUMNS.format(which="i.indisreplident")
 
@@ -42,8 +62,9 @@ select n.nspname, c.relname, c.oid::bigint, c.relreplident::text, c.relkind::tex
        exists (select from pg_index i
                where i.indrelid = c.oid and i.indisprimary and not i.indimmediate),
        c.relpersistence::text, pg_get_userbyid(c.relowner)::text, pg_has_role(c.relowner, 'usage'),
-       row_security_active(c.oid)
+       row_security_active(c.oid), {_UNIQUE}
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
+{_UNIQUE_INDEX}
 where c.relkind in ('r', 'p') and not c.relispartition
   and n.nspname not in ('pg_catalog', 'information_schema') and n.nspname !~ '^pg_(toast|temp)'
 order by n.nspname, c.relname
@@ -70,7 +91,8 @@ order by attrelid, attnum
 class CatalogTable:
     """A table as the catalog describes it, selected or not.
 
-    deferrable: it has a primary key that is checked late; owned: our user may publish it; filtered:
+    unique: the columns of another index that tells its rows apart; deferrable: it has a primary key
+    that is checked late; owned: our user may publish it; filtered:
     a policy hides rows of it from our user; generated: columns that the log does not carry and that
     are therefore left out; unreadable: columns that our user may not read;
     partitions: the leaves with the columns by which they identify their rows, None for all columns.
@@ -84,6 +106,7 @@ class CatalogTable:
     size: int
     primary: tuple[str, ...]
     index: tuple[str, ...]
+    unique: tuple[str, ...]
     deferrable: bool
     logged: bool
     owner: str
@@ -141,7 +164,7 @@ def _table(
     partitions: Mapping[TableId, frozenset[str] | None],
 ) -> CatalogTable:
     schema, name, oid, identity, kind, rows, size, primary, index, *facts = row
-    deferrable, persistence, owner, owned, filtered = facts
+    deferrable, persistence, owner, owned, filtered, unique = facts
     return CatalogTable(
         table=TableId(schema, name),
         oid=oid,
@@ -151,6 +174,7 @@ def _table(
         size=size,
         primary=tuple(primary or ()),
         index=tuple(index or ()),
+        unique=tuple(unique or ()),
         deferrable=deferrable,
         logged=persistence == "p",
         owner=owner,
@@ -182,7 +206,7 @@ def describe(table: CatalogTable, types: Types, selection: Selection) -> SourceT
     """The table as it is captured."""
     chosen = selection.columns_of(table.table, [name for name, _, _ in table.columns])
     resolved = {n: types.resolve(t, m) for n, t, m in table.columns if n in chosen}
-    key, reason = _key(table)
+    key, reason = _key(table, resolved)
     if not reason and (missing := [name for name in key if name not in resolved]):
         key, reason = (), f"key column {missing[0]} is not selected"
     schema = Schema.of([Column(name, kind.type) for name, kind in resolved.items()])
@@ -193,6 +217,7 @@ def describe(table: CatalogTable, types: Types, selection: Selection) -> SourceT
         identity=str(table.oid),
         source_types=resolved,
         append_only=reason,
+        whole_rows=not (key or reason),
         refused=refusal(table.table, schema),
         rows=table.rows,
         size=table.size,
@@ -200,21 +225,31 @@ def describe(table: CatalogTable, types: Types, selection: Selection) -> SourceT
     )
 
 
-def _key(table: CatalogTable) -> tuple[tuple[str, ...], str]:  # noqa: PLR0911  (one per identity)
-    """The columns by which updates and deletions name their row, or why there are none."""
+def _key(  # noqa: PLR0911  (one per identity)
+    table: CatalogTable, selected: Collection[str]
+) -> tuple[tuple[str, ...], str]:
+    """The columns by which updates and deletions name their row, or why there are none; neither,
+    where they name all columns of it."""
     if table.kind == "p" and (key := table.primary or table.index):
         if weak := table.weak_partition:
             return (), f"the replica identity of partition {weak} does not contain its key"
         return key, ""
     match table.identity:
-        case "d" | "f" if table.primary:
+        case "f" if table.kind == "p":
+            # Each partition has an identity of its own, and one that is made later has none.
+            return (), "it is partitioned and has no primary key"
+        case "d" if table.primary:
             return table.primary, ""
-        case "d" | "f" if table.deferrable:
+        case "f" if table.kind == "p":
+            # Each partition has an identity of its own, and one that is made later has none.
+            return (), "it is partitioned and has no primary key"
+        case "f":
+            keys = [key for key in (table.primary, table.unique) if key and {*key} <= {*selected}]
+            return keys[0] if keys else (), "" if selected else "it has no columns"
+        case "d" if table.deferrable:
             return (), "its primary key is deferrable, so rows may temporarily share a key"
         case "d":
             return (), "it has no primary key"
-        case "f":
-            return (), "it has no primary key, and equal rows of it cannot be told apart"
         case "i" if table.index:
             return table.index, ""
         case "i":

@@ -64,7 +64,7 @@ class _Known:
     relation: Relation
     table: SourceTable | None  # None: not selected
     offsets: tuple[int, ...] = ()
-    keys: tuple[int, ...] = ()  # lsns of the key columns
+    keys: tuple[int, ...] = ()  # offsets of the key columns; of all, where whole rows are told
     decoders: tuple[ColumnDecoder, ...] = ()
 
 
@@ -331,7 +331,9 @@ class Decoder:
             raise refused
         table = replace(selected, schema=schema, source_types=dict(zip(names, types, strict=True)))
         decoders = decoders_of(table, self.extremes, self.noted)
-        keys = tuple(offsets[names.index(key)] for key in table.key)
+        keys = tuple(
+            offsets[names.index(key)] for key in (names if table.whole_rows else table.key)
+        )
         return _Known(relation, table, tuple(offsets), keys, decoders)
 
     # -- rows -----------------------------------------------------------------------------------
@@ -379,7 +381,10 @@ class Decoder:
         shape = messages.buffer[offset]
         has_old = (shape == protocol.KEY_TUPLE) | (shape == protocol.OLD_TUPLE)
         old = protocol.walk(messages, offset[has_old] + 1, width)
-        _check_keys(old, known, table)
+        if table.whole_rows:
+            _check_whole(kind, shape, table)
+        else:
+            _check_keys(old, known, table)
         offset[has_old] = old.end
         is_new = kind != protocol.DELETE
         new = protocol.walk(messages, offset[is_new] + 1, width)
@@ -423,9 +428,10 @@ class Decoder:
         old: Tuples,
         old_rows: np.ndarray,
     ) -> np.ndarray:
-        """For updates that bring an old tuple: whether the key differs in it."""
-        changed = np.zeros(len(rows), bool)
-        if len(rows) == 0:
+        """For updates that bring an old tuple: whether the key differs in it, or the whole row is
+        one that goes and another that comes."""
+        changed = np.full(len(rows), known.table is not None and known.table.whole_rows)
+        if len(rows) == 0 or changed.any():
             return changed
         now, before = new.select(rows), old.select(old_rows)
         for offset in known.keys:
@@ -499,6 +505,17 @@ def _check_keys(old: Tuples, known: _Known, table: SourceTable) -> None:
                 hint="Set a replica identity that contains the key on the table and all its "
                 f"partitions, then run `mirrorlake reset {table.table}` to reload it.",
             )
+
+
+def _check_whole(kind: np.ndarray, shape: np.ndarray, table: SourceTable) -> None:
+    """Every old row is told whole, unless the replica identity was changed meanwhile."""
+    if (shape[kind != protocol.INSERT] != protocol.OLD_TUPLE).any():
+        raise TableError(
+            "the source did not send a changed row as it was before: its replica identity is no "
+            "longer full",
+            table=str(table.table),
+            hint=f"Run `mirrorlake reset {table.table}` to reload the table.",
+        )
 
 
 def _fill_unchanged(new: Tuples, rows: np.ndarray, old: Tuples, old_rows: np.ndarray) -> None:

@@ -71,7 +71,7 @@ def _fence(batch: OpenBatch) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
 def look_up(session: SparkSession, batch: OpenBatch, keys: DataFrame, *, whole: bool) -> DataFrame:
     """The number of its key of each row that the table has of these keys, and with `whole` the rows
     themselves. keys: with the numbers, in the columns of a frame."""
-    schema, key = batch.schema.schema, batch.step.key
+    schema, key = batch.schema.schema, batch.key
     table = session.read.format("delta").load(batch.location).alias("t")
     same = [_same(name, schema.names.index(name), schema) for name in key]
     found = table.join(keys.alias("s"), _all(same))
@@ -107,7 +107,7 @@ def merge(session: SparkSession, batch: OpenBatch, source: MergeSource, said: st
     matching = [int(action) for action in (MergeAction.UPDATE, MergeAction.DELETE)]
     # Of a table that is emptied nothing matches; some columns still have to be compared, or Spark
     # has no way to join but each row with each.
-    same = [_same(name, schema.names.index(name), schema) for name in step.key or schema.names[:1]]
+    same = [_same(name, schema.names.index(name), schema) for name in batch.key or schema.names[:1]]
     action = functions.col(f"s.{ACTION}")
     table = DeltaTable.forPath(session, batch.location).alias("t")
     rows = source.rows(session, batch).alias("s")

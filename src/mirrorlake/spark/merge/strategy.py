@@ -85,7 +85,7 @@ class Merge:
         try:
             with (
                 self._sessions.active() as session,
-                MergeFrames(session, schema, batch.step.key) as frames,
+                MergeFrames(session, schema, batch.key) as frames,
             ):
                 return self._merged(session, frames, batch, before_commit)
         except MirrorlakeError as error:

@@ -109,10 +109,6 @@ class TestRefusedColumns:
     ("statements", "reason"),
     [
         (["create table apples (id int)"], "it has no primary key"),
-        (
-            ["create table apples (id int)", "alter table apples replica identity full"],
-            "equal rows of it cannot be told apart",
-        ),
         (["create table apples (id int, primary key (id) deferrable)"], "is deferrable"),
     ],
 )
@@ -123,6 +119,12 @@ def test_a_table_without_a_key_is_a_warning(
     finding = the_finding(captured, "replica identity", WARNING)
     assert reason in finding.message
     assert 'alter table "public"."apples" add primary key' in finding.remedy
+    assert 'alter table "public"."apples" replica identity full' in finding.remedy
+
+
+def test_a_table_whose_rows_are_told_whole_is_as_it_should_be(captured: Captured) -> None:
+    captured.run("create table apples (id int)", "alter table apples replica identity full")
+    assert "by all columns" in the_finding(captured, "replica identity", OK).message
 
 
 @pytest.mark.parametrize(

@@ -100,6 +100,17 @@ def changed(
             yield CheckResult(
                 "table", _ERROR, "it was dropped and created again", remedy, table.table
             )
+        elif table.whole_rows and not current.whole_rows:
+            told = f"its key is {', '.join(current.key)} now"
+            yield CheckResult(
+                "replica identity",
+                _ERROR,
+                "a change found its row by all columns, and "
+                f"{told if current.key else 'its replica identity is no longer full'}: changes may "
+                "have been lost",
+                remedy,
+                table.table,
+            )
         elif not table.append_only and current.key != table.key:
             told = f"is {', '.join(current.key)} now" if current.key else "no longer exists"
             yield CheckResult(
@@ -141,6 +152,9 @@ def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[CheckResult]:
             _identity_remedy(name, catalog),
             name,
         )
+    elif table.whole_rows:
+        told = "no key: a change finds its row by all columns"
+        yield CheckResult("replica identity", _OK, told, table=name)
     else:
         yield CheckResult("replica identity", _OK, f"key {', '.join(table.key)}", table=name)
 
@@ -206,9 +220,12 @@ def _identity_remedy(name: TableId, catalog: CatalogTable) -> str:
         return f"Run `alter table {_sql(catalog.weak_partition)} replica identity default`."
     if catalog.identity in {"n", "i"} and catalog.primary:
         return f"Run `alter table {_sql(name)} replica identity default`."
+    if catalog.kind == "p":
+        return f"Run `alter table {_sql(name)} add primary key (...)`."
     return (
-        f"Run `alter table {_sql(name)} add primary key (...)`, or `alter table {_sql(name)} "
-        "replica identity using index ...` with a unique index on NOT NULL columns."
+        f"Run `alter table {_sql(name)} add primary key (...)`, `alter table {_sql(name)} replica "
+        "identity using index ...` with a unique index on NOT NULL columns, or `alter table "
+        f"{_sql(name)} replica identity full`, which logs every old row whole."
     )
 
 

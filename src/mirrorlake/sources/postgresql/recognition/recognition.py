@@ -8,6 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import Protocol
 
 from mirrorlake.errors import TableAltered
+from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.postgresql.recognition import columns, partitions
@@ -75,7 +76,9 @@ class Recognition:
             raise _altered(table, found)
         # Without a key the next insert may be far away. With another key rows are told apart anew.
         touches_key = not found.altered.isdisjoint(table.key)
-        if found.altered and (table.append_only or touches_key):
+        others = {kind for kind, _what in found.changes} - {SchemaChangeKind.COLUMN_ADDED}
+        is_lost = bool(found.altered) and (bool(table.append_only) or touches_key)
+        if is_lost or (table.whole_rows and others):
             raise _altered(table, " and ".join(what for _kind, what in found.changes))
         published = look.published or known.published
         self._note(oid, replace(found.known, published=published))
