@@ -52,7 +52,7 @@ def test_the_unit_and_the_image_run_what_there_is() -> None:
     unit = (DEPLOY / "mirrorlake.service").read_text()
     assert re.search(r"^ExecStart=\S+/mirrorlake run --config \S+$", unit, re.MULTILINE)
     image = (DEPLOY / "Containerfile").read_text()
-    for words in re.findall(r"^COPY (.+) \S+$", image, re.MULTILINE):
+    for words in re.findall(r"^COPY (?!--from)(.+) \S+$", image, re.MULTILINE):
         for name in words.split():
             assert (DOCS.parent / name).exists(), name
     assert "python -m mirrorlake.spark.session.fetch" in image

@@ -95,10 +95,16 @@ class Spark:
         _logs.append(log)
         builder: Any = SparkSession.builder.master(settings.master).appName("mirrorlake")
         conf = {**_ours(settings), **found, **log_store.configuration(), **settings.conf}
-        conf = class_path.resolved(conf, is_local=settings.master.startswith("local"))
+        is_local = settings.master.startswith("local")
+        conf = class_path.resolved(conf, is_local=is_local)
         for name, value in conf.items():
             builder = builder.config(name, value)
-        with jars.fetching(conf, say), _standard_error_to(log), _signal_handlers_restored():
+        with (
+            jars.fetching(conf, say),
+            _standard_error_to(log),
+            _signal_handlers_restored(),
+            _loopback() if is_local else contextlib.nullcontext(),
+        ):
             try:
                 session = builder.getOrCreate()
             except Exception as error:
@@ -230,6 +236,20 @@ def _standard_error_to(log: Path) -> Iterator[None]:
         os.dup2(kept, 2)
         os.close(kept)
         os.close(target)
+
+
+@contextlib.contextmanager
+def _loopback() -> Iterator[None]:
+    """Let a JVM not look up the name of this machine: in some containers nothing knows it."""
+    name = "SPARK_LOCAL_IP"
+    if name in os.environ:
+        yield
+        return
+    os.environ[name] = "127.0.0.1"
+    try:
+        yield
+    finally:
+        del os.environ[name]  # a later session may be one of a cluster
 
 
 @contextlib.contextmanager
