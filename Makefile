@@ -8,13 +8,16 @@ unexport PYTHONDONTWRITEBYTECODE
 
 IN_TWO := -n 2 --dist loadgroup --randomly-seed 1
 
-.PHONY: setup demo test test-full test-long test-pair fuzz lint check format bench soak clauses docs site lock clean
+.PHONY: setup browser demo test test-full test-long test-pair fuzz lint check format bench soak clauses docs site lock clean
 
 setup: $(READY)
 
 $(READY): pyproject.toml constraints.txt scripts/setup
 	@sh scripts/setup $(VENV)
 	@touch $(READY)
+
+browser:
+	@sh scripts/browser
 
 demo: setup
 	@$(VENV)/bin/mirrorlake demo $(ARGS)
@@ -25,11 +28,11 @@ test: setup
 	@MIRRORLAKE_TESTS=quick $(PYTHON) -m pytest $(IN_TWO) -m "not long and not full" --clauses build/clauses.json $(ARGS)
 
 # Half an hour: everything else too, and more examples of each.
-test-full: setup
+test-full: setup browser
 	@$(PYTHON) -m pytest $(IN_TWO) -m "not long" --clauses build/clauses-full.json $(ARGS)
 
 # Hours: many more examples, more versions of PostgreSQL, long crash series.
-test-long: setup
+test-long: setup browser
 	@MIRRORLAKE_TESTS=long $(PYTHON) -m pytest -n 2 --dist loadgroup $(ARGS)
 
 # Half an hour: the tests of Spark on the older of the tested pairs of Spark and Delta, and on the
