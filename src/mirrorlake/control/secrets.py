@@ -12,12 +12,13 @@ import os
 import re
 import threading
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel, SecretStr
 
-from mirrorlake.errors import InvalidRequest
+from mirrorlake.errors import InvalidRequest, StorageUnavailable
 
 _REFERENCE = re.compile(r"env:(MIRRORLAKE_SECRET_[A-Z0-9_]{1,100})")
 REFERENCE_PREFIX = "secret_manager_stored_"
@@ -72,6 +73,20 @@ def variable_of(reference: str) -> str:
     return found[1]
 
 
+@contextmanager
+def _translated() -> Iterator[None]:
+    """Raises StorageUnavailable for what the file system, or the content of the file, says."""
+    try:
+        yield
+    except (OSError, ValueError, AttributeError, TypeError) as error:
+        reason = (error.strerror or "failed").lower() if isinstance(error, OSError) else "damaged"
+        raise StorageUnavailable(
+            f"the secrets of the profiles cannot be read or written: {reason}",
+            where=f"{SecretFile.NAME} in the folder of `mirrorlake serve`",
+            hint="Check that the file can be read and written, and that its disk has space.",
+        ) from None
+
+
 class SecretFile:
     """All secrets by name of the profile and path. Safe for threads of one process."""
 
@@ -82,13 +97,13 @@ class SecretFile:
         self._lock = threading.Lock()
 
     def of(self, profile: str) -> dict[str, str]:
-        """The secrets of a profile by path."""
-        with self._lock:
+        """The secrets of a profile by path. Raises StorageUnavailable."""
+        with self._lock, _translated():
             return dict(self._read().get(profile, {}))
 
     def put(self, profile: str, secrets: Mapping[str, str]) -> None:
-        """Replace all secrets of a profile."""
-        with self._lock:
+        """Replace all secrets of a profile. Raises StorageUnavailable."""
+        with self._lock, _translated():
             found = self._read()
             found.pop(profile, None)
             if secrets:

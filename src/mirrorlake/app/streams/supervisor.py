@@ -43,6 +43,7 @@ from mirrorlake.errors import (
     NotOffered,
     SourceGap,
     SourceUnavailable,
+    Unavailable,
 )
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.landed import LaterFormat
@@ -289,6 +290,8 @@ class Supervisor:
     def _is_changed(self, work: Work, stream: Supervised) -> bool:
         try:
             return self._project(stream) != work.project
+        except Unavailable:
+            return False  # what cannot be read now is no reason to end anything
         except MirrorlakeError:
             return True  # the next start says why
 
