@@ -325,6 +325,14 @@ class KeyColumnMissing(TableError):
     """A name in `keyColumns` matches no column of the file (LZ-046)."""
 
 
+class EventTableError(TableError):
+    """A table that is made of events cannot go on, such as one whose key has changed (ST-263)."""
+
+
+class KeyColumnUnknown(EventTableError):
+    """No event of a new table tells the type of its key columns yet."""
+
+
 class UnknownMarker(TableError):
     """A row marker is not 0, 1, 2 or 4 (LZ-085)."""
 

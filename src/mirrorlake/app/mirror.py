@@ -23,7 +23,7 @@ from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.own_root import check_root, of_root
 from mirrorlake.app.status import ended, mirror_status
-from mirrorlake.app.stores import destination_of, store_of
+from mirrorlake.app.stores import event_store_of, store_of
 from mirrorlake.app.targets.keeper import TargetKeeper
 from mirrorlake.apply.engine import Engine
 from mirrorlake.apply.in_process.committer import LogCommitter
@@ -54,6 +54,7 @@ from mirrorlake.sources.table import SourceTable
 from mirrorlake.storage.lease import Lease, holder_of
 
 if TYPE_CHECKING:
+    from mirrorlake.app.events.applying import EventApplier
     from mirrorlake.spark.session.spark_session import Spark
 
 Say = Callable[[str], None]
@@ -134,6 +135,8 @@ class Mirror:
 
     def check(self) -> list[CheckResult]:
         """Test the root and every prerequisite of the source."""
+        if self.project.events is not None:
+            return self._events().check()
         check_root(self.project, self._store)
         records = Records(self._store, root.LANDING)
         with closing(self._source()) as source:
@@ -175,6 +178,12 @@ class Mirror:
 
     def plan(self) -> list[TablePlan]:
         """What `apply_once` would do now. Starts no JVM, takes no lease, changes nothing."""
+        if self.project.events is not None:
+            raise UsageError(
+                "event files are applied without a plan: nobody knows what is in them before",
+                where=f"mirror {self.project.name}",
+                hint="Use `mirrorlake status` for the tables as they are.",
+            )
         check_root(self.project, self._store)
         # Without Spark there is nothing to apply with, and yet something to plan.
         with suppress(SparkUnavailable):
@@ -189,6 +198,8 @@ class Mirror:
         """The findings of `check`, of which none keeps `run` from working. Raises what would."""
         for role in ended.COMMANDS:
             Lease(self._store, role, WallClock()).check_free()
+        if self.project.events is not None:
+            return self.check()
         self._check_begin()
         record = Records(self._store, root.LANDING).stream()
         is_new = record is None or not record.is_established
@@ -208,6 +219,8 @@ class Mirror:
 
     def capture_once(self, progress: Loading = lambda _progress: None) -> None:
         """Land everything that is committed in the source when this is called."""
+        if self.project.events is not None:
+            return  # the files are there
         self._check_begin()
         with self._noted(ended.CAPTURE), closing(self.capture(progress)) as capture:
             capture.open()
@@ -236,6 +249,9 @@ class Mirror:
         """Apply everything that is landed when this is called."""
         if self.project.destination is not None:
             return ApplyReport()  # events are for others to apply
+        if self.project.events is not None:
+            with self._noted(ended.MIRROR):
+                return self._events().once()
         check_root(self.project, self._store)
         engine = self._deferred()
 
@@ -257,6 +273,8 @@ class Mirror:
                 where=f"mirror {self.project.name}",
                 hint="Use `mirrorlake run`, or remove the section destination.",
             )
+        if self.project.events is not None:
+            return self._apply_events(watcher)
         check_root(self.project, self._store)
         Lease(self._store, ended.MIRROR, WallClock()).check_free()
         with (
@@ -276,6 +294,8 @@ class Mirror:
         if self.project.destination is not None:
             self.capture_run()
             return ApplyReport()
+        if self.project.events is not None:
+            return self._apply_events(watcher)
         self._check_begin()
         for role in ended.COMMANDS:
             Lease(self._store, role, WallClock()).check_free()
@@ -293,6 +313,18 @@ class Mirror:
                 child.stop()
         child.check()
         return loop.report
+
+    def replay_events(self) -> ApplyReport:
+        """Read the event files again of which events could not be applied (ST-254). Raises
+        UsageError for a mirror whose tables are made of something else."""
+        if self.project.events is None:
+            raise UsageError(
+                "the tables of this mirror are not made of event files",
+                where=f"mirror {self.project.name}",
+                hint="Name a project file whose source is of type events.",
+            )
+        with self._noted(ended.MIRROR):
+            return self._events().replay()
 
     def backfill(
         self,
@@ -401,7 +433,7 @@ class Mirror:
         clock = WallClock(self.stop)
         sink: Sink = LandingSink(source, records, settings, self._reached, progress)
         if (events := self.project.destination) is not None:
-            store = destination_of(events)
+            store = event_store_of(events)
             sink = EventsSink(
                 source, records, settings, events, store, clock, self._reached, progress
             )
@@ -442,6 +474,17 @@ class Mirror:
         loop.open()
         with closing(loop):
             yield loop
+
+    def _events(self) -> EventApplier:
+        with extras.needed("applying events"):
+            from mirrorlake.app.events.applying import EventApplier
+        return EventApplier(self.project, WallClock(self.stop), self.stop, self._reached)
+
+    def _apply_events(self, watcher: Watcher | None) -> ApplyReport:
+        applier = self._events()
+        (watcher or Watcher()).begun(applier.report)
+        with self._noted(ended.MIRROR):
+            return applier.run()
 
     def _noted(self, role: str) -> AbstractContextManager[None]:
         return ended.noted(self._store, role, WallClock(), self.stop)
@@ -493,6 +536,12 @@ class Mirror:
     def _connection(self) -> SourceSettings:
         """The settings of the source. Raises UsageError when there are none to connect with."""
         settings = self.project.source
+        if self.project.events is not None:
+            raise UsageError(
+                "the source is a folder or bucket of event files, and no database",
+                where=f"mirror {self.project.name}",
+                hint="Use `mirrorlake run` or `mirrorlake apply`.",
+            )
         if settings is None:
             raise UsageError(
                 "this mirror has no source",

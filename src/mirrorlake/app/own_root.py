@@ -56,7 +56,7 @@ def check_root(project: Project, store: Store) -> None:
         check_apart(root)
     else:
         _check_apart_on_objects(root)
-    if project.landing is not None:
+    if project.landing is not None or project.events is not None:
         return
     if not layout.landing_zones(store):
         _check_content(root)

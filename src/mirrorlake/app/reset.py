@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
@@ -109,14 +109,7 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
     captured = records.stream() is not None
     delivered = set(state.delivered(records))
     known = scans.keys() | stopped | delivered
-    wanted = sorted(known) if tables is None else list(tables)
-    for name in wanted:
-        if name not in known:
-            raise UsageError(
-                f"there is no table {name}",
-                where="reset",
-                hint=f"The tables are: {', '.join(sorted(known)) or 'none'}.",
-            )
+    wanted = chosen_of(known, tables)
     chosen = [scans[name] for name in wanted if name in scans]
     if not captured:
         for scan in chosen:
@@ -129,6 +122,19 @@ def plan_reset(project: Project, tables: Sequence[str] | None) -> Reset:
         everything=tables is None,
         delivered=[name for name in wanted if name in delivered],
     )
+
+
+def chosen_of(known: Collection[str], tables: Sequence[str] | None) -> list[str]:
+    """The tables that are asked for, all for None. Raises UsageError for one that is not known."""
+    wanted = sorted(known) if tables is None else list(tables)
+    for name in wanted:
+        if name not in known:
+            raise UsageError(
+                f"there is no table {name}",
+                where="reset",
+                hint=f"The tables are: {', '.join(sorted(known)) or 'none'}.",
+            )
+    return wanted
 
 
 def _files_of(scan: TableScan) -> str:

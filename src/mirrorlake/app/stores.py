@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from mirrorlake import root
+from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.config import Project
 from mirrorlake.storage.local import LocalStore
@@ -26,8 +27,8 @@ def store_of(project: Project) -> Store:
     return store
 
 
-def destination_of(settings: EventsSettings) -> Store:
-    """Where event files are written. Raises UsageError."""
+def event_store_of(settings: EventsSettings | EventInput) -> Store:
+    """Where event files are. Raises UsageError."""
     return store_at(settings.location)
 
 

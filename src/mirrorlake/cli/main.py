@@ -15,6 +15,7 @@ from mirrorlake.cli import (
     capture,
     check,
     cut,
+    dead_letters,
     demo,
     detach,
     discover,
@@ -94,6 +95,7 @@ for command in (
     profiles.profiles,
     objects.objects,
     errors.errors,
+    dead_letters.dead_letters,
 ):
     app.command()(command)
 

@@ -39,6 +39,8 @@ def finish(report: ApplyReport, project: Project, *, as_json: bool) -> None:
             ["table", "version", "files", "inserts", "updates", "deletes", ""],
             [_row(found[name], errors.get(name)) for name in names],
         )
+    elif project.events is not None:
+        say(f"{project.events.described} contains no event files that are new.")
     elif project.destination is not None:
         say(f"Event files are in {project.destination.described}.")
     else:

@@ -30,6 +30,7 @@ def reset(
     mirrorlake reset public.orders
     mirrorlake reset --all
     """
+    from mirrorlake.app.events.reset import plan_event_reset
     from mirrorlake.app.reset import plan_reset
     from mirrorlake.cli.options import project
     from mirrorlake.cli.output import say
@@ -40,7 +41,9 @@ def reset(
             "neither tables nor --all was given, or both",
             hint="Name tables, or use --all. `mirrorlake status` lists the tables.",
         )
-    planned = plan_reset(project(config, root), None if every else tables)
+    settings = project(config, root)
+    plan = plan_reset if settings.events is None else plan_event_reset
+    planned = plan(settings, None if every else tables)
     for line in planned.sentences():
         say(line)
     if dry_run:

@@ -67,7 +67,7 @@ def _show(found: Status) -> None:
         typer.echo(f"{found.outage}. {found.outage.hint}")
     for error in found.errors:
         typer.echo(f"{error['command']} ended at {error['time']}: {error['message']}")
-    typer.echo(f"landing zone: {found.landing_zone}")
+    typer.echo(_where(found))
     if found.partner.is_told:
         typer.echo(f"partner: {_partner(found.partner)}")
     print_table(
@@ -105,6 +105,14 @@ def _show(found: Status) -> None:
             typer.echo(f"subscription {one.name}: {why}")
     for job in found.backfills:
         typer.echo(sentence(job))
+
+
+def _where(found: Status) -> str:
+    """Where the tables come from."""
+    if not found.events:
+        return f"landing zone: {found.landing_zone}"
+    dead = f"; {found.dead_events:,} could not be applied: mirrorlake dead-letters"
+    return f"events: {found.events}{dead if found.dead_events else ''}"
 
 
 def _partner(told: PartnerEvents) -> str:

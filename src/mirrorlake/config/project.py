@@ -6,6 +6,7 @@ import math
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.settings import CaptureSettings
 from mirrorlake.errors import ConfigError
@@ -25,6 +26,7 @@ class Project:
     why the source cannot be connected to, because the environment does not have its URL; what does
     not connect works all the same. targets: the tables that are built from change feeds.
     destination: where event files are written instead of a landing zone and tables.
+    events: the event files that the tables are made of, where there are such; source is None then.
     """
 
     name: str
@@ -38,6 +40,7 @@ class Project:
     unset: ConfigError | None = None
     targets: tuple[TargetSettings, ...] = ()
     destination: EventsSettings | None = None
+    events: EventInput | None = None
 
     @classmethod
     def of_root(cls, root: Path | StorageLocation) -> Project:

@@ -12,12 +12,15 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, ByteSize, Field, PositiveInt, model_validator
 from pydantic_core import PydanticCustomError
 
+from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.capture.events.settings import EventsSettings
 from mirrorlake.capture.settings import CaptureSettings
+from mirrorlake.config.elsewhere import ElsewhereSection, EventLocationSection, beside
+from mirrorlake.config.event_input import EventInputSection
 from mirrorlake.config.project import Project
 from mirrorlake.config.sources import AnySource
 from mirrorlake.config.targets import ArchiveSection, HistorySection, targets_of
-from mirrorlake.errors import ConfigError, UsageError
+from mirrorlake.errors import ConfigError
 from mirrorlake.events.paths import EventExtension
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.settings import MirrorSettings
@@ -25,9 +28,7 @@ from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.change import UNPROVED, SchemaChangeKind
 from mirrorlake.sources.section import Section
 from mirrorlake.spark.settings import SparkSettings
-from mirrorlake.storage.options import ObjectOptions
-from mirrorlake.storage.store import UnsafePath, checked
-from mirrorlake.storage.urls import StorageLocation, check_url, is_url
+from mirrorlake.storage.urls import StorageLocation
 
 ON_OBJECTS = ("s3", "s3a")
 """Schemes of URLs below which tables are written."""
@@ -44,43 +45,6 @@ class CaptureSection(Section):
     roll_seconds: float = Field(default=_CAPTURE.roll_seconds, gt=0, le=_LONGEST_SECONDS)
     debounce_seconds: float = Field(default=_CAPTURE.debounce_seconds, ge=0, le=_LONGEST_SECONDS)
     heartbeat_seconds: float = Field(default=_CAPTURE.heartbeat_seconds, gt=0, le=_LONGEST_SECONDS)
-
-
-class ElsewhereSection(Section):
-    """Where a part of a mirror lies, when that is not below root."""
-
-    url: str | None = Field(default=None, min_length=1)
-    endpoint: str | None = Field(default=None, min_length=1)
-    region: str | None = Field(default=None, min_length=1)
-    anonymous: bool = False
-
-    def location_in(
-        self, path: Path, section: str, account: str | None = None
-    ) -> StorageLocation | None:
-        """The place that a section of a project file names. Raises ConfigError."""
-        reached = {
-            "endpoint": self.endpoint,
-            "region": self.region,
-            "account": account,
-            "anonymous": self.anonymous,
-        }
-        named = next((name for name, value in reached.items() if value), None)
-        if self.url is None:
-            if named is not None:
-                raise ConfigError(
-                    "this setting describes how to access a URL, but no URL is set",
-                    where=f"{path}, field {section}.{named}",
-                    hint=f"Set {section}.url as well, or remove this setting.",
-                )
-            return None
-        try:
-            options = ObjectOptions(self.endpoint, self.region, account, self.anonymous)
-            check_url(self.url, options)
-            return StorageLocation(self.url, options)
-        except UsageError as error:
-            field = error.where if error.where in reached else "url"
-            where = f"{path}, field {section}.{field}"
-            raise ConfigError(error.what, where=where, hint=error.hint) from None
 
 
 class RootSection(ElsewhereSection):
@@ -107,7 +71,7 @@ class RootSection(ElsewhereSection):
                     where=f"{path}, field root.{name}",
                     hint="Remove this setting, or set root.url to a URL.",
                 )
-        return _beside(path, Path(self.url))
+        return beside(path, Path(self.url))
 
 
 class LandingSection(ElsewhereSection):
@@ -122,16 +86,11 @@ class LandingSection(ElsewhereSection):
         return self.location_in(path, "landing", self.account)
 
 
-class EventsSection(Section):
+class EventsSection(EventLocationSection):
     """Event files as the destination of a stream."""
 
     type: Literal["events"]
-    url: str = Field(min_length=1)
-    endpoint: str | None = Field(default=None, min_length=1)
-    region: str | None = Field(default=None, min_length=1)
-    account: str | None = Field(default=None, min_length=1)
     format: Literal["avro", "json"] = "avro"
-    path: str = ""
     rotation_mb: float = Field(default=50, gt=0, le=_MOST_MEGABYTES)
     rotation_seconds: float = Field(default=60, gt=0, le=_LONGEST_SECONDS)
     compression: Literal["none", "gzip", "deflate"] = "none"
@@ -141,8 +100,8 @@ class EventsSection(Section):
         """path: of the project file; name: of the project. Raises ConfigError."""
         return EventsSettings(
             stream=name,
-            location=self._location(path),
-            path=self._path(path),
+            location=self.location(path, "destination"),
+            path=self.folder(path, "destination"),
             extension=self._extension(path),
             is_deflated=self.compression == "deflate",
             rotation_bytes=max(round(self.rotation_mb * (1 << 20)), 1),
@@ -168,27 +127,6 @@ class EventsSection(Section):
             return EventExtension.AVRO
         zipped = self.compression == "gzip"
         return EventExtension.JSON_GZIP if zipped else EventExtension.JSON
-
-    def _location(self, path: Path) -> StorageLocation | Path:
-        if not is_url(self.url):
-            return _beside(path, Path(self.url))
-        reached = ElsewhereSection(url=self.url, endpoint=self.endpoint, region=self.region)
-        location = reached.location_in(path, "destination", self.account)
-        assert location is not None
-        return location
-
-    def _path(self, path: Path) -> str:
-        found = self.path.strip("/")
-        try:
-            if found:
-                checked(found)
-        except UnsafePath:
-            raise ConfigError(
-                f"{self.path!r} is no path below the URL",
-                where=f"{path}, field destination.path",
-                hint="Write names with / between them, such as crm/events.",
-            ) from None
-        return found
 
 
 class TablesSection(ElsewhereSection):
@@ -274,7 +212,11 @@ class ProjectFile(Section):
     def project(self, path: Path) -> Project:
         root = self._root(path)
         landing, tables = self.landing.location(path), self.tables.location(path)
-        source = self.source.settings(self.name) if self.source else None
+        events, source = None, None
+        if isinstance(self.source, EventInputSection):
+            events = self._events(self.source, path, root)
+        elif self.source is not None:
+            source = self.source.settings(self.name)
         capture = CaptureSettings(
             roll_bytes=self.capture.roll_bytes,
             roll_seconds=self.capture.roll_seconds,
@@ -307,7 +249,7 @@ class ProjectFile(Section):
         )
         spark = SparkSettings(
             master=self.spark.master,
-            jars=_beside(path, self.spark.jars) if self.spark.jars else None,
+            jars=beside(path, self.spark.jars) if self.spark.jars else None,
             conf=self.spark.conf,
             driver_memory=self.spark.driver_memory,
         )
@@ -326,6 +268,7 @@ class ProjectFile(Section):
             tables,
             targets=targets,
             destination=destination,
+            events=events,
         )
 
     def _root(self, path: Path) -> Path | StorageLocation:
@@ -337,6 +280,24 @@ class ProjectFile(Section):
             where=f"{path}, field root",
             hint="Write s3://bucket/path, or set tables.url to such a place.",
         )
+
+    def _events(
+        self, section: EventInputSection, path: Path, root: Path | StorageLocation
+    ) -> EventInput:
+        if not isinstance(root, Path):
+            raise ConfigError(
+                "root is a URL, but what is remembered of events lies in a folder",
+                where=f"{path}, field root",
+                hint="Name a folder. To store the tables elsewhere, set tables.url.",
+            )
+        for name in ("landing", "capture", "destination", "histories", "archives"):
+            if name in self.model_fields_set:
+                raise ConfigError(
+                    f"tables are made of event files, so {name} has no effect",
+                    where=f"{path}, field {name}",
+                    hint="Remove this section.",
+                )
+        return section.settings(path)
 
     def _destination(self, path: Path) -> EventsSettings | None:
         if self.destination is None:
@@ -367,8 +328,3 @@ class ProjectFile(Section):
                 hint="Set it to 7 or more, or also set mirror.vacuum_early: true.",
             )
         return None if days is None else timedelta(days=days)
-
-
-def _beside(path: Path, found: Path) -> Path:
-    """A relative path in a project file starts at that file."""
-    return (path.parent / found.expanduser()).absolute()

@@ -10,13 +10,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, create_model
 
+from mirrorlake.config.event_input import EventInputSection
 from mirrorlake.sources.base import Source
 from mirrorlake.sources.memory.settings import MemorySettings
 from mirrorlake.sources.postgresql.section import PostgresSection
 from mirrorlake.sources.postgresql.settings import PostgresSettings
-from mirrorlake.sources.section import SourceSection, SourceSettings
+from mirrorlake.sources.section import Section, SourceSection, SourceSettings
 
-SECTIONS: Mapping[str, type[SourceSection]] = {"postgresql": PostgresSection}
+SECTIONS: Mapping[str, type[Section]] = {
+    "postgresql": PostgresSection,
+    "events": EventInputSection,
+}
 """The shape of the section `source:` for each `type`."""
 
 
@@ -42,11 +46,11 @@ _types: Any = Literal[tuple(SECTIONS)]
 _Typed: type[BaseModel] = create_model("_Typed", type=(_types, ...))
 
 
-def _of_its_type(section: Any) -> SourceSection:
+def _of_its_type(section: Any) -> Section:
     """The section in the shape that its `type` asks for. Raises ValidationError."""
     _Typed.model_validate(section)
     return SECTIONS[section["type"]].model_validate(section)
 
 
-AnySource = Annotated[SourceSection, BeforeValidator(_of_its_type)]
+AnySource = Annotated[SourceSection | EventInputSection, BeforeValidator(_of_its_type)]
 """The union of `SECTIONS`, told apart by `type`."""

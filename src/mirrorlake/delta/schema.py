@@ -13,6 +13,9 @@ from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import DataType
 
+OF_EVENTS = "mirrorlake.events"
+"""The property of a table that is built from events, which alone may have nested columns."""
+
 _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
@@ -71,12 +74,14 @@ class TableSchema:
 def parse(metadata: Mapping[str, Any]) -> TableSchema:
     """Read the metaData action. Raises UnknownColumnType."""
     fields = json.loads(metadata["schemaString"])["fields"]
-    mapped = (metadata.get("configuration") or {}).get("delta.columnMapping.mode", "none") != "none"
+    properties = metadata.get("configuration") or {}
+    mapped = properties.get("delta.columnMapping.mode", "none") != "none"
+    read = DataType.of_delta if OF_EVENTS in properties else DataType.parse
     columns, physical, ids = [], [], []
     for field in fields:
         try:
-            data_type = DataType.parse(field["type"])
-        except (ValueError, TypeError):
+            data_type = read(field["type"])
+        except (ValueError, TypeError, KeyError):
             raise UnknownColumnType(f"{field['name']} of type {field['type']}") from None
         columns.append(Column(field["name"], data_type, bool(field["nullable"])))
         facts = field.get("metadata") or {}

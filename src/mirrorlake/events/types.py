@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+
+_PRINTED = re.compile(r"(?P<kind>[A-Z_]+)(?:\((?P<inside>.+)\))?")
 
 
 class UnifiedKind(StrEnum):
@@ -50,6 +53,23 @@ class UnifiedType:
             raise ValueError(f"no such text: at most {self.length} characters")
         if (self.kind is UnifiedKind.ARRAY) != (self.element is not None):
             raise ValueError("an array, and nothing else, has elements")
+
+    @classmethod
+    def parse(cls, text: str) -> UnifiedType:
+        """Read what `str` prints. Raises ValueError."""
+        printed = _PRINTED.fullmatch(text)
+        kind = UnifiedKind(printed["kind"] if printed else text)
+        inside = (printed and printed["inside"]) or ""
+        match kind:
+            case UnifiedKind.DECIMAL:
+                precision, scale = map(int, inside.split(","))
+                return cls(kind, precision, scale)
+            case UnifiedKind.VARCHAR:
+                return cls(kind, length=int(inside))
+            case UnifiedKind.ARRAY:
+                return cls(kind, element=cls.parse(inside))
+            case _:
+                return cls(kind)
 
     def __str__(self) -> str:
         match self.kind:

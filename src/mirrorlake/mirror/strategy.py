@@ -7,10 +7,13 @@ neither can keep right, because even the reading of the log may mislead, is refu
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any
+from typing import Any, Self
+
+from mirrorlake.delta.log.table_log import TableSnapshot
 
 SUPPORTED_FEATURES = frozenset(
     {
@@ -95,6 +98,19 @@ class TableFacts:
     fields: Sequence[Mapping[str, Any]] = ()
     partitions: Sequence[str] = ()
     unknown: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, snapshot: TableSnapshot) -> Self:
+        """Of a table that exists."""
+        protocol, metadata = snapshot.protocol, snapshot.metadata
+        return cls(
+            readers=frozenset(protocol.get("readerFeatures") or ()),
+            writers=frozenset(protocol.get("writerFeatures") or ()),
+            properties=snapshot.properties,
+            fields=json.loads(metadata["schemaString"])["fields"],
+            partitions=tuple(metadata.get("partitionColumns") or ()),
+            unknown=frozenset(snapshot.unknown),
+        )
 
     @property
     def refused(self) -> str:

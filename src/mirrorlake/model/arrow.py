@@ -35,6 +35,10 @@ def arrow_type(data_type: DataType) -> pa.DataType:
     """The one Arrow type that holds values of `data_type`."""
     if data_type.name == "decimal":
         return pa.decimal128(data_type.precision, data_type.scale)
+    if data_type.name == "array":
+        return pa.list_(arrow_type(data_type.members[0][1]))
+    if data_type.name == "struct":
+        return pa.struct([(name, arrow_type(kind)) for name, kind in data_type.members])
     return _ARROW[data_type.name]
 
 

@@ -59,6 +59,9 @@ class CrashPoint(StrEnum):
     SUBSCRIPTION_STORED = "subscription.stored"
     TARGET_WRITTEN = "feed.target.written"
     TARGET_COMMITTED = "feed.target.committed"
+    KEYS_WRITTEN = "events.keys.written"
+    EVENTS_COMMITTED = "events.committed"
+    EVENT_FILES_RECORDED = "events.files.recorded"
 
 
 CrashHook = Callable[[CrashPoint], None]

@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from mirrorlake.app import detached
+from mirrorlake.app.events.status import dead_events, event_tables
 from mirrorlake.app.status import ended, table_status_file
 from mirrorlake.app.status.outage import outage_of
 from mirrorlake.app.status.table_status import TableStatus, View, tables_of
@@ -34,7 +35,8 @@ class Status:
     mirror was detached from its source, None if it was not; outage: why capture, which runs, gets
     nothing; errors: what ended processes that do not run now, as by `ended.errors`; targets: tables
     that are built from change feeds; subscriptions: who reads the changes, and how long what they
-    have not read is kept (CF-189); backfills: of each table the last."""
+    have not read is kept (CF-189); backfills: of each table the last; events: where event files are
+    read, "" where none are; dead_events: how many of them could not be applied."""
 
     mirror: str
     capture: str | None
@@ -48,6 +50,8 @@ class Status:
     targets: list[TargetStatus] = field(default_factory=list)
     subscriptions: list[SubscriptionState] = field(default_factory=list)
     backfills: list[BackfillJob] = field(default_factory=list)
+    events: str = ""
+    dead_events: int = 0
 
     @property
     def state(self) -> str:
@@ -68,6 +72,7 @@ class Status:
             "targets": [target.facts() for target in self.targets],
             "subscriptions": [one.facts() for one in self.subscriptions],
             "backfills": [job.as_facts() for job in self.backfills],
+            "events": {"url": self.events, "dead": self.dead_events} if self.events else None,
         }
 
 
@@ -75,6 +80,17 @@ def read(project: Project, now: datetime | None = None) -> Status:
     """The status of a project's mirror."""
     store = store_of(project)
     moment = now or datetime.now(UTC)
+    if project.events is not None:
+        apply = holder_of(store, "mirror", moment)
+        return Status(
+            mirror=project.name,
+            capture=None,
+            apply=apply,
+            tables=event_tables(store, is_running=apply is not None),
+            errors=ended.errors(store, moment),
+            events=project.events.described,
+            dead_events=dead_events(store),
+        )
     settings = project.mirror
     scanner = Scanner(store, strict_text=settings.strict_text, partitions=settings.partitions)
     capture = holder_of(store, "capture", moment)

@@ -96,8 +96,15 @@ def _bounded(path: Path, schema: TableSchema) -> pa.Table | None:
 def _least(schema: TableSchema, rows: int) -> int:
     """What rows take in memory at least, also of columns that their file has not."""
     kinds = [field.type for field in arrow_schema(schema.schema)]
-    bits = sum(32 if pa.types.is_binary(k) or pa.types.is_string(k) else k.bit_width for k in kinds)
-    return rows * bits // 8
+    return rows * sum(map(_least_bits, kinds)) // 8
+
+
+def _least_bits(kind: pa.DataType) -> int:
+    """Of one value: where nothing says more, those of the number that tells where it ends."""
+    if pa.types.is_struct(kind):
+        return sum(_least_bits(field.type) for field in kind)
+    varies = pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_list(kind)
+    return 32 if varies else int(kind.bit_width)
 
 
 def _known(path: Path, schema: TableSchema) -> _Known:

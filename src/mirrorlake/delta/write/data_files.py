@@ -97,7 +97,8 @@ def write_bytes(path: Path, content: bytes) -> None:
 
 def statistics(rows: pa.Table, keys: list[str]) -> dict[str, Any]:
     """The per-file statistics of the Delta protocol, with tight bounds."""
-    names = [*keys, *(name for name in rows.column_names if name not in keys)][:STATISTICS]
+    plain = (field.name for field in rows.schema if not pa.types.is_nested(field.type))
+    names = [*keys, *(name for name in plain if name not in keys)][:STATISTICS]
     stats: dict[str, Any] = {
         "numRecords": rows.num_rows,
         "minValues": {},

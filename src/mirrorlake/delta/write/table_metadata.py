@@ -66,7 +66,7 @@ def _field(column: Column, number: int | None, name: object | None = None) -> di
     physical = {} if number is None else {ID: number, PHYSICAL: f"col-{name or number}"}
     return {
         "name": column.name,
-        "type": str(column.type),
+        "type": column.type.as_delta(),
         "nullable": column.nullable,
         "metadata": physical,
     }

@@ -46,6 +46,12 @@ def json_rows(described: EventObject, rows: EventRows) -> pa.Array:
     return joined([*_fragments(described, rows), b"\n"], len(rows))
 
 
+def json_texts(values: pa.Array, kind: UnifiedType) -> pa.Array:
+    """Each value of a unified type as a text of JSON; null where there is none."""
+    found = joined(_optional(values, kind), len(values)).cast(pa.string())
+    return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.string()))
+
+
 def _fragments(described: EventObject, rows: EventRows) -> Iterator[Fragment]:
     moment = pa.array([rows.read_timestamp], pa.timestamp("ms"))
     changed = pa.array(rows.source_timestamp).cast(pa.timestamp("ms"))

@@ -215,15 +215,7 @@ class TargetTable:
             built, schema = BuiltFrom.parse(text), parse(snapshot.metadata)
         except MALFORMED as error:
             raise self.refused(f"what it is built from cannot be read: {error}") from error
-        protocol, described = snapshot.protocol, snapshot.metadata
-        facts = TableFacts(
-            readers=frozenset(protocol.get("readerFeatures") or ()),
-            writers=frozenset(protocol.get("writerFeatures") or ()),
-            properties=snapshot.properties,
-            fields=json.loads(described["schemaString"])["fields"],
-            partitions=tuple(described.get("partitionColumns") or ()),
-            unknown=frozenset(snapshot.unknown),
-        )
+        facts = TableFacts.of(snapshot)
         if why := facts.refused or facts.delegated:
             raise self.refused(f"it can no longer be written: {why}", "Undo what was set on it.")
         if built.application not in snapshot.transactions:

@@ -134,15 +134,7 @@ def progress_of(snapshot: TableSnapshot) -> Progress:
         return Progress()
     generation = snapshot.properties.get(GENERATION, "")
     application = APPLICATION + generation
-    protocol, metadata = snapshot.protocol, snapshot.metadata
-    facts = TableFacts(
-        readers=frozenset(protocol.get("readerFeatures") or ()),
-        writers=frozenset(protocol.get("writerFeatures") or ()),
-        properties=snapshot.properties,
-        fields=json.loads(metadata["schemaString"])["fields"],
-        partitions=tuple(metadata.get("partitionColumns") or ()),
-        unknown=frozenset(snapshot.unknown),
-    )
+    facts = TableFacts.of(snapshot)
     unsupported = facts.refused
     try:
         schema = schemas.parse(snapshot.metadata).schema

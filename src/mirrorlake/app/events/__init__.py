@@ -1,0 +1,1 @@
+"""Tables from event files: the loop, how they stand, and starting anew."""

@@ -1,0 +1,192 @@
+"""Applies the event files of a project, once or until it is stopped. Needs no JVM."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from datetime import timedelta
+
+import structlog
+
+from mirrorlake.app.loop.report import ApplyReport, TableReport
+from mirrorlake.app.own_root import check_root
+from mirrorlake.app.status import ended
+from mirrorlake.app.stores import event_store_of, store_of
+from mirrorlake.apply.events.consumer import EventConsumer
+from mirrorlake.apply.events.journal import FileJournals, ReadFile
+from mirrorlake.apply.events.state import FOLDER
+from mirrorlake.apply.events.table import EventTableReport
+from mirrorlake.apply.in_process.tables import LogTables
+from mirrorlake.config import Project
+from mirrorlake.errors import MirrorlakeError, StorageUnavailable, TableError, Unavailable
+from mirrorlake.model.clock import Clock
+from mirrorlake.model.crash_points import CrashHook
+from mirrorlake.model.table import TableId
+from mirrorlake.root import delta_path
+from mirrorlake.sources.base import CheckResult, CheckSeverity
+from mirrorlake.storage.lease import Lease
+
+log = structlog.get_logger()
+
+EVENTS_WAIT = "events_wait"
+EVENTS_STOPPED = "events_stopped"
+
+ERRORS = f"{FOLDER}/errors.json"
+VACUUM = timedelta(days=1)
+"""How often data files are removed that no version needs."""
+
+
+class EventApplier:
+    """The tables of one project that are made of event files."""
+
+    def __init__(
+        self, project: Project, clock: Clock, stop: threading.Event, reached: CrashHook
+    ) -> None:
+        assert project.events is not None
+        self._project, self._settings = project, project.events
+        self._clock, self._stop, self._reached = clock, stop, reached
+        self._store = store_of(project)
+        self._lease = Lease(self._store, ended.MIRROR, clock)
+        self._vacuumed = clock.now()
+        self.report = ApplyReport()
+
+    def check(self) -> list[CheckResult]:
+        """Whether the files can be listed. Raises UsageError for a root inside another one."""
+        check_root(self._project, self._store)
+        where = self._settings.described
+        try:
+            listing = event_store_of(self._settings).list(self._settings.path)
+        except OSError as error:
+            told = f"{where} cannot be listed: {error.strerror or type(error).__name__}"
+            hint = "Check the place and the credentials in the environment."
+            return [CheckResult("reachable", CheckSeverity.ERROR, told, hint)]
+        if not listing.files and not listing.folders:
+            told = f"{where} is empty, or not there"
+            hint = "Check source.url and source.path, unless it is filled later."
+            return [CheckResult("reachable", CheckSeverity.WARNING, told, hint)]
+        return [CheckResult("reachable", CheckSeverity.OK, f"{where} can be listed")]
+
+    def once(self) -> ApplyReport:
+        """Apply the files that are there when this is called. Raises LeaseHeld, Unavailable."""
+        with self._consuming() as consumer:
+            self._cycle(consumer)
+        return self.report
+
+    def replay(self) -> ApplyReport:
+        """Read the files with dead letters again (ST-254). Raises LeaseHeld, Unavailable."""
+        with self._consuming() as consumer, _storage(self._settings.described):
+            consumer.replay()
+        return self.report
+
+    def run(self) -> ApplyReport:
+        """Apply files until `stop` is set; a storage that does not answer is waited for."""
+        with self._consuming() as consumer:
+            waits = ""
+            while not self._stop.is_set():
+                try:
+                    self._cycle(consumer)
+                    self._vacuum()
+                    waits = ""
+                except Unavailable as error:
+                    if str(error) != waits:
+                        log.warning(EVENTS_WAIT, reason=error.what, hint=error.hint)
+                    waits = str(error)
+                self._clock.sleep(self._settings.poll_seconds)
+        return self.report
+
+    # -- what the consumer tells ----------------------------------------------------------------
+
+    def applied(self, table: TableId, done: EventTableReport, files: int) -> None:
+        """A batch is in its table."""
+        known = self._known(table)
+        self.report.tables[table] = replace(
+            known,
+            version=done.version,
+            last_file=int(known.last_file) + files,
+            inserts=known.inserts + done.counts.insert,
+            updates=known.updates + done.counts.update,
+            deletes=known.deletes + done.counts.delete,
+            commits=known.commits + done.commits,
+            error=None,
+        )
+        if known.error is not None:
+            self._note()
+
+    def stopped(self, table: TableId, error: TableError) -> None:
+        """A table stops; it is said once."""
+        known = self._known(table)
+        if str(known.error) != str(error):
+            log.error(EVENTS_STOPPED, table=str(table), code=error.code, hint=error.hint)
+        self.report.tables[table] = replace(known, error=error)
+        self._note()
+
+    def _known(self, table: TableId) -> TableReport:
+        return self.report.tables.get(table) or TableReport(table, delta_path(table, None))
+
+    def _note(self) -> None:
+        """Store what stops tables, for `status`."""
+        told = {str(table): error.facts() for table, error in self._errors().items()}
+        self._store.replace(ERRORS, json.dumps(told).encode())
+
+    def _errors(self) -> dict[TableId, TableError]:
+        return {table: one.error for table, one in self.report.tables.items() if one.error}
+
+    # -- parts ----------------------------------------------------------------------------------
+
+    @contextmanager
+    def _consuming(self) -> Iterator[EventConsumer]:
+        """The consumer, with the right to write."""
+        check_root(self._project, self._store)
+        self._lease.take()
+        try:
+            self._store.delete(ERRORS)
+            yield EventConsumer(
+                self._store,
+                event_store_of(self._settings),
+                self._settings,
+                self._clock,
+                self,
+                reached=self._reached,
+                check=self._lease.check,
+                ended=self._stop.is_set,
+            )
+        finally:
+            with suppress(MirrorlakeError, OSError):
+                self._lease.release()
+
+    def _cycle(self, consumer: EventConsumer) -> None:
+        self._lease.check()
+        with _storage(self._settings.described):
+            consumer.cycle()
+
+    def _vacuum(self) -> None:
+        """Remove data files that no version of the retention needs (LZ-263)."""
+        retention = self._project.mirror.vacuum
+        if retention is None or self._clock.now() - self._vacuumed < VACUUM:
+            return
+        self._vacuumed = self._clock.now()
+        for table in self.report.tables:
+            with _storage(str(table)):
+                LogTables(self._store).vacuum(delta_path(table, None), retention, self._lease.check)
+
+
+@contextmanager
+def _storage(where: str) -> Iterator[None]:
+    """A storage that does not answer, as an error of ours."""
+    try:
+        yield
+    except OSError as error:
+        why = error.strerror or type(error).__name__
+        raise StorageUnavailable.of(error) or Unavailable(
+            f"the storage does not answer: {why}",
+            where=where,
+            hint="Check the place and the credentials in the environment. It is tried again.",
+        ) from error
+
+
+def dead_letters(project: Project) -> list[ReadFile]:
+    """The files of which events, or all of them, could not be applied (ST-253)."""
+    return FileJournals(store_of(project)).read().dead

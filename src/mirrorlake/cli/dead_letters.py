@@ -1,0 +1,57 @@
+"""`mirrorlake dead-letters`"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from mirrorlake.cli.options import DEFAULT, Config, Json
+
+
+def dead_letters(
+    replay: Annotated[
+        bool, typer.Option("--replay", help="Read the files with dead letters again first.")
+    ] = False,
+    config: Config = DEFAULT,
+    as_json: Json = False,
+) -> None:
+    """Show the events that could not be applied, by file and reason. Ends with 1 if there are any.
+
+    A replay applies all events of these files. Those that were applied before change nothing.
+
+    \b
+    mirrorlake dead-letters
+    mirrorlake dead-letters --replay      after the reason was mended
+    """
+    from mirrorlake.app.events.applying import dead_letters as found_in
+    from mirrorlake.cli.options import project
+    from mirrorlake.cli.output import print_json, print_table
+    from mirrorlake.cli.working import working
+
+    settings = project(config)
+    if replay:
+        with working(settings) as mirror:
+            mirror.replay_events()
+    found = found_in(settings)
+    facts = [
+        {
+            "file": file.path,
+            "table": one.table or None,
+            "reason": one.reason,
+            "events": None if one.is_file else one.count,
+            "rows": [] if one.is_file else list(one.rows),
+            "retries": file.retries,
+            "time": file.time,
+        }
+        for file in found
+        for one in file.letters
+    ]
+    if as_json:
+        print_json(facts)
+    elif facts:
+        names = ["file", "table", "events", "retries", "reason"]
+        rows = [[one[name] for name in names] for one in facts]
+        print_table(names, rows)
+    if facts:
+        raise typer.Exit(1)

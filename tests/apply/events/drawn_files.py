@@ -1,0 +1,111 @@
+"""The events that are drawn for the order rules, as lines of JSON, and the table that they make."""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from mirrorlake.apply.events.content import content_of
+from mirrorlake.apply.events.reading import TableEvents, events_of
+from mirrorlake.apply.events.settings import EventInput
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.delta.lookup.key_lookup import live_rows
+from mirrorlake.delta.schema import parse
+from tests.mirror.order.model import GUARD, Event
+
+KEYS, PAYLOADS = range(1, 4), range(6)
+
+METHODS = {
+    "mysql": ("mysql-cdc-binlog", "mysql-backfill-fulldump"),
+    "oracle": ("oracle-cdc-logminer", "oracle-backfill"),
+    "oracle-strict": ("oracle-cdc-logminer", "oracle-backfill"),
+    "postgresql": ("postgres-cdc-wal", "postgresql-backfill"),
+    "sqlserver": ("sqlserver-cdc", "sqlserver-backfill"),
+    "salesforce": ("salesforce-cdc", "salesforce-backfill"),
+    "mongodb": ("mongodb-cdc", "mongodb-backfill"),
+}
+PLACES = {
+    "mysql": {"database": "shop", "table": "orders"},
+    "oracle": {"schema": "shop", "table": "orders"},
+    "oracle-strict": {"schema": "shop", "table": "orders"},
+    "postgresql": {"schema": "shop", "table": "orders"},
+    "sqlserver": {"schema": "shop", "table": "orders"},
+    "salesforce": {"domain": "shop", "object_name": "orders"},
+    "mongodb": {"database": "shop", "collection": "orders"},
+}
+OWN = ("log_file", "log_position", "scn", "rs_id", "ssn", "lsn", "tx_id", "row_id")
+
+
+def settings(source: str, location: Path = Path(), **changed: Any) -> EventInput:
+    return EventInput(
+        location,
+        guard=timedelta(milliseconds=GUARD),
+        strict_oracle=source == "oracle-strict",
+        **changed,
+    )
+
+
+def line(source: str, event: Event, key: Sequence[str] = ("id",)) -> str:
+    """The event as a file has it. Its value is the one whose content comes at its payload."""
+    cdc, backfill = METHODS[source]
+    named = {name: event[name] for name in OWN if event.get(name) is not None}
+    payload: dict[str, Any] = {"v": value_of(event)}
+    if event["key"] is not None:
+        payload = {"id": event["key"], **payload}
+    return json.dumps(
+        {
+            "uuid": event["uuid"],
+            "read_timestamp": event["read_timestamp"],
+            "source_timestamp": event["source_timestamp"],
+            "object": "shop_orders",
+            "read_method": backfill if event["backfill"] else cdc,
+            "stream_name": "s",
+            **({"sort_keys": event["sort_keys"]} if event.get("sort_keys") else {}),
+            "source_metadata": {
+                **PLACES[source],
+                **named,
+                ("replication_index" if source == "sqlserver" else "primary_keys"): list(key),
+                "change_type": "DELETE" if event["deletion"] else "INSERT",
+                "is_deleted": event["deletion"],
+            },
+            "payload": payload,
+        }
+    )
+
+
+def read(source: str, batch: Sequence[Event], **changed: Any) -> list[TableEvents]:
+    """The events of a batch, as out of one file."""
+    text = "\n".join(line(source, event, changed.pop("key", ("id",))) for event in batch)
+    found = events_of(io.BytesIO(text.encode()), "file", settings(source, **changed))
+    assert not found.letters
+    return list(found.tables)
+
+
+def value_of(event: Event) -> int:
+    """Of events that nothing else tells apart the one with the larger content is the last."""
+    return _VALUES[event["key"]][event["payload"]]
+
+
+def _in_order(key: int | None) -> list[int]:
+    rows = pa.table({"id": pa.array([key] * len(PAYLOADS), pa.int64()), "v": list(PAYLOADS)})
+    content = content_of(rows).tolist()
+    return sorted(PAYLOADS, key=content.__getitem__)
+
+
+_VALUES = {key: _in_order(key) for key in [None, *KEYS]}
+
+
+def rows_of(location: str | Path) -> list[dict[str, Any]]:
+    """The rows of a table."""
+    snapshot = TableLog(str(location)).snapshot()
+    if not snapshot.exists:
+        return []
+    schema = parse(snapshot.metadata)
+    parts = [live_rows(Path(location), add, schema) for add in snapshot.files.values()]
+    return [row for part in parts for row in part.to_pylist()]

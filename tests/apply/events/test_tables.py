@@ -1,0 +1,274 @@
+"""What becomes of events in tables: columns, keys, modes, names, what stops a table."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import deltalake
+import pyarrow as pa
+import pytest
+
+from mirrorlake import read_feed
+from mirrorlake.apply.events.columns import column_name
+from mirrorlake.apply.events.settings import EventInput
+from mirrorlake.delta.schema import parse
+from mirrorlake.model.table import TableId
+from tests.apply.events.bucket import Bucket, event
+
+GOLDEN = [
+    line
+    for line in Path("docs/spec/streams.md").read_text().splitlines()
+    if line.startswith('{"stream_name":"projects/myProj')
+]
+KEY_CHANGE = [
+    line
+    for line in Path("docs/spec/streams.md").read_text().splitlines()
+    if line.startswith('{"uuid":"ee7534b0')
+]
+
+
+def fields(bucket: Bucket, table: str = "public/orders") -> dict[str, Any]:
+    schema = json.loads(bucket.log(table).snapshot().metadata["schemaString"])
+    struct = next(one for one in schema["fields"] if one["name"] == "datastream_metadata")
+    return {one["name"]: one["type"] for one in struct["type"]["fields"]}
+
+
+@pytest.mark.clause("ST-236", "ST-237", "ST-246", "ST-247")
+def test_a_table_with_a_key_has_the_last_row_of_each_and_tells_of_its_event(
+    tmp_path: Path,
+) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put(
+        "a.jsonl", event(3, {"id": 1, "note": "c"}, "UPDATE"), event(1, {"id": 1, "note": "a"})
+    )
+    bucket.put("b.jsonl", event(4, {"id": 2, "note": None}), event(5, {"id": 3}, "DELETE"))
+    bucket.cycle()
+    assert fields(bucket) == {"UUID": "string", "SOURCE_TIMESTAMP": "long"}
+    told = {"UUID": "0f0f0f0f-0000-0000-0000-000300000000", "SOURCE_TIMESTAMP": 3}
+    rows = {row["id"]: row for row in bucket.rows()}
+    assert rows[1] == {"id": 1, "note": "c", "datastream_metadata": told}
+    assert sorted(rows) == [1, 2]
+    bucket.put("c.jsonl", event(6, {"id": 1}, "DELETE"))
+    bucket.cycle()
+    assert bucket.plain() == [{"id": 2, "note": None}]
+
+
+def test_other_readers_read_such_a_table_and_its_feed(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1, "note": "a"}), event(2, {"id": 2, "note": "b"}))
+    bucket.cycle()
+    bucket.put("b.jsonl", event(3, {"id": 1, "note": "c"}, "UPDATE"), event(4, {"id": 2}, "DELETE"))
+    bucket.cycle()
+    table = deltalake.DeltaTable(bucket.root / "Tables/public/orders")
+    changes = pa.table(table.load_cdf(starting_version=1)).to_pylist()
+    kinds = sorted((row["_change_type"], row["note"]) for row in changes)
+    assert kinds == [("delete", "b"), ("update_postimage", "c"), ("update_preimage", "a")]
+    assert all(row["datastream_metadata"]["UUID"] for row in changes)
+    ours = read_feed(bucket.root / "Tables/public/orders", from_version=1)
+    assert (
+        sorted((row["_change_type"], row["note"]) for row in ours.to_arrow().to_pylist()) == kinds
+    )
+
+
+@pytest.mark.clause("ST-238", "ST-251", "ST-234")
+def test_a_table_without_a_key_keeps_every_event_once(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    rows = [
+        event(1, {"v": 1}, key=()),
+        event(2, {"v": 1}, key=()),
+        event(3, {"v": 1}, "DELETE", ()),
+    ]
+    bucket.put("a.jsonl", *rows, rows[0])
+    bucket.cycle()
+    bucket.put("b.jsonl", *rows, event(4, {"v": 2}, key=()))
+    bucket.cycle()
+    bucket.cycle(anew=True)
+    assert list(fields(bucket)) == ["UUID", "SOURCE_TIMESTAMP", "IS_DELETED"]
+    told = sorted((r["v"], r["datastream_metadata"]["IS_DELETED"]) for r in bucket.rows())
+    assert told == [(1, False), (1, False), (1, True), (2, False)]
+
+
+@pytest.mark.clause("ST-239", "ST-240", "ST-236")
+def test_in_append_mode_every_event_is_kept_with_its_place(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path, is_append=True)
+    bucket.put("a.jsonl", event(2, {"id": 1, "v": 2}, "UPDATE"), event(1, {"id": 1, "v": 1}))
+    bucket.put("b.jsonl", event(3, {"id": 1}, "DELETE"), event(1, {"id": 1, "v": 1}))
+    bucket.cycle()
+    assert list(fields(bucket)) == [
+        "UUID",
+        "SOURCE_TIMESTAMP",
+        "CHANGE_SEQUENCE_NUMBER",
+        "CHANGE_TYPE",
+        "SORT_KEYS",
+    ]
+    told = sorted(
+        (row["datastream_metadata"] for row in bucket.rows()),
+        key=lambda t: t["CHANGE_SEQUENCE_NUMBER"],
+    )
+    assert [one["CHANGE_TYPE"] for one in told] == ["INSERT", "UPDATE-INSERT", "DELETE"]
+    assert told[0]["SORT_KEYS"] == ["1", "0/1"]
+    assert told[0]["CHANGE_SEQUENCE_NUMBER"].split("/")[0] == f"{1:016x}"
+
+
+@pytest.mark.clause("ST-255", "ST-259", "ST-260", "ST-261", "ST-252")
+def test_columns_come_and_never_go(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1, "old": "x"}))
+    bucket.cycle()
+    bucket.put("b.jsonl", event(2, {"id": 2, "new": 5}))
+    bucket.cycle()
+    assert bucket.plain() == [{"id": 1, "old": "x", "new": None}, {"id": 2, "old": None, "new": 5}]
+
+
+@pytest.mark.clause("ST-262", "ST-253")
+def test_a_value_of_another_type_is_a_dead_letter_and_never_cast(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1, "v": 10}))
+    bucket.cycle()
+    bucket.put("b.jsonl", event(2, {"id": 2, "v": "ten"}), event(3, {"id": 3, "v": 3}))
+    bucket.cycle()
+    assert bucket.plain() == [{"id": 1, "v": 10}, {"id": 3, "v": 3}]
+    dead = bucket.consumer()._journal.dead
+    assert [(one.reason, one.rows) for one in dead[0].letters] == [
+        ("the value of column v is no LONG", (0,))
+    ]
+
+
+@pytest.mark.clause("ST-263")
+def test_a_key_that_changes_stops_the_table_and_loses_nothing(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1, "v": 1}))
+    bucket.cycle()
+    bucket.put("b.jsonl", event(2, {"id": 2, "v": 2}, key=("id", "v")))
+    other = event(1, {"id": 5}, table="others")
+    bucket.put("c.jsonl", other)
+    bucket.cycle()
+    assert "its key has changed" in bucket.errors["public.orders"].what
+    assert bucket.plain("public/others") == [{"id": 5}]
+    assert bucket.plain() == [{"id": 1, "v": 1}]
+    # The file is not taken as applied: another process tries it again.
+    bucket.put("b.jsonl", event(2, {"id": 2, "v": 2}))
+    bucket.cycle(anew=True)
+    assert bucket.plain() == [{"id": 1, "v": 1}, {"id": 2, "v": 2}]
+
+
+@pytest.mark.clause("ST-250")
+def test_the_key_is_told_by_events_or_by_configuration_and_never_guessed(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path, keys={"shop.named": ("id",)})
+    index = {
+        "read_method": "sqlserver-cdc",
+        "lsn": "0:0:1",
+        "primary_keys": None,
+        "schema": "shop",
+    }
+    bucket.put(
+        "a.jsonl",
+        event(1, {"id": 1}, **index, table="indexed", replication_index=["id"]),
+        event(1, {"id": 1}, **index, table="named"),
+        event(1, {"id": 1}, **index, table="keyless"),
+    )
+    bucket.cycle()
+    for name, key in {"indexed": '["id"]', "named": '["id"]', "keyless": "[]"}.items():
+        snapshot = bucket.log(f"shop/{name}").snapshot()
+        assert snapshot.properties["mirrorlake.keyColumns"] == key
+
+
+@pytest.mark.clause("ST-243")
+def test_a_key_of_a_type_that_none_can_have_stops_the_table(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": {"a": 1}, "v": 1}))
+    bucket.put("b.jsonl", event(1, {"id": [1.5]}, table="lists"))
+    bucket.cycle()
+    assert not bucket.errors  # JSON is text, by which rows are found
+    from mirrorlake.apply.events.columns import EventTableColumns, check_key
+    from mirrorlake.errors import EventTableError
+    from mirrorlake.events import types
+
+    columns = EventTableColumns().widened("t", {"x": types.DOUBLE, "b": types.BYTES})
+    for name in ("x", "b"):
+        with pytest.raises(EventTableError, match="by which no row can be found"):
+            check_key("t", columns, [name])
+
+
+@pytest.mark.clause("ST-241", "ST-245")
+def test_names_of_tables_and_columns() -> None:
+    each = EventInput(Path(), prefix="crm")
+    assert each.table("my-db", "a.b$c") == TableId("crm_my_db", "a_b_c")
+    assert EventInput(Path()).table("public", "orders") == TableId("public", "orders")
+    one = EventInput(Path(), dataset="lake")
+    assert one.table("public", "ord/ers") == TableId("lake", "public_ord_ers")
+    assert column_name("a b-c") == "a_b_c"
+    assert column_name("1st") == "_1st"
+
+
+def test_columns_that_would_have_one_name_stop_the_table(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1, "a b": 1, "A-B": 2}))
+    bucket.put("b.jsonl", event(1, {"id": 1, "Datastream_Metadata": 1}, table="own"))
+    bucket.cycle()
+    assert "would have one name" in bucket.errors["public.orders"].what
+    assert "of the table's own" in bucket.errors["public.own"].what
+
+
+@pytest.mark.clause("ST-358", "ST-359", "ST-360", "ST-361", "ST-363", "ST-365")
+@pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (2, 0, 1)])
+def test_the_golden_example_leaves_an_empty_table_in_every_order(
+    tmp_path: Path, order: tuple[int, ...]
+) -> None:
+    bucket = Bucket(tmp_path, keys={"ROOT.SAMPLE": ("THIS_IS_MY_PK",)})
+    row = {"THIS_IS_MY_PK": "1231535353", "FIELD1": "foo", "FIELD2": "TLV"}
+    states = {(0,): [row], (0, 1): [{**row, "FIELD1": None}]}
+    seen: tuple[int, ...] = ()
+    for number in order:
+        bucket.put(f"{number}.jsonl", GOLDEN[number], GOLDEN[number], minute="")
+        bucket.cycle()
+        seen += (number,)
+        if seen in states:
+            assert bucket.plain("ROOT/SAMPLE") == states[seen]
+    assert bucket.plain("ROOT/SAMPLE") == []
+
+
+@pytest.mark.clause("ST-366", "ST-377", "ST-378")
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+def test_a_genuine_key_update_moves_the_row(tmp_path: Path, order: tuple[int, int]) -> None:
+    bucket = Bucket(tmp_path)
+    before = json.loads(KEY_CHANGE[1])
+    before["uuid"], before["payload"] = "x", {"id": 1, "val": 10}
+    before["source_metadata"] |= {"log_position": 5, "change_type": "INSERT"}
+    name = "491139293433ac07c1895612433c0d61c5265fdb_mysql-cdc-binlog_1296257282_6_0.jsonl"
+    bucket.put(name, before)
+    bucket.cycle()
+    assert bucket.plain("ea_main/my_table") == [{"id": 1, "val": 10}]
+    for number in order:
+        bucket.put(f"{number}.jsonl", KEY_CHANGE[number])
+        bucket.cycle()
+    assert bucket.plain("ea_main/my_table") == [{"id": 10, "val": 10}]
+
+
+def test_a_table_that_was_restored_or_removed_stops(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1}))
+    bucket.cycle()
+    bucket.put("b.jsonl", event(2, {"id": 2}))
+    bucket.cycle()
+    deltalake.DeltaTable(bucket.root / "Tables/public/orders").restore(0)
+    bucket.put("c.jsonl", event(3, {"id": 3}))
+    bucket.cycle(anew=True)
+    assert "restored" in bucket.errors["public.orders"].what
+    import shutil
+
+    shutil.rmtree(bucket.root / "Tables")
+    bucket.cycle(anew=True)
+    assert "removed" in bucket.errors["public.orders"].what
+
+
+def test_nested_columns_are_read_back(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path, is_append=True)
+    bucket.put("a.jsonl", event(1, {"id": 1}))
+    bucket.cycle()
+    schema = parse(bucket.log().snapshot().metadata).schema
+    told = schema["datastream_metadata"].type
+    assert [name for name, _kind in told.members][-1] == "SORT_KEYS"
+    assert str(told.members[-1][1]) == "array<element: string>"

@@ -1,0 +1,55 @@
+"""What applies event files is killed at every durable step: nothing is lost, nothing twice."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+
+import pytest
+
+from mirrorlake.model.crash_points import CrashPoint
+from tests.apply.events.bucket import Bucket, event
+from tests.crash.forked import mirrorlake
+from tests.profiles import some
+
+pytestmark = pytest.mark.crash
+
+POINTS = [CrashPoint.KEYS_WRITTEN, CrashPoint.EVENTS_COMMITTED, CrashPoint.EVENT_FILES_RECORDED]
+
+
+@pytest.mark.parametrize("point", some(POINTS))
+@pytest.mark.parametrize("mode", some(["merge", "append"]))
+@pytest.mark.clause("ST-223", "ST-232")
+def test_tables_are_right_although_their_consumer_is_killed(
+    tmp_path: Path, point: CrashPoint, mode: str
+) -> None:
+    bucket = Bucket(tmp_path)
+    project = tmp_path / "mirrorlake.yaml"
+    project.write_text(
+        f"name: t\nroot: ./lake\nsource: {{type: events, url: ./bucket, mode: {mode}}}\n"
+    )
+
+    def apply(**environment: str) -> int:
+        command = ["apply", "--once", "--config", str(project)]
+        return mirrorlake(*command, **environment).code
+
+    changes = [
+        [event(1, {"id": 1, "v": 1}), event(2, {"id": 2, "v": 2})],
+        [event(3, {"id": 1, "v": 3}, "UPDATE"), event(4, {"id": 2}, "DELETE")],
+        [event(5, {"id": 3, "v": 5}), event(2, {"id": 2, "v": 2})],
+    ]
+    for number, events in enumerate(changes):
+        bucket.put(f"{number}.jsonl", *events)
+        assert apply(CRASH_AT=point) == -signal.SIGKILL
+    assert apply() == 0
+    rows = bucket.plain()
+    if mode == "merge":
+        assert rows == [{"id": 1, "v": 3}, {"id": 3, "v": 5}]
+    else:
+        assert sorted((row["id"], row["v"] or 0) for row in rows) == [
+            (1, 1),
+            (1, 3),
+            (2, 0),
+            (2, 2),
+            (3, 5),
+        ]
