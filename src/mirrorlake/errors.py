@@ -389,6 +389,10 @@ class RowNotFound(TableError):
         )
 
 
+class UncapturedChanges(TableError):
+    """Rows of an append-only table were updated or deleted in the source."""
+
+
 class BadValue(TableError):
     """A value does not fit its column."""
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
+from datetime import UTC, datetime
 
 import pytest
 
-from mirrorlake.capture.record import Records, StreamRecord
+from mirrorlake.capture.record import AppendOnly, Records, StreamRecord
 from mirrorlake.errors import BadValue
-from mirrorlake.model.landed import LaterFormat
+from mirrorlake.model.landed import LaterFormat, format_time
 from tests.doubles.clock import SteppedClock
 from tests.doubles.memory_store import MemoryStore
 
@@ -100,3 +101,21 @@ def test_a_later_format_is_refused_by_its_name(
     store.create(f"{ZONE}/_mirrorlake/{name}.json", json.dumps({"format": "2"}).encode())
     with pytest.raises(LaterFormat, match=r"\.json has format 2;"):
         getattr(records, name)()
+
+
+def test_what_is_counted_of_an_append_only_table_survives_a_reset_of_the_counters(
+    records: Records,
+) -> None:
+    def at(second: int) -> datetime:
+        return datetime(2026, 1, 1, 0, 0, second, tzinfo=UTC)
+
+    found = AppendOnly("it has no primary key", (5, 5))
+    assert not found.after("", (5, 5), at(1)).differs
+    found = found.after("", (7, 5), at(2)).after("", (7, 9), at(3))
+    assert (found.updates, found.deletes, found.since) == (2, 4, format_time(at(2)))
+    found = found.after("it has no primary key", (1, 0), at(4))
+    assert (found.updates, found.deletes, found.since) == (3, 4, format_time(at(2)))
+    records.write_append_only({"public.t": found})
+    assert records.append_only() == {"public.t": found}
+    records.forget("public.t")
+    assert records.append_only() == {}

@@ -12,7 +12,7 @@ from functools import partial
 
 import structlog
 
-from mirrorlake.capture import members, schema_policy
+from mirrorlake.capture import append_only, members, schema_policy
 from mirrorlake.capture.backfill.backfills import Backfills, BackfillSettings, ReadingThreads
 from mirrorlake.capture.backfill.jobs import BackfillRecords
 from mirrorlake.capture.loop import CaptureLoop, common
@@ -330,6 +330,8 @@ class Capture:
         begun = {table.table for sink in self._sinks for table in sink.missing(streamed)}
         found = [table for table in self._source.discover() if table.table in begun and table.known]
         self._know({t.table: {**t.known, "loaded": str(snapshot.point)} for t in found})
+        # As counted before the snapshot: what came in between counts as missed, not as loaded.
+        append_only.begin(self._records, [table for table in streamed if table.table in begun])
         self._resumed()
         for sink in self._sinks:
             missing = sink.missing(self._streamed())
@@ -450,6 +452,7 @@ class Capture:
                 log.warning(APPEND_ONLY, table=str(table.table), reason=table.append_only)
         record = self._position_in_log()
         self._connect(record)
+        self._look_at_appended(self._tables)
         self._check_source()
         log.info(CAPTURE_STARTED, stream=record.stream, tables=len(self._tables))
 
@@ -479,9 +482,20 @@ class Capture:
         """Look for what would be lost silently, and for tables that came, went or were replaced."""
         self._check_source()
         known = {table.table for table in self._tables}
-        if self._replaced() or {table.table for table in self._captured()} != known:
+        found = self._captured()
+        self._look_at_appended(found)
+        if self._replaced() or {table.table for table in found} != known:
             self._finish()
             self._disconnect()  # the next round loads new tables and streams on
+
+    def _look_at_appended(self, tables: Sequence[SourceTable]) -> None:
+        """Mark append-only tables that differ, or stop them. tables: as they are now."""
+        differing = list(append_only.look(self._records, tables, self._clock.now()))
+        if not self._settings.stops_where_rows_differ:
+            return
+        found, names = self._records.append_only(), {str(t.table): t.table for t in tables}
+        for name in differing:
+            self._lost(names[name], append_only.error_of(name, found[name]))
 
     def _check_source(self) -> None:
         """Look for what would be lost silently. Raises SourceGap; stops single tables."""

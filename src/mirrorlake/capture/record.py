@@ -3,9 +3,10 @@
 `stream.json` names the stream and its source, and says whether the place in the source's log is
 made; `stopped.json` lists the tables that are no longer captured, because acknowledging without
 them would otherwise lose their changes silently; `known.json` holds by what the source recognises
-the tables, and from which point on; `outage.json` is there while the source does not answer;
-`truncated.json` (strict zones) holds the position before which nothing of a table may be published
-again.
+the tables, and from which point on; `append_only.json` tells what the source has counted of tables
+whose updates and deletions are not captured; `outage.json` is there while the source does not
+answer; `truncated.json` (strict zones) holds the position before which nothing of a table may be
+published again.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from mirrorlake.sources.table import KnownTables
 from mirrorlake.storage.store import Store
 
 STREAM, STOPPED, TRUNCATED = "stream.json", "stopped.json", "truncated.json"
+APPEND_ONLY = "append_only.json"
 KNOWN = "known.json"
 OUTAGE = "outage.json"
 
@@ -77,6 +79,41 @@ class Outage:
         }
 
 
+@dataclass(frozen=True, slots=True)
+class AppendOnly:
+    """A table whose updates and deletions are not captured, in `append_only.json`.
+
+    reason: why they are not; counted: updates and deletions that the source had counted at the last
+    look; updates, deletes: how many of them came after the table was loaded; since: when the first
+    of these were seen, "" for never.
+    """
+
+    reason: str
+    counted: tuple[int, int]
+    updates: int = 0
+    deletes: int = 0
+    since: str = ""
+
+    @property
+    def differs(self) -> bool:
+        return bool(self.updates or self.deletes)
+
+    def after(self, reason: str, counted: tuple[int, int], now: datetime) -> AppendOnly:
+        """As it is at a later look. Counters that are lower now began anew at 0."""
+        is_anew = any(new < old for new, old in zip(counted, self.counted, strict=True))
+        updates, deletes = (
+            new - (0 if is_anew else old) for new, old in zip(counted, self.counted, strict=True)
+        )
+        since = self.since or (format_time(now) if updates or deletes else "")
+        return AppendOnly(reason, counted, self.updates + updates, self.deletes + deletes, since)
+
+    def __str__(self) -> str:
+        return (
+            f"the source has counted {self.updates:,} updates and {self.deletes:,} deletes since "
+            "it was loaded"
+        )
+
+
 @dataclass(slots=True)
 class Records:
     """Reads and writes the records of one stream in a zone."""
@@ -108,6 +145,9 @@ class Records:
 
     def forget(self, table: str) -> None:
         """The table begins anew: whatever is noted of it no longer holds."""
+        appended = self.append_only()
+        if appended.pop(table, None) is not None:
+            self.write_append_only(appended)
         records = {STOPPED: self.stopped(), TRUNCATED: self.truncated()}
         for path, noted in records.items():
             if noted.pop(table, None) is not None:
@@ -116,6 +156,17 @@ class Records:
         later = [one for one in pending if one["tables"].pop(table, None) is not None]
         if known.pop(table, None) is not None or later:
             self._know(known, pending)
+
+    def append_only(self) -> dict[str, AppendOnly]:
+        """By table name, as the last look found them."""
+        found = self._read(APPEND_ONLY).get("tables", {})
+        return {
+            name: AppendOnly(**{**facts, "counted": tuple(facts["counted"])})
+            for name, facts in found.items()
+        }
+
+    def write_append_only(self, tables: Mapping[str, AppendOnly]) -> None:
+        self._write(APPEND_ONLY, {"tables": {name: asdict(one) for name, one in tables.items()}})
 
     def known(self) -> dict[str, dict[str, Any]]:
         """Table name to `SourceTable.known`, as far as it counts; see `confirm`."""

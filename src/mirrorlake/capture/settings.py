@@ -21,4 +21,5 @@ class CaptureSettings:
     watch_seconds: float = 30.0  # how often we look for what would be lost silently
     strict: bool = False  # a zone that any other engine can read
     load_workers: int = 2  # pieces that are loaded at the same time
+    stops_where_rows_differ: bool = False  # an append-only table, once it does
     stops_at: frozenset[SchemaChangeKind] = UNPROVED  # changes of columns that stop a table

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -10,6 +11,7 @@ from mirrorlake.cli.options import DEFAULT, Config, Json, Root
 
 if TYPE_CHECKING:
     from mirrorlake.app.status.mirror_status import Status
+    from mirrorlake.app.status.table_status import TableStatus
     from mirrorlake.landing.partner_events import PartnerEvents
 
 CLEAR = "\x1b[2J\x1b[H"
@@ -46,8 +48,8 @@ def status(
         if not watch:
             break
         time.sleep(1.0)
-    stopped = any(table.error for table in found.tables)
-    if stopped or found.outage or found.errors or any(t.error for t in found.targets):
+    wrong = any(table.error or table.differs for table in found.tables)
+    if wrong or found.outage or found.errors or any(t.error for t in found.targets):
         raise typer.Exit(1)
 
 
@@ -75,7 +77,7 @@ def _show(found: Status) -> None:
         [
             [
                 t.table,
-                t.state,
+                f"{t.state}{_kind(t)}",
                 t.version,
                 t.inserts,
                 t.updates,
@@ -87,10 +89,8 @@ def _show(found: Status) -> None:
         ],
     )
     for table in found.tables:
-        if table.error:
-            typer.echo(f"{table.table}: {table.error['message']}")
-        elif table.waiting:
-            typer.echo(f"{table.table}: waits: {table.waiting}")
+        for line in _told(table):
+            typer.echo(f"{table.table}: {line}")
     for target in found.targets:
         behind = "" if target.behind is None else f", {target.behind} behind"
         typer.echo(
@@ -113,6 +113,28 @@ def _where(found: Status) -> str:
         return f"landing zone: {found.landing_zone}"
     dead = f"; {found.dead_events:,} could not be applied: mirrorlake dead-letters"
     return f"events: {found.events}{dead if found.dead_events else ''}"
+
+
+def _told(table: TableStatus) -> Iterator[str]:
+    """What is to be known of a table beside its numbers."""
+    if table.error:
+        yield table.error["message"]
+    elif table.waiting:
+        yield f"waits: {table.waiting}"
+    if (found := table.append_only) is None:
+        return
+    if found.differs:
+        yield f"append-only and different since {found.since}, because {found.reason}: {found}"
+        yield "`mirrorlake check` says how to mirror it exactly"
+    else:
+        yield f"append-only, because {found.reason}; no update or delete was counted since its load"
+
+
+def _kind(table: TableStatus) -> str:
+    """What stands beside the state of a table whose updates and deletions are not captured."""
+    if table.append_only is None:
+        return ""
+    return ", differs" if table.differs else ", append-only"
 
 
 def _partner(told: PartnerEvents) -> str:

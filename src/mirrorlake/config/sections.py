@@ -155,6 +155,7 @@ class MirrorSection(Section):
     change_feed: Literal[True] = True
     metadata_columns: Literal[False] = False
     deletes: Literal["hard"] = "hard"
+    uncaptured_changes: Literal["mark", "stop"] = "mark"
     schema_change: Policy | dict[SchemaChangeKind, Policy] = "evolve"
     strategy: Literal["auto", "direct", "merge"] = "auto"
     compaction: bool = True
@@ -224,6 +225,7 @@ class ProjectFile(Section):
             heartbeat_seconds=self.capture.heartbeat_seconds,
             strict=self.landing.strict,
             stops_at=self.mirror.stops_at,
+            stops_where_rows_differ=self.mirror.uncaptured_changes == "stop",
         )
         mirror = MirrorSettings(
             default_schema=self.default_schema,

@@ -22,6 +22,7 @@ class SourceTable:
     deletions cannot be captured, empty when they can; refused: why it cannot be captured at all,
     None when it can; identity: what tells this table from a later
     one of the same name; source_types: for each column what its source says of its type, printable;
+    counted: updates and deletions that the source has counted of it, 0 where it does not count;
     selection: what was selected of it, as plain data; known: by what the source recognises it and
     its columns, plain data that is given back at the next start; where there is any, whoever loads
     the table adds `loaded`, the point of the snapshot as text.
@@ -37,6 +38,7 @@ class SourceTable:
     refused: TableError | None = None
     rows: int | None = None
     size: int = 0
+    counted: tuple[int, int] = field(default=(0, 0), compare=False)
     selection: Mapping[str, Any] = field(default_factory=dict)
     known: Mapping[str, Any] = field(default_factory=dict, compare=False)
 

@@ -116,7 +116,12 @@ def read(project: Project, now: datetime | None = None) -> Status:
         capture=capture,
         apply=apply,
         tables=tables_of(
-            view, scanner.scan(), progress, table_status_file.read(store), stopped(project)
+            view,
+            scanner.scan(),
+            progress,
+            table_status_file.read(store),
+            stopped(project),
+            Records(store, scanner.zone()).append_only(),
         ),
         landing_zone=store.location(scanner.zone()),
         partner=scanner.partner(),

@@ -9,6 +9,7 @@ from typing import Any
 
 from mirrorlake.app.table_paths import TablePaths
 from mirrorlake.apply.logs.processed_names import ProcessedNames
+from mirrorlake.capture.record import AppendOnly
 from mirrorlake.errors import ForeignTable, TableError
 from mirrorlake.landing.file_identity import Tails
 from mirrorlake.landing.scan import Landed, Scanner, TableScan
@@ -30,8 +31,9 @@ class TableStatus:
     not answered; None when nobody knows: its time is not told, or no capture runs that would land
     what happens in the source.
 
-    state: where it is, and goes on from when the mirror starts; is_running: whether the mirror
-    works; total: what was applied since the table was made; synced: time of the last commit;
+    append_only: what is known of a table whose updates and deletions are not captured, None for all
+    others; state: where it is, and goes on from when the mirror starts; is_running: whether the
+    mirror works; total: what was applied since the table was made; synced: time of the last commit;
     source_time: when the source committed the last change that is applied, None when unknown.
     """
 
@@ -50,6 +52,12 @@ class TableStatus:
     source_time: datetime | None = None
     folder: str = ""
     is_running: bool = True
+    append_only: AppendOnly | None = None
+
+    @property
+    def differs(self) -> bool:
+        """Whether rows were updated or deleted in the source that are still here as they were."""
+        return self.append_only is not None and self.append_only.differs
 
     @property
     def status(self) -> TableState:
@@ -88,6 +96,8 @@ class TableStatus:
             "lag_seconds": self.lag_seconds,
             "error": self.error,
             "waiting": self.waiting or None,
+            "append_only": self.append_only.reason if self.append_only else None,
+            "differs": _missed(self.append_only) if self.append_only else None,
         }
 
 
@@ -113,11 +123,13 @@ def tables_of(
     progress: Callable[[str, str], Progress],
     noted: Mapping[str, Mapping[str, Any]],
     halted: Mapping[str, Mapping[str, Any]],
+    append_only: Mapping[str, AppendOnly] | None = None,
 ) -> list[TableStatus]:
     """How each table stands.
 
     progress: of the table at a path, with a name for errors; noted: what the mirror last said of
-    its tables; halted: the tables that are no longer captured, with the error of each.
+    its tables; halted: the tables that are no longer captured, with the error of each; append_only:
+    the tables whose updates and deletions are not.
     """
     tables = []
     for scan in scans:
@@ -128,7 +140,17 @@ def tables_of(
     tables += [
         _departed(name, noted[name]) for name in sorted(_gone(noted) - begun - halted.keys())
     ]
-    return [replace(table, is_running=view.is_running) for table in tables]
+    appended = append_only or {}
+    return [
+        replace(table, is_running=view.is_running, append_only=appended.get(table.table))
+        for table in tables
+    ]
+
+
+def _missed(found: AppendOnly) -> dict[str, Any] | None:
+    if not found.differs:
+        return None
+    return {"updates": found.updates, "deletes": found.deletes, "since": found.since}
 
 
 def _gone(noted: Mapping[str, Mapping[str, Any]]) -> set[str]:

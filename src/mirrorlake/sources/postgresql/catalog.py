@@ -49,6 +49,10 @@ left join lateral (
     order by i.indnkeyatts, named.relname
     limit 1) u on true
 """
+# Also of transactions that were rolled back, and some seconds late.
+_COUNTED = """
+       coalesce((select sum(pg_stat_get_tuples_{what}(t.relid)) from pg_partition_tree(c.oid) t
+                 where t.isleaf), pg_stat_get_tuples_{what}(c.oid), 0)::bigint"""
 _PRIMARY = _INDEX_COLUMNS.format(which="i.indisprimary")
 _IDENTITY_INDEX = _INDEX_COLUMNS.format(which="i.indisreplident")
 
@@ -62,7 +66,8 @@ select n.nspname, c.relname, c.oid::bigint, c.relreplident::text, c.relkind::tex
        exists (select from pg_index i
                where i.indrelid = c.oid and i.indisprimary and not i.indimmediate),
        c.relpersistence::text, pg_get_userbyid(c.relowner)::text, pg_has_role(c.relowner, 'usage'),
-       row_security_active(c.oid), {_UNIQUE}
+       row_security_active(c.oid), {_UNIQUE},
+       {_COUNTED.format(what="updated")}, {_COUNTED.format(what="deleted")}
 from pg_catalog.pg_class c join pg_catalog.pg_namespace n on n.oid = c.relnamespace
 {_UNIQUE_INDEX}
 where c.relkind in ('r', 'p') and not c.relispartition
@@ -92,9 +97,9 @@ class CatalogTable:
     """A table as the catalog describes it, selected or not.
 
     unique: the columns of another index that tells its rows apart; deferrable: it has a primary key
-    that is checked late; owned: our user may publish it; filtered:
-    a policy hides rows of it from our user; generated: columns that the log does not carry and that
-    are therefore left out; unreadable: columns that our user may not read;
+    that is checked late; updates, deletes: how many PostgreSQL has counted; owned: our user may
+    publish it; filtered: a policy hides rows of it from our user; generated: columns that the log
+    does not carry and that are therefore left out; unreadable: columns that our user may not read;
     partitions: the leaves with the columns by which they identify their rows, None for all columns.
     """
 
@@ -107,6 +112,8 @@ class CatalogTable:
     primary: tuple[str, ...]
     index: tuple[str, ...]
     unique: tuple[str, ...]
+    updates: int
+    deletes: int
     deferrable: bool
     logged: bool
     owner: str
@@ -164,7 +171,7 @@ def _table(
     partitions: Mapping[TableId, frozenset[str] | None],
 ) -> CatalogTable:
     schema, name, oid, identity, kind, rows, size, primary, index, *facts = row
-    deferrable, persistence, owner, owned, filtered, unique = facts
+    deferrable, persistence, owner, owned, filtered, unique, *counted = facts
     return CatalogTable(
         table=TableId(schema, name),
         oid=oid,
@@ -175,6 +182,8 @@ def _table(
         primary=tuple(primary or ()),
         index=tuple(index or ()),
         unique=tuple(unique or ()),
+        updates=counted[0],
+        deletes=counted[1],
         deferrable=deferrable,
         logged=persistence == "p",
         owner=owner,
@@ -221,6 +230,7 @@ def describe(table: CatalogTable, types: Types, selection: Selection) -> SourceT
         refused=refusal(table.table, schema),
         rows=table.rows,
         size=table.size,
+        counted=(table.updates, table.deletes),
         selection=_selection_facts(table.table, selection),
     )
 

@@ -148,7 +148,8 @@ def _table(table: SourceTable, catalog: CatalogTable) -> Iterator[CheckResult]:
             "replica identity",
             _WARNING,
             f"{table.append_only}: it is mirrored append-only; its updates and deletes are not "
-            "captured",
+            f"captured (PostgreSQL has counted {catalog.updates:,} updates and "
+            f"{catalog.deletes:,} deletes so far)",
             _identity_remedy(name, catalog),
             name,
         )
