@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import time
@@ -27,11 +28,33 @@ _MASTER = re.compile(r"Starting Spark master at (spark://\S+)")
 _REGISTERED = "Successfully registered with master"
 
 
+_APART = """
+set -e
+mkdir "$own" && mount -t tmpfs none "$own"
+mkdir -p "$own/scratch" "$own$visible" && cp -r "$hidden$visible" "$own$visible/.."
+mount --bind "$own" "$hidden"
+for cache in "$HOME"/.ivy2*; do if [ -d "$cache" ]; then mount -t tmpfs none "$cache"; fi; done
+cd "$hidden" && exec "$@"
+"""
+"""What begins a program in a mount namespace of its own: the folder `hidden` is an empty one there,
+but for a copy of what lies at `visible` below it, and nothing is left of downloaded jars."""
+
+
+def can_be_apart() -> bool:
+    """Whether this process may make mount namespaces."""
+    program = shutil.which("unshare")
+    if program is None:
+        return False
+    mount = [program, "--mount", "mount", "-t", "tmpfs", "none", "/mnt"]
+    return subprocess.run(mount, capture_output=True, check=False).returncode == 0
+
+
 class Standalone:
     """A running cluster. Use as a context manager.
 
     folder: of logs, working folders and scratch, made if need be; environment: of the workers, and
-    so of their executors, beside that of this process.
+    so of their executors, beside that of this process. hidden: a folder around it, of which each
+    worker has one of its own in its place, and sees nothing but a copy of the folder `visible`.
     """
 
     def __init__(
@@ -42,7 +65,10 @@ class Standalone:
         cores: int = 1,
         memory: str = "1g",
         environment: Mapping[str, str] | None = None,
+        hidden: Path | None = None,
+        visible: Path | None = None,
     ) -> None:
+        self._hidden, self._visible = hidden, visible
         self._folder, self._workers, self._cores, self._memory = folder, workers, cores, memory
         home = Path(pyspark.__file__).parent
         self._program = str(home / "bin" / "spark-class")
@@ -50,11 +76,10 @@ class Standalone:
             **os.environ,
             **(environment or {}),
             "SPARK_HOME": str(home),
-            "SPARK_LOCAL_IP": HERE,
             "SPARK_LOCAL_DIRS": str(folder / "scratch"),
             "SPARK_DAEMON_MEMORY": "256m",
         }
-        self._running: list[subprocess.Popen[bytes]] = []
+        self.running: list[subprocess.Popen[bytes]] = []
         self.url = ""
 
     def __enter__(self) -> Self:
@@ -94,21 +119,40 @@ class Standalone:
         return self._said(log, _MASTER)[1]
 
     def _worker(self, number: int) -> Path:
+        name = f"worker{number}"
+        # Of executors with one address Spark believes that they see each other's files.
+        host = HERE if self._hidden is None else f"127.0.1.{number + 1}"
         return self._start(
-            f"worker{number}",
+            name,
             "org.apache.spark.deploy.worker.Worker",
-            *("--host", HERE, "--webui-port", "0"),
+            *("--host", host, "--webui-port", "0"),
             *("--cores", str(self._cores), "--memory", self._memory),
-            *("--work-dir", str(self._folder / f"worker{number}"), self.url),
+            *("--work-dir", str((self._hidden or self._folder) / name), self.url),
+            hidden=self._hidden,
+            host=host,
         )
 
-    def _start(self, name: str, program: str, *arguments: str) -> Path:
+    def _start(
+        self, name: str, program: str, *arguments: str, hidden: Path | None = None, host: str = HERE
+    ) -> Path:
         log = self._folder / f"{name}.log"
+        command = [self._program, program, *arguments]
+        environment = {**self._environment, "SPARK_LOCAL_IP": host}
+        if hidden is not None:
+            assert self._visible is not None
+            environment = environment | {
+                "own": str(self._folder / f"own-{name}"),
+                "hidden": str(hidden),
+                "visible": f"/{self._visible.relative_to(hidden)}",
+                "SPARK_LOCAL_DIRS": str(hidden / "scratch"),
+                "TMPDIR": str(hidden / "scratch"),
+            }
+            command = ["unshare", "--mount", "sh", "-c", _APART, "sh", *command]
         with log.open("wb") as output:
-            self._running.append(
+            self.running.append(
                 subprocess.Popen(
-                    [self._program, program, *arguments],
-                    env=self._environment,
+                    command,
+                    env=environment,
                     cwd=self._folder,
                     stdout=output,
                     stderr=output,
@@ -123,7 +167,7 @@ class Standalone:
         while time.monotonic() < deadline:
             if found := wanted.search(log.read_text(errors="replace")):
                 return found
-            if any(process.poll() is not None for process in self._running):
+            if any(process.poll() is not None for process in self.running):
                 break
             time.sleep(0.1)
         raise SparkUnavailable(
@@ -132,13 +176,13 @@ class Standalone:
 
     def _stop(self) -> None:
         """End every process, and the executors that the workers have started."""
-        for process in reversed(self._running):
+        for process in reversed(self.running):
             if process.poll() is None:
                 process.terminate()  # a worker ends its executors
-        for process in self._running:
+        for process in self.running:
             try:
                 process.wait(20)
             except subprocess.TimeoutExpired:
                 os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        self._running.clear()
+        self.running.clear()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -19,7 +20,7 @@ from mirrorlake.storage.urls import open_store
 from tests.app.zones import Zone
 from tests.objects import CREDENTIALS, S3Server
 from tests.spark.large import TABLES, content, fill, written_by_last
-from tests.standalone import Standalone
+from tests.standalone import Standalone, can_be_apart
 
 pytestmark = [
     pytest.mark.spark,
@@ -77,13 +78,14 @@ class Project:
     master: str
     conf: Mapping[str, str]
     tables: Mapping[str, str] = field(default_factory=dict)
+    root: Mapping[str, str] = field(default_factory=dict)
 
     def apply(self) -> str:
         """`apply --once`, which must be good. Returns what it logs."""
         spark = {"master": self.master, "driver_memory": "1g", "conf": dict(self.conf)}
         settings = {
             "name": "shop",
-            "root": str(self.zone.root),
+            "root": dict(self.root) or str(self.zone.root),
             "spark": spark,
             "tables": dict(self.tables),
         }
@@ -91,7 +93,7 @@ class Project:
         file.write_text(yaml.safe_dump(settings))
         done = subprocess.run(
             [sys.executable, "-m", "mirrorlake.cli.main", "apply", "--once", "-c", str(file)],
-            env=os.environ,
+            env=os.environ | {"TMPDIR": str(self.folder)},
             cwd=self.folder,
             capture_output=True,
             text=True,
@@ -126,11 +128,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @contextmanager
-def started(folder: Path) -> Iterator[Cluster]:
-    """A master and two workers of one core each."""
+def started(folder: Path, hidden: Path | None = None) -> Iterator[Cluster]:
+    """A master and two workers of one core each. hidden: as of `Standalone`."""
     (folder / "hooks").mkdir(parents=True)
     (folder / "hooks" / "sitecustomize.py").write_text(HOOKS)
-    with Standalone(folder / "spark", workers=2) as standalone:
+    hooks = folder / "hooks"
+    with Standalone(folder / "spark", workers=2, hidden=hidden, visible=hooks) as standalone:
         yield Cluster(standalone, folder)
 
 
@@ -172,6 +175,39 @@ def test_tables_on_s3_are_those_in_a_folder(
     assert len(written_by_last(copied)) == 2, "the changes were done on one task"
 
 
+def test_workers_that_share_nothing_but_a_bucket_mirror_what_lies_in_it(
+    expected: Path, s3: S3Server, tmp_path: Path
+) -> None:
+    """Each worker sees a folder of its own where that of the driver is, if we may make mount
+    namespaces. In each, the executor that first has written a data file is killed."""
+    url, are_apart = f"{s3.new_bucket()}/shop", can_be_apart()
+    hidden, store = tmp_path / "hidden", open_store(url, s3.options)
+    once = hidden / "killed"
+    kill = {"KILL_AFTER": "write_data", "KILL_ONCE": str(once)}
+    with started(hidden / "cluster", hidden if are_apart else None) as cluster:
+        project = cluster.project(hidden / "project", **CREDENTIALS, **kill)
+        reached = {"url": url, "endpoint": s3.endpoint, "region": "us-east-1"}
+        fill(project.zone)
+        uploaded(project.zone.root, store)
+        replace(project, root=reached).apply()
+        assert once.exists() is not are_apart
+        workers = cluster.standalone.running[1:]
+        killed = [Path(f"/proc/{worker.pid}/root{once}").exists() for worker in workers]
+        assert any(killed)
+    copied = copy_of(store, tmp_path / "copy")
+    for table in TABLES:
+        assert content(copied, table) == content(expected, table)
+    assert len(written_by_last(copied)) == 2, "the changes were done on one task"
+    assert store.list("Files/Monitoring").files
+
+
+def uploaded(folder: Path, store: Store) -> None:
+    """Let the files of a folder lie in a store, and no longer here."""
+    for path in [path for path in folder.rglob("*") if path.is_file()]:
+        store.replace(path.relative_to(folder).as_posix(), path.read_bytes())
+    shutil.rmtree(folder)
+
+
 def copy_of(store: Store, folder: Path, below: str = "Tables") -> Path:
     """All that lies below a folder of a store, in a folder of this machine."""
     found = store.list(below)
@@ -184,9 +220,8 @@ def copy_of(store: Store, folder: Path, below: str = "Tables") -> Path:
     return folder
 
 
-@pytest.mark.parametrize(
-    "after", ["write_data", pytest.param("write_bytes", marks=pytest.mark.long)]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("after", ["write_data", "write_bytes"])
 def test_an_executor_that_is_killed_costs_a_retry_and_nothing_else(
     cluster: Cluster, expected: Path, tmp_path: Path, after: str
 ) -> None:
@@ -210,6 +245,6 @@ def test_a_worker_that_is_killed_costs_a_retry_and_nothing_else(
         fill(project.zone)
         project.apply()
         assert once.exists()
-        assert [process.poll() is None for process in cluster.standalone._running].count(False) == 1
+        assert [process.poll() is None for process in cluster.standalone.running].count(False) == 1
     for table in TABLES:
         assert content(project.zone.root, table) == content(expected, table)
