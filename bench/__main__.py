@@ -26,6 +26,7 @@ SCENARIOS: Mapping[str, str] = {
     "cluster": "1,000,000 changes to 5 million rows, two workers of one core against one",
     "events": "columns to event files of Avro and of JSON, against fastavro and orjson",
     "text": "1 GB of delimited text to typed columns, against Spark's own reader",
+    "files": "a batch of 1,000 keys on a table of 100,000 files: time and memory",
     "scan": "a look at 1,000 table folders of which 10 have new files",
     "freshness": "commit to readable, while ten tables are changed; CPU and memory of it",
     "many": "1,000 tables with 20 active per second, alone and beside a busy one",

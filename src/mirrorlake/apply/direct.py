@@ -18,6 +18,7 @@ from mirrorlake.apply.task.batch import BatchResult, BatchTask, rows_of_files, r
 from mirrorlake.apply.task.errors import worker_lost
 from mirrorlake.apply.task.landed_rows import landed_paths
 from mirrorlake.apply.task_packing import packed
+from mirrorlake.delta.file_list import in_columns
 from mirrorlake.errors import MirrorlakeError, printable
 from mirrorlake.landing.file_identity import Identity, altered
 from mirrorlake.landing.scan import Landed
@@ -159,7 +160,7 @@ class Direct:
             location=batch.location,
             landed=tuple(landed_paths(self._store, batch.step.files)),
             truncate=batch.step.truncated,
-            files=batch.files,
+            files=in_columns(batch.files),
             joins=taken_along(batch.files) if self._joins else (),
             options=batch.options,
             backfill=batch.step.backfill.keys if batch.step.backfill else None,

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from mirrorlake.apply.task.batch import BatchTask
+from mirrorlake.delta.file_list import total_bytes
 
 LANDED = 256 << 10
 """Bytes of landed files up to which a batch is small."""
@@ -36,8 +37,7 @@ def packed(batches: Sequence[BatchTask], slots: int) -> list[list[int]]:
 def _is_small(batch: BatchTask) -> bool:
     if batch.appends:
         return False
-    stored = sum(int(add["size"]) for add in batch.files)
-    return _weight(batch) <= ALONE + LANDED and stored < STORED
+    return _weight(batch) <= ALONE + LANDED and total_bytes(batch.files) < STORED
 
 
 def _weight(batch: BatchTask) -> int:

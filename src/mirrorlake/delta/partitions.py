@@ -83,16 +83,21 @@ def of_file(add: Add, schema: TableSchema) -> TableSchema:
 
 def candidates(files: Sequence[Add], schema: TableSchema, keys: pa.Table) -> list[Add]:
     """The files that can hold one of the keys, by their partitions and their bounds."""
+    return [files[index] for index in candidate_indexes(files, schema, keys)]
+
+
+def candidate_indexes(files: Sequence[Add], schema: TableSchema, keys: pa.Table) -> list[int]:
+    """As `candidates`: which of the files, ascending."""
     if not in_key(schema, keys):
-        return bounds.candidates(files, schema, keys)
+        return bounds.candidate_indexes(files, schema, keys)
     chosen: set[int] = set()
     for part in parts(files, schema, keys):
-        own = {id(files[index]): int(index) for index in part.indexes}
-        some: Sequence[Add] = [files[index] for index in part.indexes]
+        own = part.indexes
         if part.keys.num_columns:
-            some = bounds.candidates(some, schema, part.keys)
-        chosen.update(own[id(add)] for add in some)
-    return [files[index] for index in sorted(chosen)]
+            some = [files[index] for index in own.tolist()]
+            own = own[bounds.candidate_indexes(some, schema, part.keys)]
+        chosen.update(own.tolist())
+    return sorted(chosen)
 
 
 def split(rows: pa.Table, schema: TableSchema) -> Iterator[tuple[dict[str, str | None], pa.Table]]:

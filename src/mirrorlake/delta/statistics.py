@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import Any
@@ -12,34 +13,95 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
+from pyarrow.json import ParseOptions, ReadOptions, read_json
 
+from mirrorlake.delta.file_list import FileList
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model.arrow import contiguous
 
 _RECORDS = re.compile(r'\{"numRecords": ?([0-9]+)[,}]')
 """How the statistics of a file begin, as all known writers write them."""
 
+_BLOCK = 1 << 20
+"""Bytes of statistics that are parsed at once."""
+
 
 def candidates(
     files: Sequence[Mapping[str, Any]], schema: TableSchema, keys: pa.Table
 ) -> list[Mapping[str, Any]]:
     """The files that can hold one of the keys, by the bounds of their first key column."""
+    return [files[index] for index in candidate_indexes(files, schema, keys)]
+
+
+def candidate_indexes(
+    files: Sequence[Mapping[str, Any]], schema: TableSchema, keys: pa.Table
+) -> list[int]:
+    """As `candidates`: which of the files, ascending."""
     if keys.num_rows == 0:
         return []
     physical, column = _first(schema, keys)
+    if not _comparable(column.type):
+        return list(range(len(files)))
     present = column.drop_null()
-    bounds = _Bounds(present) if len(present) and _comparable(column.type) else None
-    return [
-        add
-        for add in files
-        if _may_hold(
-            _stats(add),
-            physical,
-            bounds,
-            has_null=column.null_count > 0,
-            comparable=_comparable(column.type),
-        )
-    ]
+    bounds = _Bounds(present) if len(present) else None
+    has_null = column.null_count > 0
+
+    def may_hold(index: int) -> bool:
+        return _may_hold(_stats(files[index]), physical, bounds, has_null=has_null)
+
+    said = _Said.of(files.stats, physical, column.type) if isinstance(files, FileList) else None
+    if said is None:
+        return [index for index in range(len(files)) if may_hold(index)]
+    chosen = said.null_or_unknown if has_null else np.zeros(len(files), bool)
+    if bounds is not None:
+        chosen = chosen | bounds.met(said.low, said.high)
+    for index in np.flatnonzero(~said.is_bounded).tolist():
+        chosen[index] = may_hold(index)
+    return [int(index) for index in np.flatnonzero(chosen)]
+
+
+@dataclass(frozen=True, slots=True)
+class _Said:
+    """What the log says of one column, of many files at once.
+
+    low, high: the bounds, null where there is none; null_or_unknown: whether a file can have a row
+    without a value; is_bounded: whether there are both bounds.
+    """
+
+    low: pa.Array
+    high: pa.Array
+    null_or_unknown: np.ndarray
+    is_bounded: np.ndarray
+
+    @classmethod
+    def of(cls, stats: pa.Array, column: str, kind: pa.DataType) -> _Said | None:
+        """None when what is said is not all of one form: it is then looked at one by one."""
+        lines = [text or "{}" for text in stats.to_pylist()]
+        if any("\n" in line or "\r" in line for line in lines):
+            return None
+        bound = pa.int64() if pa.types.is_integer(kind) else pa.string()
+        of_column = [("minValues", bound), ("maxValues", bound), ("nullCount", pa.int64())]
+        schema = pa.schema([(name, pa.struct([(column, type_)])) for name, type_ in of_column])
+        content = "\n".join(lines).encode()
+        try:
+            found = read_json(
+                pa.BufferReader(content),
+                ReadOptions(block_size=max(_BLOCK, 2 * max(map(len, lines)))),
+                ParseOptions(explicit_schema=schema, unexpected_field_behavior="ignore"),
+            )
+        except (pa.ArrowException, ValueError, OverflowError):
+            return None
+        if found.num_rows != len(lines):
+            return None
+        low, high, nulls = (pc.struct_field(contiguous(part), [0]) for part in found.columns)
+        none = pc.fill_null(pc.equal(nulls, 0), False)
+        bounded = pc.and_(low.is_valid(), high.is_valid())
+        return cls(low, high, ~_booleans(none), _booleans(bounded))
+
+
+def _booleans(array: pa.Array) -> np.ndarray:
+    found: np.ndarray = array.to_numpy(zero_copy_only=False)
+    return found
 
 
 def overlapping(
@@ -135,6 +197,21 @@ class _Bounds:
         span = self.between(low, high)
         return span is None or span.start < span.stop
 
+    def met(self, low: pa.Array, high: pa.Array) -> np.ndarray:
+        """As `meet`, of many bounds, texts or integers, both of which are there; undefined where
+        one is null."""
+        if self._ends is not None:
+            least, most = self._ends
+            both = pc.and_(pc.less_equal(low, most), pc.greater_equal(high, least))
+            return _booleans(pc.fill_null(both, False))
+        if pa.types.is_integer(low.type):
+            begins, ends = (pc.fill_null(bound, 0).to_numpy() for bound in (low, high))
+            start = np.searchsorted(self._numbers, begins)
+            inside: np.ndarray = start < np.searchsorted(self._numbers, ends, side="right")
+            return inside
+        texts = zip(low.to_pylist(), high.to_pylist(), strict=True)
+        return np.array([None in ends or self.meet(*ends) for ends in texts], bool)
+
     def is_beyond(self, most: Any) -> bool:
         """Whether every key is certainly larger than a bound of the log."""
         if self._ends is not None:
@@ -168,9 +245,8 @@ def _may_hold(
     bounds: _Bounds | None,
     *,
     has_null: bool,
-    comparable: bool,
 ) -> bool:
-    if not stats or not comparable:
+    if not stats:
         return True
     nulls = (stats.get("nullCount") or {}).get(column)
     if has_null and nulls != 0:

@@ -24,7 +24,7 @@ from mirrorlake.apply.stages.shares import InputShare
 from mirrorlake.apply.task.batch import BatchTask, as_texts
 from mirrorlake.apply.task.errors import fault
 from mirrorlake.delta.lookup.key_join import connected
-from mirrorlake.delta.lookup.key_lookup import candidates
+from mirrorlake.delta.partitions import candidate_indexes
 from mirrorlake.delta.workspace import at_hand
 from mirrorlake.delta.write import flush, stages
 from mirrorlake.delta.write.rewrite import written
@@ -182,13 +182,12 @@ def _fold(batch: BatchTask, blocks: Sequence[bytes]) -> Folded:
         start = end
     if not left.keys.num_rows:
         return Folded(_encoded(sections), tuple(count))
-    chosen = {id(add) for add in candidates(batch.files, table_schema, left.keys)}
     return Folded(
         _encoded(sections),
         tuple(count),
         _encoded([_with(left.keys, pa.array(left.alive))]),
         left.keys.num_rows,
-        tuple(index for index, add in enumerate(batch.files) if id(add) in chosen),
+        tuple(candidate_indexes(batch.files, table_schema, left.keys)),
     )
 
 
