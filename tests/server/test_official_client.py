@@ -214,8 +214,9 @@ def test_a_stream_lives_its_whole_life(served: Served, database: Database) -> No
 
     assert [one.name for one in client.list_streams(parent=PARENT)] == [name]
     if applies:
-        line = f'mirrorlake_stream_slot_lag_bytes{{stream="{name}"}}'
-        wait(lambda: line in served.call("GET", "/metrics")[1].decode(), 120)
+        for metric in ("slot_lag_bytes", "total_latency_seconds_count", "freshness_seconds"):
+            line = f'mirrorlake_stream_{metric}{{stream="{name}"}}'
+            wait(lambda line=line: line in served.call("GET", "/metrics")[1].decode(), 120)
     client.delete_stream(name=name).result(60)
     with pytest.raises(exceptions.NotFound):
         client.get_stream(name=name)

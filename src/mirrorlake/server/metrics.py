@@ -6,9 +6,15 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 
 from prometheus_client import CollectorRegistry, generate_latest
-from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
 from prometheus_client.registry import Collector
 
+from mirrorlake.app.streams.latencies import Latencies
 from mirrorlake.app.streams.service import Service
 from mirrorlake.app.streams.supervisor import Work
 from mirrorlake.control.states import StreamState
@@ -27,7 +33,7 @@ def exposition(service: Service) -> tuple[bytes, str]:
 
 def names() -> list[str]:
     """Of all metrics, as Prometheus stores them."""
-    families = [*_events([]), *_times([]), *_logs([])]
+    families = [*_events([]), *_times([]), *_freshness([]), *_latencies(None), *_logs([])]
     totals = [f"{one.name}{'_total' if one.type == 'counter' else ''}" for one in families]
     return [STATE, *totals]
 
@@ -47,6 +53,8 @@ class _StreamCollector(Collector):
         works = [work for work in self._service.supervisor.works() if work.status is not None]
         yield from _events(works)
         yield from _times(works)
+        yield from _freshness(works)
+        yield from _latencies(self._service.supervisor.latencies)
         yield from _logs(works)
 
 
@@ -62,6 +70,8 @@ def _events(works: list[Work]) -> Iterator[Metric]:
         "mirrorlake_object_bytes_count", "Bytes applied", labels=_OBJECT
     )
     for work in works:
+        if work.project is not None and work.project.destination is not None:
+            continue  # nobody here knows who reads event files
         tables = work.status.tables if work.status else []
         name = str(work.name)
         events.add_metric([name], sum(table.total.rows for table in tables))
@@ -97,6 +107,47 @@ def _times(works: list[Work]) -> Iterator[Metric]:
             if table.lag_seconds is not None:
                 lag.add_metric(labels, table.lag_seconds)
     yield from (age, lag, failed)
+
+
+def _freshness(works: list[Work]) -> Iterator[Metric]:
+    words = "From the commit of the oldest change that waits to its landing, 0 when none waits"
+    of_stream = GaugeMetricFamily("mirrorlake_stream_freshness_seconds", words, labels=_STREAM)
+    of_object = GaugeMetricFamily("mirrorlake_object_freshness_seconds", words, labels=_OBJECT)
+    for work in works:
+        known = {
+            table.table: table.freshness_seconds
+            for table in (work.status.tables if work.status else [])
+            if table.freshness_seconds is not None
+        }
+        if known:
+            of_stream.add_metric([str(work.name)], max(known.values()))
+        for table, seconds in known.items():
+            of_object.add_metric([str(work.name), table], seconds)
+    yield from (of_stream, of_object)
+
+
+def _latencies(told: Latencies | None) -> Iterator[Metric]:
+    for kind, words, histograms in (
+        ("system", "From landing to the commit of the table", told.system() if told else {}),
+        ("total", "From the source's commit to the table's", told.total() if told else {}),
+    ):
+        of_stream = HistogramMetricFamily(
+            f"mirrorlake_stream_{kind}_latency_seconds",
+            f"{words}, of the last change of each batch",
+            labels=_STREAM,
+        )
+        for name, (buckets, total) in histograms.items():
+            of_stream.add_metric([name], buckets, total)
+        of_object = GaugeMetricFamily(
+            f"mirrorlake_object_{kind}_latency_seconds",
+            f"{words}, of the last change of the last batch",
+            labels=_OBJECT,
+        )
+        for one in told.last() if told else ():
+            seconds = one.system if kind == "system" else one.total
+            if seconds is not None:
+                of_object.add_metric([one.mirror, one.table], seconds)
+        yield from (of_stream, of_object)
 
 
 def _logs(works: list[Work]) -> Iterator[Metric]:

@@ -35,6 +35,8 @@ class TableStatus:
     others; state: where it is, and goes on from when the mirror starts; is_running: whether the
     mirror works; total: what was applied since the table was made; synced: time of the last commit;
     source_time: when the source committed the last change that is applied, None when unknown.
+    freshness_seconds: how long after its commit in the source the oldest change that waits was
+    landed; 0 when none waits, None when unknown.
     """
 
     table: str
@@ -53,6 +55,7 @@ class TableStatus:
     folder: str = ""
     is_running: bool = True
     append_only: AppendOnly | None = None
+    freshness_seconds: float | None = None
 
     @property
     def differs(self) -> bool:
@@ -193,6 +196,7 @@ def _table(
         position=done.position if done else None,
         total=done.total if done else Totals(),
         lag_seconds=_lag(view, scan, pending),
+        freshness_seconds=_freshness(view, scan, pending),
         error=error,
         waiting="" if error else _waiting(view, known, noted, pending),
         synced=done.time if done else None,
@@ -261,12 +265,24 @@ def _lag(view: View, scan: TableScan, pending: list[Landed]) -> float | None:
     least = max((view.now - view.unheard).total_seconds(), 0.0) if view.unheard else 0.0
     if not pending:
         return least
-    if pending[0].text is not None:  # it has no footer that could tell
+    oldest = _committed(view, scan, pending[0])
+    return None if oldest is None else max((view.now - oldest).total_seconds(), least)
+
+
+def _freshness(view: View, scan: TableScan, pending: list[Landed]) -> float | None:
+    """From the commit of the oldest change that waits, to when it was landed (ST-304)."""
+    if not pending:
+        return 0.0
+    oldest = _committed(view, scan, pending[0])
+    return None if oldest is None else max(pending[0].modified - oldest.timestamp(), 0.0)
+
+
+def _committed(view: View, scan: TableScan, file: Landed) -> datetime | None:
+    """When the source committed the first change of a file; None where nothing tells."""
+    if file.text is not None:  # it has no footer that could tell
         return None
     try:
-        footer = view.scanner.inspect(scan.table, pending[0]).footer
+        footer = view.scanner.inspect(scan.table, file).footer
     except (TableError, FileNotFoundError):
         return None
-    if footer is None or footer.commit_times is None:
-        return None
-    return max((view.now - footer.commit_times[0]).total_seconds(), least)
+    return footer.commit_times[0] if footer and footer.commit_times else None

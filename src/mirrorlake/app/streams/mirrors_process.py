@@ -20,6 +20,7 @@ import structlog
 from mirrorlake.app import extras
 from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.process import skip_pandas
+from mirrorlake.app.streams.latencies import BatchLatency, LatencyWatcher
 from mirrorlake.config import Project
 from mirrorlake.errors import LeaseHeld, MirrorlakeError
 
@@ -34,8 +35,14 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 class MirrorsProcess:
     """Starts, watches and stops the process."""
 
-    def __init__(self, prepare: Callable[[], None] | None = None) -> None:
-        """prepare: called in the process first; must pickle."""
+    def __init__(
+        self,
+        prepare: Callable[[], None] | None = None,
+        note: Callable[[BatchLatency], None] = lambda _one: None,
+    ) -> None:
+        """prepare: called in the process first; must pickle. note: told, by `look`, how long each
+        batch took."""
+        self._note = note
         context = multiprocessing.get_context("spawn")
         theirs, self._commands = context.Pipe(duplex=False)
         self._reports, sending = context.Pipe(duplex=False)
@@ -67,7 +74,11 @@ class MirrorsProcess:
         """Take note of what the mirrors said."""
         try:
             while self._reports.poll():
-                name, is_working, error = self._reports.recv()
+                told = self._reports.recv()
+                if isinstance(told, BatchLatency):
+                    self._note(told)
+                    continue
+                name, is_working, error = told
                 (self.working.add if is_working else self.working.discard)(name)
                 self.errors.pop(name, None)
                 if error is not None:
@@ -126,7 +137,9 @@ class _Mirrors:
                 del self._threads[name]
         for name, project in wanted.items():
             if name not in self._threads:
-                one = self._threads[name] = _Applying(name, project, self.session, self.report)
+                told = LatencyWatcher(name, self._send)
+                one = _Applying(name, project, self.session, self.report, told)
+                self._threads[name] = one
                 one.start()
 
     def wait(self, seconds: float) -> None:
@@ -134,8 +147,11 @@ class _Mirrors:
             one.join(seconds)
 
     def report(self, name: str, *, is_working: bool, error: MirrorlakeError | None) -> None:
+        self._send((name, is_working, error))
+
+    def _send(self, told: object) -> None:
         with self._sending:
-            self._reports.send((name, is_working, error))
+            self._reports.send(told)
 
     def session(self, project: Project) -> Any:
         """The one session. Raises SparkUnavailable."""
@@ -156,10 +172,11 @@ class _Applying(threading.Thread):
         project: Project,
         session: Callable[[Project], Any],
         report: Callable[..., None],
+        watcher: LatencyWatcher,
     ) -> None:
         super().__init__(name=f"mirror {name}", daemon=True)
         self.project, self._mirror_name = project, name
-        self._session, self._report = session, report
+        self._session, self._report, self._watcher = session, report, watcher
         self._stop_asked = threading.Event()
         self._mirror: Mirror | None = None
 
@@ -182,7 +199,7 @@ class _Applying(threading.Thread):
                 session = self._session(self.project)
                 self._mirror = Mirror(self.project, spark=session, stop=self._stop_asked)
                 self._report(self._mirror_name, is_working=True, error=None)
-                self._mirror.apply_run()
+                self._mirror.apply_run(self._watcher)
             except MirrorlakeError as raised:
                 error = raised
                 log.error(MIRROR_STOPPED, mirror=self._mirror_name, code=error.code)

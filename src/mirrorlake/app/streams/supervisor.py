@@ -26,6 +26,7 @@ from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.status import mirror_status
 from mirrorlake.app.status.mirror_status import Status
 from mirrorlake.app.stores import store_of
+from mirrorlake.app.streams.latencies import Latencies
 from mirrorlake.app.streams.mirrors_process import MirrorsProcess
 from mirrorlake.app.streams.objects import CaptureSaid, Known, capture_said, objects_of
 from mirrorlake.app.streams.projects import ProfileOf, ServiceFolders, project_of
@@ -142,6 +143,7 @@ class Supervisor:
         self._mirrors_due = float("-inf")
         self._mirrors_pause = FIRST_PAUSE
         self._changed = changed
+        self.latencies = Latencies()
         self.is_ready = threading.Event()
 
     # -- what is seen ---------------------------------------------------------------------------
@@ -398,6 +400,7 @@ class Supervisor:
 
     def _mirror(self, streams: dict[str, Supervised]) -> None:
         """Let the mirrors of the streams run that have something to apply."""
+        self.latencies.keep(set(streams))
         wanted = {
             name: work.project
             for name, work in self._work.items()
@@ -414,7 +417,7 @@ class Supervisor:
         if self._mirrors is None:
             if not wanted or self._clock.monotonic() < self._mirrors_due:
                 return
-            self._mirrors = MirrorsProcess(self._prepare)
+            self._mirrors = MirrorsProcess(self._prepare, self.latencies.note)
         self._mirrors.want(wanted)
         self._mirrors.look()
         if self._mirrors.working:
