@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from random import Random
@@ -156,6 +156,9 @@ class ModelledEngine:
 
     def alter_columns(self, step: AlterColumns, before_commit: Callable[[], None]) -> None:
         raise AssertionError("no column of the simulation is altered")
+
+    def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
+        raise AssertionError("no table of the simulation has a log that says how long it is kept")
 
     def set_key(self, step: SetKey) -> None:
         raise AssertionError("every table of the simulation has a key")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from datetime import timedelta
 
 from mirrorlake.apply.engine import Engine
@@ -71,6 +71,9 @@ class DeferredEngine:
 
     def set_key(self, step: SetKey) -> None:
         self.start().set_key(step)
+
+    def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
+        self.start().set_properties(path, properties)
 
     def apply(
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]

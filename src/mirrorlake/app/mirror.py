@@ -25,6 +25,7 @@ from mirrorlake.app.own_root import check_root, of_root
 from mirrorlake.app.status import ended, mirror_status
 from mirrorlake.app.stores import event_store_of, store_of
 from mirrorlake.app.targets.keeper import TargetKeeper
+from mirrorlake.app.targets.target_status import readers_of
 from mirrorlake.apply.engine import Engine
 from mirrorlake.apply.in_process.committer import LogCommitter
 from mirrorlake.apply.in_process.runner import InProcessRunner
@@ -470,6 +471,7 @@ class Mirror:
             name=self.project.name,
             source=self.project.source.monitored_as if self.project.source else "GenericMirror",
             platform=self._platform,
+            readers=partial(readers_of, self.project),
         )
         loop.open()
         with closing(loop):

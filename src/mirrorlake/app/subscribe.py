@@ -20,6 +20,7 @@ from mirrorlake.feed.subscriptions.record import (
     file_name,
 )
 from mirrorlake.feed.subscriptions.retention import (
+    FeedReader,
     NeededVersion,
     Retention,
     needed_versions,
@@ -171,12 +172,14 @@ class SubscriptionState:
 
 def states(project: Project, now: datetime | None = None) -> list[SubscriptionState]:
     """The subscriptions below the root of a project."""
-    store, settings = store_of(project), project.mirror
-    retention = Retention(
-        settings.vacuum, settings.subscription_hold, settings.subscription_warning
-    )
-    moment = now or datetime.now(UTC)
+    store, moment = store_of(project), now or datetime.now(UTC)
+    retention = retention_of(project)
     return [_state(store, one, retention, moment) for one in Subscriptions(store).each()]
+
+
+def retention_of(project: Project) -> Retention:
+    settings = project.mirror
+    return Retention(settings.vacuum, settings.subscription_hold, settings.subscription_warning)
 
 
 def _state(
@@ -194,7 +197,7 @@ def _state(
         if latest is None or not is_same:
             problem = "the table was removed or made anew: use --reseed"
         elif record.next is not None and record.next <= latest:
-            needed = needed_versions(log, [record], retention)
+            needed = needed_versions(log, [FeedReader.of(record)], retention)
             request = FeedRequest(store.location(record.table), AtVersion(record.next))
             Feed(request, store.options(record.table), now - retention.hold, log)
     except FeedError as error:
@@ -206,8 +209,8 @@ def _state(
         behind = max(latest + 1 - record.next, 0)
     state = SubscriptionState(record.name, record.table, record.next, latest, behind, problem)
     for one in needed:
-        left = max((one.ends - now).total_seconds(), 0.0)
-        return replace(state, left_seconds=left, is_late=one.is_late(now, retention.warning))
+        is_late = one.is_late(now, retention.warning)
+        return replace(state, left_seconds=one.seconds_left(now), is_late=is_late)
     return state
 
 

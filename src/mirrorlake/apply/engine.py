@@ -6,7 +6,7 @@ Progress is read from the log of the table. Tasks are run by a `Runner`, commits
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -21,7 +21,7 @@ from mirrorlake.apply.logs.table_logs import TableLogs
 from mirrorlake.apply.runner import Runner
 from mirrorlake.apply.stages.spread import SpreadSettings
 from mirrorlake.apply.strategy import OpenBatch, Strategy
-from mirrorlake.apply.table_definitions import TableDefinitions
+from mirrorlake.apply.table_definitions import TableDefinitions, key_property
 from mirrorlake.delta import schema as schemas
 from mirrorlake.delta.log.durability import flush_commit, flush_commits_since, flush_files
 from mirrorlake.delta.log.table_log import TableLog, TableSnapshot
@@ -144,9 +144,12 @@ class Engine:
             self._reached(CrashPoint.COLUMNS_ALTERED)
 
     def set_key(self, step: SetKey) -> None:
-        known = self.progress(step.path)
-        self._tables.set_key(step)
-        self._flush_commits_since(step.path, known.version)
+        self.set_properties(step.path, key_property(step))
+
+    def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
+        known = self.progress(path)
+        self._tables.set_properties(path, properties)
+        self._flush_commits_since(path, known.version)
 
     def drop(self, step: DropTable) -> None:
         if self.progress(step.path).generation != step.generation:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Protocol
 
@@ -38,8 +38,8 @@ class TableDefinitions(Protocol):
         """Add the columns of the step that are not in `known`."""
         ...
 
-    def set_key(self, step: SetKey) -> None:
-        """Remember the key of a table that had none."""
+    def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
+        """Give properties of the table other values, all in one commit."""
         ...
 
     def put_aside(self, path: str) -> None:
@@ -55,6 +55,10 @@ class TableDefinitions(Protocol):
         """Write a checkpoint of the newest version, or have Delta write them from now on where only
         it may write the table."""
         ...
+
+
+def key_property(step: SetKey) -> dict[str, str]:
+    return {KEY_COLUMNS: json.dumps(list(step.key))}
 
 
 def properties_of(step: CreateTable) -> dict[str, str]:

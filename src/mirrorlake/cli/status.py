@@ -58,6 +58,7 @@ def _show(found: Status) -> None:
     from mirrorlake.capture.backfill.requests import sentence
     from mirrorlake.cli.output import print_table
     from mirrorlake.cli.subscriptions import left
+    from mirrorlake.cli.targets import lines as target_lines
 
     typer.echo(
         f"{found.mirror}: {found.state}. capture: {found.capture or 'not running'}; "
@@ -92,13 +93,8 @@ def _show(found: Status) -> None:
         for line in _told(table):
             typer.echo(f"{table.table}: {line}")
     for target in found.targets:
-        behind = "" if target.behind is None else f", {target.behind} behind"
-        typer.echo(
-            f"{target.target}: {target.kind or 'to be built'} from {target.table}, "
-            f"covers version {target.covered}{behind}"
-        )
-        if target.error:
-            typer.echo(f"{target.target}: {target.error['message']}")
+        for line in target_lines(target):
+            typer.echo(line)
     for one in found.subscriptions:
         why = one.problem or (f"its changes are kept for {left(one)}" if one.is_late else "")
         if why:

@@ -10,6 +10,7 @@ from mirrorlake.cli.options import DEFAULT, Config, Json, Root
 
 if TYPE_CHECKING:
     from mirrorlake.app.subscribe import SubscriptionState
+    from mirrorlake.app.targets.target_status import TargetStatus
 
 
 def subscriptions(
@@ -79,8 +80,8 @@ def subscriptions(
             print_table(header, rows)
 
 
-def left(state: SubscriptionState) -> str:
-    """How long the changes that a subscription has not read are kept, in words."""
+def left(state: SubscriptionState | TargetStatus) -> str:
+    """How long the changes that somebody has not read are kept, in words."""
     if state.left_seconds is None:
         return ""
     days, hours = divmod(state.left_seconds / 3600, 24)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -11,6 +11,7 @@ import typer
 
 if TYPE_CHECKING:
     from mirrorlake.app.targets.functions import TargetLocation
+    from mirrorlake.app.targets.target_status import TargetStatus
     from mirrorlake.feed.targets.build import TargetReport
 
 Source = Annotated[
@@ -63,6 +64,21 @@ def build(
         return
     for report in followed(partial(once, source, target), Stop().event.wait, source.location):
         _tell(report, as_json=as_json)
+
+
+def lines(target: TargetStatus) -> Iterator[str]:
+    """How a target stands."""
+    from mirrorlake.cli.subscriptions import left
+
+    behind = "" if target.behind is None else f", {target.behind} behind"
+    yield (
+        f"{target.target}: {target.kind or 'to be built'} from {target.table}, "
+        f"covers version {target.covered}{behind}"
+    )
+    if target.error:
+        yield f"{target.target}: {target.error['message']}"
+    elif target.is_late:
+        yield f"{target.target}: the changes it needs are kept for {left(target)}"
 
 
 def _tell(report: TargetReport, *, as_json: bool) -> None:

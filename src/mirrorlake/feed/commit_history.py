@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from functools import lru_cache
 from typing import Any
 
 from mirrorlake.delta.log.history import CommittedBatch
+from mirrorlake.delta.log.retention import KeepTimes
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.schema import TableSchema, parse
 from mirrorlake.feed.change_files import commit_time
@@ -17,10 +17,6 @@ from mirrorlake.feed.position_map import PositionMap, batches_in, unbroken
 
 _ENABLED = ("delta.enableChangeDataFeed", "delta.enableChangeDataCapture")
 _IN_COMMIT, _SINCE = "delta.enableInCommitTimestamps", "delta.inCommitTimestampEnablementVersion"
-_RETENTION, _DEFAULT_RETENTION = "delta.deletedFileRetentionDuration", timedelta(days=7)
-_LOG_RETENTION, _DEFAULT_LOG = "delta.logRetentionDuration", timedelta(days=30)
-_UNITS = {"week": 604_800.0, "day": 86_400.0, "hour": 3_600.0, "minute": 60.0, "second": 1.0}
-_INTERVAL = re.compile(rf"(\d+) *({'|'.join(_UNITS)})s?", re.IGNORECASE)
 
 REMEMBERED = 1_024
 """Commits whose actions are not read a second time."""
@@ -65,19 +61,9 @@ class CommitHistory:
         return parse(self._metadata)
 
     @property
-    def retention(self) -> timedelta:
-        """For how long files that the table no longer has are kept."""
-        return self._duration(_RETENTION, _DEFAULT_RETENTION)
-
-    @property
-    def log_retention(self) -> timedelta:
-        """For how long commits are kept."""
-        return self._duration(_LOG_RETENTION, _DEFAULT_LOG)
-
-    def _duration(self, name: str, default: timedelta) -> timedelta:
-        found = _INTERVAL.findall(self._properties.get(name, ""))
-        seconds = sum(int(count) * _UNITS[unit.lower()] for count, unit in found)
-        return timedelta(seconds=seconds) if found else default
+    def keeps(self) -> KeepTimes:
+        """How long files and commits are kept."""
+        return KeepTimes.of(self._properties)
 
     def time(self, version: int) -> datetime:
         """When a version was committed."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import astuple, dataclass, field
 from datetime import timedelta
 from typing import Protocol
@@ -142,6 +142,10 @@ class MirrorEngine(TableReader, Protocol):
 
     def set_key(self, step: SetKey) -> None:
         """Remember the key of a table that had none."""
+        ...
+
+    def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
+        """Give properties of the table other values. Changes no row, and no column."""
         ...
 
     def apply(

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
@@ -17,9 +16,9 @@ from mirrorlake.delta import tables
 from mirrorlake.delta.write.table_metadata import metadata
 from mirrorlake.mirror.batch_limits import CHECKPOINT_EVERY
 from mirrorlake.mirror.schema_evolution import needs_mapping
-from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
+from mirrorlake.mirror.steps import AddColumns, CreateTable
 from mirrorlake.mirror.strategy import Way
-from mirrorlake.mirror.table.progress import KEY_COLUMNS, Progress, table_at
+from mirrorlake.mirror.table.progress import Progress, table_at
 from mirrorlake.model.table import Schema, TableId
 from mirrorlake.root import DROPPED
 from mirrorlake.spark.committer import SparkCommitter
@@ -86,12 +85,11 @@ class SparkTables:
                 self._spark.sql(f"alter table {table} set tblproperties ({mode})")
             self._spark.sql(f"alter table {table} add columns ({columns})")
 
-    def set_key(self, step: SetKey) -> None:
-        # A string literal of SQL: JSON has no single quotes but in names, and backslashes escape.
-        key = json.dumps(list(step.key)).replace("\\", "\\\\").replace("'", "\\'")
-        table = _name(self._store.location(step.path))
-        with refused_by_delta(step.table):
-            self._spark.sql(f"alter table {table} set tblproperties ('{KEY_COLUMNS}' = '{key}')")
+    def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
+        table = _name(self._store.location(path))
+        given = ", ".join(f"{_literal(key)} = {_literal(one)}" for key, one in properties.items())
+        with refused_by_delta(TableId.parse(table_at(path))):
+            self._spark.sql(f"alter table {table} set tblproperties ({given})")
 
     def put_aside(self, path: str) -> None:
         with refused_by_delta(TableId.parse(table_at(path))):
@@ -133,6 +131,12 @@ class SparkTables:
         location = jvm.org.apache.hadoop.fs.Path(self._store.location(path))
         log = jvm.org.apache.spark.sql.delta.DeltaLog
         log.invalidateCache(self._spark._jsparkSession, location)  # noqa: SLF001
+
+
+def _literal(text: str) -> str:
+    """A string of SQL, in which backslashes escape."""
+    escaped = text.replace("\\", "\\\\").replace("'", "\\'")
+    return f"'{escaped}'"
 
 
 def _name(location: str) -> str:

@@ -18,7 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.delta.log import checkpoint
-from mirrorlake.delta.log.checkpoint import LAST, RETENTION, Unfamiliar, write
+from mirrorlake.delta.log.checkpoint import LAST, Unfamiliar, write
+from mirrorlake.delta.log.retention import KeepTimes
 from mirrorlake.delta.log.table_log import (
     Action,
     BrokenLog,
@@ -32,7 +33,7 @@ from tests.delta.handmade import HandmadeTable
 
 SCHEMA = Schema.of([Column("id", types.LONG)])
 NOW = 1_800_000_000.0
-EXPIRED = int((NOW - RETENTION.total_seconds()) * 1000)
+EXPIRED = int((NOW - KeepTimes().files.total_seconds()) * 1000)
 VECTORS: list[Action | None] = [
     None,
     {"storageType": "u", "pathOrInlineDv": "ab", "offset": 1, "sizeInBytes": 4, "cardinality": 1},

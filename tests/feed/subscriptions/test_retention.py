@@ -4,26 +4,41 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+import pyarrow.parquet as pq
 import pytest
 from structlog.testing import capture_logs
 
-from mirrorlake import FeedError, Mirror, Project, subscribe
+from mirrorlake import FeedError, Mirror, Project, archive, history, subscribe
 from mirrorlake.app import subscribe as subscriptions
-from mirrorlake.app.maintenance.vacuum import SUBSCRIPTION_CUT_OFF, VACUUM_HELD, Vacuums
+from mirrorlake.app.maintenance.vacuum import (
+    RETENTION_CHANGED,
+    SUBSCRIPTION_CUT_OFF,
+    VACUUM_HELD,
+    ReadersOf,
+    Vacuums,
+    no_readers,
+)
+from mirrorlake.app.targets.target_status import readers_of, targets_of
 from mirrorlake.apply.engine import Engine
 from mirrorlake.apply.in_process.committer import LogCommitter
 from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.config import load
+from mirrorlake.delta.log import checkpoint
+from mirrorlake.delta.log.retention import KeepTimes
+from mirrorlake.delta.log.table_log import TableLog
+from mirrorlake.feed.subscriptions.retention import KEEPS
 from mirrorlake.storage.local import LocalStore
 from tests.doubles.clock import SteppedClock
 from tests.feed.handmade_feed import DELETE, INSERT, UPDATE, FeedTable
 
-WEEK, PATH = timedelta(days=7), "Tables/s/t"
+PATH = "Tables/s/t"
 
 
 @pytest.fixture
@@ -39,13 +54,16 @@ def table(tmp_path: Path) -> FeedTable:
     return table
 
 
-def vacuum(root: Path, days: float, hold: float = 14) -> list[dict[str, Any]]:
-    """Vacuum so many days from now; returns what is logged."""
+def vacuum(
+    root: Path, days: float, hold: float = 14, after: float = 7, readers: ReadersOf = no_readers
+) -> list[dict[str, Any]]:
+    """Vacuum so many days from now what is older than `after`; returns what is logged."""
     store = LocalStore(root)
     engine = Engine(store, InProcessRunner(), LogCommitter(), LogTables(store))
     clock = SteppedClock(datetime.now(UTC) + timedelta(days=days))
     with capture_logs() as logs:
-        Vacuums(store, engine, clock, WEEK, timedelta(days=hold)).vacuum(PATH, lambda: None)
+        times = timedelta(days=after), timedelta(days=hold)
+        Vacuums(store, engine, clock, *times, readers).vacuum(PATH, lambda: None)
     return [dict(entry) for entry in logs]
 
 
@@ -54,23 +72,25 @@ def read(table: FeedTable) -> list[int]:
         return [one.version for one in subscription]
 
 
+@pytest.mark.clause("CF-187")
 def test_vacuum_does_not_cut_a_subscription_off_and_names_it(
     table: FeedTable, tmp_path: Path
 ) -> None:
     before = len(list(table.path.rglob("_change_data/*")))
-    (entry,) = vacuum(tmp_path, days=8)
+    entry, change = vacuum(tmp_path, days=8)
     assert (entry["event"], entry["subscriptions"]) == (VACUUM_HELD, ["audit"])
+    assert change["event"] == RETENTION_CHANGED
     assert len(list(table.path.rglob("_change_data/*"))) == before > 0
     assert read(table) == [2]
-    assert [entry["event"] for entry in vacuum(tmp_path, days=8)] == ["table_vacuumed"]
+    events = [entry["event"] for entry in vacuum(tmp_path, days=8)]
+    assert events == [RETENTION_CHANGED, "table_vacuumed"]
     assert not list(table.path.rglob("_change_data/*"))
 
 
-@pytest.mark.parametrize(("days", "hold"), [(15, 14), (8, 0), (31, 365)])
+@pytest.mark.parametrize(("days", "hold"), [(15, 14), (8, 0), (366, 365)])
 def test_a_reader_that_is_too_slow_holds_nothing(
     table: FeedTable, tmp_path: Path, days: float, hold: float
 ) -> None:
-    """Nor does one whose commits the log would remove anyway."""
     entries = vacuum(tmp_path, days, hold)
     assert [entry["event"] for entry in entries] == [SUBSCRIPTION_CUT_OFF, "table_vacuumed"]
     assert (entries[0]["subscription"], entries[0]["version"]) == ("audit", 2)
@@ -129,3 +149,111 @@ def test_the_settings_are_read(tmp_path: Path) -> None:
     path.write_text("name: a\nroot: b\nmirror: {subscription_days: 2, subscription_warning: 0.5}\n")
     found = load(path, {}).mirror
     assert (found.subscription_hold, found.subscription_warning) == (timedelta(days=2), 0.5)
+
+
+def says(table: FeedTable) -> tuple[timedelta, timedelta]:
+    keeps = KeepTimes.of(TableLog(table.path).snapshot().properties)
+    return keeps.files, keeps.log
+
+
+def days(files: float, log: float) -> tuple[timedelta, timedelta]:
+    return timedelta(days=files), timedelta(days=log)
+
+
+@pytest.mark.clause("CF-186")
+def test_a_table_says_how_long_it_is_kept_by_the_setting(tmp_path: Path) -> None:
+    table = FeedTable(tmp_path / PATH)
+    table.change((INSERT, (1, "a")))
+    for setting, files, log in ((7, 7, 30), (60, 60, 60), (10, 10, 30), (2.5, 2.5, 30), (7, 7, 30)):
+        before = table.log.snapshot().version
+        vacuum(tmp_path, 0, after=setting)
+        assert says(table) == days(files, log)
+        vacuum(tmp_path, 0, after=setting)
+        assert table.log.snapshot().version - before <= 1, "said once"
+    for version in table.log.versions():
+        for action in table.log.actions(version):
+            if described := action.get("metaData"):
+                keeps = KeepTimes.of(described["configuration"])
+                assert keeps.files <= keeps.log
+
+
+def test_a_longer_time_that_somebody_else_has_set_stays(tmp_path: Path) -> None:
+    theirs = {"delta.deletedFileRetentionDuration": "interval 6 weeks", "other": "x"}
+    table = FeedTable(tmp_path / PATH, **theirs)
+    vacuum(tmp_path, 0)
+    assert says(table) == days(42, 42)
+    vacuum(tmp_path, 0, after=50)
+    assert says(table) == days(50, 50)
+    vacuum(tmp_path, 0, after=7)
+    assert says(table) == days(7, 30)  # what the mirror has set it may shorten
+    assert TableLog(table.path).snapshot().properties["other"] == "x"
+
+
+@pytest.mark.clause("CF-188")
+def test_the_table_is_kept_for_longer_while_a_reader_holds_it(
+    table: FeedTable, tmp_path: Path
+) -> None:
+    vacuum(tmp_path, days=8, hold=90)
+    assert says(table) == days(90, 90)
+    vacuum(tmp_path, days=31, hold=90)  # beyond what the log keeps by itself
+    assert read(table) == [2]
+    vacuum(tmp_path, days=31, hold=90)
+    assert says(table) == days(7, 30)
+
+
+@pytest.mark.clause("CF-187")
+def test_a_lowered_retention_waits_for_a_reader_too(table: FeedTable, tmp_path: Path) -> None:
+    sixty = KeepTimes(*days(60, 60)).properties()
+    ours = {KEEPS: ", ".join(sixty.values())}
+    LogTables(LocalStore(tmp_path)).set_properties(PATH, sixty | ours)
+    entry, change = vacuum(tmp_path, days=10, after=7)
+    assert (entry["subscriptions"], change["files"]) == (["audit"], "interval 14 days")
+    read(table)
+    vacuum(tmp_path, days=10, after=7)
+    assert says(table) == days(7, 30)
+
+
+def test_a_checkpoint_keeps_what_a_table_with_another_time_needs(tmp_path: Path) -> None:
+    table = FeedTable(tmp_path / PATH, **KeepTimes(timedelta(days=90)).properties())
+    table.change((INSERT, (1, "a")))
+    table.change((DELETE, (1, None)))
+    month = datetime.now(UTC).timestamp() + 30 * 86_400
+    checkpoint.write(table.path, month)
+    (path,) = (table.path / "_delta_log").glob("*.checkpoint.parquet")
+    assert len(pq.read_table(path)["remove"].drop_null()) == 1
+
+
+@pytest.mark.clause("CF-187", "CF-189")
+def test_vacuum_waits_for_the_tables_that_a_project_builds(tmp_path: Path) -> None:
+    table = FeedTable(tmp_path / PATH)
+    table.change((INSERT, (1, "a")))
+    (tmp_path / "mirrorlake.yaml").write_text(
+        "name: shop\nroot: .\nhistories:\n- table: s.t\narchives:\n- table: s.t\n- table: s.u\n"
+    )
+    project = load(tmp_path / "mirrorlake.yaml", {})
+    readers = partial(readers_of, project)
+    assert readers(PATH) == []
+    history(table.path, tmp_path / "Tables/s/t_history")
+    archive(table.path, tmp_path / "Tables/s/t_archive")
+    table.change((UPDATE, (1, "b")))
+    history(table.path, tmp_path / "Tables/s/t_history")
+    assert [(one.name, one.next) for one in readers(PATH)] == [
+        ("table s.t_history", 3),
+        ("table s.t_archive", 2),
+    ]
+    entry = vacuum(tmp_path, days=8, readers=readers)[0]
+    assert (entry["event"], entry["subscriptions"]) == (VACUUM_HELD, ["table s.t_archive"])
+    now = datetime.now(UTC)
+    found = {one.target: one for one in targets_of(project, now + timedelta(days=11))}
+    assert found["s.u_archive"].left_seconds is None
+    left = found["s.t_archive"].left_seconds
+    assert left is not None
+    assert (2.9 < left / 86_400 <= 3, found["s.t_archive"].is_late) == (True, True)
+    for build, target in ((archive, "t_archive"), (history, "t_history")):
+        build(table.path, tmp_path / f"Tables/s/{target}")
+    assert vacuum(tmp_path, days=8, readers=readers)[-1]["event"] == "table_vacuumed"
+    shutil.rmtree(tmp_path / "Tables/s/t_archive/_delta_log")
+    (tmp_path / "Tables/s/t_archive/_delta_log").mkdir()
+    (tmp_path / f"Tables/s/t_archive/_delta_log/{0:020d}.json").write_text("{")
+    (entry,) = vacuum(tmp_path, days=8, readers=readers)
+    assert (entry["event"], entry["subscriptions"]) == (VACUUM_HELD, None)

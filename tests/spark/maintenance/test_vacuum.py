@@ -13,8 +13,10 @@ from pathlib import Path
 import pytest
 
 from mirrorlake.delta.log.files import FOLDER
+from mirrorlake.delta.log.retention import KeepTimes
 from mirrorlake.delta.lookup import key_index
 from mirrorlake.errors import ForeignTable, LeaseLost
+from mirrorlake.feed.subscriptions.retention import KEEPS
 from mirrorlake.mirror.steps import DropTable
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
@@ -155,3 +157,18 @@ def test_a_table_that_is_made_again_after_a_drop_begins_at_nothing(orders: Mirro
     orders.create(generation="9a1c7d4e-53cf-4c0b-8f0e-8c4c1a9d2b11")
     orders.apply([(INSERT, (7, "again"))])
     assert orders.rows() == [(7, "again")]
+
+
+@pytest.mark.full
+@pytest.mark.clause("CF-101", "CF-186", "CF-188")
+def test_delta_takes_the_times_that_a_table_is_kept(orders: Mirrored, spark: Spark) -> None:
+    location = orders.store.location(orders.path)
+    for length in (90, 7):
+        keeps = KeepTimes(timedelta(days=length), timedelta(days=max(length, 30)))
+        told = keeps.properties() | {KEEPS: "it's \\ ours"}
+        orders.engine.set_properties(orders.path, told)
+        shown = spark.session.sql(f"show tblproperties delta.`{location}`").collect()
+        assert told.items() <= {row.key: row.value for row in shown}.items()
+        orders.apply([(INSERT, (length, "later"))])
+        orders.engine.checkpoint(orders.path)
+    assert sorted(orders.rows()) == [(2, "new"), (7, "later"), (90, "later")]

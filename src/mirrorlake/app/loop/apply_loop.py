@@ -36,7 +36,7 @@ from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.maintenance.file_maintenance import FileMaintenance, WrittenBatch
 from mirrorlake.app.maintenance.landing_cleanup import CLEANUP_REFUSED, LandingCleanup
 from mirrorlake.app.maintenance.position_maps import keep_positions
-from mirrorlake.app.maintenance.vacuum import Vacuums
+from mirrorlake.app.maintenance.vacuum import ReadersOf, Vacuums, no_readers
 from mirrorlake.app.status.monitor import Monitor
 from mirrorlake.app.status.table_status_file import TableStatusFile
 from mirrorlake.errors import LeaseLost, TableError, UsageError, WorkerLost
@@ -90,6 +90,7 @@ class ApplyLoop:
         name: str = "mirror",
         source: str = "GenericMirror",
         platform: str = "",
+        readers: ReadersOf = no_readers,
     ) -> None:
         self._store, self._engine, self._settings, self._clock = store, engine, settings, clock
         self._stop, self._pending = stop or threading.Event(), pending
@@ -106,7 +107,9 @@ class ApplyLoop:
             store, self._scanner, planning.names, engine, settings, clock, reached
         )
         self._builder = Builder(engine, store, reached, self._lease.check)
-        self._vacuums = Vacuums(store, engine, clock, settings.vacuum, settings.subscription_hold)
+        self._vacuums = Vacuums(
+            store, engine, clock, settings.vacuum, settings.subscription_hold, readers
+        )
         self._monitor = Monitor(
             store, self._scanner, settings, clock, engine.progress, planning.names, name, source
         )

@@ -1,12 +1,13 @@
 """Which table is vacuumed now: each at most once a day, one between two batches (LZ-263).
 
-A table is not vacuumed while that would take away changes that a subscription has not read yet,
-unless the time is over for which it waits (CF-187).
+A table is not vacuumed while that would take away changes that a reader has not read yet, unless
+the time is over for which it waits (CF-187). How long the table itself says that it keeps files and
+commits follows from that: the setting, and more while a reader holds them (CF-186, CF-188).
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from datetime import timedelta
 
 import structlog
@@ -14,10 +15,17 @@ import structlog
 from mirrorlake import root
 from mirrorlake.app.maintenance.dates import Dates
 from mirrorlake.app.maintenance.position_maps import keep_positions
+from mirrorlake.delta.log.retention import FILES, LOG
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.errors import MirrorlakeError, TableError
 from mirrorlake.feed.subscriptions.record import Subscriptions
-from mirrorlake.feed.subscriptions.retention import Retention, needed_versions
+from mirrorlake.feed.subscriptions.retention import (
+    FeedReader,
+    NeededVersion,
+    Retention,
+    changed_properties,
+    needed_versions,
+)
 from mirrorlake.mirror.engine import MirrorEngine
 from mirrorlake.model.clock import Clock
 from mirrorlake.storage.store import Store
@@ -28,15 +36,24 @@ TABLE_VACUUMED = "table_vacuumed"
 VACUUM_FAILED = "vacuum_failed"
 VACUUM_HELD = "vacuum_held"
 SUBSCRIPTION_CUT_OFF = "subscription_cut_off"
+RETENTION_CHANGED = "retention_changed"
 PATH = f"{root.STATE}/vacuumed.json"
 INTERVAL = timedelta(days=1)
 EVERY = 60.0
 """Seconds between two looks at most."""
 
 
+ReadersOf = Callable[[str], Sequence[FeedReader]]
+"""Who reads the feed of the table at a path, beside its subscriptions."""
+
+
+def no_readers(_path: str) -> Sequence[FeedReader]:
+    return ()
+
+
 class Vacuums:
     """Remembers when each table was vacuumed, across processes. retention: None for never; hold:
-    age up to which files are left for a subscription that needs them."""
+    age up to which files are left for a reader that needs them."""
 
     def __init__(
         self,
@@ -45,8 +62,10 @@ class Vacuums:
         clock: Clock,
         retention: timedelta | None,
         hold: timedelta = timedelta(),
+        readers: ReadersOf = no_readers,
     ) -> None:
-        self._store, self._hold = store, hold
+        self._store, self._readers = store, readers
+        self._times = Retention(retention, hold)
         self._done, self._engine, self._clock = Dates(store, PATH), engine, clock
         self._retention = retention
         self._looked = clock.monotonic() - EVERY
@@ -83,10 +102,18 @@ class Vacuums:
         return sorted(due, key=lambda path: begun[path])
 
     def vacuum(self, path: str, before_commit: Callable[[], None]) -> None:
-        """Vacuum a table, in any thread, unless a subscription needs what it would remove."""
+        """Vacuum a table, in any thread, unless a reader needs what it would remove."""
         assert self._retention is not None
         keep_positions(self._store, path)  # a table with few commits gets no checkpoint for long
-        if self._is_held(path):
+        try:
+            table = TableLog.below(self._store, path)
+            is_held = self._is_held(path, table)
+            self._set_properties(path, table, before_commit, is_held=is_held)
+        except (MirrorlakeError, OSError, BrokenLog) as error:
+            # Who reads is not known, or the table cannot say it: so nothing is taken away.
+            log.warning(VACUUM_HELD, path=path, subscriptions=None, reason=type(error).__name__)
+            return
+        if is_held:
             return
         try:
             self._engine.vacuum(path, self._retention, before_commit)
@@ -95,33 +122,40 @@ class Vacuums:
         else:
             log.info(TABLE_VACUUMED, path=path)
 
-    def _is_held(self, path: str) -> bool:
+    def _is_held(self, path: str, table: TableLog) -> bool:
         now = self._clock.now()
-        try:
-            records = Subscriptions(self._store).of_table(path)
-            if not records:
-                return False
-            retention = Retention(self._retention, self._hold)
-            log_ = TableLog.below(self._store, path)
-            needed = needed_versions(log_, records, retention)
-        except (MirrorlakeError, OSError, BrokenLog) as error:
-            # Who reads is not known, so nothing is taken away.
-            log.warning(VACUUM_HELD, path=path, subscriptions=None, reason=type(error).__name__)
-            return True
+        needed = self._needed(path, table)
         for one in needed:
             if one.is_cut_off(now):
                 log.warning(
                     SUBSCRIPTION_CUT_OFF,
                     path=path,
-                    subscription=one.subscription,
+                    subscription=one.reader,
                     version=one.version,
                 )
         held = [one for one in needed if one.is_held(now)]
         if held:
-            names = [one.subscription for one in held]
+            names = [one.reader for one in held]
             until = max(one.ends for one in held).isoformat()
             log.warning(VACUUM_HELD, path=path, subscriptions=names, until=until)
         return bool(held)
+
+    def _needed(self, path: str, table: TableLog) -> list[NeededVersion]:
+        records = Subscriptions(self._store).of_table(path)
+        readers = [*map(FeedReader.of, records), *self._readers(path)]
+        return needed_versions(table, readers, self._times) if readers else []
+
+    def _set_properties(
+        self, path: str, table: TableLog, before_commit: Callable[[], None], *, is_held: bool
+    ) -> None:
+        snapshot = table.snapshot()
+        if not snapshot.exists:
+            return
+        changed = changed_properties(snapshot.properties, self._times, is_held=is_held)
+        if changed:
+            before_commit()
+            self._engine.set_properties(path, changed)
+            log.info(RETENTION_CHANGED, path=path, files=changed.get(FILES), log=changed.get(LOG))
 
     def _begun(self, path: str) -> str:
         # Before the act: a table that cannot be vacuumed is not tried again in each round.

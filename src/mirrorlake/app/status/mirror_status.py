@@ -128,7 +128,7 @@ def read(project: Project, now: datetime | None = None) -> Status:
         detached=detached.since(store),
         outage=outage,
         errors=ended.errors(store, moment),
-        targets=targets_of(project),
+        targets=targets_of(project, moment),
         subscriptions=states(project, moment),
         backfills=BackfillRecords(Records(store, scanner.zone())).jobs(),
     )

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any
 
 from mirrorlake.app.stores import store_of
+from mirrorlake.app.subscribe import retention_of
 from mirrorlake.app.targets.functions import TargetLocation
 from mirrorlake.app.targets.keeper import errors, location_of_table
 from mirrorlake.config import Project
@@ -14,8 +16,10 @@ from mirrorlake.delta.log.table_log import BrokenLog, TableLog
 from mirrorlake.errors import FeedTargetError
 from mirrorlake.feed.archive.parts import part_name
 from mirrorlake.feed.archive.settings import ArchiveSettings
+from mirrorlake.feed.subscriptions.retention import FeedReader, NeededVersion, needed_versions
 from mirrorlake.feed.targets.settings import TargetSettings
 from mirrorlake.feed.targets.target import TargetState, TargetTable
+from mirrorlake.root import delta_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +27,9 @@ class TargetStatus:
     """A target, or one table of an archive (CF-195). kind: what it is; first, covered: the versions
     of its source that it covers, -1 for none; gap: those before them that were given up; behind:
     how many versions of the source it does not cover yet, None when nobody can tell, and for a
-    table that another one follows; error: what stops it, as plain data."""
+    table that another one follows; error: what stops it, as plain data. left_seconds: until the
+    next version of its source is no longer kept, None where nothing waits for it; is_late: little
+    of that time is left (CF-189)."""
 
     target: str
     table: str
@@ -33,6 +39,8 @@ class TargetStatus:
     gap: tuple[int, int] | None = None
     behind: int | None = None
     error: dict[str, Any] | None = None
+    left_seconds: float | None = None
+    is_late: bool = False
 
     def facts(self) -> dict[str, Any]:
         return {
@@ -44,10 +52,12 @@ class TargetStatus:
             "gap": self.gap and list(self.gap),
             "behind": self.behind,
             "error": self.error,
+            "left_seconds": self.left_seconds,
+            "is_late": self.is_late,
         }
 
 
-def targets_of(project: Project) -> list[TargetStatus]:
+def targets_of(project: Project, now: datetime | None = None) -> list[TargetStatus]:
     """The status of each target."""
     if not project.targets:
         return []
@@ -55,12 +65,35 @@ def targets_of(project: Project) -> list[TargetStatus]:
     return [
         found
         for one in project.targets
-        for found in _status(project, one, stopped.get(str(one.target)))
+        for found in _status(project, one, stopped.get(str(one.target)), now or datetime.now(UTC))
     ]
 
 
+def readers_of(project: Project, path: str) -> list[FeedReader]:
+    """The targets that are built from the table at a path below the root. Raises
+    FeedTargetError."""
+    store, schema = store_of(project), project.mirror.default_schema
+    return [
+        reader
+        for one in project.targets
+        if delta_path(one.table, schema) == path
+        for reader in _readers(one, location_of_table(store, project, one.target))
+    ]
+
+
+def _readers(one: TargetSettings, target: TargetLocation) -> list[FeedReader]:
+    """None for a target that is not built yet, which begins with what there is then."""
+    found = list(_states(target, is_archive=isinstance(one.asked, ArchiveSettings)))
+    return [_reader(one, state) for state in found[-1:]]
+
+
+def _reader(one: TargetSettings, state: TargetState) -> FeedReader:
+    assert state.built is not None
+    return FeedReader(f"table {one.target}", state.built.source_id, state.recorded + 1)
+
+
 def _status(
-    project: Project, one: TargetSettings, error: dict[str, Any] | None
+    project: Project, one: TargetSettings, error: dict[str, Any] | None, now: datetime
 ) -> Iterator[TargetStatus]:
     store = store_of(project)
     source = location_of_table(store, project, one.table)
@@ -70,8 +103,11 @@ def _status(
         states = list(_states(target, is_archive=isinstance(one.asked, ArchiveSettings)))
     except FeedTargetError as refused:
         error = refused.facts()
+    needed, retention = list[NeededVersion](), retention_of(project)
     try:
-        latest = TableLog(source.location, source.options).snapshot().version
+        log = TableLog(source.location, source.options)
+        latest = log.snapshot().version
+        needed = needed_versions(log, [_reader(one, state) for state in states[-1:]], retention)
     except (BrokenLog, OSError):
         latest = None
     if not states:
@@ -80,6 +116,7 @@ def _status(
     for number, state in enumerate(states, start=1):
         assert state.built is not None
         is_last = number == len(states)
+        need = needed[0] if needed and is_last else None
         yield TargetStatus(
             part_name(str(one.target), number),
             table,
@@ -89,6 +126,7 @@ def _status(
             state.built.gap,
             latest - state.recorded if is_last and latest is not None else None,
             error if is_last else None,
+            *((need.seconds_left(now), need.is_late(now, retention.warning)) if need else ()),
         )
 
 

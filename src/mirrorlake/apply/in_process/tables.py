@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
@@ -20,9 +19,9 @@ from mirrorlake.delta.lookup.key_lookup import path_of
 from mirrorlake.delta.write.commit import write_commit
 from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata, widened
 from mirrorlake.mirror.schema_evolution import needs_mapping
-from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
+from mirrorlake.mirror.steps import AddColumns, CreateTable
 from mirrorlake.mirror.strategy import Way
-from mirrorlake.mirror.table.progress import KEY_COLUMNS, Progress
+from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model.table import Schema
 from mirrorlake.root import DROPPED
 from mirrorlake.storage.store import Store
@@ -61,11 +60,10 @@ class LogTables:
             mapped = needs_mapping(Schema.of([*known.schema, *new]))
             self._describe(step.path, widened(described, new, mapped=mapped), "ADD COLUMNS")
 
-    def set_key(self, step: SetKey) -> None:
-        described = TableLog(self._store.location(step.path)).snapshot().metadata
-        key = {KEY_COLUMNS: json.dumps(list(step.key))}
-        changed = {**described, "configuration": described["configuration"] | key}
-        self._describe(step.path, changed, "SET TBLPROPERTIES")
+    def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
+        described = TableLog(self._store.location(path)).snapshot().metadata
+        changed = {**described, "configuration": described["configuration"] | dict(properties)}
+        self._describe(path, changed, "SET TBLPROPERTIES")
 
     def put_aside(self, path: str) -> None:
         tables.put_aside(self._store, path, f"{DROPPED}/{path}")

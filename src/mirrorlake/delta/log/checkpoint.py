@@ -16,7 +16,6 @@ import json
 import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -25,17 +24,14 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlake.delta.log.files import FOLDER
+from mirrorlake.delta.log.retention import FILES, KeepTimes, parse_interval
 from mirrorlake.delta.log.table_log import Action, TableLog, file_id
 from mirrorlake.model.arrow import contiguous
 from mirrorlake.storage.local import LocalStore
 
 LAST = "_last_checkpoint"
-RETENTION = timedelta(days=7)
-"""For which deleted files stay known, unless a table says otherwise."""
-
 _OTHERWISE = frozenset(
     {
-        "delta.deletedFileRetentionDuration",
         "delta.setTransactionRetentionDuration",
         "delta.checkpointPolicy",
         "delta.checkpoint.writeStatsAsJson",
@@ -145,15 +141,15 @@ def _write(table: Path, now: float) -> int:
         raise FileNotFoundError(f"there is no table at {table}")
     if basis is not None and basis[0] == newest:
         return newest
-    expired = int((now - RETENTION.total_seconds()) * 1000)
     read = log.identity(newest)
     try:
         since = _Since()
         for version in range(basis[0] + 1 if basis else 0, newest + 1):
             since.replay(log.actions(version))
         before = _earlier(table, basis[1], since) if basis else _SCHEMA.empty_table()
-        rows = _living(pa.concat_tables([before, since.rows()]), expired)
-        _check(rows)
+        rows = pa.concat_tables([before, since.rows()])
+        keeps = KeepTimes.of(_checked(rows))
+        rows = _living(rows, int((now - keeps.files.total_seconds()) * 1000))
     except (pa.ArrowException, AttributeError, KeyError, TypeError, UnicodeError) as error:
         # A value of another type, a member that is missing: whoever wrote it knows what it means.
         raise Unfamiliar(type(error).__name__) from error
@@ -319,16 +315,21 @@ def _living(rows: pa.Table, expired: int) -> pa.Table:
     return rows.filter(pc.invert(pc.or_(old, removed)))
 
 
-def _check(rows: pa.Table) -> None:
-    """Refuse tables that want another kind of checkpoint, or that are none."""
+def _checked(rows: pa.Table) -> dict[str, str]:
+    """The properties of the table. Refuses tables that want another kind of checkpoint, or that are
+    none."""
     for kind in ("metaData", "protocol"):
         if rows[kind].null_count != rows.num_rows - 1:
             raise Unfamiliar(f"not one {kind}")
     (metadata,) = rows["metaData"].drop_null().to_pylist(maps_as_pydicts="lossy")
-    if others := _OTHERWISE & (metadata["configuration"] or {}).keys():
+    properties: dict[str, str] = metadata["configuration"] or {}
+    if others := _OTHERWISE & properties.keys():
         raise Unfamiliar(min(others))
-    if (metadata["configuration"] or {}).get(_AS_STRUCT, "").lower() == "true":
+    if properties.get(_AS_STRUCT, "").lower() == "true":
         raise Unfamiliar(_AS_STRUCT)
+    if FILES in properties and parse_interval(properties[FILES]) is None:
+        raise Unfamiliar(FILES)
+    return properties
 
 
 def _publish(log: Path, version: int, rows: pa.Table) -> None:
