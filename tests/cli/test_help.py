@@ -13,6 +13,7 @@ from tests.cli.conftest import Run
 COMMANDS = [
     "demo", "init", "check", "discover", "plan", "run", "capture", "apply", "status", "sql", "feed",
     "read", "reset", "detach", "publish", "lint",
+    "maintain",
 ]  # fmt: skip
 
 

@@ -21,6 +21,7 @@ from mirrorlake.app.loop.background import Executors
 from mirrorlake.app.loop.planning import Planning
 from mirrorlake.app.loop.report import ApplyReport
 from mirrorlake.app.loop.watcher import Watcher
+from mirrorlake.app.maintenance.maintain import MaintenanceStep, maintained
 from mirrorlake.app.own_root import check_root, of_root
 from mirrorlake.app.status import ended, mirror_status
 from mirrorlake.app.stores import event_store_of, store_of
@@ -28,6 +29,7 @@ from mirrorlake.app.targets.keeper import TargetKeeper
 from mirrorlake.app.targets.target_status import readers_of
 from mirrorlake.apply.engine import Engine
 from mirrorlake.apply.in_process.committer import LogCommitter
+from mirrorlake.apply.in_process.optimizer import NoOptimizer
 from mirrorlake.apply.in_process.runner import InProcessRunner
 from mirrorlake.apply.in_process.tables import LogTables
 from mirrorlake.apply.logs.table_reader import LogReader
@@ -327,6 +329,18 @@ class Mirror:
         with self._noted(ended.MIRROR):
             return self._events().replay()
 
+    def maintain(
+        self, tables: Sequence[str] = (), *, dry_run: bool = False
+    ) -> list[MaintenanceStep]:
+        """Compact tables, write checkpoints of them and vacuum them, all or some. Returns what was
+        done. dry_run: tell what there is to do, without a JVM.
+
+        Raises LeaseHeld while the mirror runs, UsageError for a table that there is not.
+        """
+        check_root(self.project, self._store)
+        clock = WallClock(self.stop)
+        return maintained(self.project, self._deferred(), clock, tables, dry_run=dry_run)
+
     def backfill(
         self,
         table: str,
@@ -411,6 +425,7 @@ class Mirror:
             InProcessRunner(),
             LogCommitter(),
             LogTables(self._store),
+            optimizer=NoOptimizer(),
             wanted=self.project.mirror.strategy,
             platform=self._platform,
         )

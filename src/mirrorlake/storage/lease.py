@@ -14,10 +14,11 @@ import os
 import re
 import socket
 import uuid
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
+from threading import Event, Thread
 from typing import Any
 
 from mirrorlake import root
@@ -183,6 +184,29 @@ class Lease:
 
     def _path(self, epoch: int) -> str:
         return f"{self._folder}/{epoch:020d}.json"
+
+
+@contextmanager
+def renewed(lease: Lease) -> Iterator[None]:
+    """Renew a lease for as long as this lasts, in a thread, while the caller does something long.
+    One that is lost is lost: the caller finds out by `check`."""
+    ended = Event()
+
+    def work() -> None:
+        while not ended.wait(RENEW.total_seconds()):
+            with suppress(OSError):
+                try:
+                    lease.check()
+                except LeaseLost:
+                    return
+
+    thread = Thread(target=work, daemon=True, name="lease")
+    thread.start()
+    try:
+        yield
+    finally:
+        ended.set()
+        thread.join()
 
 
 def holder_of(

@@ -35,6 +35,7 @@ from mirrorlake.app.loop.table_builder import Builder
 from mirrorlake.app.loop.watcher import Watcher
 from mirrorlake.app.maintenance.file_maintenance import FileMaintenance, WrittenBatch
 from mirrorlake.app.maintenance.landing_cleanup import CLEANUP_REFUSED, LandingCleanup
+from mirrorlake.app.maintenance.maintain import is_ours
 from mirrorlake.app.maintenance.position_maps import keep_positions
 from mirrorlake.app.maintenance.vacuum import ReadersOf, Vacuums, no_readers
 from mirrorlake.app.status.monitor import Monitor
@@ -351,15 +352,8 @@ class ApplyLoop:
         """The paths of the tables that we may write, and do not write now."""
         held = self._background.held
         for table, path in self._planning.paths.items():
-            if table not in held and self._is_ours(path):
+            if table not in held and is_ours(self._engine, path):
                 yield path
-
-    def _is_ours(self, path: str) -> bool:
-        try:
-            progress = self._engine.progress(path)
-        except (TableError, UnsafePath):
-            return False
-        return bool(progress.generation) and not progress.unsupported
 
 
 def _died(table: TablePlan) -> bool:

@@ -8,6 +8,7 @@ commits follows from that: the setting, and more while a reader holds them (CF-1
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import dataclass
 from datetime import timedelta
 
 import structlog
@@ -49,6 +50,15 @@ ReadersOf = Callable[[str], Sequence[FeedReader]]
 
 def no_readers(_path: str) -> Sequence[FeedReader]:
     return ()
+
+
+@dataclass(frozen=True, slots=True)
+class VacuumOutcome:
+    """held_by: the readers for which files were left, None where nobody can tell who reads; error:
+    why it failed."""
+
+    held_by: tuple[str, ...] | None = ()
+    error: TableError | None = None
 
 
 class Vacuums:
@@ -101,28 +111,46 @@ class Vacuums:
         due = [path for path in wanted if now - begun[path] >= INTERVAL]
         return sorted(due, key=lambda path: begun[path])
 
-    def vacuum(self, path: str, before_commit: Callable[[], None]) -> None:
+    @property
+    def is_on(self) -> bool:
+        return self._retention is not None
+
+    def now(self, path: str, before_commit: Callable[[], None]) -> VacuumOutcome:
+        """Vacuum a table whether it is due or not; its next day begins."""
+        return self.vacuum(self._begun(path), before_commit)
+
+    def vacuum(self, path: str, before_commit: Callable[[], None]) -> VacuumOutcome:
         """Vacuum a table, in any thread, unless a reader needs what it would remove."""
         assert self._retention is not None
         keep_positions(self._store, path)  # a table with few commits gets no checkpoint for long
         try:
             table = TableLog.below(self._store, path)
-            is_held = self._is_held(path, table)
-            self._set_properties(path, table, before_commit, is_held=is_held)
+            held_by = self._held_by(path, table)
+            self._set_properties(path, table, before_commit, is_held=bool(held_by))
         except (MirrorlakeError, OSError, BrokenLog) as error:
             # Who reads is not known, or the table cannot say it: so nothing is taken away.
             log.warning(VACUUM_HELD, path=path, subscriptions=None, reason=type(error).__name__)
-            return
-        if is_held:
-            return
+            return VacuumOutcome(None)
+        if held_by:
+            return VacuumOutcome(held_by)
         try:
             self._engine.vacuum(path, self._retention, before_commit)
         except TableError as error:
             log.warning(VACUUM_FAILED, path=path, code=error.code, hint=error.hint)
-        else:
-            log.info(TABLE_VACUUMED, path=path)
+            return VacuumOutcome(error=error)
+        log.info(TABLE_VACUUMED, path=path)
+        return VacuumOutcome()
 
-    def _is_held(self, path: str, table: TableLog) -> bool:
+    def preview(self, path: str) -> VacuumOutcome:
+        """What `vacuum` would come to now, unless it fails. Changes nothing."""
+        now = self._clock.now()
+        try:
+            needed = self._needed(path, TableLog.below(self._store, path))
+        except (MirrorlakeError, OSError, BrokenLog):
+            return VacuumOutcome(None)
+        return VacuumOutcome(tuple(one.reader for one in needed if one.is_held(now)))
+
+    def _held_by(self, path: str, table: TableLog) -> tuple[str, ...]:
         now = self._clock.now()
         needed = self._needed(path, table)
         for one in needed:
@@ -134,11 +162,11 @@ class Vacuums:
                     version=one.version,
                 )
         held = [one for one in needed if one.is_held(now)]
+        names = tuple(one.reader for one in held)
         if held:
-            names = [one.reader for one in held]
             until = max(one.ends for one in held).isoformat()
-            log.warning(VACUUM_HELD, path=path, subscriptions=names, until=until)
-        return bool(held)
+            log.warning(VACUUM_HELD, path=path, subscriptions=list(names), until=until)
+        return names
 
     def _needed(self, path: str, table: TableLog) -> list[NeededVersion]:
         records = Subscriptions(self._store).of_table(path)

@@ -1,0 +1,190 @@
+"""All that tables need at once, on request: compaction, checkpoint, clean-up of the log, vacuum.
+
+A running mirror does the same by itself, a little at a time. Rows, feed and progress stay what they
+were (CF-156). What is shown is what is done: both walk the same steps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from typing import Any, assert_never
+
+from mirrorlake.app.maintenance.position_maps import keep_positions
+from mirrorlake.app.maintenance.vacuum import VacuumOutcome, Vacuums
+from mirrorlake.app.stores import store_of
+from mirrorlake.app.targets.target_status import readers_of
+from mirrorlake.config import Project
+from mirrorlake.errors import MirrorlakeError, TableError, UsageError
+from mirrorlake.mirror.engine import (
+    AlreadyApplied,
+    Applied,
+    Conflicted,
+    Failed,
+    MirrorEngine,
+    Outcome,
+    Unknown,
+)
+from mirrorlake.mirror.steps import Compact
+from mirrorlake.mirror.table.progress import table_at
+from mirrorlake.model.clock import Clock
+from mirrorlake.storage.lease import Lease, renewed
+from mirrorlake.storage.store import Store, UnsafePath
+
+
+class MaintenanceAct(StrEnum):
+    COMPACT = "compact"
+    CHECKPOINT = "checkpoint"
+    VACUUM = "vacuum"
+
+
+@dataclass(frozen=True, slots=True)
+class MaintenanceStep:
+    """What a table needs, or what was done. detail: in words; version: of the table, which the act
+    made or is about; held_by: the readers for which it was left; error: why it failed."""
+
+    table: str
+    act: MaintenanceAct
+    detail: str
+    version: int | None = None
+    held_by: tuple[str, ...] = ()
+    error: MirrorlakeError | None = None
+
+    def facts(self) -> dict[str, Any]:
+        return {
+            "table": self.table,
+            "act": str(self.act),
+            "detail": self.detail,
+            "version": self.version,
+            "held_by": list(self.held_by),
+            "error": self.error.facts() if self.error else None,
+        }
+
+
+class TableMaintenance:
+    """Of the tables that one engine may write. before_commit: refuses a commit by raising."""
+
+    def __init__(
+        self,
+        store: Store,
+        engine: MirrorEngine,
+        vacuums: Vacuums,
+        before_commit: Callable[[], None],
+    ) -> None:
+        self._store, self._engine, self._vacuums = store, engine, vacuums
+        self._before_commit = before_commit
+
+    def paths(self, tables: Collection[str] = ()) -> list[str]:
+        """The tables of the mirror, or those of some names. Raises UsageError for one that there is
+        not."""
+        ours = {
+            table_at(path): path for path in self._engine.paths() if is_ours(self._engine, path)
+        }
+        if unknown := sorted(set(tables) - ours.keys()):
+            raise UsageError(
+                f"there is no table {unknown[0]} that the mirror writes",
+                where="maintain",
+                hint=f"The tables are: {', '.join(sorted(ours)) or 'none yet'}.",
+            )
+        return sorted(ours[name] for name in (tables or ours))
+
+    def plan(self, path: str) -> Iterator[MaintenanceStep]:
+        """What `run` would do now with a table. Changes nothing."""
+        table, version = table_at(path), self._engine.progress(path).version
+        step = self._engine.compaction(path)
+        if step is not None:
+            detail = f"{step.files}, and what can be joined then"
+            yield MaintenanceStep(table, MaintenanceAct.COMPACT, detail)
+        said = "write one, and remove commits that are older than the log is kept"
+        yield MaintenanceStep(table, MaintenanceAct.CHECKPOINT, said, version)
+        if self._vacuums.is_on:
+            yield _vacuumed(table, self._vacuums.preview(path))
+
+    def run(self, path: str) -> Iterator[MaintenanceStep]:
+        """Do what a table needs, and tell each act when it is done."""
+        yield from self._compact(path)
+        yield self._checkpoint(path)
+        if self._vacuums.is_on:
+            yield _vacuumed(table_at(path), self._vacuums.now(path, self._before_commit))
+
+    def _compact(self, path: str) -> Iterator[MaintenanceStep]:
+        while (step := self._engine.compaction(path)) is not None:
+            (outcome,) = self._engine.compact([step], self._before_commit)
+            yield _compacted(step, outcome)
+            if not isinstance(outcome, Applied):
+                return
+
+    def _checkpoint(self, path: str) -> MaintenanceStep:
+        table, version = table_at(path), self._engine.progress(path).version
+        keep_positions(self._store, path)
+        try:
+            self._engine.checkpoint(path)
+        except TableError as error:
+            return MaintenanceStep(
+                table, MaintenanceAct.CHECKPOINT, error.what, version, error=error
+            )
+        return MaintenanceStep(table, MaintenanceAct.CHECKPOINT, "written", version)
+
+
+def maintained(
+    project: Project,
+    engine: MirrorEngine,
+    clock: Clock,
+    tables: Collection[str],
+    *,
+    dry_run: bool,
+) -> list[MaintenanceStep]:
+    """Do what tables of a project need, all or those of some names; or tell what there is to do.
+    Raises LeaseHeld, LeaseLost, UsageError."""
+    store, settings = store_of(project), project.mirror
+    lease, readers = Lease(store, "mirror", clock), partial(readers_of, project)
+    times = settings.vacuum, settings.subscription_hold
+    vacuums = Vacuums(store, engine, clock, *times, readers)
+    maintenance = TableMaintenance(store, engine, vacuums, lease.check)
+    paths = maintenance.paths(tables)
+    if dry_run:
+        return [step for path in paths for step in maintenance.plan(path)]
+    lease.take()
+    try:
+        with renewed(lease):
+            return [step for path in paths for step in maintenance.run(path)]
+    finally:
+        lease.release()
+
+
+def is_ours(engine: MirrorEngine, path: str) -> bool:
+    """Whether the table at a path is one of the mirror, which it may write."""
+    try:
+        progress = engine.progress(path)
+    except (TableError, UnsafePath):
+        return False
+    return bool(progress.generation) and not progress.unsupported
+
+
+def _compacted(step: Compact, outcome: Outcome | None) -> MaintenanceStep:
+    table = str(step.table)
+    match outcome:
+        case Applied(version):
+            return MaintenanceStep(table, MaintenanceAct.COMPACT, step.files, version)
+        case Failed(error):
+            return MaintenanceStep(table, MaintenanceAct.COMPACT, error.what, error=error)
+        case Conflicted(reason) | Unknown(reason):
+            return MaintenanceStep(table, MaintenanceAct.COMPACT, f"left: {reason}")
+        case AlreadyApplied() | None:
+            return MaintenanceStep(table, MaintenanceAct.COMPACT, "nothing was left to join")
+        case _:
+            assert_never(outcome)
+
+
+def _vacuumed(table: str, outcome: VacuumOutcome) -> MaintenanceStep:
+    held, error = outcome.held_by, outcome.error
+    if error is not None:
+        return MaintenanceStep(table, MaintenanceAct.VACUUM, error.what, error=error)
+    detail = "files that only older versions need"
+    if held is None:
+        detail = "left, because nobody can tell who reads the table"
+    elif held:
+        detail = "left, because readers need what it would remove"
+    return MaintenanceStep(table, MaintenanceAct.VACUUM, detail, held_by=held or ())

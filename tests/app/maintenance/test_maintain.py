@@ -1,0 +1,148 @@
+"""`maintain`: all that tables need at once, and what is shown of it before."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from datetime import UTC, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from mirrorlake import Mirror, Project, history, read_feed, subscribe
+from mirrorlake.app.loop.apply_loop import ApplyLoop
+from mirrorlake.app.maintenance.maintain import TableMaintenance
+from mirrorlake.app.maintenance.vacuum import Vacuums
+from mirrorlake.app.targets.target_status import readers_of
+from mirrorlake.apply.in_process.tables import LogTables
+from mirrorlake.config import load
+from mirrorlake.errors import LeaseHeld, UsageError
+from mirrorlake.feed.position_map import PositionMap
+from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.model.clock import WallClock
+from mirrorlake.spark.session.spark_session import Spark
+from mirrorlake.storage.lease import Lease
+from tests.app.zones import MARKER, Zone
+from tests.cli.conftest import Run, run
+from tests.doubles.clock import SteppedClock
+from tests.doubles.handmade_engine import HandmadeReader, in_process_engine
+
+__all__ = ["run"]
+
+PATH = "Tables/s/t"
+DAY = timedelta(days=1)
+
+
+class Kept:
+    """A table of many small files, made by a mirror that compacts nothing."""
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.project = root, Project.of_root(root)
+        self.zone = Zone(root)
+        self.zone.table("t", "id")
+        store = self.zone.store
+        engine = in_process_engine(store, compaction=False)
+        settings = MirrorSettings(compaction=False)
+        loop = ApplyLoop(store, engine, settings, WallClock())
+        loop.open()
+        for number in range(1, 20):
+            rows = {"id": [number, 1], "v": ["x", str(number)], MARKER: [4, 4]}
+            self.zone.land("t", number, rows)
+            loop.once()
+        loop.close()
+        self.engine = in_process_engine(store, tables=LogTables(store))
+
+    def maintenance(self, days: float = 0) -> TableMaintenance:
+        store, clock = self.zone.store, SteppedClock(datetime.now(UTC) + timedelta(days=days))
+        readers = partial(readers_of, self.project)
+        vacuums = Vacuums(store, self.engine, clock, 7 * DAY, 14 * DAY, readers)
+        return TableMaintenance(store, self.engine, vacuums, lambda: None)
+
+    def files(self) -> int:
+        return len(self.engine._logs.log(PATH).snapshot().files)
+
+    def content(self) -> tuple[Counter[tuple[Any, ...]], list[Any]]:
+        rows = Counter(map(tuple, HandmadeReader(self.zone.store).rows(PATH)))
+        return rows, read_feed(self.root / PATH, from_beginning=True).to_arrow().to_pylist()
+
+
+@pytest.fixture
+def table(tmp_path: Path) -> Kept:
+    return Kept(tmp_path / "root")
+
+
+@pytest.mark.clause("CF-156")
+def test_a_table_is_compacted_with_a_checkpoint_and_says_the_same(table: Kept) -> None:
+    before, files = table.content(), table.files()
+    planned = [step.act for step in table.maintenance().plan(PATH)]
+    assert (planned, table.files()) == (["compact", "checkpoint", "vacuum"], files)
+    done = list(table.maintenance().run(PATH))
+    assert table.files() < files
+    assert table.content() == before
+    assert [step.act for step in done if step.act != "compact"] == planned[1:]
+    assert done[0].act == "compact"
+    assert not any(step.error or step.held_by for step in done)
+    assert list((table.root / PATH / "_delta_log").glob("*.checkpoint.parquet"))
+    assert any(PositionMap(table.zone.store, PATH).newest_first(table.engine._logs.log(PATH)))
+    again = [step.act for step in table.maintenance().plan(PATH)]
+    assert again == planned[1:], "nothing is left to join"
+
+
+@pytest.mark.clause("CF-187")
+def test_what_readers_need_is_left_and_they_are_named(table: Kept) -> None:
+    location = table.root / PATH
+    with subscribe("audit", location, start=2):
+        pass
+    history(location, table.root / "Tables/s/t_history", to_version=3)
+    config = table.root / "mirrorlake.yaml"
+    config.write_text("name: shop\nroot: .\nhistories: [{table: s.t}]\n")
+    table.project = load(config, {})
+    before = sorted(path for path in location.rglob("*.parquet") if "_delta_log" not in path.parts)
+    planned = list(table.maintenance(days=8).plan(PATH))[-1]
+    assert planned.held_by == ("audit", "table s.t_history")
+    done = list(table.maintenance(days=8).run(PATH))[-1]
+    assert (done.held_by, done.detail) == (planned.held_by, planned.detail)
+    assert all(path.exists() for path in before)
+    (table.root / "Files/Mirrorlake/subscriptions/audit.json").write_text("{")
+    assert "nobody can tell" in list(table.maintenance(days=8).run(PATH))[-1].detail
+    assert all(path.exists() for path in before)
+
+
+def test_the_command_shows_what_it_would_do(table: Kept, run: Run) -> None:
+    files = table.files()
+    told = run("maintain", "--root", str(table.root), "--dry-run", "--json").facts()
+    assert [step["act"] for step in told["steps"]] == ["compact", "checkpoint", "vacuum"]
+    assert "s.t" in run("maintain", "s.t", "--root", str(table.root), "--dry-run").out
+    assert table.files() == files
+    assert run("maintain", "s.other", "--root", str(table.root), "--dry-run").code == 2
+    json.dumps(told)
+
+
+def test_a_table_of_somebody_else_is_none_of_ours(table: Kept) -> None:
+    with pytest.raises(UsageError, match=r"s\.x"):
+        table.maintenance().paths(["s.x"])
+    history(table.root / PATH, table.root / "Tables/s/t_history")
+    assert table.maintenance().paths() == [PATH]
+
+
+def test_it_does_not_work_beside_a_mirror(table: Kept) -> None:
+    lease = Lease(table.zone.store, "mirror", SteppedClock(datetime.now(UTC)))
+    lease.take()
+    with pytest.raises(LeaseHeld):
+        Mirror(table.project).maintain()
+    lease.release()
+
+
+@pytest.mark.full
+@pytest.mark.spark
+@pytest.mark.clause("CF-156")
+def test_on_spark_it_does_the_same(table: Kept, spark: Spark) -> None:
+    before, files = table.content(), table.files()
+    with Mirror(table.project, spark=spark.session) as mirror:
+        done = mirror.maintain(["s.t"])
+    assert [step.act for step in done if step.act != "compact"] == ["checkpoint", "vacuum"]
+    assert not any(step.error for step in done)
+    assert table.files() < files
+    assert table.content() == before
