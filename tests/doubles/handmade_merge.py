@@ -207,7 +207,7 @@ def _acted(source: pa.Table, batch: OpenBatch) -> list[Acted]:
 
 
 def _shape(batch: OpenBatch) -> Shape:
-    return Shape(batch.schema.schema, tuple(batch.step.key))
+    return Shape(batch.schema.schema, tuple(batch.key))
 
 
 def _places(batch: OpenBatch) -> tuple[int, ...]:
