@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import psycopg
@@ -146,8 +147,13 @@ def test_a_slot_that_was_invalidated_is_a_gap(limited: Captured) -> None:
     write_wal(limited.database, 4)
     limited.run("checkpoint")
     source = limited.source()
-    with pytest.raises(SourceGap, match="was invalidated"):
-        source.resume(source.current())
+    since = source.current()
+    write_wal(limited.database, 1)
+    with pytest.raises(SourceGap, match="was invalidated") as gap:
+        source.resume(since)
+    size = re.search(r"changes in up to ([0-9.]+) MiB of the log, from ", gap.value.what)
+    assert size
+    assert float(size[1]) >= 0.9
 
 
 def test_a_slot_that_was_invalidated_is_made_anew(limited: Captured) -> None:

@@ -121,18 +121,20 @@ class PostgresSource:
             state = slots.slot_state(self._sql(), self._settings.slot)
         slot = self._settings.slot
         if state is None:
-            raise _gap(f"replication slot {slot} does not exist")
+            raise self._gap(f"replication slot {slot} does not exist", since)
         if state.status == "lost":
-            raise _gap(f"replication slot {slot} was invalidated")
+            raise self._gap(f"replication slot {slot} was invalidated", since)
         if state.confirmed is not None and not since.covers(state.confirmed):
-            raise _gap(
+            raise self._gap(
                 f"replication slot {slot} was read up to {state.confirmed}, but the landing zone "
-                f"holds changes only up to {since}"
+                f"holds changes only up to {since}",
+                since,
+                state.confirmed,
             )
         findings = server_checks.watch(self._sql(), self._settings, [])
         for finding in findings:
             if finding.severity is CheckSeverity.ERROR:
-                raise _gap(finding.message)
+                raise self._gap(finding.message, since)
 
     def snapshot(self) -> PostgresSnapshot:
         slot = f"mirrorlake_load_{uuid.uuid4().hex[:12]}"
@@ -228,6 +230,19 @@ class PostgresSource:
         assert self._types is not None
         return [describe(table, self._types, self._settings.selection) for table in catalog]
 
+    def _gap(self, what: str, since: LogPoint, until: LogPoint | None = None) -> SourceGap:
+        """That changes behind `since` are lost, up to a point or, for None, all that there are."""
+        end = until or self.current()
+        assert isinstance(since, Lsn)
+        assert isinstance(end, Lsn)
+        size = (end.value - since.value) / (1 << 20)
+        told = f"in up to {size:,.1f} MiB of the log, from {since} to {end}," if size >= 0 else ""
+        return SourceGap(
+            f"{what}; changes {told or 'in between'} are lost",
+            where="PostgreSQL",
+            hint="Run `mirrorlake reset --all` to load all tables again.",
+        )
+
     def _resolve(self, oid: int, modifier: int) -> PgType:
         if self._types is None or oid not in self._types:
             with translated():
@@ -240,11 +255,3 @@ class PostgresSource:
         self._replaced[table, column] = now = before + count
         if before == 0 or len(str(before)) != len(str(now)):
             log.warning(VALUES_REPLACED, table=str(table), column=column, values=now)
-
-
-def _gap(what: str) -> SourceGap:
-    return SourceGap(
-        what,
-        where="PostgreSQL",
-        hint="Changes in between are lost. Run `mirrorlake reset --all` to load all tables again.",
-    )
