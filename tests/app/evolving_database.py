@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -79,6 +79,23 @@ class EvolvingDatabase:
         except Crash:
             return True
         return False
+
+    def live(self, statements: Sequence[str], *, each: bool) -> None:
+        """One process of capture, which sees each statement by itself, or all at their end."""
+        with self.capturing() as capture:
+            for statement in statements:
+                self.run(statement)
+                if each:
+                    capture.once()
+                    self.apply()
+            capture.once()
+        self.apply()
+
+    def begin(self, *tables: str) -> None:
+        """These tables are mirrored."""
+        self.run(*tables)
+        self.capture()
+        self.apply()
 
     def apply(self, dying: Dying | None = None) -> bool:
         """One process that applies everything. Returns whether it died."""

@@ -48,21 +48,16 @@ def evolving(database: Database, store: LocalStore) -> EvolvingDatabase:
     return EvolvingDatabase(database, store)
 
 
-@pytest.mark.parametrize("seen", some(["each", "all"], 1))
-@pytest.mark.parametrize("statements", some(RECREATED.values(), 2), ids=RECREATED)
+@pytest.mark.parametrize(
+    ("name", "each"),
+    some([*((name, True) for name in RECREATED), ("taken from another", False)], 2),
+)
 def test_a_table_that_was_created_again_is_loaded_by_itself(
-    evolving: EvolvingDatabase, statements: Sequence[str], seen: str
+    evolving: EvolvingDatabase, name: str, *, each: bool
 ) -> None:
-    evolving.run(*TABLES)
-    with evolving.capturing() as capture:
-        for statement in [*statements, AFTER, "insert into apples (id) values (100)"]:
-            evolving.run(statement)
-            if seen == "each":
-                capture.once()
-                evolving.apply()
-        capture.once()
-    evolving.apply()
-    others = ["apples_old"] if "apples_old" in statements[-1] else []
+    evolving.begin(*TABLES)
+    evolving.live([*RECREATED[name], AFTER, "insert into apples (id) values (100)"], each=each)
+    others = ["apples_old"] if name == "taken from another" else []
     for table in ("apples", "log", *others):
         evolving.check(table)
 
@@ -80,9 +75,7 @@ LIVES = [
 def test_a_table_begins_anew_once_when_capture_dies(
     evolving: EvolvingDatabase, point: CrashPoint
 ) -> None:
-    evolving.run(*TABLES)
-    evolving.capture()
-    evolving.apply()
+    evolving.begin(*TABLES)
     evolving.run(*RECREATED["step by step"], AFTER)
     dying = Dying(point)
     with suppress(Crash), evolving.capturing(dying) as capture:
@@ -99,10 +92,8 @@ def test_a_table_begins_anew_once_when_capture_dies(
 def test_a_project_may_want_a_table_that_was_created_again_to_stop(
     database: Database, store: LocalStore
 ) -> None:
-    kinds = frozenset({SchemaChangeKind.TABLE_RECREATED})
-    evolving = EvolvingDatabase(database, store, stops_at=kinds)
-    evolving.run(*TABLES)
-    evolving.capture()
+    evolving = EvolvingDatabase(database, store, frozenset({SchemaChangeKind.TABLE_RECREATED}))
+    evolving.begin(*TABLES)
     evolving.run(*RECREATED["step by step"])
     evolving.capture()
     assert "created again" in evolving.stopped()["public.apples"]

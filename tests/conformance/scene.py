@@ -22,7 +22,14 @@ from mirrorlake.errors import SourceUnavailable
 from mirrorlake.model.change import Marker
 from mirrorlake.model.position import LogPoint
 from mirrorlake.sources.base import ChangeStream, ManagedObjects, Snapshot, Source
-from mirrorlake.sources.chunk import Changes, Chunk, TableLost, Transactions, Truncation
+from mirrorlake.sources.chunk import (
+    Changes,
+    Chunk,
+    TableDiffers,
+    TableLost,
+    Transactions,
+    Truncation,
+)
 from mirrorlake.sources.table import SourceTable
 
 T = TypeVar("T")
@@ -202,6 +209,10 @@ def events(chunks: Sequence[Chunk]) -> list[Event]:
 
 def faults(chunks: Sequence[Chunk]) -> list[TableLost]:
     return [part for chunk in chunks for part in chunk.parts if isinstance(part, TableLost)]
+
+
+def differing(chunks: Sequence[Chunk]) -> list[TableDiffers]:
+    return [part for chunk in chunks for part in chunk.parts if isinstance(part, TableDiffers)]
 
 
 def _rows(chunk: Chunk) -> Iterator[tuple[int, Event]]:

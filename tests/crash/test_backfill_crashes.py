@@ -32,6 +32,20 @@ def job_of(project: Project, table: str) -> BackfillJob:
     return next(job for job in jobs if job.request.table == table)
 
 
+def test_a_table_that_differs_is_read_again_after_a_kill(project: Project) -> None:
+    project.run("capture", "--once")
+    project.database.execute(
+        CHANGES,
+        "alter table a.items drop column note",
+        "alter table a.items add column note text default 'again'",
+        MORE,
+    )
+    project.killed_at(CrashPoint.BACKFILL_REQUIRED, "capture", "--once")
+    assert job_of(project, "a.items").state is BackfillJobState.PENDING
+    project.run("capture", "--once")
+    assert_landed(project)
+
+
 @pytest.mark.clause("ST-290")
 @pytest.mark.parametrize(("point", "passage"), some(POINTS))
 def test_a_backfill_that_is_killed_goes_on_where_it_was(

@@ -36,6 +36,7 @@ from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import (
     ALTERED,
+    DIFFERS,
     ChangeStream,
     CheckResult,
     CheckSeverity,
@@ -43,6 +44,7 @@ from mirrorlake.sources.base import (
     Snapshot,
     Source,
 )
+from mirrorlake.sources.chunk import TableDiffers
 from mirrorlake.sources.table import KnownTables, SourceTable
 from mirrorlake.storage.lease import RENEW, TERM, Lease
 
@@ -107,6 +109,7 @@ class Capture:
             refused=next((one.unsupported for one in sinks if one.unsupported), ""),
             settings=backfill,
             reached=reached,
+            lost=self._lost,
         )
 
     # -- life -----------------------------------------------------------------------------------
@@ -387,6 +390,7 @@ class Capture:
             self._know_from,
             partial(schema_policy.refusal, self._settings),
             self._backfills.take,
+            self._differs,
         )
         self._backfills.begin(self._streamed())
         recorded = self._records.known()
@@ -423,6 +427,17 @@ class Capture:
         for writer in self._writers:
             writer.stop(table, error)
         self._backfills.stop(table, error)
+
+    def _differs(self, part: TableDiffers) -> None:
+        """A table is read again by itself, where that is wanted and can be done; else it stops."""
+        table = next((one for one in self._streamed() if one.table == part.table), None)
+        if table is None:
+            return
+        error = part.error if self._backfills.refused else None
+        if error := error or schema_policy.refusal_to_read(self._settings, table, part):
+            self._lost(part.table, error)
+        else:
+            self._backfills.require(table.table, part.error)
 
     def _included(self, tables: Sequence[SourceTable]) -> bool:
         """Let the stream carry more tables. If the source cannot, they stop, and no others."""
@@ -515,12 +530,19 @@ class Capture:
                     hint=finding.remedy,
                     **about,
                 )
+            if finding.check == DIFFERS and finding.table is not None:
+                what, hint = finding.message, finding.remedy
+                error = TableAltered(what, table=str(finding.table), hint=hint)
+                kind = SchemaChangeKind.PARTITION_CHANGED
+                self._differs(TableDiffers(finding.table, kind, error))
             if finding.severity is CheckSeverity.ERROR and finding.table is None:
                 raise SourceGap(finding.message, where="the source", hint=finding.remedy)
             if finding.severity is CheckSeverity.ERROR and finding.table is not None:
-                kind = TableAltered if finding.check == ALTERED else TableError
-                error = kind(finding.message, table=str(finding.table), hint=finding.remedy)
-                self._lost(finding.table, error)
+                as_what = TableAltered if finding.check == ALTERED else TableError
+                self._lost(
+                    finding.table,
+                    as_what(finding.message, table=str(finding.table), hint=finding.remedy),
+                )
 
 
 def _same_source(record: StreamRecord, identity: Mapping[str, str]) -> None:

@@ -22,11 +22,14 @@ from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.position import LogPoint
 from mirrorlake.sources.base import ChangeStream
-from mirrorlake.sources.chunk import Chunk, SchemaChange, TableLost
+from mirrorlake.sources.chunk import Chunk, SchemaChange, TableDiffers, TableLost
 from mirrorlake.sources.table import KnownTables
 
 Know = Callable[[KnownTables, LogPoint], None]
 """Told by what tables are recognised at a point, before this is durable."""
+
+Differs = Callable[[TableDiffers], None]
+"""Told of a table that has to be read again, before anything beyond is taken."""
 
 Refuses = Callable[[SchemaChange], TableError | None]
 """Why a table cannot go on after its columns have changed; None when it can."""
@@ -42,8 +45,9 @@ class CaptureLoop:
 
     lost: told of a table that the source gives up. heartbeat_seconds: how often the sinks cut
     while nothing waits in them. guard: raises when we may not write any more; asked after each
-    read, before anything is done about it. know, refuses: as they say. taken: told of each chunk
-    that the sinks have taken. `position`: up to where everything is acknowledged.
+    read, before anything is done about it. know, refuses, differs: as they say; a table that
+    differs is lost where nobody reads it again. taken: told of each chunk that the sinks have
+    taken. `position`: up to where everything is acknowledged.
     """
 
     def __init__(
@@ -58,12 +62,14 @@ class CaptureLoop:
         know: Know = lambda _known, _point: None,
         refuses: Refuses = lambda _change: None,
         taken: Callable[[Chunk], None] = lambda _chunk: None,
+        differs: Differs | None = None,
     ) -> None:
         self._stream, self._writers, self._lost = stream, writers, lost
         self._heartbeat_seconds, self._clock = heartbeat_seconds, clock
         self._reached, self._guard, self._know = reached, guard, know
         self._refuses = refuses
         self._taken = taken
+        self._differs = differs or (lambda part: lost(part.table, part.error))
         self._known: KnownTables = {}  # not recorded yet
         self._is_open = False  # a transaction that has begun to come
         self.position = common([writer.durable for writer in writers])
@@ -123,6 +129,8 @@ class CaptureLoop:
         for part in chunk.parts:
             if isinstance(part, TableLost):
                 self._lost(part.table, part.error)
+            elif isinstance(part, TableDiffers):
+                self._differs(part)
             elif isinstance(part, SchemaChange) and (error := self._refuses(part)):
                 self._lost(part.table.table, error)
         for writer in self._writers:

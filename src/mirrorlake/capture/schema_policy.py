@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from mirrorlake.capture.settings import CaptureSettings
-from mirrorlake.errors import TableAltered
-from mirrorlake.sources.chunk import SchemaChange
+from mirrorlake.errors import CannotBackfill, TableAltered, TableError
+from mirrorlake.model.change import SchemaChangeKind
+from mirrorlake.sources.chunk import SchemaChange, TableDiffers
+from mirrorlake.sources.ordered import check_ordered
+from mirrorlake.sources.table import SourceTable
 
 
 def refusal(settings: CaptureSettings, change: SchemaChange) -> TableAltered | None:
@@ -14,12 +17,7 @@ def refusal(settings: CaptureSettings, change: SchemaChange) -> TableAltered | N
         return None
     for kind, what in alteration.changes:
         if kind in settings.stops_at:
-            return TableAltered(
-                f"the table was altered in the source: {what}",
-                table=table,
-                hint=f"mirror.schema_change says stop for {kind}. Run `mirrorlake reset {table}` "
-                "to reload it with its columns as they are now.",
-            )
+            return _stop(kind, f"the table was altered in the source: {what}", table)
     if settings.strict and alteration.columns:
         what = " and ".join(what for _kind, what in alteration.changes)
         return TableAltered(
@@ -28,3 +26,25 @@ def refusal(settings: CaptureSettings, change: SchemaChange) -> TableAltered | N
             hint=f"Run `mirrorlake reset {table}` to reload it, or set landing.strict to false.",
         )
     return None
+
+
+def refusal_to_read(
+    settings: CaptureSettings, table: SourceTable, differs: TableDiffers
+) -> TableError | None:
+    """Why a table whose earlier rows differ stops, and is not read again by itself."""
+    if differs.kind in settings.stops_at:
+        return _stop(differs.kind, differs.error.what, str(table.table))
+    try:
+        check_ordered(table)
+    except CannotBackfill:
+        return differs.error
+    return None
+
+
+def _stop(kind: SchemaChangeKind, what: str, table: str) -> TableAltered:
+    return TableAltered(
+        what,
+        table=table,
+        hint=f"mirror.schema_change says stop for {kind}. Run `mirrorlake reset {table}` to reload "
+        "it as it is now.",
+    )

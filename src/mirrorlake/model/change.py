@@ -39,6 +39,7 @@ class SchemaChangeKind(StrEnum):
     COLUMN_RENAMED = "column_renamed"
     TYPE_WIDENED = "type_widened"
     TABLE_RECREATED = "table_recreated"
+    PARTITION_CHANGED = "partition_changed"
 
 
 UNPROVED = frozenset({SchemaChangeKind.TYPE_WIDENED})

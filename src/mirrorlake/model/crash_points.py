@@ -29,6 +29,7 @@ class CrashPoint(StrEnum):
     ACKNOWLEDGED = "capture.acknowledged"
     REPLACED_NOTED = "capture.replaced.noted"
     REPLACED_DELETED = "capture.replaced.deleted"
+    BACKFILL_REQUIRED = "capture.backfill.required"
     BACKFILL_STAGED = "capture.backfill.staged"
     BACKFILL_PUBLISHED = "capture.backfill.published"
     BACKFILL_RECORDED = "capture.backfill.recorded"

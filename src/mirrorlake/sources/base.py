@@ -41,6 +41,10 @@ ALTERED = "altered"
 """The check that finds a table altered in a way that the log does not tell."""
 
 
+DIFFERS = "differs"
+"""The check that finds a table as `TableDiffers` says, because of its partitions. Told once."""
+
+
 @dataclass(frozen=True, slots=True)
 class CheckResult:
     """One prerequisite that was tested. `remedy` is what to do, in the source's own words."""

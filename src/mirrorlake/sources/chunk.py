@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.errors import TableError
-from mirrorlake.model.change import Alteration
+from mirrorlake.model.change import Alteration, SchemaChangeKind
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.table import KnownTables, SourceTable
@@ -102,7 +102,17 @@ class TableLost:
     error: TableError
 
 
-Part = Changes | Truncation | SchemaChange | TableLost
+@dataclass(frozen=True, slots=True)
+class TableDiffers:
+    """Rows that came before are other ones by now, which the source's log does not tell: the table
+    goes on when it is read again, from a snapshot that is taken after this, and else is lost."""
+
+    table: TableId
+    kind: SchemaChangeKind
+    error: TableError
+
+
+Part = Changes | Truncation | SchemaChange | TableLost | TableDiffers
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,6 +20,7 @@ file right, in whatever state the table is:
 from __future__ import annotations
 
 import threading
+import uuid
 from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future
 from dataclasses import dataclass, field, replace
@@ -29,17 +30,22 @@ from typing import Any
 import pyarrow as pa
 import structlog
 
-from mirrorlake.capture.backfill.jobs import BackfillJob, BackfillJobState, BackfillRecords
+from mirrorlake.capture.backfill.jobs import (
+    BackfillJob,
+    BackfillJobState,
+    BackfillRecords,
+    BackfillRequest,
+)
 from mirrorlake.capture.backfill.reading import ChunkLimits, ChunkReading, ReadChunk
 from mirrorlake.capture.backfill.window import ChangeWindow, Spoiled
 from mirrorlake.capture.loop import CaptureLoop
-from mirrorlake.capture.sink import BackfillRows, SinkWriter
+from mirrorlake.capture.sink import BackfillRows, Lost, SinkWriter
 from mirrorlake.errors import CannotBackfill, SourceUnavailable, TableAltered, TableError
 from mirrorlake.model.arrow import arrow_type
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.keys import KeyRange
-from mirrorlake.model.landed import BackfillChunk, parse_time
+from mirrorlake.model.landed import BackfillChunk, format_time, parse_time
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import Snapshot
@@ -53,6 +59,8 @@ BACKFILL_STARTED = "backfill_started"
 BACKFILL_CHUNK = "backfill_chunk_landed"
 BACKFILL_REPEATED = "backfill_chunk_repeated"
 BACKFILL_ENDED = "backfill_ended"
+
+MOST_RETRY_SECONDS = 30.0
 
 Result = ReadChunk | TableError | SourceUnavailable
 
@@ -111,11 +119,13 @@ class Backfills:
         refused: str = "",
         settings: BackfillSettings | None = None,
         reached: CrashHook = no_crash,
+        lost: Lost = lambda _table, _error: None,
     ) -> None:
-        """refused: why no table can be backfilled, empty when some can."""
+        """refused: why no table can be backfilled, empty when some can. lost: told of a table that
+        differs, of which no backfill has come to its end."""
         self._snapshot, self._jobs, self._clock, self._pool = snapshot, jobs, clock, pool
-        self._refused, self._settings = refused, settings or BackfillSettings()
-        self._reached = reached
+        self.refused, self._settings = refused, settings or BackfillSettings()
+        self._reached, self._lost = reached, lost
         self._tables: dict[TableId, SourceTable] = {}
         self._running: dict[TableId, _Running] = {}
         self._looked = float("-inf")
@@ -143,7 +153,22 @@ class Backfills:
     def is_done(self) -> bool:
         """Whether nothing is left that was asked for."""
         self._look()
-        return not (self._running or self._waiting)
+        if not self._running:
+            return not self._waiting
+        # What waits for the stream to describe columns goes on when it does, perhaps much later.
+        return all(one.unseen > self._settings.unseen for one in self._running.values())
+
+    def require(self, table: TableId, error: TableError) -> None:
+        """Read a table again by itself, from now on, because it differs: it is noted at once, and
+        the table is lost when it cannot be done. What has not begun yet will do."""
+        for job in self._jobs.jobs(but=self._over):
+            if job.request.reason and job.request.table == str(table) and not job.started:
+                return
+        now = format_time(self._clock.now())
+        number = f"{uuid.uuid4()}"
+        self._jobs.add(BackfillRequest(number, str(table), requested=now, reason=error.what))
+        self._looked = float("-inf")
+        self._reached(CrashPoint.BACKFILL_REQUIRED)
 
     # -- beside the stream ----------------------------------------------------------------------
 
@@ -181,11 +206,10 @@ class Backfills:
             if job.state.is_over:
                 self._over.add(job.request.id)
             elif self._jobs.is_to_stop(job):
-                running = mine if mine and mine.job.request.id == job.request.id else None
-                self._ended(running.job if running else job, BackfillJobState.STOPPED, "")
-                if running:
-                    self._end_session(running)
-                    del self._running[table]
+                if mine and mine.job.request.id == job.request.id:
+                    self._end(mine, BackfillJobState.STOPPED, "")
+                else:
+                    self._ended(job, BackfillJobState.STOPPED, "")
             elif mine is not None or len(self._running) >= self._settings.at_once:
                 self._waiting = self._waiting or mine is None or mine.job.request != job.request
             else:
@@ -193,8 +217,8 @@ class Backfills:
 
     def _start(self, job: BackfillJob, table: TableId) -> None:
         found = self._tables.get(table)
-        if self._refused:
-            self._ended(job, BackfillJobState.UNSUPPORTED, self._refused)
+        if self.refused:
+            self._ended(job, BackfillJobState.UNSUPPORTED, self.refused)
             return
         if found is None:
             what = "it is not captured: it is stopped, not selected, or not in the source"
@@ -221,6 +245,15 @@ class Backfills:
         self._ended(running.job, state, message)
 
     def _ended(self, job: BackfillJob, state: BackfillJobState, message: str) -> None:
+        table = TableId.parse(job.request.table)
+        if job.request.reason and state is not BackfillJobState.COMPLETED and table in self._tables:
+            why = f"reading it again ended: {message or 'it was stopped on request'}"
+            error = TableAltered(
+                f"{job.request.reason}; {why}",
+                table=str(table),
+                hint=f"Run `mirrorlake reset {table}` to reload it.",
+            )
+            self._lost(table, error)  # first: without the backfill it stays as it is
         job = job.now(self._clock.now(), state=state, message=message)
         self._jobs.write(job)
         log.info(
@@ -282,7 +315,7 @@ class Backfills:
                 running.unseen = 0
             case CannotBackfill():
                 self._end(running, BackfillJobState.UNSUPPORTED, result.what)
-            case TableAltered() if running.unseen < self._settings.unseen:
+            case TableAltered() if self._is_patient(running):
                 running.unseen += 1
                 self._read_later(running, result.what)
             case TableError():
@@ -290,12 +323,17 @@ class Backfills:
             case SourceUnavailable():
                 self._read_later(running, result.what)
 
+    def _is_patient(self, running: _Running) -> bool:
+        """Whether it waits for a change that tells of other columns."""
+        return bool(running.job.request.reason) or running.unseen < self._settings.unseen
+
     def _read_later(self, running: _Running, reason: str) -> None:
         self._repeat(running, reason)
         # Until a chunk is landed; it may take a person to let it be read.
         running.job = running.job.now(self._clock.now(), message=reason)
         self._jobs.write(running.job)
-        running.not_before = self._clock.monotonic() + self._settings.retry_seconds
+        pause = self._settings.retry_seconds * max(1, running.unseen - self._settings.unseen)
+        running.not_before = self._clock.monotonic() + min(pause, MOST_RETRY_SECONDS)
 
     def _may_read(self, running: _Running) -> bool:
         """Whether the limit of rows per second lets another chunk be read."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import StrEnum
@@ -42,13 +42,15 @@ class BackfillJobState(StrEnum):
 @dataclass(frozen=True, slots=True)
 class BackfillRequest:
     """What was asked for. keys: the first and the last value of the first key column, as texts;
-    None for the whole table. requested: when, RFC 3339."""
+    None for the whole table. requested: when, RFC 3339. reason: why capture asked for it by itself,
+    because the table differs; it stops when such a backfill ends before it is complete."""
 
     id: str
     table: str
     keys: tuple[str, str] | None = None
     max_rows_per_second: int | None = None
     requested: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -141,7 +143,12 @@ class BackfillRecords:
                     where="backfill",
                     hint=f"`mirrorlake backfill {request.table} --stop` ends it.",
                 )
-        self.drop(request.table)
+        self.add(request)
+
+    def add(self, request: BackfillRequest) -> None:
+        """Ask for a backfill behind whatever else was asked for. Records of others of the table
+        that are over are removed."""
+        self._drop([job for job in self._of(request.table) if job.state.is_over])
         self._create(request.id + REQUEST, asdict(request))
 
     def stop(self, job: BackfillJob) -> None:
@@ -153,7 +160,10 @@ class BackfillRecords:
 
     def drop(self, table: str) -> None:
         """Remove the records of a table's backfills."""
-        for job in self._of(table):
+        self._drop(self._of(table))
+
+    def _drop(self, jobs: Sequence[BackfillJob]) -> None:
+        for job in jobs:
             for kind in (REQUEST, STOP, STATE):
                 self.records.store.delete(f"{self.folder}/{job.request.id}{kind}")
 
@@ -197,6 +207,7 @@ class BackfillRecords:
                 None if keys is None else (str(keys[0]), str(keys[1])),
                 record["max_rows_per_second"],
                 str(record["requested"]),
+                str(record.get("reason", "")),
             )
             if number + STATE not in names:
                 return BackfillJob(request)

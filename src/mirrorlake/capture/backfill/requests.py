@@ -79,7 +79,7 @@ def sentence(job: BackfillJob) -> str:
     done = f"{job.rows:,}{f' of about {job.expected:,}' if job.expected else ''} rows"
     left = job.seconds_left()
     time = "" if left is None else f", about {left:,.0f} s left"
-    reason = f": {job.message}" if job.message else ""
+    reason = "".join(f": {why}" for why in (job.request.reason, job.message) if why)
     return (
         f"{job.request.table}: backfill {job.request.id} is {job.state}, {done} in "
         f"{job.chunks:,} chunks{time}{reason}"

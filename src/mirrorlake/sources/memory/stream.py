@@ -121,7 +121,11 @@ class MemoryStream:
 
     def _parts(self, told: list[_Row | Part]) -> Iterator[Part]:
         """What is told of each table in its order, with neighbouring rows in columns."""
-        told.sort(key=lambda one: one.table if isinstance(one, TableLost) else one.table.table)
+        told.sort(
+            key=lambda one: (
+                one.table if isinstance(one, TableLost | chunks.TableDiffers) else one.table.table
+            )
+        )
         for _table, group in groupby(told, lambda one: isinstance(one, _Row) and one.table):
             members = list(group)
             if rows := [one for one in members if isinstance(one, _Row)]:

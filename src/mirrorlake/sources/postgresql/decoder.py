@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from mirrorlake.errors import BadValue, TableError, TableRecreated
-from mirrorlake.model.change import Alteration, Marker
+from mirrorlake.model.change import Alteration, Marker, SchemaChangeKind
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import Column, Schema, TableId
 from mirrorlake.sources.chunk import (
@@ -26,6 +26,7 @@ from mirrorlake.sources.chunk import (
     Chunk,
     Part,
     SchemaChange,
+    TableDiffers,
     TableLost,
     Transactions,
     Truncation,
@@ -162,7 +163,7 @@ class Decoder:
 
     def _altered(
         self, messages: Messages, transactions: Transactions, transaction: np.ndarray
-    ) -> Iterator[TableLost]:
+    ) -> Iterator[TableLost | TableDiffers]:
         """Tables to which something was done that the stream does not tell. Found before any row
         of the batch is handed on, as the catalog shows what was done before the last of them."""
         if self.recognition is None:
@@ -186,22 +187,23 @@ class Decoder:
             names = [column.name for column in relation.columns]
             after = cast("Lsn", transactions.after[transaction[index]])
             by = int(ids[transaction[index]])
-            check = partial(self._follow, index, relation.oid, names, by, after)
-            yield from self._checked(relation.oid, check)
+            follow = partial(self._follow, index, relation.oid, names, by, after)
+            yield from self._checked(relation.oid, SchemaChangeKind.COLUMN_ADDED, follow)
             # A partition is described right behind its root, whose name its rows get. So are
             # tables that are truncated together, each behind the one before.
             root = relations.get(index - 1, self._described if index == 0 else None)
             is_leaf = str(relation.oid) not in self._names
             if is_leaf and root is not None and str(root.oid) in self._names:
                 check = partial(self.recognition.described_leaf, root.oid, relation.oid)
-                yield from self._checked(root.oid, check)
+                yield from self._checked(root.oid, SchemaChangeKind.PARTITION_CHANGED, check)
         self._described = relations.get(len(messages) - 1)
         for index in np.flatnonzero(messages.kind == protocol.TRUNCATE).tolist():
             for oid in messages.truncated(index):
                 self.recognition.truncated(oid, int(ids[transaction[index]]))
         for oid in filter(self.recognition.is_looked_at, changed):
             by_these = frozenset(ids[np.unique(transaction[rows[oids == oid]])].tolist())
-            yield from self._checked(oid, partial(self.recognition.changed, oid, by_these, ended))
+            check = partial(self.recognition.changed, oid, by_these, ended)
+            yield from self._checked(oid, SchemaChangeKind.PARTITION_CHANGED, check)
         if not is_behind:
             self._noted = self.recognition.noted() if closed or not transactions.is_open else {}
         if closed:
@@ -209,17 +211,25 @@ class Decoder:
 
     def _follow(
         self, index: int, oid: int, names: Sequence[str], transaction: int, after: Lsn
-    ) -> None:
+    ) -> str | None:
         assert self.recognition is not None
-        if found := self.recognition.described(oid, names, transaction, after):
-            self._followed[index] = found
+        found = self.recognition.described(oid, names, transaction, after)
+        if found is None:
+            return None
+        self._followed[index] = found
+        return " and ".join(found.differs.values()) or None
 
-    def _checked(self, oid: int, check: Callable[[], None]) -> Iterator[TableLost]:
+    def _checked(
+        self, oid: int, kind: SchemaChangeKind, check: Callable[[], str | None]
+    ) -> Iterator[TableLost | TableDiffers]:
+        """check: returns why earlier rows differ, and raises TableError."""
         name = self._names.get(str(oid))
         if name is None or name in self._faulty:
             return
+        assert self.recognition is not None
         try:
-            check()
+            if told := check():
+                yield TableDiffers(name, kind, self.recognition.altered(oid, told))
         except TableError as error:
             yield self._fault(name, error)
 

@@ -15,7 +15,7 @@ import structlog
 from mirrorlake.errors import PrerequisiteMissing, SourceGap, SourceUnavailable, UsageError
 from mirrorlake.model.position import LogPoint, Lsn
 from mirrorlake.model.table import TableId
-from mirrorlake.sources.base import ALTERED, CheckResult, CheckSeverity
+from mirrorlake.sources.base import DIFFERS, CheckResult, CheckSeverity
 from mirrorlake.sources.postgresql import publication
 from mirrorlake.sources.postgresql import slot as slots
 from mirrorlake.sources.postgresql.catalog import CatalogTable, describe, read_tables, read_types
@@ -182,8 +182,14 @@ class PostgresSource:
             findings += table_checks.changed(tables, now)
             if self._recognition:
                 findings += [
-                    CheckResult(ALTERED, CheckSeverity.ERROR, error.what, error.hint, table)
-                    for table, error in self._recognition.faults(tables)
+                    CheckResult(
+                        check,
+                        CheckSeverity.WARNING if check == DIFFERS else CheckSeverity.ERROR,
+                        error.what,
+                        error.hint,
+                        TableId.parse(error.table),
+                    )
+                    for check, error in self._recognition.faults(tables)
                 ]
                 findings += [
                     CheckResult(

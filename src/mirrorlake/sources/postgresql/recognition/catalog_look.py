@@ -45,10 +45,11 @@ join pg_catalog.pg_class c on c.oid = w.oid
 """
 
 _TREE = """
-with recursive tree(root, oid) as (
-    select r, r from unnest(%(tables)s::oid[]) r
+with recursive tree(root, oid, link) as (
+    select r, r, null::bigint from unnest(%(tables)s::oid[]) r
     union all
-    select t.root, i.inhrelid from tree t join pg_class p on p.oid = t.oid and p.relkind = 'p'
+    select t.root, i.inhrelid, i.xmin::text::bigint
+    from tree t join pg_class p on p.oid = t.oid and p.relkind = 'p'
     join pg_inherits i on i.inhparent = t.oid and not i.inhdetachpending)
 """
 
@@ -66,9 +67,9 @@ order by a.attrelid, a.attnum
 
 _LEAVES = f"""{_TREE}
 select t.root::bigint, c.oid::bigint, n.nspname, c.relname, c.relfilenode::bigint,
-       c.xmin::text::bigint
+       c.xmin::text::bigint, t.link, c.relkind <> 'p'
 from tree t join pg_class c on c.oid = t.oid join pg_namespace n on n.oid = c.relnamespace
-where t.oid <> t.root and c.relkind <> 'p'
+where t.oid <> t.root
 """  # noqa: S608
 
 # What was attached had its columns written again; what was made as a partition did not, and the
@@ -122,8 +123,11 @@ class CatalogLook:
             column = Attribute(number, name, changed, tuple(missing))
             columns.setdefault(oid, []).append(column)
         parts: dict[int, dict[int, Leaf]] = {}
-        for oid, leaf, schema, name, *facts in leaves:
-            parts.setdefault(oid, {})[leaf] = Leaf(TableId(schema, name), *facts)
+        links: dict[int, dict[int, int]] = {}
+        for oid, leaf, schema, name, node, changed, link, has_rows in leaves:
+            links.setdefault(oid, {})[leaf] = link
+            if has_rows:
+                parts.setdefault(oid, {})[leaf] = Leaf(TableId(schema, name), node, changed)
         return {
             oid: TableLook(
                 at=Lsn.parse(end),
@@ -136,6 +140,7 @@ class CatalogLook:
                 ),
                 leaves=parts.get(oid, {}) if is_partitioned else None,
                 published=frozenset(published),
+                links=links.get(oid, {}),
             )
             for oid, last, node, is_partitioned, published, listed in found
         }

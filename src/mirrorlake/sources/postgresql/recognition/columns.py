@@ -20,17 +20,19 @@ Captures = Callable[[str], bool]
 
 @dataclass(frozen=True, slots=True)
 class Followed:
-    """A table as a change describes it. copied, filled, changes: as in `Alteration`, with texts."""
+    """A table as a change describes it. copied, filled, changes: as in `Alteration`, with texts.
+    differs: columns of which earlier rows have values that nothing tells, and why, in words."""
 
     known: Known
     copied: Mapping[str, str] = field(default_factory=dict)
     filled: Mapping[str, str | None] = field(default_factory=dict)
     changes: tuple[tuple[SchemaChangeKind, str], ...] = ()
+    differs: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def altered(self) -> set[str]:
         """The columns of which earlier rows have other values now, or that go by another name."""
-        return {*self.copied, *self.copied.values(), *self.filled}
+        return {*self.copied, *self.copied.values(), *self.filled, *self.differs}
 
 
 def altered(known: Known, look: TableLook, captures: Captures) -> str | None:
@@ -39,26 +41,6 @@ def altered(known: Known, look: TableLook, captures: Captures) -> str | None:
     for number, name in look.columns.items():
         if (told := _taken(known, number, name, captures)) is not None:
             return told
-    for column in look.attributes:
-        if column.number <= known.last or column.name is None or not captures(column.name):
-            continue
-        if len(column.missing) > 1:
-            return f"column {column.name} was added with a default that differs between partitions"
-        if look.node != known.node and not column.missing:
-            return (
-                f"column {column.name} was added and the table rewritten; the log does not tell "
-                "what older rows have in it"
-            )
-    return None
-
-
-def replaced(known: Known, look: TableLook, captures: Captures) -> str | None:
-    """A captured column that was dropped and added again, which nothing tells from the one that it
-    was unless a change comes in between; None for none."""
-    gone = {name for number, name in known.columns.items() if number not in look.columns}
-    for number, name in look.columns.items():
-        if number > known.last and name in gone and captures(name):
-            return f"column {name} was dropped and added again"
     return None
 
 
@@ -98,7 +80,7 @@ def followed(
 
 def _change(known: Known, now: Known, look: TableLook, captures: Captures) -> Followed | str:
     """What became of the columns."""
-    copied, filled = dict[str, str](), dict[str, str | None]()
+    copied, filled, differs = dict[str, str](), dict[str, str | None](), dict[str, str]()
     changes: list[tuple[SchemaChangeKind, str]] = []
     missing = {column.number: column.missing for column in look.attributes}
     earlier = {*known.former, *known.columns.values()}
@@ -114,15 +96,32 @@ def _change(known: Known, now: Known, look: TableLook, captures: Captures) -> Fo
             what = f"column {former} was renamed to {name}"
             changes.append((SchemaChangeKind.COLUMN_RENAMED, what))
             continue
-        if name in gone:
-            return f"column {name} was dropped and added again"
-        if values := missing.get(number) or ((None,) if name in earlier else ()):
+        if told := _differs(known, look, name, missing.get(number, ()), is_again=name in gone):
+            differs[name] = told
+        elif values := missing.get(number) or ((None,) if name in earlier else ()):
             filled[name] = values[0]
         changes.append((SchemaChangeKind.COLUMN_ADDED, f"column {name} was added"))
     for number, name in known.columns.items():
         if number not in now.columns and captures(name):
             changes.append((SchemaChangeKind.COLUMN_DROPPED, f"column {name} was dropped"))
-    return Followed(now, copied, filled, tuple(changes))
+    return Followed(now, copied, filled, tuple(changes), differs)
+
+
+def _differs(
+    known: Known, look: TableLook, name: str, missing: tuple[str, ...], *, is_again: bool
+) -> str | None:
+    """Why nothing tells what earlier rows have in a column that was added; None when it is told.
+    is_again: no change came between a column of this name and this one."""
+    if is_again:
+        return f"column {name} was dropped and added again"
+    if len(missing) > 1:
+        return f"column {name} was added with a default that differs between partitions"
+    if look.node != known.node and not missing:
+        return (
+            f"column {name} was added and the table rewritten; the log does not tell what older "
+            "rows have in it"
+        )
+    return None
 
 
 def _taken(known: Known, number: int, name: str, captures: Captures) -> str | None:

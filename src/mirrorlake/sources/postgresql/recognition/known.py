@@ -9,17 +9,22 @@ from typing import Any, Self
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
 
+REWRITTEN = -1
+"""In the place of the file of a partitioned table, which has none: its partitions were rewritten,
+or others, while columns were there that the stream had not described."""
+
 
 @dataclass(frozen=True, slots=True)
 class Known:
     """A table as it was recognised last, at some place in the log.
 
     columns: name by number (attnum), captured or not; former: other names that columns once had;
-    last: the highest number that was given. node: the file of its rows. partitions: the file of
-    each leaf by its oid, None for a table that is not partitioned. published: by which members of
-    our publications it is published; each exists once. at: the end of the log when the catalog was
-    looked at for the first of this: what ended before says nothing of it. loaded: the point at
-    which the table was loaded, 0/0 where that is not known.
+    last: the highest number that was given. node: the file of its rows, or REWRITTEN. partitions:
+    the file of each leaf by its oid, None for a table that is not partitioned. links: by which
+    transaction each table below it became a partition, by its oid, as far as it is known.
+    published: by which members of our publications it is published; each exists once. at: the end
+    of the log when the catalog was looked at for the first of this: what ended before says nothing
+    of it. loaded: the point at which the table was loaded, 0/0 where that is not known.
     """
 
     columns: Mapping[int, str]
@@ -28,6 +33,7 @@ class Known:
     node: int
     partitions: Mapping[int, int] | None
     published: frozenset[str]
+    links: Mapping[int, int] = field(default_factory=dict)
     at: Lsn = field(default_factory=lambda: Lsn(0))
     loaded: Lsn = field(default_factory=lambda: Lsn(0))
 
@@ -42,6 +48,7 @@ class Known:
             plain["node"],
             None if partitions is None else {int(oid): node for oid, node in partitions.items()},
             frozenset(plain["published"]),
+            {int(oid): link for oid, link in plain.get("links", {}).items()},
             Lsn.parse(plain.get("at", "0/0")),
             Lsn.parse(plain.get("loaded", "0/0")),
         )
@@ -56,6 +63,7 @@ class Known:
             "node": self.node,
             "partitions": partitions and {str(oid): node for oid, node in partitions.items()},
             "published": sorted(self.published),
+            "links": {str(oid): link for oid, link in self.links.items()},
             "at": str(self.at),
             "loaded": str(self.loaded),
         }
@@ -86,7 +94,7 @@ class Leaf:
 class TableLook:
     """A table in the catalog now. at: the end of the log, not before the look; attributes: in the
     order of their numbers, without generated ones; last: the highest number of any; leaves: by
-    oid, None for a table that is not partitioned."""
+    oid, None for a table that is not partitioned; links: as in `Known`."""
 
     at: Lsn
     last: int
@@ -94,6 +102,7 @@ class TableLook:
     attributes: tuple[Attribute, ...]
     leaves: Mapping[int, Leaf] | None = None
     published: frozenset[str] = field(default_factory=frozenset)
+    links: Mapping[int, int] = field(default_factory=dict)
 
     @property
     def columns(self) -> dict[int, str]:
@@ -109,6 +118,7 @@ class TableLook:
             node=self.node,
             partitions=None if leaves is None else {oid: one.node for oid, one in leaves.items()},
             published=self.published,
+            links=self.links,
             at=self.at,
         )
 

@@ -40,6 +40,13 @@ def removed(known: Known, look: TableLook, described: Collection[int] = ()) -> s
     return None
 
 
+def attached_again(known: Known, look: TableLook) -> str | None:
+    """What became of a partition that was detached for a while, with its rows or not."""
+    if any(known.links.get(oid, link) != link for oid, link in look.links.items()):
+        return "a partition was detached and attached again, and the log does not tell its changes"
+    return None
+
+
 def added(known: Known, look: TableLook) -> Mapping[int, Leaf]:
     """Partitions that are new, by oid."""
     leaves = look.leaves or {}

@@ -11,9 +11,10 @@ from mirrorlake.errors import TableAltered
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.position import Lsn
 from mirrorlake.model.table import TableId
+from mirrorlake.sources.base import ALTERED, DIFFERS
 from mirrorlake.sources.postgresql.recognition import columns, partitions
 from mirrorlake.sources.postgresql.recognition.columns import Followed
-from mirrorlake.sources.postgresql.recognition.known import Known, Leaf, TableLook
+from mirrorlake.sources.postgresql.recognition.known import REWRITTEN, Known, Leaf, TableLook
 from mirrorlake.sources.postgresql.recognition.partitions import StreamProgress
 from mirrorlake.sources.selection import matches
 from mirrorlake.sources.table import KnownTables, SourceTable
@@ -78,23 +79,20 @@ class Recognition:
         touches_key = not found.altered.isdisjoint(table.key)
         others = {kind for kind, _what in found.changes} - {SchemaChangeKind.COLUMN_ADDED}
         is_lost = bool(found.altered) and (bool(table.append_only) or touches_key)
-        if is_lost or (table.whole_rows and others):
-            raise _altered(table, " and ".join(what for _kind, what in found.changes))
+        if is_lost or (table.whole_rows and (others or found.differs)):
+            told = [*found.differs.values()] or [what for _kind, what in found.changes]
+            raise _altered(table, " and ".join(told))
         published = look.published or known.published
         self._note(oid, replace(found.known, published=published))
         return found if found.changes else None
 
-    def described_leaf(self, oid: int, leaf: int) -> None:
+    def described_leaf(self, oid: int, leaf: int) -> str | None:
         """The stream describes a partition of a table, as of rows in it; of a table without
-        partitions it is another table. Raises TableAltered."""
+        partitions it is another table. Returns why earlier rows differ, None when they do not."""
         known, look = self._known.get(oid), self._looks.get(oid)
-        if (
-            known
-            and look
-            and look.leaves is not None
-            and (told := partitions.removed(known, look, [leaf]))
-        ):
-            raise _altered(self.tables[oid], told)
+        if known is None or look is None or look.leaves is None:
+            return None
+        return partitions.removed(known, look, [leaf])
 
     def is_loaded(self, oid: int, committed: Lsn) -> bool:
         """Whether a transaction whose commit begins there is part of what was loaded of a table."""
@@ -109,23 +107,32 @@ class Recognition:
         """Whether a table of this chunk is described in it, or has partitions."""
         return oid in self._looks
 
-    def changed(self, oid: int, transactions: Collection[int], ended: Collection[int]) -> None:
-        """The stream brings rows of these transactions to a table that is looked at. Raises
-        TableAltered."""
+    def changed(
+        self, oid: int, transactions: Collection[int], ended: Collection[int]
+    ) -> str | None:
+        """The stream brings rows of these transactions to a table that is looked at. Returns why
+        earlier rows differ, None when they do not."""
         progress = StreamProgress(self._truncated.get(oid, ()), transactions, ended)
-        self._check_partitions(oid, self._looks[oid], progress)
+        return self._partitions_differ(oid, self._looks[oid], progress)
 
-    def faults(self, tables: Sequence[SourceTable]) -> Iterator[tuple[TableId, TableAltered]]:
-        """What was done to these tables, as far as it can be told now."""
+    def faults(self, tables: Sequence[SourceTable]) -> Iterator[tuple[str, TableAltered]]:
+        """What was done to these tables, as far as it can be told now, by the names of the checks.
+        Of a table that differs it is told once."""
         for oid, look in self.catalog.tables(tables).items():
             if oid not in self.tables:
                 continue
             try:
                 self._check(self.tables[oid], self._at_least(oid, look), look)
-                self._check_replaced(oid, look)
-                self._check_partitions(oid, look, StreamProgress(self._truncated.get(oid, ())))
             except TableAltered as error:
-                yield self.tables[oid].table, error
+                yield ALTERED, error
+                continue
+            progress = StreamProgress(self._truncated.get(oid, ()))
+            if told := self._partitions_differ(oid, look, progress):
+                yield DIFFERS, self.altered(oid, told)
+
+    def altered(self, oid: int, what: str) -> TableAltered:
+        """The error of a table that cannot go on."""
+        return _altered(self.tables[oid], what)
 
     def unseen(self, tables: Sequence[SourceTable]) -> Iterator[tuple[TableId, str]]:
         """What became of columns of these tables, for which no change has come since."""
@@ -163,33 +170,38 @@ class Recognition:
         if told := columns.altered(known, look, _captures(table)):
             raise _altered(table, told)
 
-    def _check_replaced(self, oid: int, look: TableLook) -> None:
-        """Raise TableAltered for a column that was replaced when the stream is beyond that."""
-        table = self.tables[oid]
-        told = columns.replaced(self._known[oid], look, _captures(table))
-        if told and self.reached.covers(self._pending.setdefault((oid, 0, look.last), look.at)):
-            raise _altered(table, told)
-
-    def _check_partitions(self, oid: int, look: TableLook, progress: StreamProgress) -> None:
-        table, known = self.tables[oid], self._known[oid]
+    def _partitions_differ(self, oid: int, look: TableLook, progress: StreamProgress) -> str | None:
+        """Why rows of partitions differ from what the stream has told; it is noted with them."""
+        known = self._known[oid]
         if known.partitions is None:
-            return
-        if told := partitions.removed(known, look):
-            raise _altered(table, told)
+            return None
+        replaced = partitions.replaced(known, look, progress)
+        told = self._removed_or_added(known, look) or self._replaced(oid, look, replaced, progress)
+        if told or not replaced:
+            now, node = look.known(), known.node
+            if told and not look.columns.keys() <= known.columns.keys():
+                node = REWRITTEN
+            self._note(oid, replace(known, partitions=now.partitions, links=now.links, node=node))
+        return told
+
+    def _removed_or_added(self, known: Known, look: TableLook) -> str | None:
+        if told := partitions.removed(known, look) or partitions.attached_again(known, look):
+            return told
         for leaf_oid, leaf in partitions.added(known, look).items():
             if not self.catalog.was_empty(leaf_oid, leaf.name):
-                raise _altered(
-                    table,
-                    f"partition {leaf.name} was attached with rows, which the log does not tell",
-                )
-        replaced = partitions.replaced(known, look, progress)
-        by_itself = not known.partitions.keys() <= replaced.keys()  # else it may be the whole table
+                return f"partition {leaf.name} was attached with rows, which the log does not tell"
+        return None
+
+    def _replaced(
+        self, oid: int, look: TableLook, replaced: Mapping[int, Leaf], progress: StreamProgress
+    ) -> str | None:
+        known = self._known[oid].partitions or {}
+        by_itself = not known.keys() <= replaced.keys()  # else it may be the whole table
         for leaf_oid, leaf in replaced.items():
             is_overdue = self._is_overdue(oid, leaf_oid, leaf, look.at)
             if by_itself or progress.is_beyond(leaf) or is_overdue:
-                raise _altered(table, f"partition {leaf.name} was truncated or rewritten by itself")
-        if not replaced:
-            self._note(oid, replace(known, partitions=look.known().partitions))
+                return f"partition {leaf.name} was truncated or rewritten by itself"
+        return None
 
     def _is_overdue(self, oid: int, leaf_oid: int, leaf: Leaf, at: Lsn) -> bool:
         """Whether the stream has told everything up to where this was seen first."""

@@ -1,0 +1,203 @@
+"""What a live source does to rows without logging it: the table is read again by itself."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+
+import pytest
+
+from mirrorlake import root
+from mirrorlake.capture.backfill import requests
+from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords
+from mirrorlake.capture.record import Records
+from mirrorlake.model.change import SchemaChangeKind
+from mirrorlake.model.crash_points import CrashPoint
+from mirrorlake.storage.local import LocalStore
+from tests.app.evolving_database import Dying, EvolvingDatabase
+from tests.conftest import Database
+from tests.doubles.memory_store import Crash
+from tests.profiles import some
+
+pytestmark = pytest.mark.postgres
+
+TABLES = (
+    "create table apples (id int primary key, note text) partition by range (id)",
+    "create table apples_1 partition of apples for values from (0) to (10)",
+    "create table apples_2 partition of apples for values from (10) to (20)",
+    "create table apples_3 partition of apples for values from (100) to (200)",
+    "insert into apples values (1, 'a'), (2, 'b'), (3, 'c'), (11, 'd'), (12, 'e')",
+    "create table pears (id int primary key, note text)",
+    "insert into pears values (1, 'a'), (2, 'b'), (3, 'c')",
+    "create table log (id int primary key)",
+)
+BEFORE = """
+    insert into apples values (4, 'new'), (13, 'new'); delete from apples where id = 3;
+    insert into pears values (4, 'new'); delete from pears where id = 3
+"""
+AFTER = """
+    update apples set note = 'later' where id in (1, 11, 21); insert into apples (id) values (101);
+    update pears set note = 'later' where id = 1; insert into pears (id) values (7);
+    insert into log select count(*) from log
+"""
+LOOSE = "create table loose (id int not null primary key, note text)"
+ATTACH = "alter table apples attach partition loose for values from (20) to (30)"
+
+FIVE = "insert into apples (id) values (5)"
+AT_ONCE = """
+    insert into pears values (5); alter table pears add column c int default random() * 1000000;
+    insert into pears (id) values (6); update pears set c = 1 where id = 2
+"""
+
+CHANGES: dict[str, Sequence[str]] = {
+    "volatile default": ["alter table pears add column c int default random() * 1000000"],
+    "volatile default at once": [AT_ONCE],
+    "identity": ["alter table pears add column c int generated always as identity"],
+    "default, rewritten": ["alter table pears add column c int default 7", "vacuum full pears"],
+    "added again": ["alter table pears drop column note", "alter table pears add column note text"],
+    "added again with a default": [
+        "alter table pears drop column note, add column n int",
+        "alter table pears drop column n",
+        "alter table pears add column note text default md5(random()::text)",
+    ],
+    "attached": [LOOSE, "insert into loose values (21, 'x'), (22, 'y')", ATTACH],
+    "attached at once": [
+        f"{LOOSE}; insert into loose values (21, 'x'), (22, 'y'); {ATTACH}; {FIVE}",
+        "delete from apples where id = 22",
+    ],
+    "detached": ["alter table apples detach partition apples_2"],
+    "detached, changed, attached": [
+        "alter table apples detach partition apples_2",
+        "delete from apples_2 where id = 11",
+        "insert into apples_2 values (19, 'x')",
+        "alter table apples attach partition apples_2 for values from (10) to (20)",
+    ],
+    "dropped": ["drop table apples_2"],
+    "dropped and made": [
+        "drop table apples_2",
+        "create table apples_2 partition of apples for values from (10) to (20)",
+        "insert into apples values (11, 'again'), (14, 'again')",
+    ],
+    "truncated": ["truncate apples_1"],
+    "truncated, filled at once": ["truncate apples_1; insert into apples values (1, 'again')"],
+    "both": [
+        "truncate apples_1; alter table pears add column c int default random() * 1000000",
+        "alter table apples add column c int default random() * 1000000",
+        "alter table pears rename c to d",
+    ],
+}
+LIVES = [(name, bool(number % 2)) for number, name in enumerate(CHANGES)]
+LIVES += [("both", True), ("volatile default", True), ("attached at once", False)]
+
+
+@pytest.fixture
+def evolving(database: Database, store: LocalStore) -> EvolvingDatabase:
+    return EvolvingDatabase(database, store)
+
+
+def reasons(evolving: EvolvingDatabase) -> dict[str, str]:
+    """Why tables were read again to their end."""
+    jobs = BackfillRecords(Records(evolving.store, root.LANDING)).jobs()
+    assert {job.state for job in jobs} <= {BackfillJobState.COMPLETED}
+    return {job.request.table: job.request.reason for job in jobs}
+
+
+@pytest.mark.parametrize(("name", "each"), some(LIVES, 4))
+def test_a_table_is_equal_after_what_the_log_does_not_tell(
+    evolving: EvolvingDatabase, name: str, *, each: bool
+) -> None:
+    evolving.begin(*TABLES)
+    evolving.live([BEFORE, *CHANGES[name], AFTER], each=each)
+    assert reasons(evolving)
+    for table in ("apples", "pears", "log"):
+        evolving.check(table)
+    evolving.run("update pears set note = 'last'; update apples set note = 'last'")
+    evolving.capture()
+    evolving.apply()
+    for table in ("apples", "pears"):
+        evolving.check(table)
+
+
+DEATHS = [
+    CrashPoint.BACKFILL_REQUIRED,
+    CrashPoint.CHANGES_PUBLISHED_ONE,
+    CrashPoint.CUT_WRITTEN,
+    CrashPoint.ACKNOWLEDGED,
+    CrashPoint.BACKFILL_STAGED,
+    CrashPoint.BACKFILL_PUBLISHED,
+    CrashPoint.BACKFILL_RECORDED,
+]
+
+
+@pytest.mark.parametrize(
+    ("point", "times"),
+    some([*((point, 1) for point in DEATHS), (DEATHS[0], 2), (DEATHS[-1], 2)], 2),
+)
+def test_a_table_is_read_again_when_capture_dies(
+    evolving: EvolvingDatabase, point: CrashPoint, times: int
+) -> None:
+    evolving.begin(*TABLES)
+    dying = Dying(point, times)
+    with suppress(Crash), evolving.capturing(dying) as capture:
+        for statement in [BEFORE, *CHANGES["both"], *CHANGES["detached"], AFTER]:
+            evolving.run(statement)
+            capture.once()
+    assert dying.left == 0
+    evolving.run("insert into log values (100)", "truncate apples_3")
+    evolving.run("insert into pears (id) values (8)", "insert into apples (id) values (102)")
+    evolving.capture()
+    evolving.apply()
+    for table in ("apples", "pears", "log"):
+        evolving.check(table)
+
+
+def test_a_quiet_table_is_read_again_when_a_partition_goes(evolving: EvolvingDatabase) -> None:
+    evolving.begin(*TABLES)
+    evolving.live(CHANGES["truncated"], each=False)
+    assert "apples_1 was truncated" in reasons(evolving)["public.apples"]
+    evolving.check("apples")
+
+
+def test_a_project_may_want_a_table_with_altered_partitions_to_stop(
+    database: Database, store: LocalStore
+) -> None:
+    evolving = EvolvingDatabase(database, store, frozenset({SchemaChangeKind.PARTITION_CHANGED}))
+    evolving.begin(*TABLES)
+    evolving.run(*CHANGES["truncated"], *CHANGES["volatile default"], AFTER)
+    evolving.capture()
+    assert set(evolving.stopped()) == {"public.apples"}
+    assert set(reasons(evolving)) == {"public.pears"}
+
+
+@pytest.mark.parametrize(
+    ("table", "strict"),
+    [
+        ("create table pears (id float primary key, note text)", False),
+        ("create table pears (id int, note text)", False),
+        ("create table pears (id int primary key, note text)", True),
+    ],
+)
+def test_a_table_that_cannot_be_read_again_stops(
+    database: Database, store: LocalStore, table: str, *, strict: bool
+) -> None:
+    evolving = EvolvingDatabase(database, store, strict=strict)
+    evolving.run(table, "insert into pears values (1, 'a')", TABLES[-1])
+    evolving.capture()
+    evolving.run(*CHANGES["volatile default"], "insert into pears (id) values (2)")
+    evolving.capture()
+    assert "column c was added and the table rewritten" in evolving.stopped()["public.pears"]
+
+
+def test_a_table_stops_when_reading_it_again_is_stopped(evolving: EvolvingDatabase) -> None:
+    evolving.begin(*TABLES)
+    evolving.run(*CHANGES["detached"], AFTER)
+    assert evolving.capture(Dying(CrashPoint.BACKFILL_REQUIRED))
+    jobs = BackfillRecords(Records(evolving.store, root.LANDING))
+    (job,) = jobs.jobs()
+    assert "detached or dropped" in requests.sentence(job)
+    requests.stop(jobs, "public.apples")
+    evolving.capture()
+    assert "detached or dropped" in evolving.stopped()["public.apples"]
+    assert "stopped on request" in evolving.stopped()["public.apples"]
+    (job,) = jobs.jobs()
+    assert job.state is BackfillJobState.STOPPED
