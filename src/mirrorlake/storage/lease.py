@@ -18,7 +18,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from datetime import datetime, timedelta
 from pathlib import Path
-from threading import Event, Thread
+from threading import Event, Lock, Thread
 from typing import Any
 
 from mirrorlake import root
@@ -59,6 +59,7 @@ class Lease:
         self.predecessor: str | None = None
         """Who held the lease before and never released it, in words, once it is taken."""
         self._renewed = clock.now() - TERM
+        self._lock = Lock()  # whoever renews it in a thread does not undo its release
 
     def take(self) -> None:
         """Take the lease. Raises LeaseHeld, which names the holder.
@@ -85,6 +86,10 @@ class Lease:
 
     def check(self) -> None:
         """Check that the lease is still held, and renew it when due. Raises LeaseLost."""
+        with self._lock:
+            self._check()
+
+    def _check(self) -> None:
         newest = self._newest()
         if newest != self._epoch or not self._is_mine(self._read(newest)):
             holder = self._read(newest) if newest else {}
@@ -99,9 +104,10 @@ class Lease:
 
     def release(self) -> None:
         """Release the lease, if it is still ours."""
-        if self._epoch and self._newest() == self._epoch:
-            self._store.replace(self._path(self._epoch), self._record(released=True))
-        self._epoch = 0
+        with self._lock:
+            if self._epoch and self._newest() == self._epoch:
+                self._store.replace(self._path(self._epoch), self._record(released=True))
+            self._epoch = 0
 
     def withdraw(self) -> bool:
         """Give up a lease that nobody had before, as if it was never taken. Returns False for any

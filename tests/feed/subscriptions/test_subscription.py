@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import time
 from collections.abc import Callable
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +20,7 @@ from mirrorlake.errors import LeaseHeld, LeaseLost
 from mirrorlake.model import types
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.table import Column, Schema
+from mirrorlake.storage import lease
 from mirrorlake.storage.lease import Lease
 from mirrorlake.storage.local import LocalStore
 from tests.feed.handmade_feed import DELETE, INSERT, SHAPE, UPDATE, FeedTable
@@ -140,6 +143,33 @@ def test_one_process_reads_under_a_name(table: FeedTable) -> None:
         other._epoch = 2
         other.release()
     assert again(table) == [1, 2]
+
+
+def test_a_name_is_kept_while_a_delivery_is_worked_on(
+    table: FeedTable, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lease, "RENEW", timedelta(milliseconds=5))
+    folder = table.path.parents[2] / "Files/Mirrorlake/leases/subscription/audit"
+
+    def record() -> dict[str, Any]:
+        return json.loads(max(folder.glob("*.json")).read_text())  # type: ignore[no-any-return]
+
+    def is_renewed() -> bool:
+        known, end = record()["renewed"], time.monotonic() + 120
+        while record()["renewed"] == known and time.monotonic() < end:
+            time.sleep(0.01)
+        return record()["renewed"] != known
+
+    with subscribe("audit", table.path, start="beginning") as subscription:
+        assert [is_renewed() for _one in subscription] == [True, True]
+        assert [is_renewed() for _one in subscription.ranges(10)] == []
+        deliveries = iter(subscription)
+        table.change((INSERT, (3, "d")))
+        next(deliveries)
+    assert record()["released"], "nobody renews it any more"
+    del deliveries
+    assert record()["released"]
+    assert again(table) == [3]
 
 
 def test_a_consumer_that_stores_its_own_position_goes_on_behind_it(table: FeedTable) -> None:

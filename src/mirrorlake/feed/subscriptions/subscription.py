@@ -33,7 +33,7 @@ from mirrorlake.feed.subscriptions.record import (
 )
 from mirrorlake.feed.subscriptions.snapshot import SNAPSHOT, FeedSnapshot
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
-from mirrorlake.storage.lease import RENEW, Lease
+from mirrorlake.storage.lease import RENEW, Lease, renewed
 from mirrorlake.storage.options import ObjectOptions
 
 CAP = 1_000
@@ -151,13 +151,14 @@ class Subscription:
         position of each is stored when the next one is asked for."""
         for one in self._ranges(CAP):
             deliveries = _deliveries(one)
-            while True:
-                with self._ways_on():
-                    delivery = next(deliveries, None)
-                if delivery is None:
-                    break
-                yield delivery
-                self.acknowledge(delivery)
+            with renewed(self._lease):
+                while True:
+                    with self._ways_on():
+                        delivery = next(deliveries, None)
+                    if delivery is None:
+                        break
+                    yield delivery
+                    self.acknowledge(delivery)
             self._pass(one)
 
     def follow(self, wait: Callable[[float], bool], seconds: float) -> Iterator[Delivery]:
@@ -176,7 +177,8 @@ class Subscription:
     def ranges(self, versions: int) -> Iterator[SubscribedRange]:
         """As iterating, by ranges of at most so many versions (CF-175)."""
         for one in self._ranges(versions):
-            yield one
+            with renewed(self._lease):
+                yield one
             self.acknowledge(one)
 
     def acknowledge(self, done: Delivery | SubscribedRange) -> None:
