@@ -31,6 +31,7 @@ SCENARIOS: Mapping[str, str] = {
     "freshness": "commit to readable, while ten tables are changed; CPU and memory of it",
     "many": "1,000 tables with 20 active per second, alone and beside a busy one",
     "soak": "small batches for a minute, and what could grow with them",
+    "serve": "answers of the API with 100 streams of 100 objects; ten idle streams",
     "memory": "peak of the capture process for 10 million rows in one transaction",
 }
 OUTPUT = Path("build/bench.json")

@@ -498,6 +498,17 @@ def test_objects_keep_their_names_and_are_looked_up(ready: Control) -> None:
         ready.lookup(SHOP, identifier)
 
 
+def test_only_what_is_written_counts_as_a_change(ready: Control) -> None:
+    before = ready.supervision.changes
+    ready.get(ResourceName.parse(f"{PARENT}/connectionProfiles/source"))
+    ready.supervision.supervised()
+    with pytest.raises(ResourceNotFound):
+        ready.streams.run(SHOP, {}, Asked())
+    assert ready.supervision.changes == before
+    ready.streams.create(PARENT, "shop", STREAM, Asked())
+    assert ready.supervision.changes > before
+
+
 def test_everything_is_there_after_a_restart(ready: Control, open_control: Opening) -> None:
     ready.streams.create(PARENT, "shop", {**STREAM, "state": 2}, Asked())
     again = open_control()

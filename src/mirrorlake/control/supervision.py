@@ -52,6 +52,11 @@ class Supervision:
         self._requests, self._streams = requests, streams
         self._database, self._clock = requests.database, requests.clock
 
+    @property
+    def changes(self) -> int:
+        """Grows whenever something was changed in this process."""
+        return self._database.changes
+
     def supervised(self) -> list[Supervised]:
         """Every stream, deleted ones too until they are gone (`removed`)."""
         with self._database.transaction() as transaction:

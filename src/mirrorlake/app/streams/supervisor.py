@@ -54,8 +54,10 @@ log = structlog.get_logger()
 
 SUPERVISION_FAILED = "supervision_failed"
 TICK_SECONDS = 0.25
-LOOK_SECONDS = 3.0
-"""How often the tables of a stream are looked at."""
+REREAD_SECONDS = 5.0
+"""How often what is wanted is read even though nothing was changed here."""
+LOOK_SECONDS, IDLE_LOOK_SECONDS = 3.0, 10.0
+"""How often the tables of a stream are looked at; the second where nothing happens."""
 FIRST_PAUSE, LONGEST_PAUSE = 1.0, 60.0
 DRAIN_SECONDS = 7.0
 """How long all processes together may take to end when the service ends."""
@@ -108,6 +110,7 @@ class Work:
     said: CaptureSaid = field(default_factory=CaptureSaid)
     told: Interruptions = field(default_factory=Interruptions)
     looked: float = float("-inf")
+    is_idle: bool = False
     due: float = float("-inf")
     pause: float = FIRST_PAUSE
     drained: float | None = None
@@ -138,6 +141,9 @@ class Supervisor:
         self._places, self._clock, self._stop, self._prepare = places, clock, stop, prepare
         self._applies = applies
         self._work: dict[str, Work] = {}
+        self._streams: dict[str, Supervised] = {}
+        self._known = (-1, float("-inf"))  # the changes that are read, and when
+        self._rereads = True
         self._pool = ThreadPoolExecutor(8, thread_name_prefix="streams")
         self._mirrors: MirrorsProcess | None = None
         self._mirrors_due = float("-inf")
@@ -172,7 +178,12 @@ class Supervisor:
 
     def tick(self) -> None:
         """One comparison of what is wanted with what runs."""
-        streams = {str(one.name): one for one in self._supervision.supervised()}
+        changes, now = self._supervision.changes, self._clock.monotonic()
+        self._rereads = changes != self._known[0] or now - self._known[1] >= REREAD_SECONDS
+        if self._rereads:
+            self._streams = {str(one.name): one for one in self._supervision.supervised()}
+            self._known = changes, now
+        streams = self._streams
         for name, stream in streams.items():
             work = self._work.setdefault(name, Work(stream.name))
             if stream.is_deleted:
@@ -275,7 +286,7 @@ class Supervisor:
             work.process = None
             self._failed(work, stream, error)
             return
-        if self._is_changed(work, stream):
+        if self._rereads and self._is_changed(work, stream):
             self._end(work)  # modifications take effect at once (ST-278)
             work.due = float("-inf")
             return
@@ -370,14 +381,16 @@ class Supervisor:
     def _look(self, work: Work, stream: Supervised) -> None:
         """Take note of how the objects of a stream stand."""
         if work.look is not None and work.look.done():
-            work.status, work.look = work.look.result(), None
+            before, work.status, work.look = work.status, work.look.result(), None
+            work.is_idle = work.status == before
             if work.status is not None:
                 said = partial(self._said, work, stream)
                 self._supervision.observe_objects(
                     work.name, partial(objects_of, work.status, work.tables, said)
                 )
         now = self._clock.monotonic()
-        if work.look is None and now - work.looked >= LOOK_SECONDS:
+        pause = IDLE_LOOK_SECONDS if work.is_idle else LOOK_SECONDS
+        if work.look is None and now - work.looked >= pause:
             work.looked = now
             work.look = self._pool.submit(self._seen, stream)
 

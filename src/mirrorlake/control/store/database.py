@@ -36,6 +36,8 @@ class Database:
         """Connects, and brings the tables up to date. Raises UsageError, StorageUnavailable."""
         self._engine = _engine(url)
         self._lock = threading.RLock()
+        self.changes = 0
+        """Grows with each transaction of this process that wrote something."""
         with self._translated(), self._engine.begin() as connection:
             config = alembic.config.Config()
             config.set_main_option("script_location", str(MIGRATIONS))
@@ -48,8 +50,11 @@ class Database:
     @contextmanager
     def transaction(self) -> Iterator[Transaction]:
         """Whatever is done in it is done whole or not at all. Raises StorageUnavailable."""
-        with self._lock, self._translated(), self._engine.begin() as connection:
-            yield Transaction(connection)
+        with self._lock, self._translated():
+            with self._engine.begin() as connection:
+                transaction = Transaction(connection)
+                yield transaction
+            self.changes += transaction.is_changed
 
     @contextmanager
     def _translated(self) -> Iterator[None]:
@@ -69,6 +74,7 @@ class Transaction:
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
+        self.is_changed = False
 
     def get(self, name: ResourceName | str) -> Document | None:
         found = self._connection.execute(
@@ -96,6 +102,7 @@ class Transaction:
 
     def put(self, name: ResourceName, document: Mapping[str, Any]) -> None:
         """Create or replace a resource."""
+        self.is_changed = True
         text = json.dumps(document, ensure_ascii=False)
         changed = self._connection.execute(
             update(RESOURCES).where(RESOURCES.c.name == str(name)).values(document=text)
@@ -109,6 +116,7 @@ class Transaction:
 
     def remove(self, name: ResourceName | str) -> None:
         """Remove a resource, and what lies below it."""
+        self.is_changed = True
         self._connection.execute(delete(RESOURCES).where(RESOURCES.c.name == str(name)))
         below = f"{name}/{ResourceKind.OBJECT.value}"
         for table, column in ((RESOURCES, RESOURCES.c.parent), (ACTIVITY, ACTIVITY.c.resource)):
@@ -122,6 +130,7 @@ class Transaction:
         return {row.name: row.wanted for row in self._connection.execute(query)}
 
     def want(self, stream: ResourceName, state: str) -> None:
+        self.is_changed = True
         self._connection.execute(
             update(RESOURCES).where(RESOURCES.c.name == str(stream)).values(wanted=state)
         )
