@@ -77,6 +77,13 @@ CHANGES: dict[str, Sequence[str]] = {
         TAKE_ONE.format("note = 'é'"),
         "update apples set price = 2 where note = 'é'",
     ],
+    "types are widened": [
+        f"insert into apples values {EVERY}, {EVERY}",
+        "alter table apples alter size type bigint, alter price type numeric(12, 2)",
+        TAKE_ONE.format("note = 'é'"),
+        "update apples set size = 5000000000 where size = 2",
+        TAKE_ONE.format("size = 5000000000"),
+    ],
     "a column is added": [
         "alter table apples add column c int default 7",
         TAKE_ONE.format("size = 1"),

@@ -358,3 +358,26 @@ def test_a_destination_needs_a_source(tmp_path: Path) -> None:
     file.write_text("name: n\nroot: ./root\ndestination:\n  type: events\n  url: ./bucket\n")
     with pytest.raises(ConfigError, match="source"):
         config.load(file)
+
+
+@pytest.mark.full
+@pytest.mark.postgres
+def test_changes_of_a_table_without_key_tell_whole_rows(database: Database, tmp_path: Path) -> None:
+    database.execute("create schema a; create table a.t (id int, note text);")
+    database.execute("alter table a.t replica identity full")
+    database.execute("insert into a.t values (1, 'one'), (1, 'one')")
+    mirror = Mirror(project(tmp_path, database))
+    mirror.capture_once()
+    loaded = {event["uuid"] for event in events(tmp_path / "bucket")}
+    database.execute("update a.t set note = 'two' where ctid = '(0,1)'")
+    database.execute("delete from a.t where note = 'one'")
+    mirror.capture_once()
+    changed = [e for e in events(tmp_path / "bucket") if e["uuid"] not in loaded]
+    changed.sort(key=lambda event: event["uuid"])
+    assert [(e["source_metadata"]["is_deleted"], e["payload"]["note"]) for e in changed] == [
+        (True, "one"),
+        (False, "two"),
+        (True, "one"),
+    ]
+    assert all(e["payload"]["id"] == 1 for e in changed)
+    assert all(e["source_metadata"]["primary_keys"] == [] for e in changed)

@@ -20,7 +20,13 @@ written = st.builds(
     detection=st.sampled_from([SEQUENTIAL, BY_TIME]),
     upsert_default=st.booleans(),
     ours=st.none()
-    | st.builds(OurMetadata, texts, texts, st.dictionaries(texts, texts | st.booleans())),
+    | st.builds(
+        OurMetadata,
+        texts,
+        texts,
+        st.dictionaries(texts, texts | st.booleans()),
+        st.booleans(),
+    ),
 )
 OURS = {"format": "1", "generation": "g", "table": "t", "source": {"schema": "s"}}
 
@@ -210,6 +216,12 @@ class TestOurs:
     def test_our_member_is_read(self) -> None:
         assert decode({"mirrorlake": OURS}).ours == OurMetadata("g", "t", {"schema": "s"})
 
+    def test_a_table_that_has_a_key_goes_by_it(self) -> None:
+        ours = OURS | {"whole_rows": True}
+        assert decode({"mirrorlake": ours}).whole_rows
+        assert not decode({"mirrorlake": ours, "keyColumns": ["id"]}).whole_rows
+        assert not decode({"mirrorlake": OURS}).whole_rows
+
     def test_other_publishers_have_no_member_of_ours(self) -> None:
         assert decode({"keyColumns": ["id"]}).ours is None
 
@@ -227,6 +239,7 @@ class TestOurs:
             {name: value for name, value in OURS.items() if name != "table"},
             OURS | {"generation": 1},
             OURS | {"source": "text"},
+            OURS | {"whole_rows": "yes"},
         ],
     )
     def test_a_damaged_member_is_refused(self, member: object) -> None:

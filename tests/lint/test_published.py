@@ -193,3 +193,14 @@ def test_column_names_with_strange_characters(zone: Zone) -> None:
     zone.describe("t", keyColumns=["a b"])
     zone.land("t", 1, strange)
     assert keys(zone.lint()) == set()
+
+
+@pytest.mark.parametrize("whole_rows", [True, False])
+def test_deletions_of_whole_rows_need_no_key(tmp_path: Path, whole_rows: bool) -> None:
+    zone = Zone(tmp_path)
+    zone.put("_partnerEvents.json", json.dumps(_EXAMPLE_D))
+    ours = {"format": "1", "generation": "g", "table": "t", "source": {}, "whole_rows": whole_rows}
+    zone.describe("t", keyColumns=[], mirrorlake=ours)
+    zone.land("t", 1, marked({"a": [1, 1, 1]}, pa.array([0, 0, 2], pa.int8())))
+    found = {key for key in keys(zone.lint(V2)) if key.startswith("LZ-043")}
+    assert found == (set() if whole_rows else {"LZ-043/change-without-key"})
