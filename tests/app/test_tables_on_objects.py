@@ -16,6 +16,7 @@ from mirrorlake.app.mirror import Mirror
 from mirrorlake.app.reset import plan_reset
 from mirrorlake.app.stores import store_of
 from mirrorlake.config import Project
+from mirrorlake.delta import tables
 from mirrorlake.delta.file_cache import cache
 from mirrorlake.errors import ForeignTable, LeaseHeld
 from mirrorlake.landing import Publisher
@@ -154,6 +155,23 @@ def test_a_reset_table_is_applied_again(kept: Kept) -> None:
     assert kept.store.list("Tables/s").folders == ()
     kept.apply()
     assert kept.rows() == APPLIED
+
+
+def test_a_key_that_stands_for_a_folder_is_in_the_way_of_nothing(kept: Kept, s3: S3Server) -> None:
+    """Delta lets Hadoop make one for each table, below its log, which our client cannot remove."""
+    kept.filled().apply()
+    table = kept.store.location("Tables/s/t").removeprefix("s3://")
+    s3.send("PUT", f"{table}/_delta_log/_staged_commits/")
+    aside = f"{root.DROPPED}/Tables/s/t"
+    tables.put_aside(kept.store, "Tables/s/t", aside)
+    tables.put_aside(kept.store, "Tables/s/t", aside)
+    assert list(tables.delta_tables(kept.store)) == []
+    assert sorted(HandmadeTable(kept.store.location(aside)).rows()) == APPLIED
+    plan_reset(kept.project, ["s.t"]).execute()
+    assert not kept.apply().errors
+    assert list(tables.delta_tables(kept.store)) == ["Tables/s/t"]
+    (told,) = Mirror(kept.project).status().tables
+    assert (str(told.state), told.last_file) == ("Replicating", 3)
 
 
 def test_the_right_to_apply_lies_with_the_tables(kept: Kept, tmp_path: Path) -> None:

@@ -405,7 +405,8 @@ class Mirror:
                     self.project.spark, self._say, self.project.tables_elsewhere
                 )
             wanted = self.project.mirror.strategy
-            self._platform = guard.closed(self._spark) if wanted is not Wanted.MERGE else ""
+            if wanted is not Wanted.MERGE:
+                self._platform = guard.closed(self._spark, self.project.tables_elsewhere)
             self._engine = spark_engine(
                 self._spark,
                 self._store,
@@ -437,6 +438,8 @@ class Mirror:
         from mirrorlake.spark.trial import record as trials
 
         self._platform = self._platform or jars.untested() or trials.failure()
+        if self.project.tables_elsewhere is not None and not jars.is_tested():
+            self._platform = self._platform or trials.failure(trials.ON_OBJECTS)
 
     def capture(
         self,

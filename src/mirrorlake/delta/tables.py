@@ -7,22 +7,41 @@ ended is still one, and is taken away again.
 
 from __future__ import annotations
 
+import errno
 from collections.abc import Collection, Iterator
 from pathlib import Path
 
 from mirrorlake.delta.log.files import FOLDER
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
 from mirrorlake.root import TABLES
-from mirrorlake.storage.store import Store
+from mirrorlake.storage.store import KeyedFolders, Store
 
 
 def remove(store: Store, path: str) -> None:
     """Remove the table at a path; there may be none. Raises OSError."""
     keyed = store.keyed(path)
     if keyed is not None:
-        keyed.delete_folder(path, FOLDER)
+        _delete(store, keyed, path)
     else:
         store.delete_folder(path)
+
+
+def _delete(store: Store, keyed: KeyedFolders, path: str) -> None:
+    """Remove all keys of a table, but those that stand for folders: Delta has Hadoop make one, and
+    only Hadoop can remove it. Raises OSError."""
+    try:
+        keyed.delete_folder(path, FOLDER)
+    except OSError as error:
+        if error.errno != errno.ENOTEMPTY or has_files(store, path):
+            raise
+
+
+def has_files(store: Store, folder: str) -> bool:
+    """Whether there is a file at any depth of a folder. Raises OSError."""
+    listing = store.list(folder)
+    return bool(listing.files) or any(
+        has_files(store, f"{folder}/{name}") for name in listing.folders
+    )
 
 
 def put_aside(store: Store, path: str, aside: str) -> None:
@@ -36,10 +55,12 @@ def put_aside(store: Store, path: str, aside: str) -> None:
         if Path(store.location(path)).exists():
             store.move(path, aside)
         return
+    if not has_files(store, path):
+        return
     if not _is_copied(store, path, aside):
-        keyed.delete_folder(aside, FOLDER)
+        _delete(store, keyed, aside)
         keyed.copy_folder(path, aside, FOLDER)
-    keyed.delete_folder(path, FOLDER)
+    _delete(store, keyed, path)
 
 
 def _is_copied(store: Store, path: str, aside: str) -> bool:
@@ -64,9 +85,15 @@ def delta_tables(store: Store, known: Collection[str] = ()) -> Iterator[str]:
         if path in known:
             continue
         folders = store.list(path).folders
-        if "_delta_log" in folders:
+        if FOLDER in folders and _has_log(store, path):
             yield path
             continue
-        for inner in [f"{path}/{name}" for name in folders]:
-            if inner not in known and "_delta_log" in store.list(inner).folders:
+        for inner in [f"{path}/{name}" for name in folders if name != FOLDER]:
+            is_new = inner not in known and FOLDER in store.list(inner).folders
+            if is_new and _has_log(store, inner):
                 yield inner
+
+
+def _has_log(store: Store, path: str) -> bool:
+    """Whether the log of a table has a file: where folders are keys, one may outlive it."""
+    return store.keyed(path) is None or bool(store.list(f"{path}/{FOLDER}").files)

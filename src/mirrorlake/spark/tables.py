@@ -26,7 +26,7 @@ from mirrorlake.spark.errors import refused_by_delta
 from mirrorlake.spark.maintenance.checkpoint import Checkpoints, leave_to_delta
 from mirrorlake.spark.maintenance.vacuum import vacuum
 from mirrorlake.spark.sql_text import quoted
-from mirrorlake.storage.store import Listing, Store
+from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url
 
 PROPERTIES = {
@@ -112,7 +112,7 @@ class SparkTables:
     def _is_free(self, path: str) -> bool:
         """Whether nothing lies there; what to do with something else is Delta's to say."""
         if is_url(location := self._store.location(path)):
-            return self._store.list(path) == Listing((), ())
+            return not tables.has_files(self._store, path)
         return not Path(location).exists() or not any(Path(location).iterdir())
 
     def _remove(self, path: str) -> None:

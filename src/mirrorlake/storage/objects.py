@@ -180,12 +180,21 @@ class ObjectStore:
 
     def copy_folder(self, folder: str, target: str, last: str) -> None:
         """Copy all objects below a folder, each by the storage itself, those in its folder
-        `last` after all others. Each may have up to `LARGEST` bytes."""
+        `last` after all others. Each may have up to `LARGEST` bytes. Objects that represent
+        folders are left out."""
         prefix, other = _key(folder), _key(target)
         with _translated(folder), ThreadPoolExecutor(_COPIES, thread_name_prefix="copy") as pool:
             for keys in self._phases(prefix, last):
                 copies = [f"{other}{key.removeprefix(prefix)}" for key in keys]
-                list(pool.map(self._client.copy, keys, copies))
+                list(pool.map(self._copy_file, keys, copies))
+
+    def _copy_file(self, key: str, target: str) -> None:
+        try:
+            self._client.copy(key, target)
+        except FileNotFoundError:
+            # It is gone, or it ends in a slash, which the client does not tell.
+            if not any(meta["path"] == key for meta in self._client.list(key).collect()):
+                raise
 
     @contextmanager
     def stage(self, path: str) -> Iterator[BinaryIO]:

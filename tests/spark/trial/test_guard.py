@@ -30,7 +30,9 @@ from mirrorlake.spark.trial import features, guard
 from mirrorlake.spark.trial import record as trials
 from mirrorlake.spark.trial import run as trial
 from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.urls import StorageLocation, open_store
 from tests.app.zones import Zone
+from tests.objects import S3Server
 
 pytestmark = pytest.mark.spark
 
@@ -71,7 +73,7 @@ def spark_on(master: str, found: str = "") -> Spark:
 def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The answers of the trials to come; those that were given are taken away."""
     found: list[str] = []
-    monkeypatch.setattr(trial, "fails", lambda _spark: found.pop(0))
+    monkeypatch.setattr(trial, "fails", lambda _spark, _tables=None: found.pop(0))
     return found
 
 
@@ -237,6 +239,38 @@ def test_a_newer_patch_is_decided_by_the_trial(
     monkeypatch.setattr(started.session, "version", newer)
     assert guard.closed(started) == reason
     assert answers == []
+
+
+def test_a_newer_patch_is_tried_on_objects_too_where_tables_lie_there(
+    started: Spark, answers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tables = StorageLocation("s3://bucket/shop")
+    answers.append("")
+    assert guard.closed(started, tables) == ""  # our own tests have tried the tested pair there
+    monkeypatch.setattr(jars, "is_tested", lambda: False)
+    answers.append("it went wrong there")
+    assert guard.closed(started, tables) == "it went wrong there"
+    assert trials.failure(trials.ON_OBJECTS) == "it went wrong there"
+    assert (trials.failure(), guard.closed(started)) == ("", "")
+    answers.append("")
+    assert [guard.closed(started, tables), guard.closed(started, tables)] == ["", ""]
+    assert trials.went_well(trials.ON_OBJECTS)
+    assert answers == []
+
+
+@pytest.mark.full
+def test_ten_rows_and_all_features_come_through_objects_and_nothing_is_left(
+    spark: Spark, s3: S3Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    s3.described(monkeypatch)
+    tables = StorageLocation(f"{s3.new_bucket()}/shop", s3.options)
+    assert trial.fails(spark, tables) == ""
+    assert any("/_delta_log/" in request for request in s3.requests)
+    left = open_store(tables.url, tables.options).tree("") or {}
+    names = {file.name for listing in left.values() for file in listing.files}
+    assert names <= {"_staged_commits"}  # a folder to Hadoop
+    monkeypatch.setattr(features, "ROWS", Counter())
+    assert "read other rows from a checkpoint" in trial.fails(spark, tables)
 
 
 def test_a_session_with_other_jars_closes_the_way(

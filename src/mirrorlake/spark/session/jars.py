@@ -72,6 +72,11 @@ def coordinates() -> str:
     return f"io.delta:delta-spark{suffix}_2.13:{delta}"
 
 
+def is_tested() -> bool:
+    """Whether the tests are run with the installed pair."""
+    return pair() in TESTED
+
+
 def untested() -> str:
     """Why the insides of the installed pair are not even tried; empty when it is tested, or has
     newer patches than a tested one."""

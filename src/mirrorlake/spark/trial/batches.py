@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
@@ -15,16 +15,17 @@ from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 from mirrorlake.model.landed import FileName
 from mirrorlake.model.table import Schema, TableId
-from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.store import Store
 
 Change = tuple[Marker, *tuple[Any, ...]]
 """A marker, and a value of each column."""
 
 KEY = ("id",)
+LANDED = "landed"
 
 
 def batch(
-    store: LocalStore,
+    store: Store,
     table: str,
     schema: Schema,
     number: int,
@@ -38,10 +39,9 @@ def batch(
     values = [pa.array(some, field.type) for some, field in zip(columns, fields, strict=True)]
     marked = pa.array([int(one) for one in markers], pa.int8())
     rows = pa.table(values, fields).append_column(MARKER_COLUMN, marked)
-    file, folder = FileName(number), f"landed/{table}"
-    path = Path(store.location(f"{folder}/{file}"))
-    path.parent.mkdir(parents=True, exist_ok=True)
-    pq.write_table(rows, path)
-    landed = Landed(file, folder, path.stat().st_size, 0.0, "")
+    file, folder, content = FileName(number), f"{LANDED}/{table}", io.BytesIO()
+    pq.write_table(rows, content)
+    store.replace(f"{folder}/{file}", content.getvalue())
+    landed = Landed(file, folder, len(content.getvalue()), 0.0, "")
     step = TableId("", table), f"Tables/{table}", table, (landed,), number, number
     return ApplyFiles(*step, key=KEY, default=Marker.INSERT, truncated=truncated)

@@ -6,7 +6,6 @@ from __future__ import annotations
 
 import shutil
 from collections import Counter
-from pathlib import Path
 from typing import Any
 
 from delta.tables import DeltaTable
@@ -15,6 +14,7 @@ from mirrorlake.apply.committer import CompactionCommit
 from mirrorlake.apply.table_definitions import properties_of
 from mirrorlake.apply.task.compact import CompactTask, run_compact
 from mirrorlake.delta import schema as schemas
+from mirrorlake.delta.log.files import FOLDER
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.mirror.engine import Applied, Outcome
 from mirrorlake.mirror.steps import CreateTable
@@ -28,7 +28,7 @@ from mirrorlake.spark.runner import SparkRunner
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.tables import PROPERTIES
 from mirrorlake.spark.trial.batches import KEY, Change, batch
-from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.store import Store
 
 NAME, PART = "features", "part of it"
 PATH = f"Tables/{NAME}"
@@ -67,7 +67,7 @@ FEED = Counter(
 )
 
 
-def fails(spark: Spark, store: LocalStore) -> str:
+def fails(spark: Spark, store: Store) -> str:
     """What goes wrong with such a table, in words; empty when all is as it should be."""
     location = store.location(PATH)
     _create(spark, location)
@@ -76,7 +76,7 @@ def fails(spark: Spark, store: LocalStore) -> str:
     for number, changes in enumerate(HISTORY, 1):
         step = batch(store, NAME, SCHEMA, number, changes, truncated=number == TRUNCATED)
         outcomes += engine.apply([step], lambda: None)
-    outcomes.append(_compacted(spark, location))
+    outcomes.append(_compacted(spark, store))
     engine.checkpoint(PATH)
     for outcome in outcomes:
         if not isinstance(outcome, Applied):
@@ -84,7 +84,7 @@ def fails(spark: Spark, store: LocalStore) -> str:
     feed = {"readChangeFeed": "true", "startingVersion": "1"}
     if _rows(spark, location, "_change_type", **feed) != FEED:
         return "the self-test of direct read other changes of partitions than it wrote"
-    if _rows(spark, _without_commits(location)) != ROWS:
+    if _rows(spark, _without_commits(store)) != ROWS:
         return "the self-test of direct read other rows from a checkpoint than it wrote"
     return ""
 
@@ -100,11 +100,11 @@ def _create(spark: Spark, location: str) -> None:
     builder.execute()
 
 
-def _compacted(spark: Spark, location: str) -> Outcome:
+def _compacted(spark: Spark, store: Store) -> Outcome:
     """What becomes of a commit that joins all files of each partition."""
-    snapshot = TableLog(location).snapshot()
-    schema = schemas.parse(snapshot.metadata)
-    task = CompactTask(NAME, location, schema, KEY, tuple(snapshot.files.values()))
+    location, snapshot = store.location(PATH), TableLog.below(store, PATH).snapshot()
+    schema, files = schemas.parse(snapshot.metadata), tuple(snapshot.files.values())
+    task = CompactTask(NAME, location, schema, KEY, files, store.options(PATH))
     (done,) = SparkRunner(spark.session).run(run_compact, [task])
     if done.error is not None:
         raise done.error
@@ -112,15 +112,16 @@ def _compacted(spark: Spark, location: str) -> Outcome:
     return SparkCommitter(spark.session).compact(commit)
 
 
-def _without_commits(location: str) -> str:
-    """A copy of the table whose log has nothing but its checkpoint."""
-    copy = Path(f"{location}-copy")
-    shutil.copytree(location, copy)
-    newest = TableLog(copy).versions()[-1]
-    for commit in (copy / "_delta_log").glob("*.json"):
-        if int(commit.stem) < newest:
-            commit.unlink()
-    return str(copy)
+def _without_commits(store: Store) -> str:
+    """The location of a copy of the table whose log has nothing but its checkpoint."""
+    copy = f"{PATH}-copy"
+    if keyed := store.keyed(PATH):
+        keyed.copy_folder(PATH, copy, FOLDER)
+    else:
+        shutil.copytree(store.location(PATH), store.location(copy))
+    for version in TableLog.below(store, copy).versions()[:-1]:
+        store.delete(f"{copy}/{FOLDER}/{version:020d}.json")
+    return store.location(copy)
 
 
 def _rows(spark: Spark, location: str, *more: str, **options: str) -> Counter[tuple[Any, ...]]:

@@ -18,6 +18,7 @@ from mirrorlake.spark.session import jars
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.trial import record as trials
 from mirrorlake.spark.trial import run as trial
+from mirrorlake.storage.urls import StorageLocation
 
 log = structlog.get_logger()
 
@@ -26,9 +27,12 @@ PATIENCE = 300
 """Seconds that a trial in a process of its own may take."""
 
 
-def closed(spark: Spark) -> str:
-    """Why the direct way is not open, in words; empty when it is. Says so once, as a warning."""
+def closed(spark: Spark, tables: StorageLocation | None = None) -> str:
+    """Why the direct way is not open, in words; empty when it is. Says so once, as a warning.
+    tables: where they lie, if that is on objects."""
     reason = jars.untested() or _other_jars(spark.session) or _trial(spark)
+    if tables is not None:
+        reason = reason or _trial_on_objects(spark, tables)
     if reason:
         log.warning(CLOSED, reason=reason, strategy="merge")
     return reason
@@ -58,6 +62,16 @@ def _trial(spark: Spark) -> str:
     else:
         reason = _apart(spark.session)
     trials.remember(reason)
+    return reason
+
+
+def _trial_on_objects(spark: Spark, tables: StorageLocation) -> str:
+    """Why the trial fails where tables lie on objects, with versions that our tests have not seen
+    there. All processes of the session reach them."""
+    if jars.is_tested() or trials.went_well(trials.ON_OBJECTS):
+        return ""
+    reason = trial.fails(spark, tables)
+    trials.remember(reason, trials.ON_OBJECTS)
     return reason
 
 

@@ -10,25 +10,29 @@ from pathlib import Path
 
 from mirrorlake.spark.session import jars, workers
 
+ON_OBJECTS = "-objects"
+"""The kind of a trial on objects, beside the one in a folder, which has no word."""
 
-def went_well() -> bool:
+
+def went_well(kind: str = "") -> bool:
     """Whether the last trial of the installed versions did."""
-    return _note("").exists()
+    return _note(kind).exists()
 
 
-def failure() -> str:
+def failure(kind: str = "") -> str:
     """Why it failed, in words; empty when it went well, or there was none."""
-    if went_well():  # whoever was killed while it noted that has left the note of before
+    if went_well(kind):  # whoever was killed while it noted that has left the note of before
         return ""
     try:
-        return _note(".failed").read_text()
+        return _note(f"{kind}.failed").read_text()
     except OSError:
         return ""
 
 
-def remember(reason: str) -> None:
+def remember(reason: str, kind: str = "") -> None:
     """What the trial of now has found. reason: why it failed, empty when it went well."""
-    now, before = (".failed", "") if reason else ("", ".failed")
+    failed = f"{kind}.failed"
+    now, before = (failed, kind) if reason else (kind, failed)
     with contextlib.suppress(OSError):  # then it is tried again next time
         _note(now).parent.mkdir(parents=True, exist_ok=True)
         _note(now).write_text(reason or "ten rows were written, read back and not written twice\n")

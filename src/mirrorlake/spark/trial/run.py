@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import sys
 import tempfile
+import uuid
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from mirrorlake import root
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import MirrorlakeError
 from mirrorlake.mirror.engine import AlreadyApplied, Applied
@@ -26,8 +29,10 @@ from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.settings import SparkSettings
 from mirrorlake.spark.trial import features
-from mirrorlake.spark.trial.batches import KEY, Change, batch
+from mirrorlake.spark.trial.batches import KEY, LANDED, Change, batch
 from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.store import Store
+from mirrorlake.storage.urls import StorageLocation, open_store
 
 PATH = "Tables/trial"
 SCHEMA = Schema.of([Column("id", types.LONG), Column("name", types.STRING)])
@@ -52,18 +57,36 @@ FEED = Counter(
 )
 
 
-def fails(spark: Spark) -> str:
-    """What goes wrong with ten rows, in words; empty when all is as it should be."""
-    with tempfile.TemporaryDirectory(prefix="mirrorlake-trial-") as folder:
+def fails(spark: Spark, tables: StorageLocation | None = None) -> str:
+    """What goes wrong with ten rows, in words; empty when all is as it should be. tables: on
+    objects, in a folder of which they are then written, instead of one of this machine."""
+    with _room(tables) as store:
         try:
-            return _run(spark, LocalStore(Path(folder)))
+            return _run(spark, store)
         except MirrorlakeError as error:
             return f"the self-test of direct failed: {error.what}"
         except Exception as error:  # noqa: BLE001  (whatever it is: the insides are not as known)
             return f"the self-test of direct failed: {type(error).__name__}"
 
 
-def _run(spark: Spark, store: LocalStore) -> str:
+@contextmanager
+def _room(tables: StorageLocation | None) -> Iterator[Store]:
+    """A store of the trial's own, which is empty again in the end."""
+    if tables is None:
+        with tempfile.TemporaryDirectory(prefix="mirrorlake-trial-") as folder:
+            yield LocalStore(Path(folder))
+        return
+    url = f"{tables.url.rstrip('/')}/{root.STATE}/trial-{uuid.uuid4().hex}"
+    store = open_store(url, tables.options)
+    try:
+        yield store
+    finally:
+        for folder in (LANDED, root.TABLES):
+            with suppress(OSError):  # what is left there is in nobody's way
+                store.delete_folder(folder)
+
+
+def _run(spark: Spark, store: Store) -> str:
     engine = spark_engine(spark, store, wanted=Wanted.DIRECT)
     engine.create(CreateTable(TableId("", "trial"), PATH, "trial", SCHEMA, KEY, "trial"))
     version = 0
@@ -77,15 +100,16 @@ def _run(spark: Spark, store: LocalStore) -> str:
     )
     if not isinstance(again, AlreadyApplied):
         return "the self-test of direct applied a batch twice"
-    return _differs(spark, store.location(PATH), version) or features.fails(spark, store)
+    return _differs(spark, store, version) or features.fails(spark, store)
 
 
-def _differs(spark: Spark, location: str, version: int) -> str:
+def _differs(spark: Spark, store: Store, version: int) -> str:
+    location = store.location(PATH)
     reader = spark.session.newSession().read.format("delta")
     rows = reader.load(location).select("id", "name").collect()
     if Counter(tuple(row) for row in rows) != EXPECTED:
         return "the self-test of direct read other rows than it wrote"
-    if _taken_out(location) != [GONE]:
+    if _taken_out(store) != [GONE]:
         # Spark has just read the table without them, so where there is a vector it knows it.
         return "the self-test of direct wrote no deletion vector"
     feed = reader.option("readChangeFeed", "true").option("startingVersion", version).load(location)
@@ -95,9 +119,9 @@ def _differs(spark: Spark, location: str, version: int) -> str:
     return ""
 
 
-def _taken_out(location: str) -> list[int]:
+def _taken_out(store: Store) -> list[int]:
     """How many rows each deletion vector of the table takes out of its file."""
-    adds = TableLog(location).snapshot().files.values()
+    adds = TableLog.below(store, PATH).snapshot().files.values()
     return [int(add["deletionVector"]["cardinality"]) for add in adds if add.get("deletionVector")]
 
 
