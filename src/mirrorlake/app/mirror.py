@@ -414,6 +414,7 @@ class Mirror:
                 wanted=wanted,
                 platform=self._platform,
                 compaction=self.project.mirror.compaction,
+                template=self.project.mirror.template,
             )
         return self._engine
 

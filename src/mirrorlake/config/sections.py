@@ -23,7 +23,7 @@ from mirrorlake.config.targets import ArchiveSection, HistorySection, targets_of
 from mirrorlake.errors import ConfigError
 from mirrorlake.events.paths import EventExtension
 from mirrorlake.mirror.row_checks import RowChecks
-from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.mirror.settings import MirrorSettings, TableTemplate
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.change import UNPROVED, SchemaChangeKind
 from mirrorlake.sources.section import Section
@@ -158,6 +158,7 @@ class MirrorSection(Section):
     uncaptured_changes: Literal["mark", "stop"] = "mark"
     schema_change: Policy | dict[SchemaChangeKind, Policy] = "evolve"
     strategy: Literal["auto", "direct", "merge"] = "auto"
+    template: Literal["fast", "compatible"] = "fast"
     compaction: bool = True
     strict_keys: bool = False
     file_bytes: ByteSize = ByteSize(RowChecks().file_bytes)
@@ -238,6 +239,7 @@ class ProjectFile(Section):
             else _MIRROR.look_seconds,
             retention=timedelta(days=self.landing.retention_days),
             strategy=Wanted(self.mirror.strategy),
+            template=self._template(path),
             compaction=self.mirror.compaction,
             row_checks=RowChecks(self.mirror.strict_keys, self.mirror.file_bytes),
             drop_tables=self.mirror.drop_tables,
@@ -319,6 +321,16 @@ class ProjectFile(Section):
                     hint="Remove this section, or the destination.",
                 )
         return self.destination.settings(path, self.name)
+
+    def _template(self, path: Path) -> TableTemplate:
+        template = TableTemplate(self.mirror.template)
+        if template is TableTemplate.COMPATIBLE and self.mirror.strategy == "direct":
+            raise ConfigError(
+                "compatible tables have no deletion vectors, and strategy direct needs them",
+                where=f"{path}, field mirror.template",
+                hint="Remove mirror.strategy, or set it to auto or merge.",
+            )
+        return template
 
     def _vacuum(self, path: Path) -> timedelta | None:
         days = self.mirror.vacuum_days

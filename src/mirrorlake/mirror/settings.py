@@ -4,11 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from datetime import timedelta
+from enum import StrEnum
 
 from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.row_checks import RowChecks
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.change import UNPROVED, SchemaChangeKind
+
+
+class TableTemplate(StrEnum):
+    """What tables are made with (CF-157). FAST: deletion vectors, and column mapping where a name
+    needs it. COMPATIBLE: neither, for readers that know neither; Delta's MERGE writes them."""
+
+    FAST = "fast"
+    COMPATIBLE = "compatible"
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,6 +31,7 @@ class MirrorSettings:
     limits: BatchLimits = field(default_factory=BatchLimits)
     row_checks: RowChecks = field(default_factory=RowChecks)
     strategy: Wanted = Wanted.AUTO  # by which way batches are applied
+    template: TableTemplate = TableTemplate.FAST  # of tables that are made from now on
     compaction: bool = True  # files are compacted between batches (CF-156)
     poll_seconds: float = 0.1  # between two looks at the zone while changes come
     idle_seconds: float = 1.0  # the longest pause when nothing comes (LZ-027)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from mirrorlake.apply.committer import Committer
 from mirrorlake.apply.engine import Engine
 from mirrorlake.apply.stages.spread import SpreadSettings
+from mirrorlake.mirror.settings import TableTemplate
 from mirrorlake.mirror.strategy import Wanted
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.spark.committer import SparkCommitter
@@ -27,8 +28,10 @@ def spark_engine(
     spread: SpreadSettings | None = None,
     runner: SparkRunner | None = None,
     committer: Committer | None = None,
+    template: TableTemplate = TableTemplate.FAST,
 ) -> Engine:
-    """An engine whose tasks and commits go by a session; the parameters are those of `Engine`."""
+    """An engine whose tasks and commits go by a session. template: of the tables that it makes; the
+    other parameters are those of `Engine`."""
     session = spark.session
     runner = runner or SparkRunner(session)
     own_committer = SparkCommitter(session)
@@ -37,7 +40,7 @@ def spark_engine(
         store,
         runner,
         committer or own_committer,
-        SparkTables(session, store, committer=own_committer if direct else None),
+        SparkTables(session, store, committer=own_committer if direct else None, template=template),
         merge=Merge(runner, session, store, reached),
         optimizer=SparkOptimizer(session, runner),
         reached=reached,

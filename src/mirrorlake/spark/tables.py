@@ -14,8 +14,10 @@ from pyspark.sql import SparkSession
 from mirrorlake.apply.table_definitions import properties_of
 from mirrorlake.delta import tables
 from mirrorlake.delta.write.table_metadata import metadata
+from mirrorlake.errors import UnsupportedColumn
 from mirrorlake.mirror.batch_limits import CHECKPOINT_EVERY
 from mirrorlake.mirror.schema_evolution import needs_mapping
+from mirrorlake.mirror.settings import TableTemplate
 from mirrorlake.mirror.steps import AddColumns, CreateTable
 from mirrorlake.mirror.strategy import Way
 from mirrorlake.mirror.table.progress import Progress, table_at
@@ -29,9 +31,11 @@ from mirrorlake.spark.sql_text import quoted
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url
 
+VECTORS = "delta.enableDeletionVectors"
+
 PROPERTIES = {
     "delta.enableChangeDataFeed": "true",  # in the CREATE, so that version 0 is covered (CF-142)
-    "delta.enableDeletionVectors": "true",
+    VECTORS: "true",
     "delta.enableInCommitTimestamps": "true",  # a copied table keeps its times (CF-143)
     # Delta writes checkpoints within a commit, which then takes a second longer. Ours are written
     # between commits (`mirror/batch_limits.py`); this is for whoever writes the table without us.
@@ -39,9 +43,12 @@ PROPERTIES = {
 }
 
 
+COMPATIBLE = {**PROPERTIES, VECTORS: "false"}
+
+
 class SparkTables:
     """A `TableDefinitions` on a session. committer: makes tables, where the insides of Delta are
-    known; clock: monotonic, in seconds."""
+    known; clock: monotonic, in seconds; template: of the tables that it makes."""
 
     def __init__(
         self,
@@ -49,17 +56,24 @@ class SparkTables:
         store: Store,
         clock: Callable[[], float] = time.monotonic,
         committer: SparkCommitter | None = None,
+        template: TableTemplate = TableTemplate.FAST,
     ) -> None:
-        self._spark, self._store, self._committer = spark, store, committer
+        self._spark, self._store, self._template = spark, store, template
+        # What it writes has the features of the other template.
+        self._committer = committer if template is TableTemplate.FAST else None
+        self._properties = PROPERTIES if template is TableTemplate.FAST else COMPATIBLE
         self._checkpoints = Checkpoints(spark, clock)
 
     def create(self, step: CreateTable) -> None:
         location = self._store.location(step.path)
+        self._check_names(step.table, step.schema)
         with refused_by_delta(step.table):
             if step.replace:
                 self._remove(step.path)
             if self._committer is not None and self._is_free(step.path):
-                described = metadata(step.schema, properties={**PROPERTIES, **properties_of(step)})
+                described = metadata(
+                    step.schema, properties={**self._properties, **properties_of(step)}
+                )
                 created = {"createdTime": int(time.time() * 1000)}
                 self._committer.create(location, described | created)
                 return
@@ -68,7 +82,7 @@ class SparkTables:
             builder = named.location(location)
             for column in step.schema:
                 builder = builder.addColumn(column.name, str(column.type))
-            for name, value in {**PROPERTIES, **properties_of(step)}.items():
+            for name, value in {**self._properties, **properties_of(step)}.items():
                 builder = builder.property(name, value)
             builder.execute()
 
@@ -77,6 +91,8 @@ class SparkTables:
         if not new:
             return
         table = _name(self._store.location(step.path))
+        if known.properties.get(VECTORS) != "true":  # a table of the other template may be there
+            self._check_names(step.table, Schema.of(new))
         mapped = needs_mapping(Schema.of(new)) and not needs_mapping(known.schema)
         columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in new)
         with refused_by_delta(step.table):
@@ -108,6 +124,19 @@ class SparkTables:
                 leave_to_delta(self._spark, location, known.properties, CHECKPOINT_EVERY)
             else:
                 self._checkpoints.write(location)
+
+    def _check_names(self, table: TableId, schema: Schema) -> None:
+        """Raises UnsupportedColumn for a name that a table of this template cannot have."""
+        if self._template is TableTemplate.FAST or not needs_mapping(schema):
+            return
+        name = next(column.name for column in schema if needs_mapping(Schema.of([column])))
+        raise UnsupportedColumn(
+            f"column {name} has a name that needs column mapping, which template compatible leaves "
+            "out",
+            table=str(table),
+            column=name,
+            hint="Rename the column at the source, leave it out, or set mirror.template: fast.",
+        )
 
     def _is_free(self, path: str) -> bool:
         """Whether nothing lies there; what to do with something else is Delta's to say."""
