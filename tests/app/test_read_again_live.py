@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from pathlib import Path
 
+import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake import root
 from mirrorlake.capture.backfill import requests
 from mirrorlake.capture.backfill.jobs import BackfillJobState, BackfillRecords
 from mirrorlake.capture.record import Records
-from mirrorlake.model.change import SchemaChangeKind
+from mirrorlake.model.change import MARKER_COLUMN, Marker, SchemaChangeKind
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
 from tests.app.evolving_database import Dying, EvolvingDatabase
@@ -155,6 +157,22 @@ def test_a_quiet_table_is_read_again_when_a_partition_goes(evolving: EvolvingDat
     evolving.begin(*TABLES)
     evolving.live(CHANGES["truncated"], each=False)
     assert "apples_1 was truncated" in reasons(evolving)["public.apples"]
+    evolving.check("apples")
+
+
+def test_no_key_is_there_twice_while_a_table_is_read_again(evolving: EvolvingDatabase) -> None:
+    evolving.begin(*TABLES)
+    evolving.run(*CHANGES["truncated, filled at once"], AFTER)
+    evolving.capture()
+    evolving.run("insert into apples values (5, 'right again')")
+    evolving.capture()
+    markers = {}
+    for path in Path(evolving.store.location(root.LANDING)).glob("public.schema/apples/0*.parquet"):
+        file = pq.ParquetFile(path)
+        if file.metadata.metadata[b"mirrorlake.kind"] == b"changes":
+            markers |= {row["id"]: row[MARKER_COLUMN] for row in file.read().to_pylist()}
+    assert (markers[101], markers[5]) == (Marker.UPSERT, Marker.INSERT)
+    evolving.apply()
     evolving.check("apples")
 
 

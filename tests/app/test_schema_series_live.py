@@ -29,12 +29,16 @@ POINTS = [
     CrashPoint.CHANGES_PUBLISHED_ONE,
     CrashPoint.CUT_WRITTEN,
     CrashPoint.ACKNOWLEDGED,
+    CrashPoint.REPLACED_DELETED,
+    CrashPoint.BACKFILL_REQUIRED,
+    CrashPoint.BACKFILL_PUBLISHED,
     CrashPoint.COLUMNS_ADDED,
     CrashPoint.COLUMNS_WRITTEN,
     CrashPoint.COLUMNS_ALTERED,
     CrashPoint.COMMIT_BEGUN,
     CrashPoint.COMMITTED,
 ]
+ACTS = ("add", "default", "volatile", "drop", "again", "rename", "exchange", "recreate")
 SAFE = ("its columns were changed again",)
 """Why a table may stop: nothing tells what happened."""
 
@@ -47,7 +51,7 @@ class Series:
         self.ids = itertools.count(100)
 
     def statement(self) -> str:
-        act = self.random.choice(["add", "default", "drop", "rename", "exchange", *["row"] * 5])
+        act = self.random.choice([*ACTS, *["row"] * 6])
         free = [name for name in "abcdef" if name not in self.columns]
         match act:
             case "add" | "default" if free:
@@ -55,6 +59,8 @@ class Series:
                 self.columns.append(name)
                 default = f" default {self.random.randrange(9)}" if act == "default" else ""
                 return f"alter table apples add column {name} int{default}"
+            case "volatile" | "again" | "recreate":
+                return self.untold(act, free)
             case "drop" if len(self.columns) > 1:
                 name = self.columns.pop(self.random.randrange(len(self.columns)))
                 return f"alter table apples drop column {name}"
@@ -70,6 +76,18 @@ class Series:
                 )
             case _:
                 return self.row()
+
+    def untold(self, act: str, free: list[str]) -> str:
+        """What PostgreSQL does not log."""
+        if act == "recreate":
+            names = ", ".join(f"{name} int" for name in self.columns)
+            return f"drop table apples; create table apples (id int primary key, {names})"
+        if act == "volatile" and free:
+            self.columns.append(self.random.choice(free))
+            return f"alter table apples add column {self.columns[-1]} int default random() * 9"
+        name = self.columns.pop(self.random.randrange(len(self.columns)))
+        self.columns.append(name)
+        return f"alter table apples drop column {name}, add column {name} int default 5"
 
     def row(self) -> str:
         name, value = self.random.choice(self.columns), self.random.randrange(9)

@@ -391,6 +391,7 @@ class Capture:
             partial(schema_policy.refusal, self._settings),
             self._backfills.take,
             self._differs,
+            lambda: self._backfills.differing,
         )
         self._backfills.begin(self._streamed())
         recorded = self._records.known()

@@ -12,7 +12,8 @@ neither ahead of what comes again nor behind it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime
 from functools import reduce
 
@@ -21,8 +22,9 @@ from mirrorlake.errors import TableError
 from mirrorlake.model.clock import Clock
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.position import LogPoint
+from mirrorlake.model.table import TableId
 from mirrorlake.sources.base import ChangeStream
-from mirrorlake.sources.chunk import Chunk, SchemaChange, TableDiffers, TableLost
+from mirrorlake.sources.chunk import Changes, Chunk, Part, SchemaChange, TableDiffers, TableLost
 from mirrorlake.sources.table import KnownTables
 
 Know = Callable[[KnownTables, LogPoint], None]
@@ -46,8 +48,9 @@ class CaptureLoop:
     lost: told of a table that the source gives up. heartbeat_seconds: how often the sinks cut
     while nothing waits in them. guard: raises when we may not write any more; asked after each
     read, before anything is done about it. know, refuses, differs: as they say; a table that
-    differs is lost where nobody reads it again. taken: told of each chunk that the sinks have
-    taken. `position`: up to where everything is acknowledged.
+    differs is lost where nobody reads it again. differing: those that are read again now. taken:
+    told of each chunk that the sinks have taken. `position`: up to where everything is
+    acknowledged.
     """
 
     def __init__(
@@ -63,12 +66,14 @@ class CaptureLoop:
         refuses: Refuses = lambda _change: None,
         taken: Callable[[Chunk], None] = lambda _chunk: None,
         differs: Differs | None = None,
+        differing: Callable[[], Collection[TableId]] = tuple,
     ) -> None:
         self._stream, self._writers, self._lost = stream, writers, lost
         self._heartbeat_seconds, self._clock = heartbeat_seconds, clock
         self._reached, self._guard, self._know = reached, guard, know
         self._refuses = refuses
         self._taken = taken
+        self._differing = differing
         self._differs = differs or (lambda part: lost(part.table, part.error))
         self._known: KnownTables = {}  # not recorded yet
         self._is_open = False  # a transaction that has begun to come
@@ -133,6 +138,9 @@ class CaptureLoop:
                 self._differs(part)
             elif isinstance(part, SchemaChange) and (error := self._refuses(part)):
                 self._lost(part.table.table, error)
+        if differing := self._differing():
+            parts = [_replacing(part, differing) for part in chunk.parts]
+            chunk = replace(chunk, parts=parts)
         for writer in self._writers:
             writer.take(chunk, self._clock.monotonic())
         self._taken(chunk)
@@ -178,3 +186,10 @@ class CaptureLoop:
             self._stream.acknowledge(durable)
             self.position = durable
             self._reached(CrashPoint.ACKNOWLEDGED)
+
+
+def _replacing(part: Part, differing: Collection[TableId]) -> Part:
+    """A table that differs may have rows of keys that are inserted."""
+    if isinstance(part, Changes) and part.table.table in differing:
+        return part.replacing()
+    return part

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 
 import numpy as np
 import pyarrow as pa
 
 from mirrorlake.errors import TableError
-from mirrorlake.model.change import Alteration, SchemaChangeKind
+from mirrorlake.model.change import Alteration, Marker, SchemaChangeKind
 from mirrorlake.model.position import LogPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.sources.table import KnownTables, SourceTable
@@ -67,6 +67,13 @@ class Changes:
     transaction: np.ndarray
     ordinal: np.ndarray
     metadata: pa.RecordBatch | None = None
+
+    def replacing(self) -> Changes:
+        """The same, where an inserted row replaces whatever the table has of its key. A row that
+        was moved from another key, with values that were not sent, stays an insert."""
+        masked = False if self.unchanged is None else self.unchanged.any(axis=1)
+        inserts = (self.marker == Marker.INSERT) & ~np.asarray(masked)
+        return replace(self, marker=np.where(inserts, np.int8(Marker.UPSERT), self.marker))
 
 
 @dataclass(frozen=True, slots=True)

@@ -131,6 +131,7 @@ class Backfills:
         self._looked = float("-inf")
         self._waiting = False  # for one that is under way
         self._over: set[str] = set()
+        self.differing: set[TableId] = set()  # until they have been read again
 
     # -- life -----------------------------------------------------------------------------------
 
@@ -138,6 +139,7 @@ class Backfills:
         """A stream of these tables begins."""
         self._tables = {table.table: table for table in tables}
         self._looked = float("-inf")
+        self._note_differing()
 
     def abandon(self) -> None:
         """The stream ends: what is read and not landed is read again."""
@@ -168,7 +170,12 @@ class Backfills:
         number = f"{uuid.uuid4()}"
         self._jobs.add(BackfillRequest(number, str(table), requested=now, reason=error.what))
         self._looked = float("-inf")
+        self._note_differing()
         self._reached(CrashPoint.BACKFILL_REQUIRED)
+
+    def _note_differing(self) -> None:
+        open_jobs = [job for job in self._jobs.jobs(but=self._over) if not job.state.is_over]
+        self.differing = {TableId.parse(j.request.table) for j in open_jobs if j.request.reason}
 
     # -- beside the stream ----------------------------------------------------------------------
 
@@ -256,6 +263,7 @@ class Backfills:
             self._lost(table, error)  # first: without the backfill it stays as it is
         job = job.now(self._clock.now(), state=state, message=message)
         self._jobs.write(job)
+        self._note_differing()
         log.info(
             BACKFILL_ENDED,
             table=job.request.table,

@@ -116,7 +116,7 @@ class ChangeWindow:
         if not len(which):
             return None
         # What is between the points of the chunk may be in its rows, or not.
-        marker = np.where((part.marker == Marker.INSERT) & ~masked, Marker.UPSERT, part.marker)
+        marker = part.replacing().marker
         unchanged = part.unchanged
         return RowSegment(
             table=part.table,
