@@ -70,6 +70,16 @@ def test_links_lead_somewhere(path: Path) -> None:
             assert (path.parent / target).exists(), target
 
 
+@pytest.mark.parametrize("name", ["test_simulation", "test_by_time"])
+def test_the_seeds_of_the_simulator_are_those_that_are_told(name: str) -> None:
+    source = (ROOT / "tests" / "sim" / f"{name}.py").read_text()
+    (found,) = re.findall(r"SEEDS = tries\(([\d_]+), long=([\d_]+)\)", source)
+    seeds, longer = (int(number) for number in found)
+    page = (DOCS / "exactly-once.md").read_text()
+    told = (f"{seeds:,} seeds", f"({seeds // 4:,}", f"{longer:,}")
+    assert [one for one in told if one not in page] == []
+
+
 @pytest.mark.clause("LZ-274")
 def test_what_a_reset_is_and_a_stop_is_not_stands_in_the_first_places() -> None:
     said = "Only `mirrorlake reset`\nrebuilds a table"
