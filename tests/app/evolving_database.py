@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import closing, contextmanager
@@ -58,14 +59,27 @@ class EvolvingDatabase:
         self.database.execute(*statements)
 
     @contextmanager
-    def capturing(self, dying: Dying | None = None) -> Iterator[Capture]:
+    def capturing(
+        self, dying: Dying | None = None, stop: threading.Event | None = None
+    ) -> Iterator[Capture]:
+        """stop: ends `Capture.run`, which then looks at the source all the time."""
         settings = CaptureSettings(
-            load_workers=1, roll_seconds=0.0, strict=self.strict, stops_at=self.stops_at
+            load_workers=1,
+            roll_seconds=0.0,
+            strict=self.strict,
+            stops_at=self.stops_at,
+            watch_seconds=0.1 if stop else 30.0,
         )
         name = f"evolving_{self.database.name}_{self.number}"
         source = PostgresSource(self.database.settings(slot=name, publication=name))
         capture = landing_capture(
-            source, self.store, settings, WallClock(), reached=dying or Dying(), holder="c"
+            source,
+            self.store,
+            settings,
+            WallClock(),
+            reached=dying or Dying(),
+            holder="c",
+            stop=stop,
         )
         with closing(capture):
             capture.open()

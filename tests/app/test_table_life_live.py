@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import threading
+import time
 from collections.abc import Sequence
 from contextlib import suppress
 
 import pytest
 
+from mirrorlake import root
 from mirrorlake.model.change import SchemaChangeKind
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.storage.local import LocalStore
@@ -60,6 +64,44 @@ def test_a_table_that_was_created_again_is_loaded_by_itself(
     others = ["apples_old"] if name == "taken from another" else []
     for table in ("apples", "log", *others):
         evolving.check(table)
+
+
+def test_tables_join_and_begin_anew_while_capture_runs(evolving: EvolvingDatabase) -> None:
+    evolving.begin(*TABLES)
+    stop = threading.Event()
+    with evolving.capturing(stop=stop) as capture:
+        running = threading.Thread(target=capture.run)
+        running.start()
+        try:
+            evolving.run("create table plums (id int primary key)", "insert into plums values (1)")
+            wait_until_loaded(evolving, "plums")
+            evolving.run("insert into plums values (2)", *RECREATED["step by step"])
+            wait_until_loaded(evolving, "apples")
+            evolving.run(AFTER)
+        finally:
+            stop.set()
+            running.join()
+    evolving.capture()
+    evolving.apply()
+    for table in ("apples", "plums", "log"):
+        evolving.check(table)
+
+
+def wait_until_loaded(evolving: EvolvingDatabase, table: str) -> None:
+    """What is landed is the table that has this name now, and all of its load."""
+    query = f"select oid::text from pg_class where oid = '{table}'::regclass"
+    ((oid,),) = evolving.database.sql.execute(query).fetchall()
+    folder = f"{root.LANDING}/public.schema/{table}"
+    until = time.monotonic() + 120
+    while time.monotonic() < until:
+        with suppress(OSError):
+            described = json.loads(evolving.store.read(f"{folder}/_metadata.json"))["mirrorlake"]
+            names = {file.name for file in evolving.store.list(folder).files}
+            is_whole = "_load.json" not in names and any(name.startswith("0") for name in names)
+            if described["source"]["identity"] == oid and is_whole:
+                return
+        time.sleep(0.05)
+    raise AssertionError(f"{table} was not loaded")
 
 
 LIVES = [
