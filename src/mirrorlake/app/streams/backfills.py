@@ -45,17 +45,17 @@ class ObjectBackfills:
         one that is under way, or its stream has not landed it.
         """
         request = shaped(StartBackfillRequest, sent)
-        if request.event_filter is not None:
-            raise NotOffered(
-                "a backfill of the rows that SQL chooses is not offered",
-                where="eventFilter",
-                hint="Send keyRange with the first and the last value of the first key column, or "
-                "nothing for all rows.",
-            )
         chosen = request.key_range
         keys = None if chosen is None else (chosen.first, chosen.last)
 
         def asked(mirror: Mirror, document: Document) -> BackfillJob:
+            if request.event_filter is not None:
+                raise NotOffered(
+                    "a backfill of the rows that SQL chooses is not offered",
+                    where="eventFilter",
+                    hint="Send keyRange with the first and the last value of the first key column, "
+                    "or nothing for all rows.",
+                )
             _check_is_over(document, name)
             return mirror.backfill(document["displayName"], keys, request.max_rows_per_second)
 
