@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from mirrorlake.app.streams.destinations import bucket_of, in_bucket, in_folder
+from mirrorlake.app.streams.projects import ServiceFolders
+from mirrorlake.app.streams.validation import WorldValidator
+from mirrorlake.control.shapes.profiles import ConnectionProfile
 from mirrorlake.control.shapes.streams import GcsDestinationConfig
+from mirrorlake.control.states import ValidationState
 from mirrorlake.errors import InvalidRequest, UsageError
 from mirrorlake.events.paths import EventExtension
 
@@ -56,3 +60,14 @@ def test_rotation_has_bounds_and_a_folder_is_not_that_of_a_mirror(tmp_path: Path
     (tmp_path / "mirror/Files/Mirrorlake").mkdir(parents=True)
     with pytest.raises(UsageError):
         in_folder(STREAM, tmp_path / "mirror/Tables/events", config())
+
+
+def test_a_bucket_without_an_account_fails_its_validation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AZURE_STORAGE_ACCOUNT_NAME", "AZURE_STORAGE_ACCOUNT"):
+        monkeypatch.delenv(name, raising=False)
+    profile = ConnectionProfile.model_validate({"gcsProfile": {"bucket": "az://events"}})
+    validator = WorldValidator(ServiceFolders(tmp_path, tmp_path / "data"))
+    (found,) = validator.profile(profile, {})
+    assert (found.state, "cannot be listed" in found.message) == (ValidationState.FAILED, True)

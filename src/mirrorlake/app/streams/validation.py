@@ -82,9 +82,13 @@ def _check_bucket(location: StorageLocation) -> None:
     """Raises UsageError, StorageUnavailable."""
     try:
         open_store(location.url, location.options).list("")
-    except OSError as error:
+    except MirrorlakeError:
+        raise
+    except Exception as error:  # the libraries of the clouds have errors of their own
+        said = (isinstance(error, OSError) and error.strerror) or str(error)
+        reason = (said.splitlines() or [type(error).__name__])[0][:300]
         raise StorageUnavailable(
-            f"the bucket cannot be listed: {error.strerror or type(error).__name__}",
+            f"the bucket cannot be listed: {reason}",
             where=location.url,
             hint="Check its name, and the credentials in the environment of `mirrorlake serve`.",
         ) from error
