@@ -12,9 +12,10 @@ import pytest
 
 from mirrorlake import root
 from mirrorlake.app.loop.report import ApplyReport, TableReport
+from mirrorlake.app.status.amounts import duration, size
 from mirrorlake.capture.record import Outage, Records
 from mirrorlake.capture.sink import LoadProgress
-from mirrorlake.cli.run_facts import RunFacts, cut, duration, size
+from mirrorlake.cli.run_facts import RunFacts, cut
 from mirrorlake.cli.run_view import RunView, log_file
 from mirrorlake.config import Project
 from mirrorlake.errors import MissingFile

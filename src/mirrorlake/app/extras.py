@@ -26,6 +26,7 @@ _EXTRAS = {
     "sqlalchemy": "server",
     "alembic": "server",
     "prometheus_client": "server",
+    "jinja2": "server",
 }
 """Module to the extra of ours that brings it."""
 

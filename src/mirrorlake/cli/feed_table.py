@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from mirrorlake.errors import printable
 
@@ -13,25 +13,24 @@ if TYPE_CHECKING:
     from rich.text import Text
 
     from mirrorlake.feed.reader import Feed
+    from mirrorlake.feed.rows import RowChange
 
 LINES = 500
 """Changes in a table with one header."""
 
 _STYLES = {"insert": "green", "delete": "red", "update": "yellow"}
 _NULL = "NULL"
-_BEFORE, _AFTER = "update_preimage", "update_postimage"
-
-Change = tuple[dict[str, Any] | None, dict[str, Any] | None]
-"""The row before and the row after."""
 
 
 def print_changes(found: Feed, wanted: Callable[[pa.Table], pa.Table]) -> None:
     """Print the changes of a feed."""
+    from mirrorlake.feed.rows import row_changes
+
     for one in found.ranges:
         names = found.schema(one).names[:-3]
         lines: list[list[Text]] = []
         for commit in found.commits(one):
-            for change in _changes(wanted(commit.rows), found.key):
+            for change in row_changes(wanted(commit.rows), found.key):
                 lines.append(_line(commit.version, f"{commit.time:%F %T}", names, change))
                 if len(lines) == LINES:
                     _print(names, lines)
@@ -40,29 +39,7 @@ def print_changes(found: Feed, wanted: Callable[[pa.Table], pa.Table]) -> None:
             _print(names, lines)
 
 
-def _changes(rows: pa.Table, key: tuple[str, ...]) -> Iterator[Change]:
-    """The rows of one commit, the images of an update together where there is a key."""
-    from mirrorlake.feed.rows import in_key_order
-
-    has_key = bool(key) and set(key) <= set(rows.column_names)
-    before: dict[str, Any] | None = None
-    for row in (in_key_order(rows, key) if has_key else rows).to_pylist():
-        kind = row["_change_type"]
-        if before is not None and kind != _AFTER:
-            yield before, None
-            before = None
-        if kind == _BEFORE and has_key:
-            before = row
-        elif kind in {"delete", _BEFORE}:
-            yield row, None
-        else:
-            yield before, row
-            before = None
-    if before is not None:
-        yield before, None
-
-
-def _line(version: int, time: str, names: list[str], change: Change) -> list[Text]:
+def _line(version: int, time: str, names: list[str], change: RowChange) -> list[Text]:
     from rich.text import Text
 
     before, after = change

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
-from mirrorlake.cli.run_facts import cut, duration
+from mirrorlake.app.status.amounts import duration
+from mirrorlake.cli.run_facts import cut
 from mirrorlake.cli.terminal import is_live
 from mirrorlake.errors import printable
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+from mirrorlake.app.status.amounts import duration, p50_p99, size
 from mirrorlake.errors import printable
 
 if TYPE_CHECKING:
@@ -110,10 +111,7 @@ class RunFacts:
     def freshness(self, now: float) -> tuple[float, float] | None:
         """p50 and p99 of the last minute, in seconds; None without batches in it."""
         self._forget(now)
-        late = sorted(seconds for _, _, seconds in self.recent if seconds is not None)
-        if not late:
-            return None
-        return late[len(late) // 2], late[min(int(len(late) * 0.99), len(late) - 1)]
+        return p50_p99(seconds for _, _, seconds in self.recent)
 
     def _forget(self, now: float) -> None:
         while self.recent and self.recent[0][0] < now - WINDOW:
@@ -188,19 +186,3 @@ def cut(line: str, width: int) -> str:
     from rich.cells import cell_len, set_cell_size
 
     return line if cell_len(line) <= width else f"{set_cell_size(line, width - 1).rstrip()}…"
-
-
-def duration(seconds: float) -> str:
-    whole = max(round(seconds), 0)
-    hours, minutes, rest = whole // 3600, whole // 60 % 60, whole % 60
-    return f"{hours}:{minutes:02}:{rest:02}" if hours else f"{minutes}:{rest:02}"
-
-
-def size(count: int) -> str:
-    value = float(max(count, 0))
-    units: Sequence[str] = ("B", "KiB", "MiB", "GiB", "TiB")
-    for unit in units:
-        if value < 1024 or unit == units[-1]:
-            break
-        value /= 1024
-    return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"

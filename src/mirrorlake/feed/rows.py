@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +18,9 @@ from mirrorlake.model.arrow import contiguous, taken
 INSERT, DELETE = "insert", "delete"
 BEFORE, AFTER = "update_preimage", "update_postimage"
 METADATA = (CHANGE_TYPE, COMMIT_VERSION, COMMIT_TIMESTAMP)
+
+RowChange = tuple[dict[str, Any] | None, dict[str, Any] | None]
+"""The row before and the row after."""
 
 _ORDER = {DELETE: 0, BEFORE: 1, INSERT: 2, AFTER: 3}
 
@@ -39,6 +43,26 @@ def in_key_order(rows: pa.Table, key: Sequence[str]) -> pa.Table:
     return taken(
         rows, numbers.append_column("n", _range(rows)).sort_by([*found, ("n", "ascending")])["n"]
     )
+
+
+def row_changes(rows: pa.Table, key: Sequence[str]) -> Iterator[RowChange]:
+    """The rows of one commit, the images of an update together where there is a key."""
+    has_key = bool(key) and set(key) <= set(rows.column_names)
+    before: dict[str, Any] | None = None
+    for row in (in_key_order(rows, key) if has_key else rows).to_pylist():
+        kind = row[CHANGE_TYPE]
+        if before is not None and kind != AFTER:
+            yield before, None
+            before = None
+        if kind == BEFORE and has_key:
+            before = row
+        elif kind in {DELETE, BEFORE}:
+            yield row, None
+        else:
+            yield before, row
+            before = None
+    if before is not None:
+        yield before, None
 
 
 def paired(rows: pa.Table, key: Sequence[str]) -> pa.Table:

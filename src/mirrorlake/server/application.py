@@ -18,8 +18,11 @@ from starlette.routing import Route
 from mirrorlake.app.streams.service import Service
 from mirrorlake.errors import MirrorlakeError
 from mirrorlake.server.errors import answer_to
-from mirrorlake.server.guard import BodyTooLarge, Guard, answer, body_of
+from mirrorlake.server.guard import BodyTooLarge, Guard, TokenCheck, answer, body_of
 from mirrorlake.server.metrics import exposition
+from mirrorlake.server.pages.access import PageAccess
+from mirrorlake.server.pages.history import Histories
+from mirrorlake.server.pages.routes import Pages
 from mirrorlake.server.routes import OPERATIONS, ApiRoute, Call, document
 
 log = structlog.get_logger()
@@ -28,21 +31,29 @@ REQUEST_FAILED = "request_failed"
 
 
 def application(
-    service: Service, token: str | None, hosts: Collection[str] | None = None
+    service: Service,
+    token: str | None,
+    hosts: Collection[str] | None = None,
+    histories: Histories | None = None,
 ) -> Starlette:
-    """The HTTP service. token, hosts: see `Guard`."""
+    """The HTTP service. token: None asks for none; hosts: see `Guard`; histories: of the streams,
+    which somebody else follows."""
+    check = TokenCheck(token) if token is not None else None
+    access = PageAccess(needs_login=check is not None)
+    pages = Pages(service, histories or Histories(), access, check)
     routes = [
         Route("/v1/openapi.json", _openapi, methods=["GET"]),
         Route("/healthz", _health, methods=["GET"]),
         Route("/readyz", partial(_ready, service), methods=["GET"]),
         Route("/metrics", partial(_metrics, service), methods=["GET"]),
+        *pages.routes(),
     ]
     for one in OPERATIONS:
         handler = partial(_handled, service, one)
         routes.append(Route(one.address, handler, methods=[one.method]))
     return Starlette(
         routes=routes,
-        middleware=[Middleware(Guard, token=token, hosts=hosts)],
+        middleware=[Middleware(Guard, check=check, hosts=hosts, visitors=access)],
         exception_handlers={
             404: _said(404, "NOT_FOUND", "there is no such address"),
             405: _said(405, "UNIMPLEMENTED", "the address has no such method"),

@@ -8,10 +8,11 @@ import json
 import time
 from collections import deque
 from collections.abc import Collection
-from typing import Any
+from enum import Enum
+from typing import Any, Protocol
 
 from starlette.requests import Request
-from starlette.responses import JSONResponse
+from starlette.responses import JSONResponse, Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from mirrorlake.errors import InvalidRequest
@@ -26,13 +27,57 @@ OPEN = ("/healthz", "/readyz")
 """Addresses that need no token: they tell nothing of any stream."""
 
 
-class Guard:
-    """Lets through what has a right to be answered. token: None asks for none; hosts: the names by
-    which the service may be called, None for any."""
+class TokenVerdict(Enum):
+    """What is to be answered to who gives a token."""
 
-    def __init__(self, app: ASGIApp, token: str | None, hosts: Collection[str] | None) -> None:
-        self._app, self._token, self._hosts = app, token, hosts
+    RIGHT = "right"
+    WRONG = "wrong"
+    TOO_MANY = "too many"  # so many wrong ones came that no more are counted for a while
+
+
+class TokenCheck:
+    """Compares what clients give with the token of the service, and counts the wrong ones."""
+
+    def __init__(self, token: str) -> None:
+        self._token = token.encode()
         self._failures: deque[float] = deque(maxlen=LOGIN_FAILURES)
+
+    def verdict(self, given: str) -> TokenVerdict:
+        """The right token is always recognised, however many wrong ones came."""
+        if hmac.compare_digest(given.encode(errors="replace"), self._token):
+            return TokenVerdict.RIGHT
+        now = time.monotonic()
+        recent = [one for one in self._failures if now - one < LOGIN_SECONDS]
+        if len(recent) >= LOGIN_FAILURES:
+            return TokenVerdict.TOO_MANY
+        self._failures.append(now)
+        return TokenVerdict.WRONG
+
+
+class Visitors(Protocol):
+    """Who may see the pages for people, which browsers ask for without a bearer token."""
+
+    def owns(self, path: str) -> bool:
+        """Whether an address is that of a page."""
+        ...
+
+    def refused(self, request: Request) -> Response | None:
+        """What to answer instead of a page; None lets the request through."""
+        ...
+
+
+class Guard:
+    """Lets through what has a right to be answered. check: None asks for no token; hosts: the names
+    by which the service may be called, None for any; visitors: of the pages."""
+
+    def __init__(
+        self,
+        app: ASGIApp,
+        check: TokenCheck | None,
+        hosts: Collection[str] | None,
+        visitors: Visitors,
+    ) -> None:
+        self._app, self._check, self._hosts, self._visitors = app, check, hosts, visitors
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -41,23 +86,26 @@ class Guard:
         refused = self._refused(Request(scope))
         await (refused or self._app)(scope, receive, send)
 
-    def _refused(self, request: Request) -> JSONResponse | None:
+    def _refused(self, request: Request) -> Response | None:
         host = request.headers.get("host", "").rsplit(":", 1)[0].strip("[]").lower()
         if self._hosts is not None and host not in self._hosts:
             return answer(421, "FAILED_PRECONDITION", "this service has another name", "host")
-        if self._token is None or request.url.path in OPEN:
-            return None
+        path = request.url.path
         scheme, _, given = request.headers.get("authorization", "").partition(" ")
-        expected = self._token.encode()
-        if scheme.lower() == "bearer" and hmac.compare_digest(given.encode(), expected):
+        if self._visitors.owns(path) and not scheme:
+            return self._visitors.refused(request)
+        if self._check is None or path in OPEN:
             return None
-        now = time.monotonic()
-        recent = [one for one in self._failures if now - one < LOGIN_SECONDS]
-        if len(recent) >= LOGIN_FAILURES:
-            return answer(429, "RESOURCE_EXHAUSTED", "too many wrong tokens", "login_rate")
-        self._failures.append(now)
-        words = "a bearer token is needed: it is in the file `token` of the service's folder"
-        return answer(401, "UNAUTHENTICATED", words, "unauthenticated")
+        match self._check.verdict(given if scheme.lower() == "bearer" else ""):
+            case TokenVerdict.RIGHT:
+                return None
+            case TokenVerdict.TOO_MANY:
+                return answer(429, "RESOURCE_EXHAUSTED", "too many wrong tokens", "login_rate")
+            case TokenVerdict.WRONG:
+                words = (
+                    "a bearer token is needed: it is in the file `token` of the service's folder"
+                )
+                return answer(401, "UNAUTHENTICATED", words, "unauthenticated")
 
 
 def answer(code: int, status: str, message: str, reason: str) -> JSONResponse:
@@ -68,14 +116,20 @@ class BodyTooLarge(Exception):
     """The body of a request is larger than allowed."""
 
 
-async def body_of(request: Request) -> Any:
-    """The body as JSON, {} for none. Raises BodyTooLarge, InvalidRequest, TimeoutError."""
+async def content_of(request: Request, most: int = LARGEST_BODY) -> bytes:
+    """The body, of at most so many bytes. Raises BodyTooLarge, TimeoutError."""
     content = bytearray()
     async with asyncio.timeout(BODY_SECONDS):
         async for part in request.stream():
             content += part
-            if len(content) > LARGEST_BODY:
+            if len(content) > most:
                 raise BodyTooLarge
+    return bytes(content)
+
+
+async def body_of(request: Request) -> Any:
+    """The body as JSON, {} for none. Raises BodyTooLarge, InvalidRequest, TimeoutError."""
+    content = await content_of(request)
     if not content.strip():
         return {}
     try:

@@ -18,6 +18,7 @@ from mirrorlake.app.streams.projects import ServiceFolders
 from mirrorlake.app.streams.service import opened
 from mirrorlake.errors import UsageError
 from mirrorlake.server.application import application
+from mirrorlake.server.pages.history import Histories
 
 TOKEN, ADDRESS = "token", "serve.json"
 _EXIT_SECONDS = 9.0
@@ -57,9 +58,10 @@ def listen(
         url = f"{listening.scheme}://{host}:{bound.getsockname()[1]}"
         is_local = not listening.certificate
         hosts = {"127.0.0.1", "localhost", "::1"} if is_local else None
+        histories = Histories()
         server = uvicorn.Server(
             uvicorn.Config(
-                application(service, token, hosts),
+                application(service, token, hosts, histories),
                 log_config=None,
                 access_log=False,
                 server_header=False,
@@ -80,8 +82,11 @@ def listen(
             signal.signal(number, signalled)
         supervising = threading.Thread(target=service.supervisor.run, name="supervisor")
         supervising.start()
+        looks = (service.supervisor.works, stop)
+        threading.Thread(target=histories.follow, args=looks, name="history", daemon=True).start()
         _private(places.folder / ADDRESS, json.dumps({"url": url, "pid": os.getpid()}))
         say(f"Serving {url}/v1 for {places.folder}" + ("" if token else ", without a token"))
+        say(f"The page for people is {url}/" + (", its login the token" if token else ""))
         try:
             server.run(sockets=[bound])
         finally:
