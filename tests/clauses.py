@@ -24,7 +24,14 @@ from pathlib import Path
 import pytest
 
 SPEC = Path(__file__).parent.parent / "docs" / "spec"
-DOCUMENTS = {"LZ": "landing-zone.md", "ST": "streams.md", "CF": "change-feed.md"}
+DOCUMENTS = {
+    "LZ": "landing-zone.md",
+    "ST": "streams.md",
+    "CF": "change-feed.md",
+    "FD": "front-doors.md",
+}
+_CLAUSE = re.compile(r"(?:\*\*|- \*\*|\| )((?:LZ|ST|CF|FD)-\d{3})(?:\*\*| \|)")
+"""At the beginning of a line: of a paragraph, an entry of a list, or a row of a table."""
 
 
 def known_clauses() -> list[str]:
@@ -53,7 +60,7 @@ def sections() -> dict[str, dict[str, list[str]]]:
         for line in (SPEC / name).read_text().splitlines():
             if line.startswith("## "):
                 title = line.removeprefix("## ")
-            elif match := re.match(r"\*\*((?:LZ|ST|CF)-\d{3})\*\*", line):
+            elif match := _CLAUSE.match(line):
                 titles.setdefault(title, []).append(match[1])
         found[name] = titles
     return found
