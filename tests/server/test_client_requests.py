@@ -82,7 +82,7 @@ def api(tmp_path: Path) -> Iterator[Api]:
         yield found
 
 
-@pytest.mark.clause("FD-066", "FD-078", "FD-079")
+@pytest.mark.clause("FD-066")
 def test_a_profile_is_made_by_an_operation_that_is_done_at_once(api: Api) -> None:
     asked = {"requestId": str(uuid.uuid4()), "force": "true", "connectionProfileId": "new"}
     tried = api.post("connectionProfiles", MYSQL, **asked, validateOnly="true")
@@ -102,7 +102,7 @@ def test_a_profile_is_made_by_an_operation_that_is_done_at_once(api: Api) -> Non
     assert "error" in api.post("connectionProfiles", unreachable, 400, connectionProfileId="bad")
 
 
-@pytest.mark.clause("FD-067", "FD-080")
+@pytest.mark.clause("FD-067")
 def test_what_was_made_is_read_and_listed(api: Api) -> None:
     found = api.get("connectionProfiles/source")
     assert found["mysqlProfile"] == {"hostname": "h", "port": 3307, "username": "u"}
