@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import deltalake
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from mirrorlake import read_feed
@@ -272,3 +274,35 @@ def test_nested_columns_are_read_back(tmp_path: Path) -> None:
     told = schema["datastream_metadata"].type
     assert [name for name, _kind in told.members][-1] == "SORT_KEYS"
     assert str(told.members[-1][1]) == "array<element: string>"
+
+
+@pytest.mark.parametrize("is_append", [False, True])
+def test_batches_of_many_rows_and_files_that_are_read_whole(
+    tmp_path: Path, is_append: bool
+) -> None:
+    """From 16,384 rows on it is asked which columns are worth compressing."""
+    bucket, count = Bucket(tmp_path, is_append=is_append), 17_000
+    told = "".join(f"{hashlib.sha256(bytes([n])).hexdigest()}" for n in range(8))
+    events = [event(1, {"id": n, "v": f"{n}{told[n % 500 :]}"}) for n in range(count)]
+    for number, one in enumerate(events):
+        one["uuid"] = f"u{number}"
+    bucket.put("a.jsonl", *events)
+    bucket.cycle()
+    bucket.put("b.jsonl", *(event(2, {"id": n, "v": "b"}, "UPDATE") for n in range(0, count, 1000)))
+    bucket.cycle(anew=True)
+    rows = bucket.rows()
+    changed = len(range(0, count, 1000))
+    # Without uuids of their own those of one number are one event.
+    assert len(rows) == count + (1 if is_append else 0)
+    assert sum(row["v"] == "b" for row in rows) == (1 if is_append else changed)
+    (data,) = (
+        path
+        for path in (bucket.root / "Tables/public/orders").glob("*.parquet")
+        if pq.read_metadata(path).num_rows >= count
+    )
+    group = pq.read_metadata(data).row_group(0)
+    codecs = {
+        group.column(i).path_in_schema: group.column(i).compression
+        for i in range(group.num_columns)
+    }
+    assert codecs["datastream_metadata.UUID"] == codecs["id"]

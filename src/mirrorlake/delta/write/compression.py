@@ -30,16 +30,30 @@ SAMPLES, ROWS = 16, 128
 
 def codecs(rows: pa.Table) -> dict[str, str]:
     """The codec of each column of a file with these rows."""
-    if rows.num_rows < LEAST_ROWS:
-        return dict.fromkeys(rows.column_names, CODEC)
+    leaves = dict.fromkeys(_nested_leaves(rows.schema), CODEC)
+    rows = rows.drop_columns([one.name for one in rows.schema if pa.types.is_nested(one.type)])
+    if rows.num_rows < LEAST_ROWS or not rows.num_columns:
+        return dict.fromkeys(rows.column_names, CODEC) | leaves
     last = rows.num_rows - ROWS
     indexes = [index * last // (SAMPLES - 1) for index in range(SAMPLES)]
     sample = pa.concat_tables([rows.slice(index, ROWS) for index in indexes])
     left = _left(sample)
-    return {
+    found = {
         name: PLAIN if left[name] > PAYS and _is_like(column, sample[name]) else CODEC
         for name, column in zip(rows.column_names, rows.columns, strict=True)
     }
+    return found | leaves
+
+
+def _nested_leaves(schema: pa.Schema) -> list[str]:
+    """What a file calls the columns of which nested ones consist."""
+    nested = [one for one in schema if pa.types.is_nested(one.type)]
+    if not nested:
+        return []
+    written: list[pq.FileMetaData] = []
+    none = pa.schema(nested).empty_table()
+    pq.write_table(none, pa.MockOutputStream(), metadata_collector=written)
+    return [column.path for column in written[0].schema]
 
 
 def _is_like(column: pa.ChunkedArray, sample: pa.ChunkedArray) -> bool:
