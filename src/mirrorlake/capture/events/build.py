@@ -102,18 +102,26 @@ def loaded(
 
 
 def batch_id(stream: str, table: SourceTable, *numbers: int) -> str:
-    """What the ids of a batch of a table begin with: 24 hex digits, the same for the same batch."""
+    """What the ids of a batch of a table begin with: 16 hex digits, the same for the same batch."""
     # By its two names: `a_b` with `c` and `a` with `b_c` are one object.
     told = "\0".join([stream, table.table.schema, table.table.name, *map(str, numbers)])
-    return hashlib.sha1(told.encode(), usedforsecurity=False).hexdigest()[:24]
+    return hashlib.sha1(told.encode(), usedforsecurity=False).hexdigest()[:16]
 
 
 def ids(batch: str, first: int, count: int) -> pa.Array:
-    """One id for each event: the batch, then the number of the event in it (ST-041)."""
-    cuts = (batch[:8], batch[8:12], batch[12:16], batch[16:20], batch[20:])
+    """One id for each event: the batch, then the number of the event in it (ST-041).
+
+    The last eight digits are the lowest bits of the number, as consumers read them (ST-367); what
+    they do not hold stands before them in hex, and so is a part of the batch for a consumer. By
+    batch and row, and as texts, ids have the order of the events.
+    """
     number = np.arange(first, first + count, dtype=np.uint64)
-    digits = _HEX[(number[:, None] >> np.arange(28, -4, -4, dtype=np.uint64)) & np.uint64(15)]
-    return joined(["-".join(cuts).encode(), fixed(digits)], count).cast(pa.string())
+    high = _HEX[(number[:, None] >> np.arange(36, 4, -4, dtype=np.uint64)) & np.uint64(15)]
+    low = _HEX[(number[:, None] >> np.arange(7, -1, -1, dtype=np.uint64)) & np.uint64(1)]
+    ends = [fixed(np.ascontiguousarray(high[:, :4])), b"-"]
+    ends += [fixed(np.ascontiguousarray(np.hstack((high[:, 4:], low))))]
+    start = f"{batch[:8]}-{batch[8:12]}-{batch[12:]}-".encode()
+    return joined([start, *ends], count).cast(pa.string())
 
 
 def lsn_texts(values: np.ndarray) -> pa.Array:

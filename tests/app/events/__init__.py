@@ -1,0 +1,1 @@
+"""Projects whose source is a folder of event files."""

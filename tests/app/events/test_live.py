@@ -1,0 +1,103 @@
+"""A database as event files, and these as tables: the tables are the database's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+
+from mirrorlake import config
+from mirrorlake.app.mirror import Mirror
+from tests.apply.events.drawn_files import rows_of
+from tests.capture.test_event_files import TYPES
+from tests.conftest import Database
+from tests.profiles import some
+
+ROUNDS = [
+    "insert into a.keyed select g, 'v' || g from generate_series(1, 400) g;",
+    """
+    begin;
+    insert into a.keyed values (1000, 'new');
+    update a.keyed set v = 'changed' where id % 3 = 0;
+    update a.keyed set v = v || '!' where id % 6 = 0;
+    update a.keyed set id = id + 5000 where id between 20 and 25;
+    commit;
+    delete from a.keyed where id % 7 = 0;
+    """,
+    """
+    alter table a.keyed add late int;
+    update a.keyed set late = id where id < 10;
+    insert into a.keyed values (7, 'again', 7);
+    """,
+]
+
+
+def projects(folder: Path, database: Database, form: str) -> tuple[Mirror, Mirror]:
+    """What writes the files, and what makes tables of them."""
+    schema = "  schema_file: true\n" if form == "json" else ""
+    writes, reads = folder / "writes.yaml", folder / "reads.yaml"
+    writes.write_text(
+        f"name: {database.name}\nroot: ./capture\n"
+        f"source:\n  type: postgresql\n  url: {database.url}\n  tables: ['a.*']\n"
+        f"destination:\n  type: events\n  url: ./bucket\n  format: {form}\n{schema}"
+    )
+    reads.write_text(
+        f"name: t\nroot: ./lake\nsource: {{type: events, url: ./bucket, format: {form}}}\n"
+    )
+    return Mirror(config.load(writes)), Mirror(config.load(reads))
+
+
+def table(folder: Path, name: str) -> dict[int, dict[str, Any]]:
+    rows = rows_of(folder / "lake/Tables/a" / name)
+    found = {row["id"]: row for row in rows}
+    assert len(found) == len(rows)
+    for row in rows:
+        assert row.pop("datastream_metadata")["UUID"]
+    return found
+
+
+@pytest.mark.postgres
+@pytest.mark.parametrize("form", some(["avro", "json"]))
+def test_tables_of_the_events_of_a_database_are_the_tables_of_the_database(
+    database: Database, tmp_path: Path, form: str
+) -> None:
+    database.execute(TYPES)
+    database.execute("create table a.keyed (id int primary key, v text)")
+    writes, reads = projects(tmp_path, database, form)
+    for changes in ["", *ROUNDS]:
+        if changes:
+            database.execute(changes)
+        writes.capture_once()
+        reads.apply_once()
+    with psycopg.connect(database.url) as connection:
+        wanted = connection.execute("select id, v, late from a.keyed").fetchall()
+    assert {(r["id"], r["v"], r["late"]) for r in table(tmp_path, "keyed").values()} == set(wanted)
+    assert reads.apply_once().tables == {}
+    first, second = (table(tmp_path, "types")[number] for number in (1, 2))
+    assert second["tags"] == "[]"
+    same = {
+        "small": -3,
+        "big": 9007199254740993,
+        "num": "NaN",
+        "dec": "12345678901234567890.0000000001",
+        "cash": "-1234.50",
+        "real": 1.5,
+        "double": 0.1,
+        "yes": True,
+        "bytes": b"\x00\xff",
+        "bits": b"10100",
+        "tm": "24:00:00.000000",
+        "tz": "08:15:30.500000-03:30",
+        "span": "P-14MT68H-306.700000S",
+        "mood": "sad",
+        "tags": '["a", null, "b,\\"c"]',
+        "grid": "[[1, 2], [3, 4]]",
+        "raw": '["AP8=", null]',
+    }
+    assert {name: first[name] for name in same} == same
+    assert f"{first['day']:%Y-%m-%d}" == "2026-01-02"
+    assert first["ts"].isoformat() == "2026-01-02T03:04:05.678901+00:00"
+    assert first["tstz"].isoformat() == "2026-01-02T01:04:05+00:00"
+    assert first["js"].replace(" ", "") == '{"a":[1,2.50]}'
