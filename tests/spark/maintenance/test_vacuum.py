@@ -160,7 +160,7 @@ def test_a_table_that_is_made_again_after_a_drop_begins_at_nothing(orders: Mirro
 
 
 @pytest.mark.full
-@pytest.mark.clause("CF-101", "CF-186", "CF-188")
+@pytest.mark.clause("CF-186", "CF-188")
 def test_delta_takes_the_times_that_a_table_is_kept(orders: Mirrored, spark: Spark) -> None:
     location = orders.store.location(orders.path)
     for length in (90, 7):
