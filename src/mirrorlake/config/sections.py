@@ -294,13 +294,15 @@ class ProjectFile(Section):
                 where=f"{path}, field root",
                 hint="Name a folder. To store the tables elsewhere, set tables.url.",
             )
-        for name in ("landing", "capture", "destination", "histories", "archives"):
-            if name in self.model_fields_set:
-                raise ConfigError(
-                    f"tables are made of event files, so {name} has no effect",
-                    where=f"{path}, field {name}",
-                    hint="Remove this section.",
-                )
+        others = self.model_fields_set - {"name", "root", "source", "tables", "mirror"}
+        of_mirror = self.mirror.model_fields_set - {"vacuum_days", "vacuum_early"}
+        without_effect = sorted(others | {f"mirror.{name}" for name in of_mirror})
+        if without_effect:
+            raise ConfigError(
+                f"tables are made of event files, so {without_effect[0]} has no effect",
+                where=f"{path}, field {without_effect[0]}",
+                hint="Remove this setting.",
+            )
         return section.settings(path)
 
     def _destination(self, path: Path) -> EventsSettings | None:
