@@ -268,7 +268,7 @@ def test_messages_of_other_kinds_mean_nothing() -> None:
 
 
 def test_a_message_outside_of_a_transaction_is_no_transaction() -> None:
-    chunk = decoder(table("apples", APPLES)).decode([message(), relation("apples", APPLES)])
+    chunk = decoder(table("apples", APPLES)).decode([message(), message()])
     assert (chunk.transactions.end, chunk.parts) == ([], [])
 
 
