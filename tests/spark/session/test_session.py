@@ -38,8 +38,12 @@ pytestmark = pytest.mark.spark
 SHAPE = Shape.of(["id"], id=types.LONG)
 
 
-NAMELESS = ["unshare", "--uts", "sh", "-c", 'hostname nowhere.invalid && exec "$@"', "sh"]
-"""Runs a command on a machine whose name is in no DNS."""
+NAMELESS = [
+    *("unshare", "--uts", "env", "--unset=AWS_ACCESS_KEY_ID", "--unset=AWS_SECRET_ACCESS_KEY"),
+    *("sh", "-c", 'hostname nowhere.invalid && exec "$@"', "sh"),
+]
+"""Runs a command on a machine whose name is in no DNS. With keys of S3 in the environment Spark
+itself looks its name up."""
 
 
 def in_a_process_of_its_own(
