@@ -73,10 +73,11 @@ def test_a_column_that_goes_on_is_the_one_that_it_was(seed: int, rows: list[int]
         assert found.known.columns == then
         now = {}
         for number, name in then.items():
-            # Values come with the column, whatever it was called; a new one has none of another.
+            # Values come with the column, whatever it was called; a new one has none of another:
+            # it is filled, or read again.
             if name in found.copied:
                 now[name] = values[found.copied[name]]
-            elif name in found.filled or name not in values:
+            elif name in {*found.filled, *found.differs} or name not in values:
                 now[name] = number
             else:
                 now[name] = values[name]
