@@ -24,6 +24,7 @@ def test_every_cell_prints_what_it_says(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    spark.session.sql("select 1").collect()  # upon which Spark writes its settings in its own way
     before = dict(spark.session.sparkContext.getConf().getAll())
     names: dict[str, Any] = {"spark": spark.session}
     for code in blocks(PAGE, "python"):
