@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 from mirrorlake.version import VERSION
 
 if TYPE_CHECKING:
+    from mirrorlake.app.changes.feed_streams import stream_feed
     from mirrorlake.app.feed import read_feed
     from mirrorlake.app.files import AppliedFiles, TableFiles
     from mirrorlake.app.loop.report import ApplyReport, TableReport
@@ -70,6 +71,7 @@ _HOMES = {
     "history": "app.targets.functions",
     "read_feed": "app.feed",
     "replay": "app.targets.functions",
+    "stream_feed": "app.changes.feed_streams",
     "subscribe": "app.subscribe",
 }
 
@@ -100,6 +102,7 @@ __all__ = [
     "history",
     "read_feed",
     "replay",
+    "stream_feed",
     "subscribe",
 ]
 

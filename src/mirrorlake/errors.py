@@ -4,8 +4,8 @@
     ├── UsageError            the caller: wrong usage or configuration (exit code 2)
     │   ├── ConfigError       a field of the project file, with its line
     │   ├── InvalidRequest    a request for streams that cannot be read
-    │   ├── ResourceNotFound  a stream, object, profile or operation that is not there
-    │   └── ResourceExists    a name that is taken
+    │   ├── ResourceNotFound  a stream, object, profile or operation does not exist
+    │   └── ResourceExists    the name of a stream or profile is taken
     ├── Unavailable           nobody: a system is not available; retry later (exit code 3)
     │   ├── SparkUnavailable  Java, jars, or an unsupported pair of versions
     │   ├── SourceUnavailable the database does not answer, or its slot is in use (SlotInUse)
@@ -15,12 +15,12 @@
     │   ├── UnsafeStorage     the storage lacks a guarantee, such as conditional writes
     │   ├── LeaseHeld         another process holds the lease
     │   ├── LeaseLost         another process took over the lease
-    │   ├── IllegalMove       a stream is not in a state for this
-    │   ├── NotOffered        something that this release does not do
+    │   ├── IllegalMove       the state of a stream does not allow the operation
+    │   ├── NotOffered        the API has a feature that this release does not support
     │   ├── FeedError         the change feed cannot be read as requested
-    │   ├── NotReached        tables do not show a position of the source yet
-    │   ├── FeedTargetError   a table that is built from a change feed cannot go on
-    │   │   └── SourceColumnsChanged   its source has other columns now
+    │   ├── NotReached        tables have not reached a position of the source yet
+    │   ├── FeedTargetError   a table that is built from a change feed cannot be updated
+    │   │   └── SourceColumnsChanged   the columns of its source table changed
     │   └── TableError        one table stops, the others continue
     │       └── ...           one class per condition, see below
     └── InternalError         mirrorlake: a bug; nothing was written
@@ -152,11 +152,11 @@ class OperatorError(MirrorlakeError):
 
 
 class IllegalMove(OperatorError):
-    """A stream is not in a state from which it can do what is asked (ST-279)."""
+    """The state of a stream does not allow the requested operation (ST-279)."""
 
 
 class NotOffered(OperatorError):
-    """The API has this, and this release does not do it."""
+    """The API has this feature, but this release does not support it."""
 
 
 class PrerequisiteMissing(OperatorError):
@@ -169,6 +169,10 @@ class SourceGap(OperatorError):
 
 class UnsafeStorage(OperatorError):
     """The storage lacks a guarantee needed to prevent data loss (for example atomic create)."""
+
+
+class EventRecordsUnreadable(OperatorError):
+    """The record of the applied event files cannot be read."""
 
 
 class LeaseHeld(OperatorError):
@@ -188,9 +192,9 @@ class InternalError(MirrorlakeError):
 class FeedError(OperatorError):
     """The change feed of a table cannot be read as requested; `reason` says why (CF-165).
 
-    `requested` is the range in words; `readable` the first and the last version that can be read,
-    None where there is none or it is not known; `condition` and `sqlstate` are those of Delta or
-    Spark, where one of them refused the read.
+    `requested` is the requested range as text; `readable` is the first and the last version that
+    can be read, None if there is none or it is unknown. `condition` and `sqlstate` come from Delta
+    or Spark if one of them rejected the read.
     """
 
     code = "feed"
@@ -232,14 +236,14 @@ class FeedError(OperatorError):
 
 
 class FeedTargetError(OperatorError):
-    """A table that is built from a change feed cannot go on, or not as requested (CF-200, CF-201,
-    CF-210)."""
+    """A table that is built from a change feed cannot be updated, or not as requested (CF-200,
+    CF-201, CF-210)."""
 
 
 class SourceColumnsChanged(FeedTargetError):
-    """A version of the source of a built table changed more than to add columns (CF-210).
+    """The source of a table that is built from a change feed dropped or changed columns (CF-210).
 
-    `version` is that version.
+    `version` is the version of the source that did.
     """
 
     def __init__(self, what: str, *, version: int, where: str = "", hint: str = "") -> None:
@@ -248,14 +252,13 @@ class SourceColumnsChanged(FeedTargetError):
 
 
 class NotReached(OperatorError):
-    """No tables, or not all of them, show a position of the source yet."""
+    """Some or all tables have not reached a position of the source yet."""
 
 
 class TableError(OperatorError):
     """One table stops; all others continue (LZ-267).
 
-    `table`, `file`, `row` (counted from 1), `column` and `value` are set where they are known
-    (LZ-270).
+    `table`, `file`, `row` (counted from 1), `column` and `value` are set if known (LZ-270).
     """
 
     def __init__(
@@ -294,7 +297,7 @@ class MissingFile(TableError):
 
 
 class CannotBackfill(TableError):
-    """The table cannot be read again by ranges of its key."""
+    """The table cannot be backfilled, because it cannot be read in ranges of its key."""
 
 
 class DuplicateNumber(TableError):
@@ -326,11 +329,12 @@ class KeyColumnMissing(TableError):
 
 
 class EventTableError(TableError):
-    """A table that is made of events cannot go on, such as one whose key has changed (ST-263)."""
+    """A table that is built from events cannot continue, for example because its key changed
+    (ST-263)."""
 
 
 class KeyColumnUnknown(EventTableError):
-    """No event of a new table tells the type of its key columns yet."""
+    """No event of a new table has contained the type of its key columns yet."""
 
 
 class UnknownMarker(TableError):
@@ -342,7 +346,7 @@ class NullKey(TableError):
 
 
 class MisspeltMarker(TableError):
-    """The name of a column equals `__rowMarker__` only without regard to case (LZ-086)."""
+    """The name of a column differs from `__rowMarker__` in case only (LZ-086)."""
 
 
 class KeyedChangeWithoutKey(TableError):
@@ -376,13 +380,13 @@ class MissingBaseRow(TableError):
 
 
 class RowNotFound(TableError):
-    """A row was deleted in the source that the table, whose rows have no key, does not have."""
+    """A row was deleted in the source, but a table without a key has no such row."""
 
     @classmethod
     def of(cls, table: str, file: str) -> Self:
         return cls(
-            "a row was deleted or changed in the source, and the table has no row that is equal to "
-            "it in all columns",
+            "a row was deleted or changed in the source, but the table has no row with these "
+            "values in all columns",
             table=table,
             file=file,
             hint=f"Run `mirrorlake reset {table}` to reload the table.",
@@ -438,16 +442,16 @@ class NotSelected(TableError):
 
 
 class TableAltered(TableError):
-    """The table was altered in the source in a way that the log does not tell."""
+    """The table was altered in the source in a way that the log does not describe."""
 
     code = "table_altered"
 
 
 class TableTruncated(TableError):
-    """The table was emptied in the source, which event files cannot tell."""
+    """The table was truncated in the source, which event files cannot express."""
 
     code = "table_truncated"
 
 
 class TableRecreated(TableError):
-    """The table was dropped in the source, and created again under the same name."""
+    """The table was dropped in the source and created again under the same name."""

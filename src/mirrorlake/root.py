@@ -1,8 +1,8 @@
-"""Where everything lies below the root of a mirror (LZ-007 to LZ-019): names only, no I/O.
+"""The layout below the root of a mirror (LZ-007 to LZ-019): names only, no I/O.
 
-Files/LandingZone/     what publishers land
+Files/LandingZone/     the files that publishers land
 Files/Mirrorlake/      our state: leases, side records, dropped tables
-Files/Monitoring/      status files for others
+Files/Monitoring/      status files for other programs
 Tables/                the Delta tables
 """
 
@@ -18,14 +18,14 @@ TABLES = "Tables"
 STATE = "Files/Mirrorlake"
 LEASES = f"{STATE}/leases"
 DROPPED = f"{STATE}/dropped"
-"""Tables that were taken out of the mirror, below their paths."""
+"""Tables that were removed from the mirror, at their paths below `TABLES`."""
 SUBSCRIPTIONS = f"{STATE}/subscriptions"
-"""Where each named reader of a table stands."""
+"""The position of each subscription."""
 POSITIONS = f"{STATE}/positions"
-"""What the versions of tables applied, below their paths."""
+"""The source positions of table versions, at the paths of the tables below `TABLES`."""
 MONITORING = "Files/Monitoring"
 LANDED = (LANDING, LANDING_V1, f"{LEASES}/capture", f"{LEASES}/publisher")
-"""What lies together wherever the landing zone lies: itself, and the leases to write into it."""
+"""The folders that are on the storage of the landing zone: itself and the leases of its writers."""
 MIRRORED = (
     TABLES,
     DROPPED,
@@ -34,8 +34,8 @@ MIRRORED = (
     f"{LEASES}/subscription",
     POSITIONS,
 )
-"""What lies together wherever the tables lie: themselves, the lease to write them, their readers
-with a lease each, and what their versions applied."""
+"""The folders that are on the storage of the tables: themselves, the lease of their writer, the
+subscriptions with their leases, and the positions of their versions."""
 
 
 _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\%~]|^[_.]")
@@ -43,24 +43,24 @@ _ESCAPED = re.compile(r"(?:~[0-9A-F]{2})+")
 
 
 def delta_path(table: TableId, default_schema: str | None) -> str:
-    """Where the table of a folder is written (LZ-017, LZ-018, LZ-019).
+    """The path of the Delta table of a landing-zone folder (LZ-017, LZ-018, LZ-019).
 
-    Names are escaped without `%`: DuckDB and delta-rs decode a path once more than it was encoded.
+    Names are escaped without `%`, because DuckDB and delta-rs decode a path twice.
     """
     schema = table.schema or default_schema
     return "/".join(filter(None, [TABLES, escaped(schema or ""), escaped(table.name)]))
 
 
 def earlier_path(table: TableId, default_schema: str | None) -> str:
-    """Where earlier releases wrote it: under its name as it is."""
+    """The path in earlier releases, which did not escape names."""
     schema = table.schema or default_schema
     return "/".join(filter(None, [TABLES, schema, table.name]))
 
 
 def escaped(name: str) -> str:
-    """The name of a folder below `Tables` for a schema or a table; another one for each name.
+    """The folder name below `Tables` of a schema or table; different names have different folders.
 
-    `.` and `..` stay: they are refused, as in the landing zone.
+    `.` and `..` are not changed: the caller refuses them, as in the landing zone.
     """
     if name in {".", ".."}:
         return name
@@ -68,7 +68,7 @@ def escaped(name: str) -> str:
 
 
 def true_name(folder: str) -> str:
-    """The name that was escaped."""
+    """The inverse of `escaped`."""
     return _ESCAPED.sub(
         lambda found: bytes.fromhex(found[0].replace("~", "")).decode(errors="replace"), folder
     )

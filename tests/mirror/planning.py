@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from mirrorlake.delta.schema import FeedMode
 from mirrorlake.errors import TableError
 from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.metadata import Metadata, OurMetadata
@@ -15,11 +16,11 @@ from mirrorlake.mirror.batch import Run
 from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.plan import candidates, plan
 from mirrorlake.mirror.row_checks import RowChecks
-from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.mirror.settings import MirrorSettings, TableOptions
 from mirrorlake.mirror.steps import ApplyFiles, CleanUp, Step, TablePlan
 from mirrorlake.mirror.table.known_table import CutTarget, KnownTable
 from mirrorlake.mirror.table.progress import Progress
-from mirrorlake.model.change import UNPROVED, Alteration, SchemaChangeKind
+from mirrorlake.model.change import Alteration, SchemaChangeKind
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.landed import BackfillChunk, FileKind, FileName, Footer
 from mirrorlake.model.table import Column, Schema, TableId
@@ -92,10 +93,20 @@ def of_ours(generation: str, *key: str) -> Metadata:
     return Metadata(key_columns=key, ours=OurMetadata(generation, "orders"))
 
 
-def made(recorded: int = 0, schema: Schema = PLAIN, key: Sequence[str] = ("id",)) -> Progress:
+def made(
+    recorded: int = 0,
+    schema: Schema = PLAIN,
+    key: Sequence[str] = ("id",),
+    feed: FeedMode = FeedMode.IMAGES,
+) -> Progress:
     """A table that exists."""
     return Progress(
-        version=recorded, generation="g", recorded=recorded, schema=schema, key=tuple(key)
+        version=recorded,
+        generation="g",
+        recorded=recorded,
+        schema=schema,
+        key=tuple(key),
+        properties=dict(feed.properties),
     )
 
 
@@ -111,7 +122,12 @@ class Situation:
     limits: BatchLimits = field(default_factory=BatchLimits)
     metadata_required: bool = True
     row_checks: RowChecks = field(default_factory=RowChecks)
-    stops_at: frozenset[SchemaChangeKind] = UNPROVED
+    stops_at: frozenset[SchemaChangeKind] = frozenset()
+    ignores: bool = False
+    drops: bool = False
+    soft: bool = False
+    options: TableOptions = field(default_factory=TableOptions)
+    platform: str = ""
     error: TableError | None = None
 
     @property
@@ -134,8 +150,13 @@ class Situation:
                 limits=self.limits,
                 row_checks=self.row_checks,
                 stops_at=self.stops_at,
+                ignores_new_columns=self.ignores,
+                drops_columns=self.drops,
+                soft_deletes=self.soft,
+                tables={str(TABLE): self.options},
             ),
             self.target,
+            platform=self.platform,
         )
 
     def candidates(self) -> Run:

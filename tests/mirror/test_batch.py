@@ -80,10 +80,10 @@ class TestRun:
     def test_a_gap_beyond_the_target_does_not_matter_yet(self) -> None:
         assert (run([1, 2, 4], target=2), gap([1, 2, 4], target=2)) == ([1, 2], None)
 
-    def test_a_target_that_is_not_landed_yet_is_no_gap(self) -> None:
+    def test_a_target_that_is_not_landed_yet_is_not_a_gap(self) -> None:
         assert (run([1, 2], target=5), gap([1, 2], target=5)) == ([1, 2], None)
 
-    def test_a_target_that_was_passed_asks_for_nothing(self) -> None:
+    def test_a_target_that_was_passed_needs_no_files(self) -> None:
         assert run([1, 2, 3, 4], recorded=3, target=2) == []
 
     def test_a_run_has_a_greatest_length(self) -> None:
@@ -148,10 +148,10 @@ class TestBatch:
         assert batch([backfill(), backfill(), changes()]) == 1
         assert batch([load(complete=False), backfill()]) == 1
 
-    def test_a_load_need_not_be_complete(self) -> None:
+    def test_a_load_may_be_applied_before_it_is_complete(self) -> None:
         assert batch([load(complete=False)]) == 1
 
-    def test_a_truncation_goes_with_the_changes(self) -> None:
+    def test_a_truncation_is_in_a_batch_with_changes(self) -> None:
         assert batch([changes(), truncation(), changes()]) == 3
 
     def test_an_empty_run_makes_no_batch(self) -> None:

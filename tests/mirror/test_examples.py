@@ -24,7 +24,7 @@ FORMS = [
 @pytest.mark.parametrize(("kind", "first", "alone"), FORMS)
 @pytest.mark.parametrize("together", [True, False], ids=["one commit", "a commit per file"])
 @pytest.mark.parametrize(("rows", "result"), EXAMPLES.values(), ids=EXAMPLES)
-def test_every_form_ends_in_the_same_rows(
+def test_all_forms_of_changes_give_the_same_rows(
     store: LocalStore,
     kind: pa.DataType,
     first: bool,

@@ -6,20 +6,23 @@ from dataclasses import replace
 
 import pytest
 
+from mirrorlake.delta.schema import FeedMode
 from mirrorlake.errors import (
     BadFile,
     FileTooLarge,
     MissingFile,
     SchemaMergeFailure,
+    UnsupportedColumn,
     UnsupportedTable,
 )
+from mirrorlake.landing.parquet.reader import Inspected
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.plan import nested
 from mirrorlake.mirror.row_checks import RowChecks
-from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CleanUp, CreateTable, SetKey
-from mirrorlake.mirror.strategy import Wanted, Way
+from mirrorlake.mirror.settings import MirrorSettings, TableOptions
+from mirrorlake.mirror.steps import AddColumns, ApplyFiles, CleanUp, CreateTable, SetFeed, SetKey
+from mirrorlake.mirror.strategy import StrategyName, StrategySetting
 from mirrorlake.mirror.table.known_table import CutTarget
 from mirrorlake.mirror.table.refusals import refusal
 from mirrorlake.model.change import Marker
@@ -51,7 +54,7 @@ FIVE = {number: changes() for number in range(1, 6)}
 
 
 class TestSize:
-    def test_a_file_that_takes_too_much_memory_ends_the_run_before_it(self) -> None:
+    def test_a_run_ends_before_a_file_that_takes_too_much_memory(self) -> None:
         files = {1: foreign(), 2: foreign(rows=1_000_000), 3: foreign()}
         planned = Situation(files, row_checks=RowChecks(file_bytes=1_000)).plan()
         assert batch(planned) == (1, 1)
@@ -61,7 +64,7 @@ class TestSize:
 
 class TestCreation:
     @pytest.mark.clause("LZ-141")
-    def test_the_first_file_makes_the_table(self) -> None:
+    def test_the_first_file_creates_the_table(self) -> None:
         planned = Situation({1: foreign(rows=0)}).plan()
         assert kinds(planned) == [CreateTable, ApplyFiles]
 
@@ -78,7 +81,7 @@ class TestCreation:
         )
 
     @pytest.mark.clause("LZ-219")
-    def test_what_the_first_file_declares_non_null_is_remembered(self) -> None:
+    def test_non_null_columns_of_the_first_file_are_recorded(self) -> None:
         declared = Schema.of([replace(column, nullable=False) for column in PLAIN])
         create = Situation({1: foreign(declared), 2: foreign()}).plan().steps[0]
         assert isinstance(create, CreateTable)
@@ -108,12 +111,12 @@ class TestCreation:
         assert planned.is_idle
 
     @pytest.mark.clause("LZ-039")
-    def test_a_key_that_appears_later_is_remembered(self) -> None:
+    def test_a_key_that_appears_later_is_recorded(self) -> None:
         planned = Situation({2: changes()}, progress=made(1, key=())).plan()
         assert kinds(planned) == [SetKey, ApplyFiles]
         assert applied(planned).key == ("id",)
 
-    def test_a_table_is_not_made_before_its_first_transaction_is_complete(self) -> None:
+    def test_a_table_is_not_created_before_its_first_transaction_is_complete(self) -> None:
         planned = Situation({1: changes(complete=False)}).plan()
         assert (planned.state, planned.steps) == (TableState.SNAPSHOTTING, ())
         assert planned.waiting == "the files of its last transaction are incomplete"
@@ -144,7 +147,7 @@ class TestApplying:
         planned = Situation({6: foreign(marker=False)}, progress=made(5)).plan()
         assert (kinds(planned), applied(planned).default) == ([ApplyFiles], Marker.INSERT)
 
-    def test_a_batch_tells_its_rows_and_positions(self) -> None:
+    def test_a_batch_has_its_rows_and_positions(self) -> None:
         found = {1: changes(rows=3, first="0/1:1"), 2: changes(rows=4, last="0/9:9")}
         step = applied(Situation(found).plan())
         assert (step.estimate.rows, step.evidence.positions) == (7, ("0/1:1", "0/9:9"))
@@ -157,11 +160,11 @@ class TestApplying:
         step = applied(situation.plan())
         assert (step.first, step.last, step.is_load) == (1, 2, True)
 
-    def test_changes_after_a_load_are_no_load(self) -> None:
+    def test_changes_after_a_load_are_not_a_load(self) -> None:
         situation = Situation({2: load(), 3: changes()}, progress=made(2))
         assert not applied(situation.plan()).is_load
 
-    def test_what_stands_before_a_truncation_is_not_read(self) -> None:
+    def test_files_before_a_truncation_are_not_read(self) -> None:
         found = {1: changes(), 2: truncation(), 3: changes(), 4: truncation(), 5: changes()}
         step = applied(Situation(found).plan())
         assert (step.first, step.last, step.truncated) == (1, 5, True)
@@ -189,14 +192,14 @@ class TestCuts:
         step = applied(Situation(FIVE).plan())
         assert (step.last, step.evidence.cut) == (5, None)
 
-    def test_a_table_beyond_the_cut_stands_still(self) -> None:
+    def test_a_table_beyond_the_cut_is_not_applied(self) -> None:
         situation = Situation(FIVE, progress=made(4), target=CutTarget(3, 17))
         assert situation.plan().is_idle
 
 
-class TestTrouble:
+class TestBrokenTables:
     @pytest.mark.clause("LZ-117")
-    def test_before_a_gap_files_are_applied_and_the_gap_is_told(self) -> None:
+    def test_files_before_a_gap_are_applied_and_the_gap_is_reported(self) -> None:
         planned = Situation({1: changes(), 2: changes(), 4: changes()}).plan()
         assert batch(planned) == (1, 2)
         assert (planned.state, type(planned.error)) == (TableState.FAILED, MissingFile)
@@ -207,17 +210,17 @@ class TestTrouble:
         assert (planned.steps, type(planned.error)) == ((), MissingFile)
 
     @pytest.mark.clause("LZ-276")
-    def test_before_a_bad_file_files_are_applied(self) -> None:
+    def test_files_before_a_bad_file_are_applied(self) -> None:
         planned = Situation({1: changes(), 2: changes(), 3: BAD, 4: changes()}).plan()
         assert batch(planned) == (1, 2)
         assert (planned.state, planned.error) == (TableState.FAILED, BAD)
 
-    def test_of_a_transaction_that_ends_in_a_bad_file_nothing_is_applied(self) -> None:
+    def test_a_transaction_that_ends_in_a_bad_file_is_not_applied(self) -> None:
         found = {1: changes(), 2: changes(complete=False), 3: BAD}
         assert batch(Situation(found).plan()) == (1, 1)
 
     @pytest.mark.clause("LZ-221")
-    def test_before_a_changed_type_files_are_applied(self) -> None:
+    def test_files_before_a_changed_type_are_applied(self) -> None:
         retyped = columns(id="string")
         planned = Situation({1: changes(), 2: changes(retyped), 3: changes()}).plan()
         assert batch(planned) == (1, 1)
@@ -244,7 +247,7 @@ class TestTrouble:
 
 class TestCleanup:
     @pytest.mark.clause("LZ-243", "LZ-251")
-    def test_applied_files_go_aside_but_for_the_last(self) -> None:
+    def test_applied_files_are_moved_except_the_last(self) -> None:
         assert moved_aside(Situation(FIVE, progress=made(3)).plan()) == [1, 2]
 
     def test_cleaning_up_comes_last(self) -> None:
@@ -261,7 +264,7 @@ class TestCleanup:
         planned = Situation({1: changes(), 2: changes()}, progress=made(2)).plan()
         assert (kinds(planned), planned.is_idle) == ([CleanUp], True)
 
-    def test_files_that_went_aside_too_early_are_found_there(self) -> None:
+    def test_files_that_were_moved_too_early_are_found(self) -> None:
         situation = Situation({5: changes()}, moved={3: changes(), 4: changes()}, progress=made(2))
         step = applied(situation.plan())
         assert (step.first, step.last) == (3, 5)
@@ -297,17 +300,17 @@ class TestStates:
 
 
 class TestNesting:
-    def test_tables_that_lie_inside_each_other_are_named_both_ways(self) -> None:
+    def test_nested_tables_are_reported_in_both_directions(self) -> None:
         outer, inner, apart = TableId("", "sales"), TableId("sales", "orders"), TableId("", "s")
         paths = {outer: "Tables/sales", inner: "Tables/sales/orders", apart: "Tables/s"}
         assert nested(paths) == {outer: inner, inner: outer}
 
-    def test_two_tables_of_one_path_lie_inside_each_other(self) -> None:
+    def test_two_tables_of_one_path_are_nested(self) -> None:
         one, other = TableId("", "orders"), TableId("dbo", "orders")
         paths = dict.fromkeys([one, other], "Tables/dbo/orders")
         assert nested(paths) == {one: other, other: one}
 
-    def test_names_that_begin_alike_lie_side_by_side(self) -> None:
+    def test_paths_with_a_common_prefix_are_not_nested(self) -> None:
         paths = {TableId("", name): f"Tables/{name}" for name in ("a", "a b", "ab", "a-b", "a.b")}
         assert nested(paths) == {}
 
@@ -328,38 +331,92 @@ class TestTexts:
         known = Situation({1: foreign()}, metadata=None, metadata_required=False).known
         text = replace(known.scan.files[0], text=TextFormat())
         waits = replace(known, scan=replace(known.scan, files=(text,)))
-        assert (known.is_unread, waits.is_unread) == (False, True)
+        assert (known.awaits_metadata, waits.awaits_metadata) == (False, True)
 
-    def test_rows_that_were_estimated_are_told_so(self) -> None:
+    def test_estimated_rows_are_marked_as_estimates(self) -> None:
         step = applied(Situation({1: foreign(), 2: replace(foreign(), is_exact=False)}).plan())
         assert not step.estimate.is_exact
 
 
 class TestWay:
-    def test_a_batch_of_an_ordinary_table_goes_the_direct_way(self) -> None:
+    def test_a_batch_of_an_ordinary_table_uses_direct(self) -> None:
         choice = applied(Situation({1: foreign()}, progress=made(0)).plan()).estimate.choice
         assert choice is not None
-        assert choice.way is Way.DIRECT
+        assert choice.strategy is StrategyName.DIRECT
 
-    def test_what_only_delta_may_write_goes_by_merge_with_the_reason(self) -> None:
+    def test_a_table_that_only_delta_can_write_uses_merge_with_the_reason(self) -> None:
         progress = replace(made(0), delegated="it is partitioned")
         choice = applied(Situation({1: foreign()}, progress=progress).plan()).estimate.choice
         assert choice is not None
-        assert (choice.way, choice.reason) == (Way.MERGE, "it is partitioned")
+        assert (choice.strategy, choice.reason) == (StrategyName.MERGE, "it is partitioned")
 
     @pytest.mark.parametrize("has_marker", [True, False])
-    def test_files_without_markers_do_nothing_but_insert(self, has_marker: bool) -> None:
+    def test_files_without_markers_only_insert(self, has_marker: bool) -> None:
         file = replace(foreign(), has_marker=has_marker)
         step = applied(Situation({1: file}, progress=made(0)).plan())
         assert step.estimate.choice is not None
         assert (step.appends, step.estimate.choice.appends) == (not has_marker, not has_marker)
 
-    def test_a_table_that_needs_another_way_than_is_asked_for_is_refused(self) -> None:
+    def test_a_table_that_needs_another_strategy_is_refused(self) -> None:
         progress = replace(made(0), delegated="it is partitioned")
         known = replace(
             Situation({1: foreign()}, progress=progress).known,
-            settings=MirrorSettings(strategy=Wanted.DIRECT),
+            settings=MirrorSettings(strategy=StrategySetting.DIRECT),
         )
         error = refusal(known)
         assert isinstance(error, UnsupportedTable)
         assert "partitioned" in error.what
+
+
+class TestChangeFeed:
+    @pytest.mark.clause("CF-008")
+    def test_is_on_unless_the_project_says_no(self) -> None:
+        for options, mode in ((TableOptions(), FeedMode.IMAGES), (OFF, FeedMode.OFF)):
+            planned = Situation({1: foreign()}, options=options).plan()
+            (create,) = [step for step in planned.steps if isinstance(step, CreateTable)]
+            assert create.feed is mode
+
+    @pytest.mark.clause("CF-015", "CF-016")
+    @pytest.mark.parametrize("files", [{}, {2: changes()}], ids=["idle", "busy"])
+    def test_of_a_table_that_is_there_becomes_what_the_project_says(
+        self, files: dict[int, Inspected]
+    ) -> None:
+        for options, was in ((TableOptions(), FeedMode.OFF), (OFF, FeedMode.REPLACE)):
+            planned = Situation(files, progress=made(1, feed=was), options=options).plan()
+            assert planned.steps[0] == SetFeed(TABLE, PATH, options.feed)
+            assert kinds(planned)[1:] == [ApplyFiles] * len(files)
+            assert not planned.is_idle
+            same = Situation(files, progress=made(1, feed=options.feed), options=options).plan()
+            assert SetFeed not in kinds(same)
+
+    @pytest.mark.clause("CF-014")
+    def test_a_column_with_a_name_of_the_feed_stops_the_table_before_anything_is_written(
+        self,
+    ) -> None:
+        reserved = foreign(columns(id="integer", _Commit_Version="long"))
+        planned = Situation({1: reserved}).plan()
+        assert (planned.steps, planned.state) == ((), TableState.FAILED)
+        error = planned.error
+        assert isinstance(error, UnsupportedColumn)
+        assert error.column == "_Commit_Version"
+        assert "Rename the column at the source" in error.hint
+        assert "mirror.tables: {sales.orders: {change_feed: false}}" in error.hint
+        assert kinds(Situation({1: reserved}, options=OFF).plan()) == [CreateTable, ApplyFiles]
+
+    @pytest.mark.clause("CF-147")
+    def test_leaves_out_what_changes_nothing_where_the_project_says_so(self) -> None:
+        for suppresses in (False, True):
+            options = TableOptions(suppress_unchanged=suppresses)
+            planned = Situation({1: foreign()}, options=options).plan()
+            assert applied(planned).suppress_unchanged is suppresses
+
+    @pytest.mark.clause("CF-145")
+    def test_is_not_replaced_where_only_delta_may_write(self) -> None:
+        options = TableOptions(FeedMode.REPLACE)
+        progress = replace(made(1), delegated="it has no deletion vectors")
+        planned = Situation({2: changes()}, progress=progress, options=options).plan()
+        assert isinstance(planned.error, UnsupportedTable)
+        assert "apply: replace" in planned.error.what
+
+
+OFF = TableOptions(FeedMode.OFF)

@@ -94,13 +94,13 @@ class TestBatches:
         assert step.names == ("z", "a")
 
     @pytest.mark.clause("LZ-124", "LZ-126")
-    def test_what_is_not_processed_is_applied_though_it_is_older(self) -> None:
+    def test_older_unprocessed_files_are_applied(self) -> None:
         files = {name: foreign() for name in ("late", "a", "b", "c")}
         step = applied(plan_of(files, ("a",), ("b", "gone")))
         assert (step.names, step.first, step.last) == (("late", "c"), 3, 3)
 
     @pytest.mark.clause("LZ-127")
-    def test_what_is_processed_is_not_applied_again(self) -> None:
+    def test_processed_files_are_not_applied_again(self) -> None:
         files = {name: foreign() for name in ("a", "b")}
         assert plan_of(files, ("a", "b")).is_idle
 
@@ -121,24 +121,24 @@ class TestBatches:
         assert [step.last for step in steps] == ([len(batches) + 1] if new else [])
 
     @pytest.mark.clause("LZ-267")
-    def test_a_bad_file_stops_the_table_and_what_is_older_is_applied(self) -> None:
+    def test_a_bad_file_stops_the_table_after_older_files(self) -> None:
         bad = BadFile("it is damaged", table=str(TABLE), file="b")
         found = plan_of({"a": foreign(), "b": bad, "c": foreign()})
         assert (found.error, applied(found).names) == (bad, ("a",))
 
-    def test_a_footer_of_our_capture_means_nothing(self) -> None:
+    def test_footers_of_our_capture_are_ignored(self) -> None:
         files = {"a": load(complete=False), "b": changes(complete=False), "c": foreign()}
         step = applied(plan_of(files))
         assert (step.names, step.is_load, step.evidence.positions) == (("a", "b", "c"), False, None)
 
-    def test_a_truncation_of_our_capture_is_not_passed_over(self) -> None:
+    def test_a_truncation_of_our_capture_is_an_error(self) -> None:
         found = plan_of({"a": foreign(), "b": truncation(), "c": foreign()})
         assert (type(found.error), applied(found).names) == (BadFile, ("a",))
 
 
 class TestCleanup:
     @pytest.mark.clause("LZ-250")
-    def test_all_processed_files_go_aside_but_the_last_processed(self) -> None:
+    def test_all_processed_files_are_moved_except_the_last(self) -> None:
         files = {name: foreign() for name in ("new", "z", "late", "b", "a")}
         found = plan_of(files, ("a", "b", "z"), ("late",))
         (aside,) = [step for step in found.steps if isinstance(step, CleanUp)]
@@ -146,7 +146,7 @@ class TestCleanup:
         assert [str(file.name) for file in aside.files] == ["z", "b", "a"]
 
     @pytest.mark.clause("LZ-251")
-    def test_nothing_goes_aside_that_was_not_processed(self) -> None:
+    def test_unprocessed_files_are_not_moved(self) -> None:
         assert kinds(plan_of({"a": foreign(), "b": foreign()})) == [ApplyFiles]
 
 
@@ -179,7 +179,7 @@ class TestSwitching:
         assert found.steps == ()
 
     @pytest.mark.parametrize("recorded", [0, 3])
-    def test_the_error_names_both_and_the_way_out(self, recorded: int) -> None:
+    def test_the_error_names_both_and_has_a_hint(self, recorded: int) -> None:
         error = plan_of({"a": foreign()}, progress=made(recorded)).error
         assert isinstance(error, MirrorlakeError)
         assert SEQUENTIAL in error.what
@@ -197,8 +197,8 @@ class TestSwitching:
 DIRECT = "; mirrorlake writes only the changed rows (strategy direct)"
 
 
-class TestWords:
-    def test_one_file_is_told_by_its_name(self) -> None:
+class TestExplain:
+    def test_a_single_file_is_named(self) -> None:
         assert explain([plan_of({"a": foreign(rows=7)}, ("x",))]) == [
             "sales.orders: apply file a of batch 2 (7 rows) in one commit" + DIRECT
         ]
@@ -217,6 +217,6 @@ class TestWords:
         assert str(error).isprintable()
         assert error.file == "a\x1b[2J\n"
 
-    def test_as_plain_data_all_names_are_told(self) -> None:
+    def test_as_plain_data_all_names_are_listed(self) -> None:
         fact = as_fact(applied(plan_of({"a": foreign(), "b": foreign()})))
         assert (fact["first"], fact["last"], fact["names"]) == (1, 1, ["a", "b"])

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 
 from mirrorlake.errors import KeyColumnMissing, SchemaMergeFailure, UnsupportedColumn
 from mirrorlake.mirror.schema_evolution import key_columns, merge, needs_mapping
+from mirrorlake.model.change import ROW_POSITION
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import LONG, DataType
 from tests.mirror.planning import columns
@@ -54,13 +55,20 @@ class TestMerge:
         found = Schema.of([Column("a", DataType("long"), nullable=False)])
         assert all(column.nullable for column in merged(Schema(()), found))
 
+    def test_metadata_columns_may_be_added_when_others_may_not(self) -> None:
+        known, found = columns(a="long"), columns(a="long", **{ROW_POSITION: "string"})
+        assert merge("sales.orders", known, found, FILE, grows=False) == found
+        more = columns(a="long", **{ROW_POSITION: "string", "b": "long"})
+        with pytest.raises(SchemaMergeFailure, match="new column b"):
+            merge("sales.orders", known, more, FILE, grows=False)
+
     @pytest.mark.clause("LZ-156")
     def test_a_column_in_another_case_is_the_same(self) -> None:
         known = columns(Id="long")
         assert merged(known, columns(ID="long")) == known
 
     @given(st.lists(schemas, max_size=6))
-    def test_a_column_stands_once_where_it_was_first_seen(self, found: list[Schema]) -> None:
+    def test_a_column_occurs_once_at_its_first_position(self, found: list[Schema]) -> None:
         known, expected = Schema(()), []
         for one in found:
             known = merged(known, one)
@@ -72,7 +80,7 @@ class TestTypes:
     @pytest.mark.clause("LZ-221", "LZ-223")
     @pytest.mark.parametrize("incoming", TYPES)
     @pytest.mark.parametrize("existing", TYPES)
-    def test_only_the_same_type_goes_together(self, existing: str, incoming: str) -> None:
+    def test_only_equal_types_can_be_merged(self, existing: str, incoming: str) -> None:
         if existing == incoming:
             assert merged(columns(c=existing), columns(c=incoming)) == columns(c=existing)
         else:
@@ -112,7 +120,7 @@ class TestNames:
             merged(columns(id="long"), columns(**{name: "string"}))
 
     @pytest.mark.parametrize("name", ["_x", "x__", "größe", "select", "a.b", "`a`"])
-    def test_other_names_are_taken_as_they_are(self, name: str) -> None:
+    def test_other_names_are_accepted(self, name: str) -> None:
         assert merged(Schema(()), columns(**{name: "string"})).names == [name]
 
     @pytest.mark.clause("LZ-157")

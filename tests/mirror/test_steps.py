@@ -9,6 +9,7 @@ from typing import get_args
 import pyarrow as pa
 import pytest
 
+from mirrorlake.delta.schema import FeedMode
 from mirrorlake.errors import MissingFile
 from mirrorlake.mirror.explain import as_fact, explain
 from mirrorlake.mirror.steps import (
@@ -21,11 +22,12 @@ from mirrorlake.mirror.steps import (
     Discard,
     DropTable,
     Estimate,
+    SetFeed,
     SetKey,
     Step,
     TablePlan,
 )
-from mirrorlake.mirror.strategy import Facts, way_of
+from mirrorlake.mirror.strategy import StrategyFacts, choose_strategy
 from mirrorlake.model.change import Marker
 from mirrorlake.model.state import TableState
 from mirrorlake.model.types import LONG
@@ -43,22 +45,28 @@ ALTER = AlterColumns(
     {"id": LONG},
 )
 SET_KEY = SetKey(TABLE, PATH, ("id", "note"))
+SET_FEED = SetFeed(TABLE, PATH, FeedMode.REPLACE)
 FILES = (landed(1), landed(2))
 ESTIMATE = Estimate(rows=12_000)
 APPLY = ApplyFiles(TABLE, PATH, FOLDER, FILES, 1, 2, ("id",), Marker.INSERT, estimate=ESTIMATE)
 APPLY_ONE = ApplyFiles(TABLE, PATH, FOLDER, FILES[:1], 1, 1, (), Marker.INSERT, truncated=True)
 BY_MERGE = replace(
-    APPLY, estimate=replace(ESTIMATE, choice=way_of(Facts(table="it is partitioned")))
+    APPLY,
+    estimate=replace(ESTIMATE, choice=choose_strategy(StrategyFacts(table="it is partitioned"))),
 )
-ADDED = replace(APPLY, estimate=replace(ESTIMATE, choice=way_of(Facts(appends=True))))
-LARGE = replace(APPLY, estimate=replace(ESTIMATE, choice=way_of(Facts(large=True))))
+ADDED = replace(
+    APPLY, estimate=replace(ESTIMATE, choice=choose_strategy(StrategyFacts(appends=True)))
+)
+LARGE = replace(
+    APPLY, estimate=replace(ESTIMATE, choice=choose_strategy(StrategyFacts(large=True)))
+)
 CLEAN_UP = CleanUp(TABLE, FOLDER, FILES)
 DISCARD = Discard(TABLE, FOLDER, FILES)
 DROP = DropTable(TABLE, PATH, FOLDER, "g")
 MERGED = "Delta's MERGE writes them, which takes longer, because it is partitioned (strategy merge)"
 BY_DIRECT = "; mirrorlake writes only the changed rows (strategy direct)"
 
-TOLD = [
+EXPLAINED = [
     (
         CREATE,
         "sales.orders: create Tables/sales/orders with 2 columns",
@@ -105,6 +113,11 @@ TOLD = [
         SET_KEY,
         "sales.orders: set its key to id, note",
         {"step": "set_key", "table": "sales.orders", "key": ["id", "note"]},
+    ),
+    (
+        SET_FEED,
+        "sales.orders: record its changes, updates as a delete and an insert",
+        {"step": "set_feed", "table": "sales.orders", "feed": "replace"},
     ),
     (
         APPLY,
@@ -175,7 +188,7 @@ def planned(*steps: Step, error: MissingFile | None = None, waiting: str = "") -
         (LARGE, f", in the background because it is large{BY_DIRECT}", ("direct", False)),
     ],
 )
-def test_a_plan_says_by_which_way_a_batch_goes_and_why(
+def test_a_plan_contains_the_strategy_of_a_batch_and_its_reason(
     step: ApplyFiles, said: str, facts: tuple[str, bool]
 ) -> None:
     assert explain([planned(step)])[0].endswith(said)
@@ -184,39 +197,39 @@ def test_a_plan_says_by_which_way_a_batch_goes_and_why(
     assert fact["reason"] == step.estimate.choice.reason  # type: ignore[union-attr]
 
 
-def test_every_step_is_told() -> None:
-    assert {type(step) for step, _sentence, _fact in TOLD} == set(get_args(Step))
+def test_every_step_has_a_text() -> None:
+    assert {type(step) for step, _sentence, _fact in EXPLAINED} == set(get_args(Step))
 
 
-@pytest.mark.parametrize(("step", "sentence", "_fact"), TOLD)
-def test_a_step_is_a_sentence(step: Step, sentence: str, _fact: dict) -> None:
+@pytest.mark.parametrize(("step", "sentence", "_fact"), EXPLAINED)
+def test_the_text_of_a_step(step: Step, sentence: str, _fact: dict) -> None:
     assert explain([planned(step)]) == [sentence]
 
 
-@pytest.mark.parametrize(("step", "_sentence", "fact"), TOLD)
+@pytest.mark.parametrize(("step", "_sentence", "fact"), EXPLAINED)
 def test_a_step_is_plain_data(step: Step, _sentence: str, fact: dict) -> None:
     assert json.loads(json.dumps(as_fact(step))) == fact
 
 
-def test_steps_are_told_in_their_order() -> None:
-    assert explain([planned(CREATE, APPLY)]) == [TOLD[0][1], TOLD[5][1]]
+def test_steps_are_printed_in_order() -> None:
+    assert explain([planned(CREATE, APPLY)]) == [EXPLAINED[0][1], EXPLAINED[6][1]]
 
 
-def test_an_error_is_told_after_the_steps() -> None:
+def test_an_error_is_printed_after_the_steps() -> None:
     error = MissingFile("file 3 is missing, 4 waits", table="sales.orders", hint="Upload file 3.")
     assert explain([planned(APPLY, error=error)]) == [
-        TOLD[5][1],
+        EXPLAINED[6][1],
         "sales.orders: stops: file 3 is missing, 4 waits (table sales.orders). Upload file 3.",
     ]
 
 
-def test_a_wait_is_told() -> None:
+def test_a_wait_is_printed() -> None:
     assert explain([planned(waiting="the files of its last transaction are incomplete")]) == [
         "sales.orders: waits: the files of its last transaction are incomplete"
     ]
 
 
-def test_a_table_with_nothing_to_do_is_not_told() -> None:
+def test_a_table_without_steps_is_not_printed() -> None:
     assert explain([planned()]) == []
 
 

@@ -7,13 +7,13 @@ from typing import Any
 import pytest
 
 from mirrorlake.mirror.strategy import (
-    ELSEWHERE,
+    CATALOG_FEATURES,
     SUPPORTED_FEATURES,
-    Facts,
+    StrategyFacts,
+    StrategyName,
+    StrategySetting,
     TableFacts,
-    Wanted,
-    Way,
-    way_of,
+    choose_strategy,
 )
 
 OURS = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
@@ -36,11 +36,11 @@ def table(**more: Any) -> TableFacts:
 
 
 class TestTable:
-    def test_a_table_as_we_make_it_is_ours_to_write(self) -> None:
+    def test_a_table_created_by_mirrorlake_can_be_written_by_direct(self) -> None:
         assert (table().refused, table().delegated, table().computed) == ("", "", ())
 
     @pytest.mark.parametrize("kind", ["long", "string", "date", "boolean", "decimal(12,2)"])
-    def test_so_is_one_with_partitions_whose_values_have_one_text(self, kind: str) -> None:
+    def test_so_can_a_table_with_unambiguous_partition_values(self, kind: str) -> None:
         assert table(partitions=("id",), fields=(column() | {"type": kind},)).delegated == ""
 
     @pytest.mark.parametrize(
@@ -72,9 +72,7 @@ class TestTable:
         ],
         ids=lambda value: value if isinstance(value, str) else "",
     )
-    def test_what_delta_checks_or_keeps_itself_is_left_to_it(
-        self, found: TableFacts, told: str
-    ) -> None:
+    def test_tables_with_checks_of_delta_are_delegated(self, found: TableFacts, told: str) -> None:
         assert told in found.delegated
         assert found.refused == ""
 
@@ -82,7 +80,7 @@ class TestTable:
         ("found", "told"),
         [
             (table(readers=frozenset({"aFeatureOfTomorrow"})), "aFeatureOfTomorrow"),
-            *((table(writers=frozenset({name})), name) for name in sorted(ELSEWHERE)),
+            *((table(writers=frozenset({name})), name) for name in sorted(CATALOG_FEATURES)),
             (
                 table(fields=(column(__CHAR_VARCHAR_TYPE_STRING="char(3)"),)),
                 "id is char(3), whose values Delta pads",
@@ -96,40 +94,45 @@ class TestTable:
     def test_a_table_whose_log_may_mislead_is_refused(self, found: TableFacts, told: str) -> None:
         assert told in found.refused
 
-    def test_columns_that_delta_fills_in_are_named(self) -> None:
+    def test_columns_that_delta_computes_are_named(self) -> None:
         generated = column("g", **{"delta.generationExpression": "id + 1"})
         identity = column("i", **{"delta.identity.start": 1, "delta.identity.step": 1})
         assert table(fields=(column(), generated, identity)).computed == ("g", "i")
 
 
 class TestChoice:
-    def test_the_direct_way_is_the_default(self) -> None:
-        assert way_of(Facts()).way is Way.DIRECT
+    def test_direct_is_the_default(self) -> None:
+        assert choose_strategy(StrategyFacts()).strategy is StrategyName.DIRECT
 
     @pytest.mark.parametrize(
-        "facts", [Facts(platform="it is odd"), Facts(platform="", table="it is odd")]
+        "facts",
+        [StrategyFacts(platform="it is odd"), StrategyFacts(platform="", table="it is odd")],
     )
-    def test_what_closes_it_is_the_reason_for_the_plain_way(self, facts: Facts) -> None:
-        found = way_of(facts)
-        assert (found.way, found.reason, found.refused) == (Way.MERGE, "it is odd", "")
+    def test_the_obstacle_to_direct_is_the_reason_for_merge(self, facts: StrategyFacts) -> None:
+        found = choose_strategy(facts)
+        assert (found.strategy, found.reason, found.refused) == (
+            StrategyName.MERGE,
+            "it is odd",
+            "",
+        )
 
-    def test_a_project_may_ask_for_the_plain_way(self) -> None:
-        found = way_of(Facts(Wanted.MERGE, platform="it is odd"))
-        assert (found.way, found.refused) == (Way.MERGE, "")
+    def test_a_project_can_configure_merge(self) -> None:
+        found = choose_strategy(StrategyFacts(StrategySetting.MERGE, platform="it is odd"))
+        assert (found.strategy, found.refused) == (StrategyName.MERGE, "")
         assert "mirror.strategy" in found.reason
 
-    def test_a_project_that_asks_for_the_direct_way_is_refused_where_it_is_closed(self) -> None:
-        assert way_of(Facts(Wanted.DIRECT)).refused == ""
-        found = way_of(Facts(Wanted.DIRECT, table="it is partitioned"))
-        assert (found.way, found.refused) == (Way.DIRECT, "it is partitioned")
+    def test_a_project_that_configures_direct_is_refused_if_it_is_impossible(self) -> None:
+        assert choose_strategy(StrategyFacts(StrategySetting.DIRECT)).refused == ""
+        found = choose_strategy(StrategyFacts(StrategySetting.DIRECT, table="it is partitioned"))
+        assert (found.strategy, found.refused) == (StrategyName.DIRECT, "it is partitioned")
 
-    @pytest.mark.parametrize("wanted", list(Wanted))
-    def test_batches_that_only_insert_are_told_apart(self, wanted: Wanted) -> None:
-        assert way_of(Facts(wanted, appends=True)).appends
-        assert not way_of(Facts(wanted)).appends
+    @pytest.mark.parametrize("setting", list(StrategySetting))
+    def test_batches_that_only_insert_are_marked(self, setting: StrategySetting) -> None:
+        assert choose_strategy(StrategyFacts(setting, appends=True)).appends
+        assert not choose_strategy(StrategyFacts(setting)).appends
 
-    def test_it_can_be_told_as_data(self) -> None:
-        assert way_of(Facts(table="it is odd", appends=True)).as_fact() == {
+    def test_a_choice_is_printed_as_plain_data(self) -> None:
+        assert choose_strategy(StrategyFacts(table="it is odd", appends=True)).as_fact() == {
             "strategy": "merge",
             "reason": "it is odd",
             "appends": True,

@@ -12,7 +12,7 @@ from mirrorlake.landing import text as delimited
 from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.model.net import NetChanges
+from mirrorlake.model.net_changes import NetChanges
 from mirrorlake.model.table import Column, Schema
 
 SCHEMA = Schema.of([Column("a", types.STRING)])
@@ -26,7 +26,7 @@ def folded(text: str, default: Marker = Marker.INSERT) -> NetChanges:
 
 
 @pytest.mark.clause("LZ-034")
-def test_rows_are_added_as_they_come() -> None:
+def test_rows_are_inserted_in_order() -> None:
     assert folded("a\n1\n1\n").rows["a"].to_pylist() == ["1", "1"]
 
 

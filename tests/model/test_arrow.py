@@ -15,7 +15,7 @@ TEXTS = st.lists(st.none() | st.text(max_size=20), min_size=1, max_size=30)
 
 
 @given(texts=TEXTS, data=st.data(), room=st.integers(1, 60))
-def test_rows_are_those_of_the_numbers(
+def test_rows_are_taken_by_their_numbers(
     texts: list[str | None], data: st.DataObject, room: int
 ) -> None:
     whole = pa.table(
@@ -36,7 +36,7 @@ def test_rows_are_those_of_the_numbers(
 
 
 @pytest.mark.long
-def test_texts_of_more_than_one_array_can_hold() -> None:
+def test_texts_that_exceed_one_array_become_several_chunks() -> None:
     text = pa.repeat("x" * 1_000, 600_000)
     rows = pa.table({"t": pa.chunked_array([text] * 4), "n": np.arange(2_400_000)})
     found = taken(rows, np.arange(2_400_000)[::-1])

@@ -42,7 +42,7 @@ def fillings(draw: st.DrawFn) -> pa.RecordBatch:
 
 
 @given(copied=st.dictionaries(st.text(), st.text()), filled=st.none() | fillings())
-def test_what_became_of_columns_is_read_as_it_was_written(
+def test_an_alteration_is_decoded_as_encoded(
     copied: dict[str, str], filled: pa.RecordBatch | None
 ) -> None:
     alteration = Alteration(copied, filled)
@@ -95,7 +95,9 @@ def test_damage_is_refused(text: str) -> None:
         (decimal(9, 2), decimal(11, 4)),
     ],
 )
-def test_a_wider_type_has_every_value_and_not_the_other_way(old: DataType, new: DataType) -> None:
+def test_a_wider_type_has_every_value_of_the_narrower_type_but_not_vice_versa(
+    old: DataType, new: DataType
+) -> None:
     assert is_wider(new, old)
     assert not is_wider(old, new)
     assert not is_wider(new, new)

@@ -44,13 +44,13 @@ def test_a_decimal_is_exact(text: str, value: str) -> None:
         "",
     ],
 )
-def test_what_does_not_fit_is_an_error(text: str) -> None:
+def test_a_value_that_does_not_fit_is_an_error(text: str) -> None:
     with pytest.raises(ValueError, match=r"(?i)decimal"):
         decimals(pa.array([text]), TYPE)
 
 
 @given(st.lists(st.decimals(allow_nan=False, allow_infinity=False, places=2).map(str), max_size=5))
-def test_decimals_of_the_scale_come_back(texts: list[str]) -> None:
+def test_decimals_of_the_scale_are_parsed_exactly(texts: list[str]) -> None:
     fitting = [text for text in texts if len(text) < 36]
     expected = [Decimal(text) for text in fitting]
     assert decimals(pa.array(fitting, pa.string()), TYPE).to_pylist() == expected

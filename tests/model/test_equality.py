@@ -42,7 +42,7 @@ def told_apart(value: Any) -> Any:
 @pytest.mark.clause("LZ-256", "LZ-257")
 @pytest.mark.parametrize(("kind", "values"), VALUES, ids=[str(kind) for kind, _ in VALUES])
 @given(data=st.data())
-def test_two_values_are_the_same_key_exactly_when_nothing_tells_them_apart(
+def test_values_are_equal_keys_exactly_if_type_and_bits_are_equal(
     kind: pa.DataType, values: st.SearchStrategy[Any], data: st.DataObject
 ) -> None:
     pairs = data.draw(st.lists(st.tuples(st.none() | values, st.none() | values), max_size=8))

@@ -66,12 +66,12 @@ def test_every_class_has_a_code_of_its_own() -> None:
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_every_class_says_what_it_means(kind: type[MirrorlakeError]) -> None:
+def test_every_error_class_has_a_docstring(kind: type[MirrorlakeError]) -> None:
     assert kind.__doc__
 
 
 @pytest.mark.parametrize("kind", ALL)
-def test_an_error_prints_what_where_and_the_way_out(kind: type[MirrorlakeError]) -> None:
+def test_an_error_prints_what_where_and_the_hint(kind: type[MirrorlakeError]) -> None:
     error = made(kind)
     assert str(error) == f"it broke ({error.where}). Mend it."
 
@@ -106,7 +106,7 @@ def test_a_table_error_prints_table_file_row_and_column() -> None:
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))
 @pytest.mark.parametrize("kind", ALL)
-def test_an_error_is_whole_after_a_journey(kind: type[MirrorlakeError], protocol: int) -> None:
+def test_an_error_survives_pickling(kind: type[MirrorlakeError], protocol: int) -> None:
     error = made(kind)
     arrived = pickle.loads(pickle.dumps(error, protocol))
     assert type(arrived) is kind
@@ -114,13 +114,13 @@ def test_an_error_is_whole_after_a_journey(kind: type[MirrorlakeError], protocol
 
 
 @pytest.mark.parametrize("kind", OF_TABLES)
-def test_a_table_error_arrives_with_all_its_fields(kind: type[TableError]) -> None:
+def test_a_table_error_keeps_all_fields_when_pickled(kind: type[TableError]) -> None:
     error = made(kind)
     arrived = pickle.loads(pickle.dumps(error))
     assert vars(arrived) == vars(error)
 
 
-def test_an_error_that_another_room_adds_is_whole_after_a_journey() -> None:
+def test_an_error_class_of_another_package_survives_pickling() -> None:
     for module in pkgutil.walk_packages(mirrorlake.__path__, "mirrorlake."):
         if not module.name.endswith((".__main__", ".migrations.env")):  # which programs run
             importlib.import_module(module.name)
@@ -133,12 +133,12 @@ def test_an_error_that_another_room_adds_is_whole_after_a_journey() -> None:
         assert vars(arrived) == vars(error)
 
 
-def test_errors_without_a_place_travel_too() -> None:
+def test_errors_without_a_location_survive_pickling() -> None:
     arrived = pickle.loads(pickle.dumps(UsageError("no")))
     assert (arrived.what, arrived.where, arrived.hint) == ("no", "", "")
 
 
-def test_only_wrong_use_and_missing_systems_have_exit_codes_of_their_own() -> None:
+def test_only_usage_errors_and_unavailable_systems_have_special_exit_codes() -> None:
     codes = {kind.code: kind.exit_code for kind in ALL if kind.exit_code != 1}
     assert codes == {
         "usage": 2,
@@ -162,7 +162,7 @@ def test_an_error_of_a_table_waits_for_a_person() -> None:
     assert all(issubclass(kind, OperatorError) for kind in OF_TABLES)
 
 
-def test_what_the_system_says_of_a_full_disk_becomes_ours() -> None:
+def test_a_full_disk_becomes_a_storage_error() -> None:
     error = StorageUnavailable.of(OSError(errno.ENOSPC, "No space left on device", "/lake/file"))
     assert error is not None
     assert str(error).startswith(

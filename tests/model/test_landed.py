@@ -85,7 +85,7 @@ class TestFileName:
             "٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠٠١.parquet",
         ],
     )
-    def test_any_other_name_is_none_of_a_data_file(self, text: str) -> None:
+    def test_other_names_are_not_names_of_data_files(self, text: str) -> None:
         assert FileName.parse(text) is None
 
 

@@ -33,13 +33,13 @@ alike: st.SearchStrategy[Points] = st.sampled_from([lsns, numbers, sets]).flatma
 """Three points of one kind: the laws hold whether one of two always covers the other or not."""
 
 
-class TestLaws:
+class TestPositionOrder:
     @given(alike)
     def test_a_point_covers_itself(self, points: Points) -> None:
         assert points[0].covers(points[0])
 
     @given(alike)
-    def test_what_is_covered_by_what_is_covered_is_covered(self, points: Points) -> None:
+    def test_covering_is_transitive(self, points: Points) -> None:
         low, more, most = points
         assert low.join(more).join(most).covers(low)
         if most.covers(more) and more.covers(low):
@@ -77,7 +77,7 @@ class TestLogNumbers:
     @pytest.mark.parametrize(
         "text", ["", "/", "0", "0/", "/0", "0/G", "0/0/0", "0 1", "-1/0", "+1/0"]
     )
-    def test_other_text_is_no_log_sequence_number(self, text: str) -> None:
+    def test_other_text_is_not_a_log_sequence_number(self, text: str) -> None:
         with pytest.raises(ValueError, match="not a log sequence number"):
             Lsn.parse(text)
 
@@ -87,8 +87,8 @@ class TestLogNumbers:
             Lsn.parse(text)
 
     @pytest.mark.parametrize("text", ["", "-1", "1.0", "x", "\u00b2", "\u0663"])
-    def test_other_text_is_no_number(self, text: str) -> None:
-        with pytest.raises(ValueError, match="not a number of a log"):
+    def test_other_text_is_not_a_number(self, text: str) -> None:
+        with pytest.raises(ValueError, match="not a log position number"):
             LogNumber.parse(text)
 
     @given(lsns, lsns)
@@ -98,7 +98,7 @@ class TestLogNumbers:
 
 class TestGtidSets:
     @given(transactions, transactions)
-    def test_sets_are_what_sets_of_their_transactions_are(
+    def test_gtid_sets_behave_like_sets_of_transactions(
         self, one: frozenset[tuple[str, int]], other: frozenset[tuple[str, int]]
     ) -> None:
         assert set_of(one).covers(set_of(other)) == (one >= other)
@@ -119,7 +119,7 @@ class TestGtidSets:
         assert str(GtidSet.parse(text)) == printed
 
     @pytest.mark.parametrize("text", ["", "a", "a:", "a:0", "a:3-1", "a:1,", "a:1-", "a:x", ":1"])
-    def test_other_text_is_no_set(self, text: str) -> None:
+    def test_other_text_is_not_a_set(self, text: str) -> None:
         with pytest.raises(ValueError, match=r"not a set|before it begins"):
             GtidSet.parse(text)
 
@@ -135,7 +135,7 @@ class TestPositions:
         assert Position.parse(str(position), Lsn.parse) == position
 
     @given(transactions, st.sampled_from("abc"), st.integers(1, 8), st.integers(0, 9))
-    def test_one_that_tells_its_transaction_is_read_as_printed(
+    def test_a_position_with_its_transaction_is_read_as_printed(
         self, before: frozenset[tuple[str, int]], server: str, number: int, ordinal: int
     ) -> None:
         of = set_of(frozenset({(server, number)}))
@@ -145,18 +145,18 @@ class TestPositions:
     def test_a_position_prints_its_transaction_first(self) -> None:
         assert str(Position(Lsn(0x4BFD4D8), 17)) == "0/4BFD4D8:17"
 
-    def test_a_transaction_is_printed_where_the_point_does_not_tell_it(self) -> None:
+    def test_the_transaction_is_printed_if_the_point_does_not_determine_it(self) -> None:
         of = GtidSet.parse("b:3")
         assert str(Position(GtidSet.parse("a:1-5,b:1-3"), 17, of)) == "a:1-5,b:1-3@b:3:17"
         assert str(Position(of, 17, of)) == "b:3:17"
 
     @pytest.mark.parametrize("text", ["", ":", "0/1", "0/1:", ":1", "0/1:-1", "0/1:\u00b2"])
-    def test_other_text_is_no_position(self, text: str) -> None:
+    def test_other_text_is_not_a_position(self, text: str) -> None:
         with pytest.raises(ValueError, match="not a"):
             Position.parse(text, Lsn.parse)
 
     @given(positions, lsns)
-    def test_in_a_total_order_it_reaches_what_ends_at_or_before_it(
+    def test_in_a_total_order_a_position_reaches_transactions_that_end_at_or_before_it(
         self, position: Position, end: Lsn
     ) -> None:
         reached = position.reaches(end)
@@ -166,7 +166,7 @@ class TestPositions:
             assert (reached > 0) == position.passes(end) == position.point.covers(end)
 
     @given(transactions, transactions, st.integers(1, 9))
-    def test_it_reaches_the_whole_of_each_transaction_but_its_own(
+    def test_a_position_reaches_all_other_covered_transactions_completely(
         self,
         before: frozenset[tuple[str, int]],
         asked: frozenset[tuple[str, int]],
@@ -180,7 +180,7 @@ class TestPositions:
         assert not position.passes(set_of(frozenset({of})))
 
     @given(st.one_of(lsns, sets), st.data())
-    def test_behind_a_point_is_behind_all_that_it_covers(
+    def test_the_position_after_a_point_covers_all_its_transactions(
         self, point: LogPoint, data: st.DataObject
     ) -> None:
         other = data.draw(lsns if isinstance(point, Lsn) else sets)
@@ -189,6 +189,6 @@ class TestPositions:
         assert position.passes(other) == point.covers(other)
 
     @pytest.mark.parametrize("parse", [Lsn.parse, LogNumber.parse, GtidSet.parse])
-    def test_the_source_reads_the_points(self, parse: Callable[[str], LogPoint]) -> None:
+    def test_the_source_parses_the_points(self, parse: Callable[[str], LogPoint]) -> None:
         with pytest.raises(ValueError, match="not a"):
             Position.parse("?:7", parse)

@@ -19,7 +19,8 @@ import pyarrow as pa
 
 from mirrorlake.apply.commit_metadata import by_marker, commit_metadata
 from mirrorlake.delta.log.history import CommittedBatch, batch_of
-from mirrorlake.landing.file_identity import Identity, altered
+from mirrorlake.delta.schema import FEED
+from mirrorlake.landing.file_identity import Identity, first_changed
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.parquet.unchanged import unpacked
 from mirrorlake.mirror.engine import (
@@ -41,7 +42,14 @@ from mirrorlake.mirror.steps import (
     DropTable,
     SetKey,
 )
-from mirrorlake.mirror.table.progress import FOLDER, RESEEDED, Progress
+from mirrorlake.mirror.table.progress import DELETES, FOLDER, RESEEDED, SOFT, Progress
+from mirrorlake.model.change import (
+    METADATA_COLUMNS,
+    ROW_COMMIT_TIME,
+    ROW_DELETED,
+    ROW_POSITION,
+    ROW_TRANSACTION,
+)
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.keys import KeyRange
 from mirrorlake.model.landed import BackfillChunk, NamedBatch
@@ -120,7 +128,7 @@ class ModelledEngine:
             recorded=table.recorded,
             schema=table.schema,
             key=table.key,
-            properties=dict(table.properties),
+            properties={FEED: "true", **table.properties},
             batch=table.batch,
             last=table.identities.get("last"),
             begin=table.identities.get("begin"),
@@ -134,8 +142,13 @@ class ModelledEngine:
     def create(self, step: CreateTable) -> None:
         if step.path not in self.lake.tables or step.replace:
             key = tuple(step.schema.names.index(name) for name in step.key)
-            made = LakeTable(step.generation, step.detection, step.schema, step.key, Table(key))
+            names = step.schema.names
+            said = tuple(n for n, name in enumerate(names) if name in METADATA_COLUMNS)
+            flag = names.index(ROW_DELETED) if step.soft else None
+            table = Table(key, metadata=said, soft=flag)
+            made = LakeTable(step.generation, step.detection, step.schema, step.key, table)
             made.properties = {FOLDER: step.folder} | ({RESEEDED: "true"} if step.replace else {})
+            made.properties |= {DELETES: SOFT} if step.soft else {}
             self.lake.tables[step.path] = made
         self.reached(CrashPoint.TABLE_CREATED)
 
@@ -200,7 +213,7 @@ class ModelledEngine:
             return AlreadyApplied(read.recorded)
         if read.recorded != step.first - 1:
             return Conflicted("the batch does not follow")
-        if step.names and (file := altered(self.store, step.files)):
+        if step.names and (file := first_changed(self.store, step.files)):
             return Conflicted(f"{file.name} changed while it was read")
         before_commit()
         self.reached(CrashPoint.COMMIT_BEGUN)
@@ -215,7 +228,7 @@ class ModelledEngine:
             table.backfilled.append((step.backfill, feed))
             changes = []
         if step.truncated:
-            feed += table.table.truncate()
+            feed += table.table.truncate(_said(table, step))
         if changes:
             feed += table.table.apply(changes)
         table.version += 1
@@ -270,13 +283,22 @@ class ModelledEngine:
             rows = parquet.read(
                 handle, 1, table.schema, step.default, table=str(step.table), file=path
             )
-        values = [list(row.values()) for row in rows.data.to_pylist()]
+        flag = {ROW_DELETED: False} if step.soft else {}
+        values = [list((row | flag).values()) for row in rows.data.to_pylist()]
         if rows.unchanged is not None:
             for row, mask in zip(values, unpacked(rows.unchanged, len(rows.names)), strict=True):
                 for index in mask.nonzero()[0]:
                     row[index] = UNCHANGED
         markers = rows.marker.to_pylist()
         return [Change(m, tuple(row)) for m, row in zip(markers, values, strict=True)]
+
+
+def _said(table: LakeTable, step: ApplyFiles) -> dict[int, Any]:
+    """What rows say that a truncation deletes."""
+    assert not step.soft or not step.files, "a truncation is a batch by itself"
+    at, time = step.evidence.positions, step.evidence.source_time
+    said = {ROW_POSITION: at[1] if at else None, ROW_TRANSACTION: None, ROW_COMMIT_TIME: time}
+    return {table.schema.names.index(n): v for n, v in said.items() if n in table.schema}
 
 
 def backfilled(table: Table, keys: KeyRange, changes: Sequence[Change]) -> Counter[tuple[str, Row]]:

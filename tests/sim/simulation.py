@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 from dataclasses import replace
 from functools import partial
@@ -26,7 +26,7 @@ from mirrorlake.capture.backfill.reading import ChunkLimits
 from mirrorlake.capture.capture import Capture
 from mirrorlake.capture.record import Records
 from mirrorlake.capture.settings import CaptureSettings
-from mirrorlake.errors import LeaseHeld, LeaseLost, SourceUnavailable, UsageError
+from mirrorlake.errors import LeaseHeld, LeaseLost, SourceGap, SourceUnavailable, UsageError
 from mirrorlake.mirror.batch_limits import BatchLimits
 from mirrorlake.mirror.settings import MirrorSettings
 from mirrorlake.model.crash_points import CrashPoint
@@ -41,7 +41,7 @@ from tests.doubles.memory_store import Crash, Effect, Files, MemoryStore
 from tests.doubles.replica import fail_over
 from tests.reference import plain
 from tests.sim.engine import Lake, ModelledEngine, replayed
-from tests.sim.source import Row, SimulatedDatabase, values
+from tests.sim.source import COLUMNS, Row, SimulatedDatabase, values
 
 TABLES = [TableId("shop", "orders"), TableId("shop", "items")]
 KEYS = 6
@@ -51,9 +51,10 @@ STEPS = 60
 class Simulation:
     """One run. `trace` says what happened, for a person who looks at a failing seed."""
 
-    def __init__(self, seed: int, *, is_damaged: bool = False) -> None:
-        """is_damaged: somebody else writes into the tables, which a backfill has to mend."""
-        self.random, self.is_damaged = Random(seed), is_damaged
+    def __init__(self, seed: int, *, is_damaged: bool = False, loses: bool = False) -> None:
+        """is_damaged: somebody else writes into the tables, which a backfill has to mend. loses:
+        the database loses its log, and the mirror is repaired."""
+        self.random, self.is_damaged, self.loses = Random(seed), is_damaged, loses
         self._asked = 0
         self.clock = SteppedClock()
         sets = self.random.random() < 0.3
@@ -66,14 +67,17 @@ class Simulation:
         self._apply: ApplyLoop | None = None
         self._processes = 0
         self._strict = self.random.random() < 0.2
+        self._metadata = Random(f"metadata {seed}").random() < 0.3
+        self._soft = not self._strict and Random(f"soft {seed}").random() < 0.3
         self._settings = CaptureSettings(
             roll_bytes=self.random.choice([1, 200, 100_000]),
             load_bytes=self.random.choice([1, 100_000]),
             heartbeat_seconds=1.0,
             strict=self._strict,
+            metadata_columns=self._metadata,
             load_workers=1,
         )
-        if is_damaged:
+        if is_damaged or loses:
             self._strict, self._settings = False, replace(self._settings, strict=False)
         self._backfill = BackfillSettings(
             ChunkLimits(
@@ -88,7 +92,7 @@ class Simulation:
             files=self.random.choice([2, 100]),
             large_rows=self.random.choice([0, 2, 1_000]),
         )
-        self.crashes = 0
+        self.crashes = self.losses = 0
 
     def run(self) -> None:
         """Random steps, then quiet until everything has arrived; checks on the way."""
@@ -98,7 +102,7 @@ class Simulation:
             step = self.random.choice(
                 [self._write, self._write, self._capture_step, self._capture_step,
                  self._apply_step, self._apply_step, self._wait, self._fail_over,
-                 self._request, self._request, self._damage]
+                 self._request, self._request, self._damage, self._lose]
             )  # fmt: skip
             self._surviving(step)
         self._settle()
@@ -150,6 +154,19 @@ class Simulation:
             fail_over(self.database.memory, self.random)
             self.trace.append("another server takes over")
 
+    def _lose(self) -> None:
+        """What was not read yet is gone from the log, and the place in it too."""
+        if self.loses and self.random.random() < 0.5:
+            self.database.memory.slots.clear()
+            self.database.memory.forget(self.database.memory.points.current)
+            self.losses += 1
+            self.trace.append("the log is lost")
+
+    def _repair(self) -> None:
+        repair = self._new_capture().repair()
+        assert repair.done().is_needed, self.told()
+        self.trace.append("repaired")
+
     def _text(self) -> str | None:
         return self.random.choice([None, f"t{self.random.randint(0, 99)}"])
 
@@ -159,7 +176,7 @@ class Simulation:
     def _request(self) -> None:
         """Somebody asks for a backfill, or for the end of one."""
         jobs = self._jobs()
-        found = [job for job in jobs.jobs() if not job.state.is_over]
+        found = [j for j in jobs.jobs() if not (j.state.is_over or j.request.reason)]
         if found and self.random.random() < 0.3:
             jobs.stop(self.random.choice(found))
             return
@@ -191,11 +208,11 @@ class Simulation:
         if kind in {"lose", "change"}:
             rows.remove(old)
         if kind == "change":
-            rows.append((old[0], "damaged", old[2]))
+            rows.append((old[0], "damaged", *old[2:]))
         if kind == "double":
-            rows.append(self.random.choice([old, (old[0], "double", None)]))
+            rows.append(self.random.choice([old, (old[0], "double", None, *old[3:])]))
         if kind == "invent":
-            rows.append((self.random.randint(-2, KEYS + 2), "invented", None))
+            rows.append((self.random.randint(-2, KEYS + 2), "invented", None, *old[3:]))
         feed = Counter(("delete", row) for row in mirrored.table.rows)
         feed.update(("insert", row) for row in rows)
         mirrored.table.rows = rows
@@ -230,6 +247,11 @@ class Simulation:
             self._died(step, str(crash))
         except SourceUnavailable:
             self._died(step, "the database went away")
+        except SourceGap:
+            assert self.loses
+            self._died(step, "the log is lost")
+            self.clock.advance(TERM.total_seconds() + 1)
+            self._surviving(self._repair)
         except LeaseHeld:
             self.clock.advance(TERM.total_seconds() + 1)
         except LeaseLost:
@@ -239,7 +261,7 @@ class Simulation:
     def _died(self, step: Callable[[], None], why: str) -> None:
         self.crashes += 1
         self.trace.append(f"{step.__name__} died: {why}")
-        if step == self._capture_step:
+        if step in {self._capture_step, self._repair}:
             self._capture = None
         else:
             self._apply = None
@@ -269,7 +291,7 @@ class Simulation:
         return ApplyLoop(
             store,
             engine,
-            MirrorSettings(limits=self._limits, cleanup_seconds=1.0),
+            MirrorSettings(limits=self._limits, cleanup_seconds=1.0, soft_deletes=self._soft),
             self.clock,
             reached=self._reached(),
             holder=self._holder(),
@@ -331,7 +353,7 @@ class Simulation:
             mirrored = self.lake.tables.get(f"Tables/{table.schema}/{table.name}")
             if mirrored is not None and mirrored.cut is not None:
                 expected = self.database.rows_at(self._cuts[mirrored.cut], table)
-                assert Counter(mirrored.table.rows) == Counter(expected.values()), self.told()
+                assert self._live(mirrored.table.rows) == Counter(expected.values()), self.told()
 
     def _settle(self) -> None:
         """No more trouble: both processes run until everything has arrived."""
@@ -341,7 +363,13 @@ class Simulation:
         self._backfill = replace(self._backfill, window_bytes=100_000)
         for job in self._jobs().jobs() if self.is_damaged else []:
             self._jobs().stop(job)
-        self._land_all()
+        try:
+            self._land_all()
+        except SourceGap:
+            self.clock.advance(TERM.total_seconds() + 1)
+            self._repair()
+            self.clock.advance(TERM.total_seconds() + 1)
+            self._land_all()
         for table in TABLES if self.is_damaged else []:
             self._ask(table, whole=True)
         self._land_all()
@@ -368,13 +396,53 @@ class Simulation:
         for table in TABLES:
             mirrored = self.lake.tables[f"Tables/{table.schema}/{table.name}"]
             expected = Counter(self.database.rows(table).values())
-            assert Counter(mirrored.table.rows) == expected, self.told()
-            assert replayed(mirrored) == Counter(map(plain, expected.elements())), self.told()
-            if not self.is_damaged:
+            assert self._live(mirrored.table.rows) == expected, self.told()
+            played = replayed(mirrored)
+            assert played == Counter(map(plain, mirrored.table.rows)), self.told()
+            assert self._live(played.elements()) == Counter(map(plain, expected.elements()))
+            self._check_metadata(table, [row for row in mirrored.table.rows if self._is_live(row)])
+            self._check_deleted(table, mirrored.table.rows)
+            if not (self.is_damaged or self.losses):
                 assert not any(feed for _chunk, feed in mirrored.backfilled), self.told()
             ends = [last for _first, last in mirrored.applied]
             begins = [first for first, _last in mirrored.applied]
             assert begins == [1, *(end + 1 for end in ends[:-1])], self.told()
 
+    def _check_metadata(self, table: TableId, rows: list[Any]) -> None:
+        """Each row names the change that made it what it is, or the position it was read at."""
+        for row in rows if self._metadata else []:
+            position, transaction, time = row[3:6]
+            if transaction is None:
+                assert time is None, self.told()
+                assert position.endswith(":0"), self.told()
+                continue
+            if not self.is_damaged:
+                write, committed = self.database.write_at(position)
+                assert (str(write.table.table), time) == (str(table), committed), self.told()
+                assert write.row is not None, self.told()
+                assert write.row["id"] == row[0], self.told()
+                # In a strict zone a row may be younger than the change, in what was not sent.
+                assert self._strict or tuple(write.row.values()) == row[:3], self.told()
+
+    def _check_deleted(self, table: TableId, rows: list[Any]) -> None:
+        """A row that is marked as deleted was the last of its key, and is no more."""
+        gone = [row for row in rows if not self._is_live(row)]
+        assert not {row[0] for row in gone} & set(self.database.rows(table)), self.told()
+        if not (self.is_damaged or self.losses):
+            assert len({row[0] for row in gone}) == len(gone), self.told()
+            assert {row[:3] for row in gone} <= self.database.deleted(table), self.told()
+
+    def _is_live(self, row: Any) -> bool:
+        return not (self._soft and row[-1])
+
+    def _live(self, rows: Iterable[Any]) -> Counter[Any]:
+        """The rows that are not marked as deleted, without metadata columns."""
+        return bare(row for row in rows if self._is_live(row))
+
     def told(self) -> str:
         return "\n".join(self.trace)
+
+
+def bare(rows: Iterable[Any]) -> Counter[Any]:
+    """The rows without metadata columns."""
+    return Counter(row[: len(COLUMNS)] for row in rows)

@@ -8,6 +8,7 @@ What was acknowledged is gone for good, as a server removes it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from random import Random
 from typing import Any
 
@@ -21,6 +22,7 @@ from mirrorlake.sources.memory.database import (
     MemoryDatabase,
     MemoryTransaction,
     Numbers,
+    Write,
     WriteKind,
 )
 from mirrorlake.sources.memory.settings import MemorySettings
@@ -54,6 +56,28 @@ class SimulatedDatabase:
         with self.memory.transaction(self.random.choice("ab")) as open_:
             open_.steps.extend(transaction.steps)
         self._done.append(self.memory.log[-1])
+
+    def write_at(self, position: str) -> tuple[Write, datetime]:
+        """The write at a position, as the metadata of a row has it, and when it was committed."""
+        end, _, ordinal = position.rpartition(":")
+        (logged,) = [one for one in self._done if str(one.end) == end]
+        return logged.writes[int(ordinal) - 1], logged.time
+
+    def deleted(self, table: TableId) -> set[Row]:
+        """Every row that was deleted, truncated or moved to another key, as it was then."""
+        rows: dict[int, Row] = {}
+        found: set[Row] = set()
+        writes = [write for logged in self._done for write in logged.writes]
+        for write in writes:
+            if write.table.table != table:
+                continue
+            gone = list(rows) if write.kind is WriteKind.TRUNCATE else []
+            gone += [] if write.old is None else [write.old["id"]]
+            found |= {rows.pop(key) for key in gone}
+            if write.row is not None:
+                row = write.row
+                rows[row["id"]] = (row["id"], row["note"], row["text"])
+        return found
 
     def rows(self, table: TableId) -> dict[int, Row]:
         """The rows now, by their key."""

@@ -21,7 +21,7 @@ def test_tables_equal_the_source_whatever_happens(group: int) -> None:
             raise
 
 
-@pytest.mark.clause("ST-290")
+@pytest.mark.clause("ST-290", "CF-086")
 @pytest.mark.parametrize("group", range(4))
 def test_backfills_mend_whatever_somebody_did_to_the_tables(group: int) -> None:
     for seed in range(group, SEEDS // 5, 4):
@@ -30,6 +30,20 @@ def test_backfills_mend_whatever_somebody_did_to_the_tables(group: int) -> None:
         except BaseException as error:
             error.add_note(f"seed {seed}, damaged")
             raise
+
+
+@pytest.mark.parametrize("group", range(2))
+def test_tables_equal_the_source_after_repairs(group: int) -> None:
+    losses = 0
+    for seed in range(group, SEEDS // 10, 2):
+        run = Simulation(seed, loses=True)
+        try:
+            run.run()
+        except BaseException as error:
+            error.add_note(f"seed {seed}, loses")
+            raise
+        losses += run.losses
+    assert losses > SEEDS // 40
 
 
 def test_the_simulation_does_backfill_tables_that_change_meanwhile() -> None:

@@ -1,1 +1,1 @@
-"""What to do with a landing zone: pure decisions, no I/O."""
+"""Decides how a landing zone is applied to tables: pure functions, no I/O."""

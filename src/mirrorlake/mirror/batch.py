@@ -1,9 +1,9 @@
-"""Which files of a table make the next batch.
+"""Selects the files of the next batch of a table.
 
-A batch is a run of contiguous numbers that begins after the recorded one. It ends where a
-transaction ends, so that no reader sees half of one, unless the transaction alone is larger than a
-batch may be. Files of a load and files of changes never share a batch, and each file of a backfill
-is a batch by itself.
+A batch is a run of contiguous file numbers that follows the recorded number. It ends at the end of
+a transaction, so that readers never see a part of one, unless the transaction alone exceeds the
+limits of a batch. Files of a load and files of changes are never in the same batch, and each file
+of a backfill is a batch of its own.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from mirrorlake.model.landed import FileKind
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Contiguous files after the recorded number, and why they do not go on, if that is wrong."""
+    """Contiguous files after the recorded number. error: set if a gap ends the run."""
 
     files: tuple[Landed, ...]
     error: TableError | None = None
@@ -36,16 +36,16 @@ def run_of(
     *,
     within: str = "",
 ) -> Run:
-    """The files that may be applied now, by their numbers alone.
+    """The files that may be applied now, by their numbers.
 
-    files: ascending, of the folder and where needed of its cleanup folder. target: the last number
-    that the chosen cut allows. within: the partition folder, when they lie in one. A gap blocks all
-    later files (LZ-117, LZ-119).
+    files: ascending, of the table folder and if needed of its cleanup folder. target: the last
+    number of the target cut. within: the partition folder, if any. A gap blocks all later files
+    (LZ-117, LZ-119).
     """
     newest = files[-1].number if files else 0
     last = newest if target is None else min(newest, target)
     run: list[Landed] = []
-    # There may be a million of them: none is looked at that is not needed.
+    # There may be a million files, so only the needed ones are accessed.
     index = bisect_right(files, recorded, key=lambda file: file.number)
     for number in range(recorded + 1, last + 1):
         if files[index].number != number:
@@ -58,17 +58,28 @@ def run_of(
 
 
 def batch_of(
-    run: Sequence[Landed], inspected: Mapping[str, Inspected], limits: BatchLimits
+    run: Sequence[Landed],
+    inspected: Mapping[str, Inspected],
+    limits: BatchLimits,
+    *,
+    soft: bool = False,
 ) -> Sequence[Landed]:
-    """The first batch of a run whose files have been looked at; empty when it has to wait."""
+    """The first batch of a run; empty if the rest of its last transaction has not landed yet.
+
+    inspected: the footers of the files by path. soft: with soft deletes, so a truncation is a batch
+    of its own.
+    """
     rows = size = 0
     batch: list[Landed] = []
     complete = 0  # length of the longest prefix that ends with a transaction
     for file in run:
         facts = inspected[file.path]
-        if batch and not _together(inspected[batch[0].path], facts):
-            break
+        if batch and not _share_batch(inspected[batch[0].path], facts):
+            return batch  # what follows stands between two transactions: no more of this one comes
         if batch and (_alters(facts) or _has_other_types(inspected[batch[-1].path], facts)):
+            return batch[:complete] if complete else batch
+        emptied = soft and batch and (_empties(inspected[batch[-1].path]) or _empties(facts))
+        if emptied:
             return batch[:complete] if complete else batch
         full = rows + facts.rows > limits.rows or size + facts.size > limits.size
         if batch and full:
@@ -77,24 +88,28 @@ def batch_of(
         rows, size = rows + facts.rows, size + facts.size
         if facts.footer is None or facts.footer.complete or _is_load(facts):
             complete = len(batch)
-    # A run that ends because it is long enough has no later file that could complete it.
+    # A run of maximum length is applied even if its last transaction is incomplete.
     return batch[:complete] if complete or len(batch) < limits.files else batch
 
 
+def _empties(facts: Inspected) -> bool:
+    return facts.footer is not None and facts.footer.kind is FileKind.TRUNCATE
+
+
 def _alters(facts: Inspected) -> bool:
-    """Whether the columns were altered before the first row of a file."""
+    """Whether the columns are altered before the first row of a file."""
     return facts.footer is not None and facts.footer.alteration is not None
 
 
-def _has_other_types(one: Inspected, other: Inspected) -> bool:
-    """Whether a column of both files has different types in them."""
-    types = {column.name: column.type for column in one.schema}
-    return any(types.get(column.name, column.type) != column.type for column in other.schema)
+def _has_other_types(earlier: Inspected, later: Inspected) -> bool:
+    """Whether a column has different types in two files."""
+    types = {column.name: column.type for column in earlier.schema}
+    return any(types.get(column.name, column.type) != column.type for column in later.schema)
 
 
-def _together(first: Inspected, facts: Inspected) -> bool:
-    """Whether a file may be in a batch: a chunk of a backfill is compared with the table as it is
-    behind all files before."""
+def _share_batch(first: Inspected, facts: Inspected) -> bool:
+    """Whether two files may be in one batch. A backfill chunk is compared with the table as of all
+    earlier files, so it is a batch of its own."""
     if _is_backfill(first) or _is_backfill(facts):
         return False
     return _is_load(first) == _is_load(facts)

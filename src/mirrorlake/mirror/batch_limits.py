@@ -1,8 +1,8 @@
-"""How large batches grow, and which of them are background jobs, so that quiet tables stay fresh.
+"""Limits of batches, and which batches are background jobs, so that other tables stay fresh.
 
-A cycle carries small batches together, because a job costs as much for one table as for fifty, and
-it lasts as long as the slowest of them. What takes seconds is no part of a cycle. What a batch
-costs follows its rows and bytes, whatever the size of its table.
+A cycle applies the small batches of all tables in one job, because a job for one table costs as
+much as a job for fifty; it takes as long as the slowest batch. Batches that take seconds are
+background jobs. The cost of a batch depends on its rows and bytes, not on the size of its table.
 """
 
 from __future__ import annotations
@@ -10,14 +10,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 CHECKPOINT_EVERY = 100
-"""Commits, of which a start reads so many at most. A checkpoint costs no more than one of them, as
-long as not too many files were deleted in the last days: it tells of each."""
+"""Number of commits per checkpoint, and so the maximum number that a reader of the log reads. A
+checkpoint costs about as much as a commit, unless very many files were removed in the last days,
+each of which it lists."""
 
 
 @dataclass(frozen=True, slots=True)
 class BatchLimits:
-    """How large a batch may grow: one task folds it in memory. large: beyond which other tables do
-    not wait for it, some tenths of a second of one core."""
+    """Maximum size of a batch, which one task folds in memory. large_rows, large_size: larger
+    batches are background jobs; a batch of this size takes some tenths of a second on one core."""
 
     rows: int = 4_000_000
     size: int = 1 << 30  # bytes, uncompressed
@@ -26,5 +27,5 @@ class BatchLimits:
     large_size: int = 64 << 20  # bytes, uncompressed
 
     def is_large(self, rows: int, size: int = 0) -> bool:
-        """Whether other tables should not wait for so many rows and bytes."""
+        """Whether a batch of this size is a background job."""
         return rows > self.large_rows or size > self.large_size

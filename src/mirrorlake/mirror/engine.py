@@ -1,4 +1,4 @@
-"""The contract of an engine: it executes steps, and decides nothing."""
+"""The contract of an engine, which executes steps and makes no decisions."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from mirrorlake.model.landed import NamedBatch
 
 @dataclass(frozen=True, slots=True)
 class Counts:
-    """Rows of one commit. duplicates: rows beyond the first that a key had (LZ-088, LZ-089)."""
+    """Rows changed by one commit. duplicates: rows of a key beyond its first (LZ-088, LZ-089)."""
 
     insert: int = 0
     update: int = 0
@@ -32,13 +32,13 @@ class Counts:
 
     @classmethod
     def total(cls, counts: Iterable[Counts]) -> Counts:
-        """What several tasks have counted, together."""
+        """The sum of the counts of several tasks."""
         return cls(*map(sum, zip(*map(astuple, counts), strict=True)))
 
 
 @dataclass(frozen=True, slots=True)
 class Applied:
-    """The batch is in the table, in this version of it."""
+    """The batch was committed as this version of the table."""
 
     version: int
     counts: Counts = field(default_factory=Counts)
@@ -46,28 +46,28 @@ class Applied:
 
 @dataclass(frozen=True, slots=True)
 class AlreadyApplied:
-    """The table has recorded the batch, or a later one, before."""
+    """The table had already recorded the batch or a later one."""
 
     recorded: int
 
 
 @dataclass(frozen=True, slots=True)
 class Conflicted:
-    """Another writer was faster; nothing was written. Read the state and plan again."""
+    """Another writer committed first; nothing was committed. Read the state and plan again."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unknown:
-    """The commit was sent and no answer came: read back what is recorded, do not plan anew."""
+    """The result of the commit is unknown. Read the recorded number; do not plan again before."""
 
     reason: str
 
 
 @dataclass(frozen=True, slots=True)
 class Failed:
-    """The batch cannot be applied; nothing was written."""
+    """The batch cannot be applied; nothing was committed."""
 
     error: MirrorlakeError
 
@@ -76,107 +76,110 @@ Outcome = Applied | AlreadyApplied | Conflicted | Unknown | Failed
 
 
 class TableReader(Protocol):
-    """What tables say of themselves. For several threads."""
+    """Reads the state of tables. Thread-safe."""
 
     def progress(self, path: str) -> Progress:
-        """The state of the table at `path`, read from the table itself. Raises ForeignTable."""
+        """The state of the table at `path`, read from its log. Raises ForeignTable."""
         ...
 
     def named_batches(self, path: str, after: int) -> Sequence[NamedBatch]:
-        """What the table has recorded in timestamp mode beyond batch number `after`, ascending.
+        """The recorded batches of a table in timestamp mode with a number greater than `after`,
+        ascending.
 
-        A table forgets what is old: batches may be missing.
+        Old batches may be missing, because the log of a table is truncated.
         """
         ...
 
     def paths(self, known: Collection[str] = ()) -> Sequence[str]:
-        """Where there are tables, of whomever, apart from known places."""
+        """The paths of all tables below the root, no matter who created them, except `known`."""
         ...
 
     def compaction(self, path: str) -> Compact | None:
-        """What `compact` would do with a table now; None for nothing."""
+        """The compaction that a table needs now; None if it needs none."""
         ...
 
 
 class MirrorEngine(TableReader, Protocol):
-    """Tables, and the one way to change them.
+    """Reads and changes tables.
 
-    A batch commits only when the table has recorded `first - 1` in the very version that the batch
-    was computed on, and records `last` in the same commit: rows, change images and progress appear
-    together or not at all (LZ-258, CF-150). In timestamp mode batches are counted, the names of the
-    files are recorded too, and a batch of which a file is another by now is `Conflicted`.
+    A batch commits only if the version that it was computed on has recorded `first - 1`, and it
+    records `last` in the same commit: rows, change images and progress appear together or not at
+    all (LZ-258, CF-150). In timestamp mode batches are numbered, and the names of the files are
+    recorded too; a batch is `Conflicted` if one of its files has been replaced.
     """
 
     @property
     def slots(self) -> int:
-        """How many tasks run at once."""
+        """The number of tasks that can run at the same time."""
         ...
 
     def create(self, step: CreateTable) -> None:
-        """Make the table, with the change feed on from version 0. Exists already: nothing."""
+        """Create the table, with the change feed enabled from version 0 unless the step says
+        otherwise. Does nothing if it exists."""
         ...
 
     def drop(self, step: DropTable) -> None:
-        """Put the table aside, whole, where no reader looks. Of another generation: nothing."""
+        """Move the table to the folder of dropped tables. Does nothing if the table has another
+        generation."""
         ...
 
     def vacuum(self, path: str, retention: timedelta, before_commit: Callable[[], None]) -> None:
-        """Remove data files that no version of the last `retention` needs (LZ-263).
+        """Delete data files that no version of the last `retention` needs (LZ-263).
 
-        Raises ForeignTable when another table lies inside.
+        Raises ForeignTable if the table contains another table.
         """
         ...
 
     def add_columns(self, step: AddColumns) -> None:
-        """Add columns that are not there yet."""
+        """Add the columns that do not exist yet."""
         ...
 
     def alter_columns(self, step: AlterColumns, before_commit: Callable[[], None]) -> None:
-        """Write all rows anew with what their columns have become, in one commit that records the
-        number of the step; with this number recorded, nothing.
+        """Rewrite all rows with their altered columns, in one commit that records the number of the
+        step. Does nothing if the number is already recorded.
 
-        The feed has an update for each row whose values have changed; of values that only got a
-        wider type it tells nothing. Raises TableError, also when another writer was faster.
+        The feed contains an update for each row with a changed value; a value with only a wider
+        type is not changed. Raises TableError, also if another writer committed first.
         """
         ...
 
     def set_key(self, step: SetKey) -> None:
-        """Remember the key of a table that had none."""
+        """Record the key of a table that had none."""
         ...
 
     def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
-        """Give properties of the table other values. Changes no row, and no column."""
+        """Set properties of the table. Changes no rows and no columns."""
         ...
 
     def apply(
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
     ) -> Sequence[Outcome]:
-        """Apply one batch per table; outcomes in the order of the steps.
+        """Apply one batch per table. Returns the outcomes in the order of the steps.
 
-        before_commit is called before each commit, and refuses it by raising. May be called in
-        several threads at once, for different tables; so may `compact`, and whatever only reads.
+        before_commit: called before each commit; prevents it by raising. This method, `compact` and
+        all reading methods may be called by several threads, for different tables.
         """
         ...
 
     def checkpoint(self, path: str) -> None:
-        """Let readers of the newest version begin there instead of with the first commit.
+        """Write a checkpoint of the newest version.
 
-        Between two batches or during one: it changes no row. An engine that has to leave them to
-        Delta changes a property of the table, once, so that Delta writes them from then on; a batch
-        that is under way is tried again then. Raises TableError.
+        May be called during a batch. If only Delta can write checkpoints of the table, the engine
+        changes a property of the table, once, so that Delta does; a batch that is running is then
+        retried. Raises TableError.
         """
         ...
 
     def compact(
         self, steps: Sequence[Compact], before_commit: Callable[[], None]
     ) -> Sequence[Outcome | None]:
-        """Write files of tables anew, where there is a need; None where there is none.
+        """Compact files of tables. Returns an outcome per step, None if there was nothing to do.
 
-        Rows, feed and progress are what they were (CF-095, CF-156). A table that another writer
-        changes meanwhile is left alone.
+        Rows, change feed and progress do not change (CF-095, CF-156). A table that another writer
+        changes in the meantime is not compacted.
         """
         ...
 
     def make_durable(self, path: str, version: int) -> None:
-        """Make a version durable before anything rests on it."""
+        """Make a version durable, before other steps depend on it."""
         ...

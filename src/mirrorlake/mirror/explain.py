@@ -1,10 +1,11 @@
-"""A plan as plain data and in sentences, as `mirrorlake plan` prints it."""
+"""A plan as plain data and as text, as printed by `mirrorlake plan`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
 
+from mirrorlake.delta.schema import FeedMode
 from mirrorlake.mirror.steps import (
     AddColumns,
     AlterColumns,
@@ -14,11 +15,12 @@ from mirrorlake.mirror.steps import (
     CreateTable,
     Discard,
     DropTable,
+    SetFeed,
     SetKey,
     Step,
     TablePlan,
 )
-from mirrorlake.mirror.strategy import NOTHING_REQUIRED, Way
+from mirrorlake.mirror.strategy import NOTHING_REQUIRED, StrategyName
 
 
 def as_fact(step: Step) -> dict[str, Any]:
@@ -44,8 +46,12 @@ def as_fact(step: Step) -> dict[str, Any]:
                 "filled": filled,
                 "types": types,
             }
+            facts |= {"dropped": list(step.dropped)} if step.dropped else {}
+            facts |= {} if step.key is None else {"key": list(step.key)}
         case SetKey():
             facts = {"step": "set_key", "key": list(step.key)}
+        case SetFeed():
+            facts = {"step": "set_feed", "feed": str(step.feed)}
         case ApplyFiles():
             facts = {
                 "step": "apply",
@@ -69,10 +75,10 @@ def as_fact(step: Step) -> dict[str, Any]:
 
 
 def explain(plan: Sequence[TablePlan]) -> list[str]:
-    """The plan in sentences, one per step, error or wait."""
+    """The plan as text, one line per step, error or wait."""
     lines = []
     for table in plan:
-        lines += [_sentence(step) for step in table.steps]
+        lines += [_step_text(step) for step in table.steps]
         if table.error:
             lines.append(f"{table.table}: stops: {table.error}")
         elif table.waiting:
@@ -80,46 +86,57 @@ def explain(plan: Sequence[TablePlan]) -> list[str]:
     return lines
 
 
-def _way(step: ApplyFiles) -> str:
-    """How a batch goes, and why."""
+def _strategy_text(step: ApplyFiles) -> str:
+    """The strategy of a batch with its reason, as text."""
     choice = step.estimate.choice
     if choice is None:
         return ""
     added = ", as a plain append" if choice.appends else ""
     large = ", in the background because it is large" if choice.large else ""
     because = "" if choice.reason == NOTHING_REQUIRED else f", because {choice.reason}"
-    return f"{added}{large}; {_WRITERS[choice.way]}{because} (strategy {choice.way})"
+    return f"{added}{large}; {_WRITERS[choice.strategy]}{because} (strategy {choice.strategy})"
 
 
 _WRITERS = {
-    Way.DIRECT: "mirrorlake writes only the changed rows",
-    Way.MERGE: "Delta's MERGE writes them, which takes longer",
+    StrategyName.DIRECT: "mirrorlake writes only the changed rows",
+    StrategyName.MERGE: "Delta's MERGE writes them, which takes longer",
 }
 
 
-def _sentence(step: Step) -> str:
+_FEEDS = {
+    FeedMode.IMAGES: "record its changes, updates with the row before and after",
+    FeedMode.REPLACE: "record its changes, updates as a delete and an insert",
+    FeedMode.OFF: "stop recording its changes",
+}
+
+
+def _step_text(step: Step) -> str:
     match step:
         case CreateTable(replace=False):
-            told = f"create {step.path} with {len(step.schema)} columns"
+            text = f"create {step.path} with {len(step.schema)} columns"
         case CreateTable():
-            told = f"replace {step.path}, because its folder was recreated"
+            text = f"replace {step.path}, because its folder was recreated"
         case AddColumns():
-            told = "add " + ", ".join(f"{c.name} {c.type}" for c in step.columns)
+            text = "add " + ", ".join(f"{c.name} {c.type}" for c in step.columns)
         case AlterColumns():
-            told = f"rewrite {', '.join(step.columns)} in the rows before file {step.number}"
+            key = None if step.key is None else f"set its key to {', '.join(step.key) or 'none'}"
+            altered = f"rewrite {', '.join(step.columns)} in the rows" if step.columns else None
+            text = " and ".join(filter(None, [key, altered])) + f" before file {step.number}"
         case SetKey():
-            told = f"set its key to {', '.join(step.key)}"
+            text = f"set its key to {', '.join(step.key)}"
+        case SetFeed():
+            text = _FEEDS[step.feed]
         case ApplyFiles():
-            about = "" if step.estimate.is_exact else "about "
-            told = f"apply {step} ({about}{step.estimate.rows:,} rows) in one commit{_way(step)}"
+            rows = f"{'' if step.estimate.is_exact else 'about '}{step.estimate.rows:,} rows"
+            text = f"apply {step} ({rows}) in one commit{_strategy_text(step)}"
         case CleanUp():
-            told = f"move {len(step.files)} applied files to the cleanup folder"
+            text = f"move {len(step.files)} applied files to the cleanup folder"
         case Discard():
-            told = (
+            text = (
                 f"delete {len(step.files)} files that were applied before the folder was recreated"
             )
         case Compact():
-            told = f"compact {step.files} (about {step.rows:,} rows)"
+            text = f"compact {step.files} (about {step.rows:,} rows)"
         case _:
-            told = f"drop {step.path}, because its folder was deleted"
-    return f"{step.table}: {told}"
+            text = f"drop {step.path}, because its folder was deleted"
+    return f"{step.table}: {text}"

@@ -1,4 +1,4 @@
-"""Errors of one table that time may mend: they are tried again, at growing distances."""
+"""Errors of one table that may be temporary: they are retried, at increasing intervals."""
 
 from __future__ import annotations
 
@@ -8,18 +8,18 @@ from mirrorlake.errors import BadFile, ForeignTable, InternalError, StorageUnava
 
 
 class TableFault(TableError):
-    """A fault of ours in the work on one table; nothing was written, the others go on."""
+    """An internal error while processing one table; nothing was written, others continue."""
 
     code: ClassVar[str] = InternalError.code
 
 
 class UnreadableFile(BadFile):
-    """A landed file was there when it was planned for, and could not be opened by its task."""
+    """A task could not open a landed file that existed when the batch was planned."""
 
     code: ClassVar[str] = BadFile.code
 
 
 class UnreachableTable(ForeignTable):
-    """The storage of a table does not answer now, or does not let us in; nothing was written."""
+    """The storage of a table does not answer or denies access; nothing was written."""
 
     code: ClassVar[str] = StorageUnavailable.code

@@ -1,10 +1,11 @@
-"""The plan for one table: from what is landed and what is recorded to steps."""
+"""Plans the steps for one table, from its landed files and its recorded progress."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from mirrorlake.delta.schema import is_mapped
 from mirrorlake.errors import BadFile, TableError, printable
 from mirrorlake.landing.metadata import BY_TIME, NAMED
 from mirrorlake.landing.parquet.reader import Inspected
@@ -21,24 +22,26 @@ from mirrorlake.mirror.steps import (
     Discard,
     Estimate,
     Evidence,
+    SetFeed,
     SetKey,
     Step,
     TablePlan,
 )
-from mirrorlake.mirror.strategy import Facts, way_of
+from mirrorlake.mirror.strategy import StrategyFacts, choose_strategy
 from mirrorlake.mirror.table.known_table import KnownTable
-from mirrorlake.mirror.table.refusals import refusal
-from mirrorlake.model.change import Marker, SchemaChangeKind
+from mirrorlake.mirror.table.refusals import no_soft_deletes, refusal
+from mirrorlake.model.change import ROW_DELETED, Alteration, Marker, SchemaChangeKind
 from mirrorlake.model.landed import FileKind
 from mirrorlake.model.state import TableState
-from mirrorlake.model.table import Schema, TableId
+from mirrorlake.model.table import Column, Schema, TableId
+from mirrorlake.model.types import BOOLEAN
 
 NO_METADATA = "_metadata.json is missing (LZ-040)"
 
 
 def candidates(known: KnownTable) -> Run:
-    """The files whose footers the plan needs."""
-    if refusal(known) or known.is_unread:
+    """The files whose footers `plan` needs."""
+    if refusal(known) or known.awaits_metadata:
         return Run(())
     return known.detection.run(known.scan, known.settings.limits)
 
@@ -46,28 +49,29 @@ def candidates(known: KnownTable) -> Run:
 def plan(
     known: KnownTable, run: Run, inspected: Mapping[str, Inspected | TableError], generation: str
 ) -> TablePlan:
-    """The steps for one table.
+    """Plan the steps for one table.
 
-    run: as `candidates` gave it; inspected: its files by path, or what is wrong with them;
-    generation: for a table that has to be made for a zone of another publisher.
+    run: the result of `candidates`; inspected: the footers of its files by path, or the error of
+    reading one; generation: for a new table of another publisher, who writes no generation.
     """
     if error := refusal(known):
         return _planned(known, TableState.FAILED, error=error)
-    if known.is_unread:
+    if known.awaits_metadata:
         return _planned(known, TableState.INITIALIZED, waiting=NO_METADATA)
     good, error = _readable(known, run, inspected)
-    facts = {file.path: _good(inspected[file.path]) for file in good}
+    facts = {file.path: _footer_of(inspected[file.path]) for file in good}
     if known.scan.detection in NAMED:
-        # What our capture says in footers is about one sequence, and here there is none.
+        # Footers of our capture refer to a single sequence, which these files do not have.
         facts = {path: replace(found, footer=None) for path, found in facts.items()}
     schema = Schema(()) if known.is_reseeded else known.progress.schema
-    good, wrong = _merged(known, schema, good, facts)
+    good, wrong = _mergeable(known, schema, good, facts)
     error = wrong or error
-    batch = batch_of(good, facts, known.settings.limits)
+    batch = batch_of(good, facts, known.settings.limits, soft=known.settings.soft_deletes)
     steps: list[Step] = []
     try:
         if batch:
             steps = _steps(known, batch, facts, generation)
+        steps = [*_feed_step(known), *steps]
     except TableError as found:
         error, steps = found, []
     steps += _cleanup(known)
@@ -81,7 +85,8 @@ def plan(
 
 
 def other_files(scan: TableScan) -> str:
-    """What lies in the folder of a table in the place of its first data file; empty for nothing."""
+    """A message about files in a table folder that are not data files, if it has no data file; ""
+    if there are none."""
     name, count = scan.others
     if not count:
         return f"its first data file: {scan.not_a_file}" if scan.not_a_file else ""
@@ -94,7 +99,7 @@ def other_files(scan: TableScan) -> str:
 def _readable(
     known: KnownTable, run: Run, inspected: Mapping[str, Inspected | TableError]
 ) -> tuple[list[Landed], TableError | None]:
-    """The files before the first one that cannot be read, and what is wrong with it."""
+    """The files before the first one that cannot be applied, and its error, if any."""
     good: list[Landed] = []
     for file in run.files:
         found = inspected[file.path]
@@ -122,10 +127,11 @@ def _is_truncation(facts: Inspected) -> bool:
     return facts.footer is not None and facts.footer.kind is FileKind.TRUNCATE
 
 
-def _merged(
+def _mergeable(
     known: KnownTable, schema: Schema, files: Sequence[Landed], facts: Mapping[str, Inspected]
 ) -> tuple[list[Landed], TableError | None]:
-    """The files whose columns go together with those of the table, and what ends them."""
+    """The files before the first one whose columns do not match the table, and its error, if
+    any."""
     good: list[Landed] = []
     for file in files:
         try:
@@ -137,13 +143,38 @@ def _merged(
 
 
 def _merge(known: KnownTable, schema: Schema, file: Landed, facts: Inspected) -> Schema:
-    """The columns after a file. Raises SchemaMergeFailure, UnsupportedColumn."""
+    """The columns of the table after a file. Raises SchemaMergeFailure, UnsupportedColumn."""
     name = str(known.scan.table)
     stops_at = known.settings.stops_at
-    # Of a source that we read, the wider type is that of all rows from here on.
+    # In files of our capture, the wider type applies to all later rows.
     widens = facts.footer is not None and SchemaChangeKind.TYPE_WIDENED not in stops_at
     grows = not schema.columns or SchemaChangeKind.COLUMN_ADDED not in stops_at
-    return schemas.merge(name, schema, facts.schema, str(file.name), widens=widens, grows=grows)
+    if known.settings.soft_deletes:
+        schemas.check_not_deleted(name, facts.schema, str(file.name))
+    return schemas.merge(
+        name,
+        schema,
+        facts.schema,
+        str(file.name),
+        widens=widens,
+        grows=grows,
+        ignores=_ignores(known, schema),
+        removes=known.removes_columns,
+        altered=_pending_alteration(known, file, facts),
+        has_feed=known.options.has_feed,
+    )
+
+
+def _ignores(known: KnownTable, schema: Schema) -> bool:
+    """Whether new columns are left out. The first file of a table brings all of its columns."""
+    return known.settings.ignores_new_columns and bool(schema.columns)
+
+
+def _pending_alteration(known: KnownTable, file: Landed, facts: Inspected) -> Alteration | None:
+    """The alteration of columns in the footer of a file, if it has not been applied yet."""
+    if facts.footer is None or known.progress.altered >= file.number:
+        return None
+    return facts.footer.alteration
 
 
 def _steps(
@@ -154,14 +185,18 @@ def _steps(
     schema = Schema(()) if known.is_reseeded else progress.schema
     for file in batch:
         schema = _merge(known, schema, file, facts[file.path])
-    # A key that was named once stays, also when the file that named it is gone (LZ-036).
-    wanted = scan.metadata.key_columns if scan.metadata else progress.key
-    key = schemas.key_columns(name, wanted, schema, str(batch[0].name))
+    pending = _pending_alteration(known, batch[0], facts[batch[0].path])
+    if pending is not None and pending.whole_rows and known.settings.soft_deletes:
+        raise no_soft_deletes(name)
+    key = schemas.key_columns(name, _batch_key(known, pending), schema, str(batch[0].name))
     ours = scan.metadata.ours if scan.metadata else None
     steps: list[Step] = []
     if known.is_reseeded and ours is None and (aside := scan.moved()):
         steps.append(Discard(scan.table, scan.folder.path, aside))
+    soft = known.settings.soft_deletes
     if not progress.exists or known.is_reseeded:
+        if soft:
+            schema = Schema.of([*schema, Column(ROW_DELETED, BOOLEAN)])
         generation = ours.generation if ours else generation
         steps.append(
             CreateTable(
@@ -174,6 +209,8 @@ def _steps(
                 replace=known.is_reseeded,
                 required=tuple(c.name for c in facts[batch[0].path].schema if not c.nullable),
                 detection=scan.detection,
+                soft=soft,
+                feed=known.options.feed,
             )
         )
     else:
@@ -181,22 +218,44 @@ def _steps(
             steps.append(AddColumns(scan.table, known.path, tuple(new)))
         if altered := _altered(known, schema, batch[0], facts[batch[0].path]):
             steps.append(altered)
-        if key and not progress.key:
+        if key and not progress.key and progress.whole_rows is None:
             steps.append(SetKey(scan.table, known.path, key))
     steps.append(_apply(known, batch, facts, key))
     return steps
 
 
+def _feed_step(known: KnownTable) -> list[Step]:
+    """What the project wants the commits of a table to record, where they do not."""
+    feed = known.options.feed
+    if not known.progress.exists or known.is_reseeded or feed is known.feed:
+        return []
+    return [SetFeed(known.scan.table, known.path, feed)]
+
+
+def _batch_key(known: KnownTable, pending: Alteration | None) -> tuple[str, ...]:
+    """The key of a batch: of an alteration, of an earlier one, or of `_metadata.json`. It stays if
+    that is deleted (LZ-036)."""
+    if pending is not None and pending.key is not None:
+        return pending.key
+    described = known.scan.metadata
+    is_recorded = known.progress.whole_rows is not None and not known.is_reseeded
+    return known.progress.key if is_recorded or described is None else described.key_columns
+
+
 def _altered(
     known: KnownTable, schema: Schema, first: Landed, facts: Inspected
 ) -> AlterColumns | None:
-    """What has to be done to earlier rows before the first file of a batch, which capture wrote."""
+    """The alteration of existing rows before the first file of a batch, if it is a file of our
+    capture and needs one."""
     if facts.footer is None:
         return None
     step = AlterColumns(known.scan.table, known.path, first.number, {}, None, {})
-    is_done = known.progress.altered >= first.number
-    told = None if is_done else facts.footer.alteration
-    return schemas.alteration(step, schema, known.progress.schema, told)
+    columns = known.progress.schema
+    pending = _pending_alteration(known, first, facts)
+    found = schemas.alteration(step, schema, columns, pending, ignores=_ignores(known, columns))
+    if found is None or not (found.dropped and known.removes_columns):
+        return found
+    return replace(found, maps=not is_mapped(known.progress.properties))
 
 
 def _apply(
@@ -205,16 +264,28 @@ def _apply(
     settings = known.settings
     footers = [facts[file.path].footer for file in batch]
     emptied = [i for i, file in enumerate(batch) if _is_truncation(facts[file.path])]
-    # What stands before the last truncation of the batch leaves nothing behind.
+    # Files before the last truncation of the batch have no effect.
     files = batch[emptied[-1] + 1 :] if emptied else batch
-    first, last = footers[0], footers[-1]
     numbering = known.detection.number(batch)
-    metadata = known.scan.metadata
+    first, last = footers[0], footers[-1]
+    metadata, pending = (
+        known.scan.metadata,
+        _pending_alteration(known, batch[0], facts[batch[0].path]),
+    )
     upsert = metadata is not None and metadata.upsert_default
     marked = any(facts[file.path].has_marker for file in files)
-    whole_rows = metadata is not None and metadata.whole_rows
+    is_other_key = pending is not None and pending.key is not None
+    whole_rows = pending.whole_rows if pending is not None and is_other_key else known.whole_rows
+    if not key and first is not None and first.backfill is not None:
+        whole_rows = True  # what was read again is compared by all columns
+        if settings.soft_deletes:
+            raise no_soft_deletes(str(known.scan.table))
     keyless = not (key or whole_rows)
-    appends = not emptied and (keyless or not (upsert or marked))
+    # A load is appended. Upserts need a key lookup (LZ-105), and so do inserts that may replace
+    # deleted rows.
+    soft = settings.soft_deletes
+    is_load = not upsert and _is_load(batch, facts, soft=soft)
+    appends = not emptied and (keyless or not (upsert or marked or (soft and not is_load)))
     delegated = "" if known.is_reseeded else known.progress.delegated
     rows = sum(facts[file.path].rows for file in batch)
     size = sum(facts[file.path].size for file in batch)
@@ -228,8 +299,7 @@ def _apply(
         last=numbering.last,
         key=key,
         default=Marker.UPSERT if upsert else Marker.INSERT,
-        # A load is appended; where rows are upserts, keys have to be looked up (LZ-105).
-        is_load=not upsert and _is_load(batch, facts),
+        is_load=is_load,
         truncated=bool(emptied),
         appends=appends,
         names=numbering.names,
@@ -247,26 +317,37 @@ def _apply(
             rows=rows,
             size=size,
             is_exact=all(facts[file.path].is_exact for file in batch),
-            choice=way_of(Facts(settings.strategy, known.platform, delegated, appends, large)),
+            choice=choose_strategy(
+                StrategyFacts(settings.strategy, known.platform, delegated, appends, large)
+            ),
         ),
         backfill=first.backfill if first else None,
         whole_rows=whole_rows,
+        soft=soft,
+        suppress_unchanged=known.options.suppress_unchanged,
     )
 
 
-def _is_load(files: Sequence[Landed], facts: Mapping[str, Inspected]) -> bool:
-    """Whether every row is an insert: of a load of ours, or of texts without markers."""
+def _is_load(files: Sequence[Landed], facts: Mapping[str, Inspected], *, soft: bool) -> bool:
+    """Whether every row is an insert of a load: the files are a load of our capture, or delimited
+    text without markers. soft: with soft deletes, texts may follow deleted rows, so they are not a
+    load."""
     found = [facts[file.path] for file in files]
     first = found[0].footer if found else None
     if first is not None:
         return first.kind is FileKind.LOAD
-    return bool(files) and all(
-        file.text is not None and not one.has_marker for file, one in zip(files, found, strict=True)
+    return (
+        not soft
+        and bool(files)
+        and all(
+            file.text is not None and not found_.has_marker
+            for file, found_ in zip(files, found, strict=True)
+        )
     )
 
 
 def _cleanup(known: KnownTable) -> list[Step]:
-    """Applied files go aside, but for the last of them (LZ-243)."""
+    """Steps that move applied files, except the last one, to the cleanup folder (LZ-243)."""
     if known.is_reseeded or not known.progress.exists:
         return []
     by_folder: dict[str, list[Landed]] = {}
@@ -280,11 +361,12 @@ def _cleanup(known: KnownTable) -> list[Step]:
 def _state(
     known: KnownTable, facts: Mapping[str, Inspected], batch: Sequence[Landed]
 ) -> TableState:
-    """Snapshotting until a marker was seen or nothing is left to load (LZ-099)."""
+    """The state of a table: Snapshotting until a file has a marker or all files are applied
+    (LZ-099)."""
     if known.is_reseeded or known.progress.is_reseeding:
         return TableState.RESEEDING
     if not known.progress.exists and not batch:
-        # With metadata and no file it waits for one, for as long as it takes (LZ-275).
+        # A table with metadata waits for its first file without a time limit (LZ-275).
         described = known.scan.metadata is not None
         return TableState.SNAPSHOTTING if described else TableState.INITIALIZED
     loading = bool(batch) and _is_loading(known, facts, batch)
@@ -292,7 +374,7 @@ def _state(
 
 
 def _is_loading(known: KnownTable, facts: Mapping[str, Inspected], batch: Sequence[Landed]) -> bool:
-    """Whether these are among the first files of a table, without a marker so far (LZ-098)."""
+    """Whether the batch belongs to the initial load: no file so far has a marker (LZ-098)."""
     fresh = known.is_reseeded or known.progress.is_loading
     return fresh and not any(facts[file.path].has_marker for file in batch)
 
@@ -321,14 +403,14 @@ def _planned(
     )
 
 
-def _good(found: Inspected | TableError) -> Inspected:
+def _footer_of(found: Inspected | TableError) -> Inspected:
     assert not isinstance(found, TableError)
     return found
 
 
 def nested(paths: Mapping[TableId, str]) -> dict[TableId, TableId]:
-    """Tables whose path lies inside the path of another, both ways: VACUUM of the outer one would
-    delete the files of the inner one."""
+    """The tables whose path is inside the path of another table, or contains one, mapped to the
+    other: VACUUM of the outer table would delete the files of the inner one."""
     ordered = sorted((tuple(path.split("/")), table) for table, path in paths.items())
     found: dict[TableId, TableId] = {}
     for location, (outer, table) in enumerate(ordered):

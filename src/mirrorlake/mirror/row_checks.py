@@ -1,7 +1,7 @@
-"""What the rows of a landed file must keep to besides their types.
+"""Checks of the rows of a landed file, in addition to their types.
 
-The plan sees footers; whether every row is a deletion, or a key is NULL, only the rows tell. So
-these checks are made where they are read, by every engine.
+The plan knows only footers, not whether all rows are deletes, or a key is NULL. So each engine runs
+these checks when it reads the rows.
 """
 
 from __future__ import annotations
@@ -20,10 +20,10 @@ from mirrorlake.model.change import Marker
 
 @dataclass(frozen=True, slots=True)
 class RowChecks:
-    """What a project asks of files beyond the specification.
+    """Row checks that a project configures.
 
-    strict_keys: a NULL in a key is an error (LZ-257). file_bytes: what the rows of one file may
-    take in memory; a task holds all of them.
+    strict_keys: a NULL in a key is an error (LZ-257). file_bytes: maximum size of the rows of one
+    file in memory; a task holds all of them.
     """
 
     strict_keys: bool = False
@@ -31,9 +31,9 @@ class RowChecks:
 
 
 def check_size(found: Inspected, row_checks: RowChecks, *, table: str, file: str) -> None:
-    """Refuse a file whose footer tells more than a task may read. Raises FileTooLarge.
+    """Raise FileTooLarge if a file is larger than `file_bytes` by its footer.
 
-    A text is only estimated, and its reader looks at what it truly takes.
+    The size of a delimited text is only an estimate; its reader checks the real size.
     """
     if found.is_exact and found.size > row_checks.file_bytes:
         raise FileTooLarge(
@@ -56,11 +56,11 @@ def check_rows(
     file: str,
     before: int = 0,
 ) -> None:
-    """Refuse rows that lack what they need.
+    """Check that rows of a file have the columns and keys that they need.
 
-    before: rows of the file that stand before these.
-    key, required: columns of the table, which a file with rows must have: the key always (LZ-046),
-    those that the first file declared non-null unless all it does is delete (LZ-217, LZ-218).
+    before: number of rows of the file before these.
+    key: columns that a file with rows must have (LZ-046). required: columns that the first file
+    declared non-null, which a file must have unless it contains only deletes (LZ-217, LZ-218).
     Raises KeyColumnMissing, SchemaMergeFailure, NullKey.
     """
     if not rows.data.num_rows:
@@ -85,14 +85,14 @@ def check_rows(
                 hint="Write the column, or recreate the table folder with all data (LZ-216).",
             )
     if row_checks.strict_keys:
-        _check_keys(rows, key, table, file, before)
+        _check_null_keys(rows, key, table, file, before)
 
 
 def _only_deletes(rows: Rows) -> bool:
     return bool(pc.all(pc.equal(rows.marker, pa.scalar(int(Marker.DELETE), pa.int8()))).as_py())
 
 
-def _check_keys(rows: Rows, key: Sequence[str], table: str, file: str, before: int) -> None:
+def _check_null_keys(rows: Rows, key: Sequence[str], table: str, file: str, before: int) -> None:
     for name in key:
         column = rows.data[name]
         if column.null_count:

@@ -1,4 +1,4 @@
-"""The steps of a plan: small facts that an engine executes and `mirrorlake plan` prints."""
+"""The steps of a plan: data that an engine executes and `mirrorlake plan` prints."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from datetime import datetime
 
 import pyarrow as pa
 
+from mirrorlake.delta.schema import FeedMode
 from mirrorlake.errors import TableError, printable
 from mirrorlake.landing.metadata import SEQUENTIAL
 from mirrorlake.landing.scan import Landed
@@ -22,9 +23,10 @@ from mirrorlake.model.types import DataType
 
 @dataclass(frozen=True, slots=True)
 class CreateTable:
-    """Make the Delta table of a folder, or make it anew in the place of an older generation.
+    """Create the Delta table of a folder, or replace the table of an older generation.
 
-    required: the columns that its first file declares non-null, to be remembered (LZ-219).
+    required: the columns that its first file declares non-null, to be recorded (LZ-219); soft: with
+    soft deletes; feed: what its commits record.
     """
 
     table: TableId
@@ -36,11 +38,13 @@ class CreateTable:
     replace: bool = False
     required: tuple[str, ...] = ()
     detection: str = SEQUENTIAL
+    soft: bool = False
+    feed: FeedMode = FeedMode.IMAGES
 
 
 @dataclass(frozen=True, slots=True)
 class AddColumns:
-    """Add columns that the next files bring (LZ-211)."""
+    """Add the new columns of the next files (LZ-211)."""
 
     table: TableId
     path: str
@@ -49,11 +53,13 @@ class AddColumns:
 
 @dataclass(frozen=True, slots=True)
 class AlterColumns:
-    """Give the rows of a table what its columns have become before the first row of a file, in one
-    commit which records the number of the file, so that it happens once.
+    """Alter the columns of the existing rows of a table, before the first row of a file, in one
+    commit that records the number of the file, so that it is done once.
 
-    copied, filled: as in `Alteration`, by the names of the table's columns, all of which are there;
-    types: wider ones of columns, by name.
+    copied, filled: as in `Alteration`, with the names of existing columns of the table; types: new
+    types of columns, by name; converted: columns whose values are converted to the new type where
+    possible, and NULL otherwise; dropped: columns to drop; maps: turn on column mapping first; key,
+    whole_rows: as in `Alteration`.
     """
 
     table: TableId
@@ -62,16 +68,21 @@ class AlterColumns:
     copied: Mapping[str, str]
     filled: pa.RecordBatch | None
     types: Mapping[str, DataType]
+    converted: frozenset[str] = frozenset()
+    dropped: tuple[str, ...] = ()
+    maps: bool = False
+    key: tuple[str, ...] | None = None
+    whole_rows: bool = False
 
     @property
     def columns(self) -> tuple[str, ...]:
         filled = () if self.filled is None else tuple(self.filled.schema.names)
-        return tuple(dict.fromkeys((*self.copied, *filled, *self.types)))
+        return tuple(dict.fromkeys((*self.copied, *filled, *self.types, *self.dropped)))
 
 
 @dataclass(frozen=True, slots=True)
 class SetKey:
-    """Remember the key of a table that had none when it was made (LZ-039)."""
+    """Record the key of a table that was created without one (LZ-039)."""
 
     table: TableId
     path: str
@@ -79,13 +90,22 @@ class SetKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
-    """What the commit of a batch says of it, beside its number.
+class SetFeed:
+    """Let the commits of a table record something else from here on."""
 
-    positions: of its first and last change in the source; cut: the number of the cut at which the
-    table is then; source_time: when the source committed the last change; landed_bytes: the size of
-    all files; loading: whether first files are left after these (LZ-099); described: the ETag of
-    `_metadata.json`.
+    table: TableId
+    path: str
+    feed: FeedMode
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """The facts about a batch that its commit records in addition to its numbers.
+
+    positions: of its first and last change in the source; cut: the number of the cut that the table
+    reaches with it; source_time: when the source committed the last change; landed_bytes: the size
+    of all files; loading: whether files of the initial load remain after it (LZ-099); described:
+    the ETag of `_metadata.json`.
     """
 
     positions: tuple[str, str] | None = None
@@ -98,9 +118,8 @@ class Evidence:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a batch is expected to be. rows, size: that its files hold, estimated unless is_exact;
-    choice: by which strategy it will go. The engine looks again, on the version that the batch
-    rests on."""
+    """The expected size and strategy of a batch. rows, size: of its files; estimates unless
+    is_exact. choice: the engine chooses again, for the version that it commits on."""
 
     rows: int = 0
     size: int = 0
@@ -110,16 +129,22 @@ class Estimate:
 
 @dataclass(frozen=True, slots=True)
 class ApplyFiles:
-    """Apply the landed files first..last of one table in one commit: a batch.
+    """Apply a batch, the landed files first..last of one table, in one commit.
 
-    The commit happens only when the table has recorded first - 1. is_load: all rows are inserts of
-    a load; truncated: the table was emptied by one of the files; `files` are those after it;
-    appends: the files do nothing but insert, as far as can be told before they are read. In
-    timestamp mode first and last are the number of the batch, and `names` are those of `files`, for
-    the commit to record; otherwise there are none. The same where there is a sequence in each
-    partition folder. backfill: the one file tells all rows that there are in a range of keys, and
-    the table becomes what it tells: no row is touched that is so already. whole_rows: there is no
-    key, and a deletion takes one of the rows that are equal to it in all columns.
+    The commit succeeds only if the table has recorded first - 1. In timestamp mode, and with a
+    sequence in each partition folder, first and last are the number of the batch.
+
+    files: if a file truncates the table, only those after it.
+    default: the operation of rows without a marker.
+    is_load: whether all rows are inserts of a load.
+    truncated: whether a file truncates the table.
+    appends: whether the files only insert, as far as known from their footers.
+    names: of the files, to be recorded by the commit, if first and last are the number of a batch.
+    backfill: the chunk that the only file contains. Rows of its key range that are not in the file
+        are deleted; rows that do not change are not rewritten.
+    whole_rows: there is no key, and a delete removes one row that equals it in all columns.
+    soft: the table has soft deletes.
+    suppress_unchanged: updates that change no value are left out.
     """
 
     table: TableId
@@ -139,13 +164,25 @@ class ApplyFiles:
     estimate: Estimate = field(default_factory=Estimate)
     backfill: BackfillChunk | None = None
     whole_rows: bool = False
+    soft: bool = False
+    suppress_unchanged: bool = False
+
+    @property
+    def skip_equal(self) -> bool:
+        """Whether rows that are already as they are to be are left alone."""
+        return self.suppress_unchanged or self.backfill is not None
+
+    @property
+    def marks(self) -> bool:
+        """Whether the batch may mark rows as deleted; the initial load does not."""
+        return self.soft and not self.is_load
 
     def __str__(self) -> str:
-        """What it applies, in words."""
+        """The files of the batch, for messages."""
         if self.names:
-            one = len(self.names) == 1
-            some = f"file {printable(self.names[0])}" if one else f"{len(self.names)} files"
-            return f"{some} of batch {self.last}"
+            is_single = len(self.names) == 1
+            files = f"file {printable(self.names[0])}" if is_single else f"{len(self.names)} files"
+            return f"{files} of batch {self.last}"
         if self.last > self.first:
             return f"files {self.first} to {self.last}"
         return f"file {self.first}"
@@ -153,9 +190,9 @@ class ApplyFiles:
 
 @dataclass(frozen=True, slots=True)
 class Compact:
-    """Write files of a table anew, together (CF-156), in one commit that leaves the rows as they
-    are. rows: that are written, about; files: which, in words. The engine chooses again, on the
-    version that the commit rests on."""
+    """Compact files of a table (CF-156) in one commit that does not change rows. rows: approximate
+    number of rows to write; files: description for messages. The engine chooses the files again,
+    for the version that it commits on."""
 
     table: TableId
     path: str
@@ -165,7 +202,7 @@ class Compact:
 
 @dataclass(frozen=True, slots=True)
 class CleanUp:
-    """Move applied files aside (LZ-244). folder: in which they lie, of the table or a partition."""
+    """Move applied files to the cleanup folder (LZ-244). folder: the table or partition folder."""
 
     table: TableId
     folder: str
@@ -174,10 +211,10 @@ class CleanUp:
 
 @dataclass(frozen=True, slots=True)
 class Discard:
-    """Remove the processed files of a folder that was recreated since.
+    """Delete the processed files of a folder that was recreated.
 
-    Before its table is made anew: their numbers are those of the new files, and a number that is
-    missing is looked for among them.
+    This precedes the creation of its new table, because a missing number is searched among
+    processed files, and the new files have the same numbers.
     """
 
     table: TableId
@@ -187,7 +224,7 @@ class Discard:
 
 @dataclass(frozen=True, slots=True)
 class DropTable:
-    """Take the table of a folder that was deleted out of the mirror (LZ-231)."""
+    """Remove the table of a deleted folder from the mirror (LZ-231)."""
 
     table: TableId
     path: str
@@ -200,6 +237,7 @@ Step = (
     | AddColumns
     | AlterColumns
     | SetKey
+    | SetFeed
     | ApplyFiles
     | CleanUp
     | Compact
@@ -210,11 +248,12 @@ Step = (
 
 @dataclass(frozen=True, slots=True)
 class TablePlan:
-    """What is to be done for one table, and how it stands.
+    """The steps and the state of one table.
 
-    steps: in their order; error: why nothing, or nothing more, can be done; waiting: for what the
-    table waits, in words; pending: how many readable files wait, those of the steps included;
-    partition_folders: each has its own cleanup folder; exists: whether there is a Delta table.
+    steps: in order of execution; error: why the table stops, before or after the steps; waiting:
+    what the table waits for, as text; pending: number of readable files that are not applied yet,
+    including those of the steps; partition_folders: each has its own cleanup folder; exists:
+    whether the Delta table exists.
     """
 
     table: TableId
@@ -230,4 +269,4 @@ class TablePlan:
 
     @property
     def is_idle(self) -> bool:
-        return not any(isinstance(step, ApplyFiles | CreateTable) for step in self.steps)
+        return not any(isinstance(step, ApplyFiles | CreateTable | SetFeed) for step in self.steps)

@@ -1,8 +1,8 @@
-"""By which way a batch is applied, from facts: of the table, the Spark, the batch and the setting.
+"""Chooses the strategy of a batch, from facts about the table, Spark, the batch and the settings.
 
-`direct` writes files itself, and so must know everything that Delta would do on a write. `merge`
-leaves the writing to Delta. Whatever is not known to be right with `direct` goes by `merge`; what
-neither can keep right, because even the reading of the log may mislead, is refused.
+With `direct`, mirrorlake writes the files itself, so it must know everything that Delta does when
+it writes. With `merge`, Delta writes them. `direct` is used only if all features of the table are
+known to work with it. Tables with features that make even the log unreliable are refused.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ SUPPORTED_FEATURES = frozenset(
         "vacuumProtocolCheck",
     }
 )
-"""Table features that our own way of writing keeps right. Any other could be broken by it."""
+"""Table features that `direct` supports. It could violate any other."""
 
-READ = frozenset(
+READABLE_FEATURES = frozenset(
     {
         "columnMapping",
         "deletionVectors",
@@ -44,10 +44,12 @@ READ = frozenset(
         "variantType-preview",
     }
 )
-"""Reader features under which the log still says what we take from it: versions, and numbers."""
+"""Reader features with which the log still has the versions and transactions that we read."""
 
-ELSEWHERE = frozenset({"catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"})
-"""Features under which commits may be known to a catalog before they stand in the log."""
+CATALOG_FEATURES = frozenset(
+    {"catalogManaged", "catalogOwned-preview", "coordinatedCommits-preview"}
+)
+"""Features with which a catalog may know commits before they are in the log."""
 
 LENGTH = "__CHAR_VARCHAR_TYPE_STRING"
 
@@ -57,11 +59,11 @@ CHECKED = {
     "delta.identity.start": "is an identity column",
     LENGTH: "has a length",
 }
-"""What Delta checks or fills in when it writes a column, by the member of the column's metadata."""
+"""What Delta checks or computes when it writes a column, by the member of the column's metadata."""
 
 PLAIN = frozenset({"boolean", "byte", "short", "integer", "long", "string", "date"})
-"""Types, besides decimals, whose values have one text each. That of a timestamp may depend on the
-time zone of a session, that of a floating point number on who prints it."""
+"""Types, besides decimals, whose values have a unique text. The text of a timestamp may depend on
+the time zone of the session, and the text of a floating point number on the writer."""
 
 COMPUTED = frozenset({"delta.generationExpression", "delta.identity.start"})
 
@@ -69,15 +71,15 @@ COMPUTED = frozenset({"delta.generationExpression", "delta.identity.start"})
 NOTHING_REQUIRED = "no feature of this table requires Delta's MERGE"
 
 
-class Way(StrEnum):
-    """The strategies."""
+class StrategyName(StrEnum):
+    """How a batch is written."""
 
     DIRECT = "direct"
     MERGE = "merge"
 
 
-class Wanted(StrEnum):
-    """What a project asks for (`mirror.strategy`)."""
+class StrategySetting(StrEnum):
+    """The setting `mirror.strategy`."""
 
     AUTO = "auto"
     DIRECT = "direct"
@@ -86,10 +88,10 @@ class Wanted(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TableFacts:
-    """What the log of a table says of how it wants to be written.
+    """The facts in the log of a table that determine how it can be written.
 
-    readers, writers: features; fields: of the schema, as the log has them; unknown: kinds of
-    actions that the protocol does not name.
+    readers, writers: table features; fields: of the schema, as in the log; unknown: kinds of
+    actions that are not in the protocol.
     """
 
     readers: frozenset[str] = frozenset()
@@ -101,7 +103,7 @@ class TableFacts:
 
     @classmethod
     def of(cls, snapshot: TableSnapshot) -> Self:
-        """Of a table that exists."""
+        """The facts of a table, which must exist."""
         protocol, metadata = snapshot.protocol, snapshot.metadata
         return cls(
             readers=frozenset(protocol.get("readerFeatures") or ()),
@@ -114,13 +116,14 @@ class TableFacts:
 
     @property
     def refused(self) -> str:
-        """Why no way can write it, in words; empty when one can."""
-        if unread := sorted((self.readers - READ) | (ELSEWHERE & self.writers)):
+        """Why no strategy can write the table, as text; "" if one can."""
+        if unread := sorted((self.readers - READABLE_FEATURES) | (CATALOG_FEATURES & self.writers)):
             return f"the table uses feature {unread[0]}"
-        for one in self.fields:
-            length = str((one.get("metadata") or {}).get(LENGTH, ""))
+        for column in self.fields:
+            length = str((column.get("metadata") or {}).get(LENGTH, ""))
             if length.startswith("char("):
-                return f"its column {one['name']} is {length}, whose values Delta pads with blanks"
+                name = column["name"]
+                return f"its column {name} is {length}, whose values Delta pads with blanks"
         if "delta.setTransactionRetentionDuration" in self.properties:
             return (
                 "delta.setTransactionRetentionDuration is set, so Delta would remove the "
@@ -130,7 +133,7 @@ class TableFacts:
 
     @property
     def delegated(self) -> str:
-        """Why only Delta itself may write it, in words; empty when we may."""
+        """Why only Delta can write the table, as text; "" if `direct` can."""
         if unknown := sorted((self.readers | self.writers) - SUPPORTED_FEATURES):
             return f"the table uses feature {unknown[0]}"
         if self.unknown:
@@ -138,32 +141,32 @@ class TableFacts:
                 f"its log has an action {min(self.unknown)}, which the Delta protocol does "
                 "not define"
             )
-        return self._partitioned() or self._checked() or self._written_differently()
+        return self._ambiguous_partitions() or self._delta_checks() or self._unsupported_settings()
 
-    def _partitioned(self) -> str:
-        """Whether values of partitions have texts that not every writer makes alike."""
-        kinds = {one["name"]: one["type"] for one in self.fields}
+    def _ambiguous_partitions(self) -> str:
+        """Whether writers may use different texts for the same partition value."""
+        kinds = {column["name"]: column["type"] for column in self.fields}
         for name in self.partitions:
             kind = str(kinds.get(name, "column that is not in its schema"))
             if kind not in PLAIN and not kind.startswith("decimal"):
                 return f"it is partitioned by {name}, a {kind}"
         return ""
 
-    def _checked(self) -> str:
-        """What Delta would check on a write."""
+    def _delta_checks(self) -> str:
+        """What Delta checks on a write."""
         for name in sorted(self.properties):
             if name.startswith("delta.constraints."):
                 return f"it has the constraint {name.removeprefix('delta.constraints.')}"
-        for one in self.fields:
-            if not one["nullable"]:
-                return f"its column {one['name']} is NOT NULL"
-            for member, told in CHECKED.items():
-                if member in (one.get("metadata") or {}):
-                    return f"its column {one['name']} {told}"
+        for column in self.fields:
+            if not column["nullable"]:
+                return f"its column {column['name']} is NOT NULL"
+            for member, check in CHECKED.items():
+                if member in (column.get("metadata") or {}):
+                    return f"its column {column['name']} {check}"
         return ""
 
-    def _written_differently(self) -> str:
-        """What the table has another way for than we do."""
+    def _unsupported_settings(self) -> str:
+        """Settings of the table that `direct` does not support."""
         if self.properties.get("delta.appendOnly", "").lower() == "true":
             return "it is append-only"
         vectors = self.properties.get("delta.enableDeletionVectors", "").lower() == "true"
@@ -173,22 +176,24 @@ class TableFacts:
 
     @property
     def computed(self) -> tuple[str, ...]:
-        """The columns that Delta fills in, and that no batch may write."""
+        """The columns that Delta computes, which no batch may write."""
         return tuple(
-            str(one["name"]) for one in self.fields if COMPUTED & set(one.get("metadata") or {})
+            str(column["name"])
+            for column in self.fields
+            if COMPUTED & set(column.get("metadata") or {})
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """All that the choice rests on.
+class StrategyFacts:
+    """The facts that determine the strategy.
 
-    platform, table: why the direct way is not open with this Spark, and for this table, in words;
-    appends: the batch does nothing but insert, as far as is known before its rows are read; large:
-    it has so many that no other table should wait for it.
+    setting: the configured strategy; platform, table: why `direct` is not possible with this Spark
+    and for this table, as text; appends: whether the batch only inserts, as far as known before its
+    rows are read; large: whether the batch is a background job.
     """
 
-    wanted: Wanted = Wanted.AUTO
+    setting: StrategySetting = StrategySetting.AUTO
     platform: str = ""
     table: str = ""
     appends: bool = False
@@ -197,13 +202,13 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """A way, and why. appends: the batch is added without a look at the rows of the table.
+    """The strategy of a batch, and its reason.
 
-    large: it goes on beside the cycles, spread over the tasks that are free; refused: why it cannot
-    be done, where the project asks for a way that is not open.
+    appends: the batch is appended without a key lookup; large: it is a background job, spread over
+    the free tasks; refused: why the configured strategy is not possible, as text.
     """
 
-    way: Way
+    strategy: StrategyName
     reason: str
     appends: bool = False
     refused: str = ""
@@ -212,21 +217,21 @@ class Choice:
     def as_fact(self) -> dict[str, Any]:
         """As plain data, for `plan --json`."""
         return {
-            "strategy": str(self.way),
+            "strategy": str(self.strategy),
             "reason": self.reason,
             "appends": self.appends,
             "large": self.large,
         }
 
 
-def way_of(facts: Facts) -> Choice:
-    """The way of a batch."""
-    closed = facts.table or facts.platform
-    way, reason, refused = Way.DIRECT, NOTHING_REQUIRED, ""
-    if facts.wanted is Wanted.MERGE:
-        way, reason = Way.MERGE, "mirror.strategy is merge"
-    elif facts.wanted is Wanted.DIRECT:
-        reason, refused = "mirror.strategy is direct", closed
-    elif closed:
-        way, reason = Way.MERGE, closed
-    return Choice(way, reason, facts.appends, refused, facts.large)
+def choose_strategy(facts: StrategyFacts) -> Choice:
+    """Choose the strategy of a batch."""
+    impossible = facts.table or facts.platform
+    strategy, reason, refused = StrategyName.DIRECT, NOTHING_REQUIRED, ""
+    if facts.setting is StrategySetting.MERGE:
+        strategy, reason = StrategyName.MERGE, "mirror.strategy is merge"
+    elif facts.setting is StrategySetting.DIRECT:
+        reason, refused = "mirror.strategy is direct", impossible
+    elif impossible:
+        strategy, reason = StrategyName.MERGE, impossible
+    return Choice(strategy, reason, facts.appends, refused, facts.large)

@@ -1,1 +1,1 @@
-"""The words everybody uses: tables, columns, types, changes, positions. No I/O."""
+"""The types that all packages share: tables, columns, types, changes, positions. No I/O."""

@@ -1,4 +1,4 @@
-"""What was applied, in numbers: rows that files held, and what became of tables by them."""
+"""Counts of applied rows: rows read from files, and rows changed in tables."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, Self
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Running totals of a table since it was made (LZ-266).
+    """Running totals of a table since its creation (LZ-266).
 
-    insert, update, delete: rows changed in the table; duplicates: rows beyond the first that a key
-    had (LZ-088, LZ-089); bytes: size of the files applied, as they were landed.
+    insert, update, delete: rows changed in the table; duplicates: rows of a key beyond its first
+    (LZ-088, LZ-089); bytes: size of the applied files as they were landed.
     """
 
     insert: int = 0
@@ -25,7 +25,7 @@ class Totals:
 
     @property
     def rows(self) -> int:
-        """`processedRows`: inserts, updates and deletes applied, not the rows in the table."""
+        """`processedRows`: applied inserts, updates and deletes, not the rows in the table."""
         return self.insert + self.update + self.delete
 
     def __add__(self, other: Totals) -> Totals:
@@ -36,19 +36,21 @@ class Totals:
 
     @classmethod
     def parse(cls, record: Mapping[str, Any]) -> Self:
-        """Members that are not there are 0. Raises TypeError, ValueError."""
+        """Missing members are 0. Raises TypeError, ValueError."""
         return cls(**{name: int(record.get(name, 0)) for name in cls.__dataclass_fields__})
 
 
 @dataclass(frozen=True, slots=True)
 class FileRows:
-    """Rows that files first..last held, by marker; None where nobody read them, because the table
-    was emptied by a later file of the same batch."""
+    """The number of rows of files first..last, by marker.
+
+    rows: inserts, updates, deletes, upserts; None if the files were not read because a later file
+    of the same batch truncates the table.
+    """
 
     first: int
     last: int
     rows: tuple[int, int, int, int] | None
-    """Inserts, updates, deletes, upserts."""
 
     def joined(self, later: FileRows) -> FileRows:
         rows = None
@@ -71,9 +73,10 @@ class FileRows:
 
 
 def in_runs(files: Sequence[FileRows], most: int) -> list[FileRows]:
-    """At most `most` runs of equal length: a commit must not grow with the number of its files.
+    """Join consecutive files into at most `most` runs of equal length, so that the metadata of a
+    commit does not grow with the number of its files.
 
-    Files that were not read never share a run with files that were.
+    Files that were not read come first and form a run of their own.
     """
     read = [file for file in files if file.rows is not None]
     unread = files[: len(files) - len(read)]

@@ -1,4 +1,4 @@
-"""The Arrow face of the types: how a column of a mirrored table looks in memory and in Parquet."""
+"""The Arrow types of columns, as used in memory and in Parquet, and operations on Arrow columns."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _ARROW: dict[str, pa.DataType] = {
 
 
 def arrow_type(data_type: DataType) -> pa.DataType:
-    """The one Arrow type that holds values of `data_type`."""
+    """The Arrow type of values of `data_type`."""
     if data_type.name == "decimal":
         return pa.decimal128(data_type.precision, data_type.scale)
     if data_type.name == "array":
@@ -51,7 +51,7 @@ def arrow_schema(schema: Schema) -> pa.Schema:
 
 
 def nullable_schema(schema: Schema) -> pa.Schema:
-    """The schema with every column nullable, as rows of deletions need it (LZ-103)."""
+    """The schema with every column nullable, because deletes may contain only the key (LZ-103)."""
     return pa.schema([pa.field(c.name, arrow_type(c.type)) for c in schema])
 
 
@@ -63,30 +63,30 @@ def contiguous(column: Any) -> pa.Array:
 
 
 ROOM = 1 << 30
-"""Bytes of texts in one array, which can hold twice as much at most."""
+"""Maximum bytes of texts per array; an array with 32-bit offsets can hold twice as many."""
 
 
 def taken(rows: pa.Table, indexes: np.ndarray | pa.Array) -> pa.Table:
-    """Rows by their numbers. Texts that are too large for one array of Arrow's come in several."""
+    """The rows with these indexes. Texts that are too large for one array become several chunks."""
     columns = [taken_values(column, indexes) for column in rows.columns]
     return pa.table(columns, schema=rows.schema)
 
 
 def taken_values(column: pa.ChunkedArray, indexes: np.ndarray | pa.Array) -> pa.ChunkedArray:
-    """As `taken`, of one column; no value more often than it is there."""
+    """As `taken`, for one column. No index may occur twice."""
     kind = column.type
     is_text = pa.types.is_string(kind) or pa.types.is_binary(kind)
     if not is_text or column.nbytes <= ROOM:
         return column.take(pa.array(indexes))
-    # By way of an array with longer numbers, in pieces of ROOM.
+    # Take from an array with 64-bit offsets, and split the result into chunks of ROOM bytes.
     long = pa.large_string() if pa.types.is_string(kind) else pa.large_binary()
     found = contiguous(column.cast(long)).take(pa.array(indexes))
     length = pc.fill_null(pc.binary_length(found), 0).to_numpy(zero_copy_only=False)
     block = np.cumsum(length, dtype=np.int64) // ROOM
     starts = [0, *(np.flatnonzero(np.diff(block)) + 1).tolist(), len(found)]
     blocks = [
-        # A slice keeps its place within the whole, which shorter numbers may not tell; a copy has
-        # one of its own.
+        # A slice keeps its offset into the whole array, which may not fit 32 bits; a copy starts
+        # at 0.
         pa.concat_arrays([found.slice(start, end - start)]).cast(kind)
         for start, end in itertools.pairwise(starts)
         if end > start
@@ -95,9 +95,9 @@ def taken_values(column: pa.ChunkedArray, indexes: np.ndarray | pa.Array) -> pa.
 
 
 def decoded(values: pa.DictionaryArray) -> pa.Array:
-    """The values that a dictionary stands for."""
+    """The values of a dictionary-encoded array."""
     known = values.dictionary
-    # Frames of Polars have views, of which Arrow can take no values by their numbers.
+    # Polars dictionaries are string views, from which Arrow cannot take values by index.
     for view, plain in ((pa.string_view(), pa.string()), (pa.binary_view(), pa.binary())):
         if known.type == view:
             values = pa.DictionaryArray.from_arrays(values.indices, known.cast(plain))
@@ -105,7 +105,7 @@ def decoded(values: pa.DictionaryArray) -> pa.Array:
 
 
 def first_failing(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> int:
-    """The index of the first value that cannot be converted, by bisection; there is one."""
+    """The index of the first value that cannot be converted, by bisection. There must be one."""
     low, high = 0, len(values)
     while high - low > 1:
         middle = (low + high) // 2
@@ -119,20 +119,20 @@ def first_failing(values: pa.Array, convert: Callable[[pa.Array], pa.Array]) -> 
 
 
 PLAIN = 19
-"""Digits before and after the point that Arrow reads as a decimal of whatever type."""
+"""Digits before and after the decimal point up to which Arrow parses decimals of every type."""
 
 
 def decimals(texts: pa.Array, target: pa.Decimal128Type | pa.Decimal256Type) -> pa.Array:
-    """The values of texts with sign, digits, point and exponent.
+    """Parse texts with sign, digits, decimal point and exponent.
 
-    Raises ValueError for what is no number, or does not fit the type; decimal places that are 0
-    beyond its scale do. Arrow (26.0) reads beyond its table of powers of ten when a text has many
-    more places than the type: `5e-41` becomes 0.00, and `1e-400000000` ends the process.
+    Raises ValueError for a text that is not a number, or whose value does not fit the type; zeros
+    beyond the scale are accepted. Arrow (26.0) reads beyond its table of powers of ten if a text
+    has many more places than the type: `5e-41` becomes 0.00, and `1e-400000000` ends the process.
     """
     plain = pc.match_substring_regex(texts, rf"^-?[0-9]{{1,{PLAIN}}}(\.[0-9]{{0,{PLAIN}}})?$")
     if pc.all(plain, min_count=0).as_py():
         return texts.cast(target)
-    # Far from the type's scale, and so each by itself.
+    # Some have many digits or an exponent, which Arrow may parse wrongly: parse one by one.
     context = Context(prec=target.precision)
     unit = Decimal(1).scaleb(-target.scale, Context(prec=100))
     found = [None if text is None else _exact(text, unit, context) for text in texts.to_pylist()]
@@ -144,7 +144,7 @@ def _exact(text: str, unit: Decimal, context: Context) -> Decimal:
         number = Decimal(text)
         exact = number.quantize(unit, context=context)
     except InvalidOperation:
-        raise ValueError("no decimal of the type") from None
+        raise ValueError("not a decimal of the type") from None
     if exact != number:
         raise ValueError("more decimal places than the type has")
     return exact

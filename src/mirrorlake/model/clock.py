@@ -1,5 +1,5 @@
-"""Time, as a run is given it: whatever reads a clock or waits does so through a `Clock`, so that
-the whole path can run on one thread in simulated time."""
+"""The clock of a run. Everything that reads the time or waits does so through a `Clock`, so that
+capture and apply can run on one thread in simulated time."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """Time, as far as a run may know it."""
+    """The current time, and waiting."""
 
     def now(self) -> datetime:
-        """The time of day, in UTC."""
+        """The current time in UTC."""
         ...
 
     def monotonic(self) -> float:
-        """Seconds that only grow."""
+        """Seconds that never decrease, from an arbitrary start."""
         ...
 
     def sleep(self, seconds: float) -> None: ...
 
 
 class WallClock:
-    """The real time. `sleep` returns early once `stop` is set."""
+    """The clock of the system. `sleep` returns early when `stop` is set."""
 
     def __init__(self, stop: threading.Event | None = None) -> None:
         self._stop = stop or threading.Event()

@@ -1,7 +1,7 @@
-"""Whatever makes a step durable announces it to a `CrashHook`, before and afterwards.
+"""Named points before and after each durable step, at which tests end the process.
 
-With a hook that raises, the whole path runs under one seed; with one that kills the process, every
-step is a crash test.
+Code that makes a step durable calls a `CrashHook` with the point. In the simulator the hook raises,
+in crash tests it kills the process.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from enum import StrEnum
 
 
 class CrashPoint(StrEnum):
-    """The points at which a process may die: around each durable step between source and table."""
+    """The points around each durable step between source and table."""
 
     STREAM_RECORDED = "capture.stream.recorded"
     SLOT_CREATED = "capture.slot.created"
@@ -27,6 +27,8 @@ class CrashPoint(StrEnum):
     EVENTS_WRITTEN_ONE = "capture.events.written_one"
     CUT_WRITTEN = "capture.cut.written"
     ACKNOWLEDGED = "capture.acknowledged"
+    REPAIR_RECORDED = "capture.repair.recorded"
+    REPAIR_REQUESTED = "capture.repair.requested"
     REPLACED_NOTED = "capture.replaced.noted"
     REPLACED_DELETED = "capture.replaced.deleted"
     BACKFILL_REQUIRED = "capture.backfill.required"
@@ -40,13 +42,19 @@ class CrashPoint(StrEnum):
     BATCH_PUBLISHED_ONE = "publish.published_one"
     BATCH_RECORDED = "publish.recorded"
     FOLDER_DROPPED = "publish.dropped"
+    LEASE_TAKEN = "lease.taken"
+    LEASE_RENEWED = "lease.renewed"
+    LEASE_RELEASED = "lease.released"
     PROCESSED_DISCARDED = "apply.processed.discarded"
     TABLE_CREATED = "apply.table.created"
+    DROP_RECORDED = "apply.table.drop_recorded"
     TABLE_DROPPED = "apply.table.dropped"
+    DROPPED_DELETED = "apply.table.dropped_deleted"
+    PROPERTIES_SET = "apply.properties.set"
     COLUMNS_ADDED = "apply.columns.added"
     COLUMNS_WRITTEN = "apply.columns.written"
     COLUMNS_ALTERED = "apply.columns.altered"
-    STAGE_WRITTEN = "apply.batch.pieces"
+    STAGE_WRITTEN = "apply.batch.stage"
     BATCH_WRITTEN = "apply.batch.written"
     COMMIT_BEGUN = "apply.commit.begun"
     COMMITTED = "apply.committed"
@@ -56,6 +64,15 @@ class CrashPoint(StrEnum):
     NAMES_RECORDED = "apply.names.recorded"
     CLEANUP_MOVED_ONE = "apply.cleanup.moved_one"
     CLEANUP_DONE = "apply.cleanup.done"
+    CLEANUP_EXPIRED_ONE = "apply.cleanup.expired_one"
+    CHECKPOINT_WRITTEN = "apply.checkpoint.written"
+    VACUUM_BEGUN = "apply.vacuum.begun"
+    VACUUM_DONE = "apply.vacuum.done"
+    STATUS_WRITTEN = "apply.status.written"
+    RESET_STREAM_FORGOTTEN = "reset.stream.forgotten"
+    RESET_FOLDER_DELETED = "reset.folder.deleted"
+    RESET_TABLE_DELETED = "reset.table.deleted"
+    DETACHED = "detach.removed"
     SUBSCRIPTION_READ = "subscription.read"
     SUBSCRIPTION_STORED = "subscription.stored"
     TARGET_WRITTEN = "feed.target.written"
@@ -69,4 +86,4 @@ CrashHook = Callable[[CrashPoint], None]
 
 
 def no_crash(_point: CrashPoint) -> None:
-    """The hook of every ordinary run."""
+    """The hook of an ordinary run: does nothing."""

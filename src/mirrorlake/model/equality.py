@@ -1,7 +1,7 @@
-"""When two values of a key are the same (LZ-256, LZ-257).
+"""Equality of key values (LZ-256, LZ-257).
 
-Exact typed values, text by bytes, floating point by bits with every NaN the same, NULL equal to
-NULL.
+Values are equal if they have the same type and value: text by bytes, floating point by bits, except
+that all NaN are equal. NULL equals NULL.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 
 
 def comparable(column: pa.Array) -> pa.Array:
-    """The column with floating point as bits; whatever compares equal in it is the same key."""
+    """The column with floating point as bits, so that ordinary equality is equality of keys."""
     if not pa.types.is_floating(column.type):
         return column
     width = column.type.bit_width // 8
@@ -23,7 +23,7 @@ def comparable(column: pa.Array) -> pa.Array:
 
 
 def same(left: pa.Array, right: pa.Array) -> np.ndarray:
-    """Whether the values in the same place are the same key: bool. Both are of one type."""
+    """Compare two columns of the same type and length value by value. Returns bool."""
     assert left.type == right.type
     alike = pc.equal(comparable(left), comparable(right)).fill_null(False)
     found: np.ndarray = pc.or_(alike, pc.and_(left.is_null(), right.is_null())).to_numpy(

@@ -1,4 +1,4 @@
-"""Landed files: their numbers, their names, and what their footers say."""
+"""Landed files: numbers, names and footers."""
 
 from __future__ import annotations
 
@@ -11,15 +11,17 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Self
 
+from mirrorlake.errors import UsageError
 from mirrorlake.model.change import Alteration
 from mirrorlake.model.keys import KeyRange
 
+_NEEDED = "Use the release that wrote it, or a later one."
 FORMAT = "1"
 _NAME = re.compile(r"([0-9]{20})\.([A-Za-z0-9][A-Za-z0-9.]*)")
 _PREFIX = "mirrorlake."
 
 DEFAULT_STREAM = "default"
-"""The id of the only stream of a project, and of what was stored before streams had ids."""
+"""The id of the only stream of a project, and of records that were stored without a stream id."""
 
 
 @dataclass(frozen=True, order=True, slots=True)
@@ -31,9 +33,9 @@ class FileName:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """The parsed name; None when this is not the name of a data file (LZ-023)."""
+        """Parse a name; None if it is not the name of a data file (LZ-023)."""
         match = _NAME.fullmatch(text)
-        # A folder may hold a million names: their extensions are one object.
+        # A folder may have a million names: they share one object per extension.
         return cls(int(match[1]), sys.intern(match[2])) if match else None
 
     def __str__(self) -> str:
@@ -44,8 +46,7 @@ class FileName:
 class PartName:
     """A data file in sequential mode below its table folder (LZ-059).
 
-    folder: the partition folder, relative to the table folder, and "" for a file that lies in the
-    table folder itself.
+    folder: the partition folder relative to the table folder, "" for the table folder itself.
     """
 
     folder: str
@@ -53,7 +54,7 @@ class PartName:
 
     @classmethod
     def parse(cls, text: str) -> Self | None:
-        """The printed form read again; None when it ends in no name of a data file."""
+        """Parse the printed form; None if its last part is not the name of a data file."""
         folder, _, base = text.rpartition("/")
         name = FileName.parse(base)
         return cls(folder, name) if name else None
@@ -79,8 +80,8 @@ class FreeName:
 
     @classmethod
     def parse(cls, text: str, extensions: Iterable[str]) -> Self | None:
-        """The parsed name; None when it ends in none of the extensions, in any case, or when an
-        underscore hides it (LZ-021)."""
+        """Parse a name; None if it has none of the extensions (in any case), or begins with an
+        underscore (LZ-021)."""
         if text.startswith("_"):
             return None
         for extension in extensions:
@@ -95,9 +96,9 @@ class FreeName:
 
 @dataclass(frozen=True, slots=True)
 class NamedBatch:
-    """What a commit of a table without one sequence records: the number of its batch, counted from
-    1, the version that it made, and the names of the files in the order in which they were applied.
-    """
+    """What a commit records for a table whose files have no single sequence: the number of the
+    batch, counted from 1, the version of the commit, and the names of the files in the order of
+    their application."""
 
     number: int
     version: int
@@ -105,7 +106,7 @@ class NamedBatch:
 
 
 class FileKind(StrEnum):
-    """What a landed file of ours holds."""
+    """The kind of content of a file that mirrorlake landed."""
 
     LOAD = "load"
     CHANGES = "changes"
@@ -113,16 +114,19 @@ class FileKind(StrEnum):
     BACKFILL = "backfill"
 
 
-class LaterFormat(ValueError):
-    """A stored format of a later release."""
+class LaterFormat(UsageError, ValueError):
+    """The format was written by a later release."""
+
+    def __init__(self, what: str, *, where: str = "", hint: str = _NEEDED) -> None:
+        super().__init__(what, where=where, hint=hint)
 
 
 @dataclass(frozen=True, slots=True)
 class BackfillChunk:
-    """What a file of a backfill holds: all rows of the source with a key in a range, as they are at
-    the file's position. What the table has there besides is gone.
+    """The content of a backfill file: all rows of the source with a key in a range, as of the
+    file's position. Other rows of the table in that range no longer exist in the source.
 
-    backfill: its id; number: of the chunk, from 1.
+    backfill: the id of the backfill; number: of the chunk, from 1.
     """
 
     backfill: str
@@ -135,22 +139,26 @@ class BackfillChunk:
 
     @classmethod
     def decode(cls, text: str) -> Self:
-        """Read it. Raises ValueError, KeyError, TypeError."""
+        """The inverse of `encode`. Raises ValueError, KeyError, TypeError."""
         record = json.loads(text)
         return cls(str(record["id"]), int(record["chunk"]), KeyRange.parse(record["keys"]))
 
 
 @dataclass(frozen=True, slots=True)
 class Footer:
-    """What a landed file of ours says about itself, format version 1.
+    """The footer of a file that mirrorlake landed, format version 1.
 
-    `stream_id` tells the streams of a project apart, `stream` those of one id from the ones before
-    it. `first` and `last` are the positions of its first and last change, in the printed form that
-    only their source can order; `complete` tells whether the last transaction ends in this file.
-    For a load both positions are the snapshot's point with ordinal 0, and `complete` marks the last
-    file. alteration: what happened to the columns before the first row of the file.
-
-    For a backfill both are the point at which its rows hold, and `backfill` says which rows.
+    stream: the UUID of the stream; a stream that is set up again has another one.
+    stream_id: the id of the stream in the project.
+    first, last: the printed positions of the first and last change; only the source can order them.
+        For a load both are the snapshot's point with ordinal 0, for a backfill the point of its
+        read.
+    complete: whether the last transaction ends in this file; for a load, whether it is the last
+        file.
+    commit_times: of the first and last transaction.
+    rows: the number of rows by marker.
+    alteration: the change of columns before the first row of the file.
+    backfill: the chunk that a file of a backfill contains.
     """
 
     stream: str
@@ -188,7 +196,7 @@ class Footer:
 
     @classmethod
     def decode(cls, metadata: Mapping[str, str]) -> Self | None:
-        """Read the footer; None for a file of another publisher.
+        """Read the footer; None if another program published the file.
 
         Raises LaterFormat for a format of a later release, ValueError for a damaged footer.
         """
@@ -239,6 +247,12 @@ def format_time(time: datetime) -> str:
     """RFC 3339 in UTC with microseconds."""
     in_utc = time.astimezone(UTC).replace(tzinfo=None)
     return in_utc.isoformat(timespec="microseconds") + "Z"
+
+
+def readable_time(time: datetime | str) -> str:
+    """For people: in UTC, to the second. A text is what `format_time` wrote."""
+    moment = parse_time(time) if isinstance(time, str) else time
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
 
 def parse_time(text: str) -> datetime:

@@ -1,12 +1,13 @@
-"""Where a change stands in the log of its source.
+"""Positions of changes in the log of a source.
 
-A point says which transactions are at or before it. The points of a source are partially ordered:
-of two sets of transactions each may hold some that the other lacks. So nobody asks which of two
-points is the larger; what is asked is whether one covers the other.
+A point is a set of transactions: those at or before it. The points of a source are partially
+ordered, because each of two sets may contain a transaction that the other lacks. So points are not
+compared by size, but by whether one covers the other.
 
 A position is a point and the ordinal of a change in the last transaction there. The point of a
-transaction is the end of its commit record, never its start: a transaction just outside an exported
-snapshot can start its commit record exactly at the snapshot's point, and would be skipped.
+transaction is the end of its commit record, never its start: the commit record of a transaction
+just outside an exported snapshot can start exactly at the snapshot's point, so the transaction
+would be skipped.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from typing import Protocol, Self
 
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 _WHOLE = 2**62
-"""Above every ordinal."""
+"""Larger than every ordinal: the whole transaction."""
 
 
 class LogPoint(Protocol):
-    """A place in a log: which transactions are at or before it.
+    """A point in a log: the set of transactions at or before it.
 
     Covering is reflexive and transitive, and two points that cover each other are equal. `str`
-    prints a point; only its source parses it. The printed form is never empty and has no `@`.
+    prints a point; only its source can parse it. The printed form is never empty and has no `@`.
     """
 
     def covers(self, other: LogPoint, /) -> bool:
@@ -43,9 +44,9 @@ class LogPoint(Protocol):
 
 @dataclass(frozen=True, order=True, slots=True)
 class LogNumber:
-    """A point in a log that numbers its transactions, so that of two points one covers the other.
+    """A point in a log that numbers its transactions; such points are totally ordered.
 
-    Printed in decimal; other logs print their numbers in their own way.
+    Printed in decimal; subclasses may print it differently.
     """
 
     value: int
@@ -53,7 +54,7 @@ class LogNumber:
     @classmethod
     def parse(cls, text: str) -> Self:
         if not (text.isascii() and text.isdecimal()):
-            raise ValueError(f"not a number of a log: {text!r}")
+            raise ValueError(f"not a log position number: {text!r}")
         return cls(int(text))
 
     def __str__(self) -> str:
@@ -87,13 +88,16 @@ class Lsn(LogNumber):
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """Up to a change: its point, which covers its transaction, and its ordinal in that transaction.
+    """The position of a change: a set of changes, up to and including that change.
 
-    of: the point of the transaction alone, None when that is `point` itself, as wherever points are
-    totally ordered. partly: other transactions of which only the first changes are at or before the
-    position, with the ordinal of the last that is; where points are totally ordered there is none.
-    Ordinals count from 1. Printed as `0/4BFD4D8:17`, and with `of` and `partly` as
-    `a:1-5,b:1-3@b:3:17@a:4:2`.
+    point: covers the transaction of the change.
+    ordinal: of the change in its transaction, from 1.
+    of: the point of the transaction alone; None if it is `point` itself, as in totally ordered
+        logs.
+    partly: other transactions of which only the first changes are included, each with the ordinal
+        of the last included change; empty in totally ordered logs.
+
+    Printed as `0/4BFD4D8:17`, and with `of` and `partly` as `a:1-5,b:1-3@b:3:17@a:4:2`.
     """
 
     point: LogPoint
@@ -107,12 +111,12 @@ class Position:
 
     @classmethod
     def after(cls, point: LogPoint) -> Self:
-        """Behind every change of every transaction that the point covers."""
+        """The position after every change of every transaction that the point covers."""
         return cls(point, _WHOLE)
 
     @classmethod
     def parse(cls, text: str, point: Callable[[str], LogPoint]) -> Self:
-        """Read the printed form; `point` parses the parts of the log."""
+        """Parse the printed form; `point` parses a point of this log. Raises ValueError."""
         first, *rest = text.split("@")
         try:
             if not rest:
@@ -125,11 +129,11 @@ class Position:
     def __str__(self) -> str:
         if self.of is None and not self.partly:
             return f"{self.point}:{self.ordinal}"
-        return "@".join([str(self.point), *(f"{end}:{last}" for end, last in self._cut_short())])
+        return "@".join([str(self.point), *(f"{end}:{last}" for end, last in self._partial())])
 
     @property
     def is_whole(self) -> bool:
-        """Whether every transaction that the point covers is here with all its changes."""
+        """Whether all changes of every transaction that the point covers are included."""
         return self.ordinal == _WHOLE
 
     def passes(self, end: LogPoint) -> bool:
@@ -137,25 +141,26 @@ class Position:
         return self.reaches(end) == _WHOLE
 
     def reaches(self, end: LogPoint) -> int:
-        """How far the transaction that ends at `end` is at or before this position: the ordinal of
-        its last change that is, 0 for none."""
-        for one, last in self._cut_short():
-            if one == end:
+        """The ordinal of the last included change of the transaction that ends at `end`; 0 for
+        none."""
+        for partial, last in self._partial():
+            if partial == end:
                 return last
         return _WHOLE if self.point.covers(end) else 0
 
     def covers(self, other: Position) -> bool:
         """Whether every change at or before `other` is at or before this position."""
         return self.point.covers(other.point) and all(
-            other.reaches(end) <= last for end, last in self._cut_short()
+            other.reaches(end) <= last for end, last in self._partial()
         )
 
-    def _cut_short(self) -> tuple[tuple[LogPoint, int], ...]:
+    def _partial(self) -> tuple[tuple[LogPoint, int], ...]:
+        """The transactions that may be included in part, with the last included ordinal."""
         return ((self.of or self.point, self.ordinal), *self.partly)
 
 
 def _parsed(text: str, point: Callable[[str], LogPoint]) -> tuple[LogPoint, int]:
     end, separator, ordinal = text.rpartition(":")
     if not separator or not (ordinal.isascii() and ordinal.isdecimal()):
-        raise ValueError("it ends in no ordinal")
+        raise ValueError("the ordinal is missing")
     return point(end), int(ordinal)

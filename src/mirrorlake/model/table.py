@@ -1,4 +1,4 @@
-"""Tables and columns, as every room names them."""
+"""Tables, columns and schemas."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from mirrorlake.model.types import DataType
 
 @dataclass(frozen=True, order=True, slots=True)
 class TableId:
-    """A table's name, with its schema when it has one (LZ-013). Ordered and printed as `a.b`."""
+    """The name of a table and its schema, "" if it has none (LZ-013). Printed as `schema.name`."""
 
     schema: str
     name: str

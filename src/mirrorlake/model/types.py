@@ -1,7 +1,6 @@
-"""The types a mirrored column can have: the simple types of Delta (LZ-151).
+"""The types of mirrored columns: the simple types of Delta (LZ-151).
 
-Everything a source has beyond them becomes one of them on the way; the map from a source's types
-belongs to the source, the one from Parquet to the landing zone.
+Each source maps its other types to these, and the landing zone maps the types of Parquet.
 """
 
 from __future__ import annotations
@@ -18,10 +17,10 @@ _DECIMAL = re.compile(r"decimal\((\d{1,2}),(\d{1,2})\)")
 
 @dataclass(frozen=True, slots=True)
 class DataType:
-    """A type by its Delta name, `decimal` with precision and scale.
+    """A type with its Delta name; precision and scale are set for `decimal` only.
 
-    members: of a `struct`, with their names, or of an `array` its element. Only tables of events
-    have a column of these two, with what is known of each event.
+    members: the named fields of a `struct`, or the element of an `array`. Only tables that are
+    built from events have such columns, for the metadata of each event.
     """
 
     name: str
@@ -34,9 +33,9 @@ class DataType:
     def __post_init__(self) -> None:
         if self.name == "decimal":
             if not (1 <= self.precision <= MAX_PRECISION and 0 <= self.scale <= self.precision):
-                raise ValueError(f"no such decimal: ({self.precision},{self.scale})")
+                raise ValueError(f"invalid decimal: ({self.precision},{self.scale})")
         elif self.name not in self.SIMPLE and not self.members:
-            raise ValueError(f"no such type: {self.name}")
+            raise ValueError(f"unknown type: {self.name}")
 
     @classmethod
     def parse(cls, text: str) -> Self:
@@ -45,26 +44,26 @@ class DataType:
         return cls(text)
 
     @classmethod
-    def of_delta(cls, told: str | Mapping[str, Any]) -> Self:
-        """The type as the log has it. Raises ValueError, KeyError, TypeError."""
-        if isinstance(told, str):
-            return cls.parse(told)
-        if told["type"] == "array":
-            return cls("array", members=(("element", cls.of_delta(told["elementType"])),))
-        fields = ((one["name"], cls.of_delta(one["type"])) for one in told["fields"])
+    def of_delta(cls, record: str | Mapping[str, Any]) -> Self:
+        """Read a type from a schema in the Delta log. Raises ValueError, KeyError, TypeError."""
+        if isinstance(record, str):
+            return cls.parse(record)
+        if record["type"] == "array":
+            return cls("array", members=(("element", cls.of_delta(record["elementType"])),))
+        fields = ((field["name"], cls.of_delta(field["type"])) for field in record["fields"])
         return cls("struct", members=tuple(fields))
 
     def as_delta(self) -> str | dict[str, Any]:
-        """The type as the log has it."""
+        """The type in the schema of a Delta log."""
         if self.name == "array":
             element = self.members[0][1].as_delta()
             return {"type": "array", "elementType": element, "containsNull": True}
         if self.name == "struct":
-            told = [
+            fields = [
                 {"name": name, "type": kind.as_delta(), "nullable": True, "metadata": {}}
                 for name, kind in self.members
             ]
-            return {"type": "struct", "fields": told}
+            return {"type": "struct", "fields": fields}
         return str(self)
 
     def __str__(self) -> str:
@@ -96,7 +95,7 @@ _DIGITS = {"byte": 3, "short": 5, "integer": 10, "long": 19}
 
 
 def is_wider(new: DataType, old: DataType) -> bool:
-    """Whether `new` is another type that has every value of `old`."""
+    """Whether `new` is a different type that can represent every value of `old`."""
     if new.name != "decimal":
         return new.name in _WIDER.get(old.name, ())
     digits = _DIGITS.get(old.name, old.precision - old.scale)

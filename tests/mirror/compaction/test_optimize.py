@@ -67,7 +67,7 @@ def taken(files: Sequence[Any], command: Join | Purge) -> list[Any]:
     return [
         file
         for file in files
-        if tuple(file["partitionValues"].items()) in command.reach.partitions
+        if tuple(file["partitionValues"].items()) in command.rewrite.partitions
         and is_taken(file, command)
     ]
 
@@ -97,7 +97,7 @@ def carried_out(files: Sequence[Any], command: Join | Purge) -> list[Any]:
         indexes.setdefault(file["partitionValues"].get("p", ""), []).append(file)
     gone, new = list[Any](), list[Any]()
     for index, some in indexes.items():
-        for one in bins(some, command.reach.bytes):
+        for one in bins(some, command.rewrite.bytes):
             if len(one) > 1 or (one and isinstance(command, Purge)):
                 gone += one
                 if left(one):
@@ -108,7 +108,7 @@ def carried_out(files: Sequence[Any], command: Join | Purge) -> list[Any]:
 # -- many files -----------------------------------------------------------------------------------
 
 
-def test_few_small_files_are_left_alone() -> None:
+def test_few_small_files_are_not_compacted() -> None:
     assert choose([add(100) for _ in range(FANOUT - 1)]) is None
     scattered = [add(100, index=str(n % 9)) for n in range(9 * (FANOUT - 1))]
     assert choose(scattered) is None
@@ -119,22 +119,22 @@ def test_enough_files_of_one_class_are_joined_and_no_others() -> None:
     command = choose([large, *small])
     assert isinstance(command, Join)
     assert taken([large, *small], command) == small
-    assert command.reach.rows == FANOUT * 100
+    assert command.rewrite.rows == FANOUT * 100
 
 
-def test_partitions_that_have_few_are_left_alone() -> None:
+def test_partitions_with_few_files_are_not_compacted() -> None:
     many = [add(100, index=index) for index in ("a", None) for _ in range(FANOUT)]
     few = [add(100, index="b") for _ in range(2)]
     command = choose([*few, *many])
     assert isinstance(command, Join)
-    assert set(command.reach.partitions) == {(("p", "a"),), (("p", None),)}
+    assert set(command.rewrite.partitions) == {(("p", "a"),), (("p", None),)}
 
 
-def test_one_command_names_so_many_partitions_and_no_more() -> None:
+def test_a_command_has_a_maximum_number_of_partitions() -> None:
     indexes = range(MOST_PARTITIONS + 1)
     command = choose([add(10, index=f"{n}") for n in indexes for _ in range(FANOUT)])
     assert isinstance(command, Join)
-    assert len(command.reach.partitions) == MOST_PARTITIONS
+    assert len(command.rewrite.partitions) == MOST_PARTITIONS
 
 
 def test_full_files_are_not_joined_however_few_bytes_they_have() -> None:
@@ -149,7 +149,7 @@ def test_full_files_are_not_joined_however_few_bytes_they_have() -> None:
     assert len(files) == FANOUT + 3
 
 
-def test_files_that_nobody_counted_are_joined_by_their_size() -> None:
+def test_files_without_statistics_are_joined_by_size() -> None:
     def foreign(count: int, size: int) -> list[Any]:
         return [{"path": f"p{n}", "size": size + n, "stats": None} for n in range(count)]
 
@@ -161,7 +161,7 @@ def test_files_that_nobody_counted_are_joined_by_their_size() -> None:
     assert command.below == (60 << 20) + MOST_BYTES // (60 << 20)
 
 
-def test_files_of_the_very_same_size_are_taken_together_or_not_at_all() -> None:
+def test_files_of_equal_size_are_joined_together_or_not_at_all() -> None:
     alike = [add(10, size=50 << 20) for _ in range(FANOUT)]
     assert choose(alike) is None
     small = [add(10, size=49 << 20) for _ in range(2)]
@@ -177,13 +177,13 @@ def worn(rows: int = 1_000_000, share: float = 0.5, **more: Any) -> Any:
     return add(rows, gone=int(rows * share), **more)
 
 
-def test_a_file_alone_that_is_dead_enough_is_purged_and_one_that_is_less_so_is_not() -> None:
+def test_a_single_file_is_purged_only_above_the_share_of_deleted_rows() -> None:
     assert choose([worn(share=DEAD)]) is None
     assert isinstance(choose([worn(share=DEAD + 0.01)]), Purge)
     assert choose([worn(100, share=0.9)]) is None
 
 
-def test_of_files_with_dead_rows_only_those_are_joined_that_have_many() -> None:
+def test_only_files_with_many_deleted_rows_are_joined() -> None:
     many = [worn(share=share) for share in (0.6, 0.61, 0.62)]
     files = [worn(share=0.2), *many, add(1_000_000), worn(share=0.1)]
     command = choose(files)
@@ -191,9 +191,7 @@ def test_of_files_with_dead_rows_only_those_are_joined_that_have_many() -> None:
     assert taken(files, command) == many
 
 
-def test_one_file_with_many_dead_rows_beside_large_files_with_few_is_joined_with_a_small_one() -> (
-    None
-):
+def test_a_file_with_many_deleted_rows_is_joined_with_a_small_file() -> None:
     large = [worn(1_900_000, share=0.2, size=n << 20) for n in range(200, 210)]
     files = [*large, worst := worn(), small := add(10)]
     command = choose(files)
@@ -201,13 +199,13 @@ def test_one_file_with_many_dead_rows_beside_large_files_with_few_is_joined_with
     assert taken(files, command) == [worst, small]
 
 
-def test_what_cannot_be_had_within_a_step_stays() -> None:
+def test_files_that_exceed_a_step_are_not_compacted() -> None:
     large = [worn(1_900_000, share=0.2, size=n << 20) for n in range(200, 210)]
     assert choose([*large, worn(1_900_000, size=199 << 20)]) is None
     assert choose([worn(5_000_000)]) is None
 
 
-def test_files_are_not_purged_beside_others_that_are_more_than_a_step() -> None:
+def test_files_are_not_purged_together_with_more_than_a_step() -> None:
     others = [add(1_500_000, size=n << 20, merged=True) for n in range(200, 202)]
     files = [*others, worn(1_900_000, size=199 << 20)]
     assert choose(files) is None
@@ -239,7 +237,7 @@ def test_steps_are_bounded_and_come_to_an_end(drawn: list[Any]) -> None:
         if command is None:
             break
         some = taken(files, command)
-        assert left(some) <= command.reach.rows <= MOST_ROWS
+        assert left(some) <= command.rewrite.rows <= MOST_ROWS
         assert live_bytes(some) <= MOST_BYTES
         after = carried_out(files, command)
         assert after != files, "nothing came of it"
@@ -269,7 +267,7 @@ def test_over_many_batches_files_stay_few_in_each_partition() -> None:
     for _ in range(3_000):
         files += [add(random.randint(1, 300), index=index) for index in ("a", "b", None)]
         if command := choose(files):
-            written += command.reach.rows
+            written += command.rewrite.rows
             files = carried_out(files, command)
         indexes = Counter(file["partitionValues"]["p"] for file in files)
         assert max(indexes.values()) <= FANOUT * (len(CLASSES) + 1)

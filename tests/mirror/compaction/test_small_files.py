@@ -18,7 +18,7 @@ from mirrorlake.mirror.compaction.small_files import (
     MOST_ROWS,
     SMALLEST,
     choose,
-    taken_along,
+    files_to_join,
 )
 
 BYTES_PER_ROW = 40
@@ -36,7 +36,7 @@ def add(rows: int, gone: int = 0, size: int | None = None) -> dict[str, Any]:
     return action
 
 
-def test_few_small_files_are_left_alone() -> None:
+def test_few_small_files_are_not_compacted() -> None:
     assert choose([add(100) for _ in range(SMALLEST - 1)]) == ()
     assert choose([add(100_000) for _ in range(FANOUT - 1)]) == ()
 
@@ -47,40 +47,40 @@ def test_enough_files_of_one_class_are_joined() -> None:
         assert {f["path"] for f in choose([large, *alike])} == {f["path"] for f in alike}
 
 
-def test_a_batch_takes_the_smallest_files_along_when_they_are_many_and_have_few_rows() -> None:
+def test_a_batch_joins_the_smallest_files_if_there_are_many_with_few_rows() -> None:
     small, larger = [add(100) for _ in range(FANOUT)], [add(100_000) for _ in range(FANOUT)]
     dying = add(1_000_000, gone=999_900)
-    assert taken_along([*larger, dying, *small]) == tuple(small)
-    assert taken_along([*larger, *small[1:]]) == ()
-    assert taken_along([*small, add(JOINED_ROWS, size=CLASSES[0] - 1)]) == ()
+    assert files_to_join([*larger, dying, *small]) == tuple(small)
+    assert files_to_join([*larger, *small[1:]]) == ()
+    assert files_to_join([*small, add(JOINED_ROWS, size=CLASSES[0] - 1)]) == ()
 
 
-def test_the_size_that_counts_is_that_of_the_rows_that_are_left() -> None:
+def test_the_size_class_depends_on_live_rows() -> None:
     shrunk = add(1_000_000, gone=999_900)
     assert shrunk in choose([shrunk, *(add(100) for _ in range(SMALLEST - 1))])
 
 
-def test_a_larger_file_that_is_dead_enough_is_written_anew() -> None:
+def test_a_large_file_with_many_deleted_rows_is_rewritten() -> None:
     files = [add(1_000_000, gone=int(1_000_000 * DEAD)), worst := add(1_000_000, gone=400_000)]
     assert choose(files) == (worst,)
     assert choose(files[:1]) == ()
 
 
-def test_a_large_file_of_which_little_is_left_is_not_small() -> None:
+def test_a_large_file_with_few_live_rows_is_not_small() -> None:
     assert choose([shrunk := add(1_000_000, gone=999_900), add(100)]) == (shrunk,)
     assert choose([add(30_000, gone=15_000, size=CLASSES[0]), add(100)]) != ()
     assert choose([add(30_000, gone=29_000, size=CLASSES[0] - 1), add(100)]) == ()
 
 
-def test_what_is_too_large_for_one_step_stays_as_it_is() -> None:
+def test_files_too_large_for_one_step_are_not_compacted() -> None:
     assert choose([add(1_900_000, gone=900_000, size=MOST_BYTES * 4)]) == ()
 
 
-def test_a_file_whose_rows_are_all_gone_is_removed() -> None:
+def test_a_file_without_live_rows_is_removed() -> None:
     assert choose([add(10), gone := add(10, gone=10)]) == (gone,)
 
 
-def test_a_file_without_statistics_is_left_alone() -> None:
+def test_a_file_without_statistics_is_not_compacted() -> None:
     foreign = [{"path": f"p{n}", "size": 10, "stats": None} for n in range(20)]
     assert choose(foreign) == ()
 
@@ -89,7 +89,7 @@ def test_full_files_are_not_joined_however_few_bytes_they_have() -> None:
     assert choose([add(2_000_000, size=9 << 20) for _ in range(FANOUT)]) == ()
 
 
-def test_one_file_that_cannot_be_helped_does_not_stand_in_the_way_of_another() -> None:
+def test_a_file_that_cannot_be_compacted_does_not_block_another() -> None:
     small, huge = add(100, gone=90), add(9_000_000, gone=6_000_000)
     assert choose([small, huge, worn := add(1_000_000, gone=400_000)]) == (worn,)
 
@@ -99,7 +99,7 @@ def test_one_file_that_cannot_be_helped_does_not_stand_in_the_way_of_another() -
         st.tuples(st.integers(0, 4_000_000), st.floats(0, 1), st.integers(1, 200)), max_size=40
     )
 )
-def test_without_new_batches_it_comes_to_rest(files: list[tuple[int, float, int]]) -> None:
+def test_without_new_batches_compaction_ends(files: list[tuple[int, float, int]]) -> None:
     """Every step leaves fewer files, or fewer rows that are gone."""
     table = [add(rows, int(rows * dead), rows * width) for rows, dead, width in files]
     for _ in range(len(table) + 1):
@@ -128,7 +128,7 @@ def test_one_step_is_bounded(sizes: list[int]) -> None:
     batches=st.lists(st.tuples(st.integers(1, 50_000), st.floats(0, 0.2)), max_size=300),
     base=st.integers(0, 5_000_000),
 )
-def test_however_many_batches_come_the_files_stay_few_and_the_work_stays_small(
+def test_over_many_batches_files_stay_few_and_the_work_is_proportional(
     batches: list[tuple[int, float]], base: int
 ) -> None:
     """One step after each batch keeps up, and writes a row a few times only."""

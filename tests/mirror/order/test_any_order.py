@@ -17,7 +17,7 @@ from tests.profiles import tries
 @pytest.mark.parametrize("source", SOURCES)
 @settings(max_examples=tries(80, long=10_000))
 @given(data=st.data())
-def test_any_arrival_gives_what_all_events_together_say(source: str, data: st.DataObject) -> None:
+def test_any_order_of_arrival_gives_the_same_result(source: str, data: st.DataObject) -> None:
     events, batches = data.draw(arrivals(source))
     at_once, one_by_one = Consumer(source), Consumer(source)
     at_once.apply(events)

@@ -67,7 +67,7 @@ def test_the_golden_events_read_as_insert_update_and_delete() -> None:
 
 
 @pytest.mark.clause("ST-361", "ST-364", "ST-365")
-def test_the_golden_events_give_the_states_that_are_told() -> None:
+def test_the_golden_events_give_the_expected_states() -> None:
     events = printed("22", "23")
     key, row = "THIS_IS_MY_PK", {"THIS_IS_MY_PK": "1231535353", "FIELD2": "TLV"}
     assert table_after([events[:1]], key) == [row | {"FIELD1": "foo"}]
@@ -78,7 +78,7 @@ def test_the_golden_events_give_the_states_that_are_told() -> None:
 
 
 @pytest.mark.clause("ST-362", "ST-363")
-def test_the_golden_example_as_printed_is_no_json_and_its_repaired_lines_are_accepted() -> None:
+def test_the_golden_example_is_invalid_json_and_its_repaired_lines_are_accepted() -> None:
     text = SPEC.read_text().partition("exactly as printed:")[2].partition("```text")[2]
     (batch,) = read_events(io.BytesIO(text.partition("```")[0].encode()))
     assert set(batch.rejected) == set(range(len(batch)))

@@ -159,7 +159,7 @@ LATER = [
 
 
 @pytest.mark.parametrize(("source", "first", "second"), LATER)
-def test_the_second_is_the_later(source: str, first: Event, second: Event) -> None:
+def test_the_second_event_is_the_later_one(source: str, first: Event, second: Event) -> None:
     assert decided(source, first, second) == 2
     assert decided(source, first | {"deletion": True}, second) == 2
     assert decided(source, first, second | {"deletion": True}) is None
@@ -176,7 +176,7 @@ PLACED: dict[str, Event] = {
 
 @pytest.mark.clause("ST-212", "ST-373")
 @pytest.mark.parametrize("source", PLACED)
-def test_at_one_place_the_deletion_is_first_and_the_counter_decides_between_alike(
+def test_at_one_position_the_deletion_is_first_then_the_counter_decides(
     source: str,
 ) -> None:
     one = PLACED[source]
@@ -186,7 +186,7 @@ def test_at_one_place_the_deletion_is_first_and_the_counter_decides_between_alik
 
 
 @pytest.mark.clause("ST-213")
-def test_rows_of_one_insert_share_a_place_and_are_all_there() -> None:
+def test_rows_of_one_insert_share_a_position_and_are_all_applied() -> None:
     consumer = Consumer("mysql")
     rows = [mysql("mysql-bin.000459", 4106, 10 * key, key=key) for key in (1, 2, 3)]
     consumer.apply(rows)
@@ -195,7 +195,7 @@ def test_rows_of_one_insert_share_a_place_and_are_all_there() -> None:
 
 
 @pytest.mark.clause("ST-214")
-def test_of_salesforce_a_deletion_is_the_last_of_its_second() -> None:
+def test_in_salesforce_a_deletion_is_the_last_change_of_its_second() -> None:
     first, second = change(1), change(2, read_timestamp=5)
     assert decided("salesforce", second, first | {"deletion": True}) is None
     assert decided("salesforce", first, second) == 2
@@ -222,7 +222,7 @@ def test_times_at_the_ends_of_what_64_bits_hold_are_compared_without_overflow() 
 
 
 @pytest.mark.clause("ST-216")
-def test_a_row_that_lost_comes_back_when_the_log_goes_on_with_an_earlier_time() -> None:
+def test_a_held_row_is_restored_if_the_log_continues_with_an_earlier_time() -> None:
     won, later = mysql("a.1", 1, 1, time=100), mysql("a.1", 2, 2, time=0)
     assert decided("mysql", won, fill(3, time=50), later) == 3
 
@@ -261,7 +261,7 @@ def test_a_deletion_by_row_id_waits_for_the_event_before_it_and_takes_its_key() 
 
 
 @pytest.mark.clause("ST-230")
-def test_a_deletion_that_took_a_key_gives_it_back_when_a_nearer_event_arrives() -> None:
+def test_a_deletion_changes_its_key_when_a_nearer_event_arrives() -> None:
     first, nearer = (
         oracle(1, "0x1.1.1", 0, 1, **UNDONE),
         oracle(2, "0x1.1.2", 0, 2, key=2, **UNDONE),
@@ -275,7 +275,7 @@ def test_a_deletion_that_took_a_key_gives_it_back_when_a_nearer_event_arrives() 
     assert consumer.table == {1: 1}
 
 
-def test_completing_says_how_many_deletions_wait_and_forgets_duplicates() -> None:
+def test_completing_counts_waiting_deletions_and_drops_duplicates() -> None:
     deleted = oracle(4, "0x1.1.4", 0, 0, deletion=True) | {"key": None}
     rows = rows_of("oracle", [deleted, deleted])
     for name, value in (*UNDONE.items(), (INCOMPLETE, True)):
@@ -285,7 +285,7 @@ def test_completing_says_how_many_deletions_wait_and_forgets_duplicates() -> Non
 
 
 @pytest.mark.clause("ST-225", "ST-234")
-def test_events_without_key_are_the_same_by_uuid_else_by_place_and_content() -> None:
+def test_events_without_a_key_are_duplicates_by_uuid_or_position_and_content() -> None:
     one = mysql("a.1", 1, 5)
     events = [
         one | {"uuid": "a-00000000"},
@@ -300,7 +300,7 @@ def test_events_without_key_are_the_same_by_uuid_else_by_place_and_content() -> 
 
 
 @pytest.mark.clause("ST-220")
-def test_change_numbers_have_up_to_four_sections_whose_texts_are_in_order() -> None:
+def test_change_numbers_have_up_to_four_sections_that_sort_as_text() -> None:
     events = [mysql("a.9", 255, 1), mysql("a.10", 1, 1)]
     numbers = change_numbers(RULES["mysql"], rows_of("mysql", events)).to_pylist()
     assert numbers == [
@@ -356,7 +356,7 @@ UNREADABLE = [
 
 @pytest.mark.clause("ST-211")
 @pytest.mark.parametrize(("source", "metadata"), UNREADABLE)
-def test_a_change_without_a_place_is_not_guessed_at(source: str, metadata: Event) -> None:
+def test_a_change_without_a_position_is_not_ordered(source: str, metadata: Event) -> None:
     event = change(1) | metadata
     columns = [pa.array([event.get(f.name)], f.type) for f in METADATA]
     no, content = np.zeros(1, bool), np.zeros(1, np.uint64)

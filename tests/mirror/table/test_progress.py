@@ -50,13 +50,13 @@ def test_no_table_has_no_progress() -> None:
     assert not Progress().exists
 
 
-def test_a_table_of_ours_tells_how_far_it_is() -> None:
+def test_a_mirrored_table_has_its_progress() -> None:
     found = progress_of(table())
     assert (found.exists, found.version, found.recorded) == (True, 9, 5)
     assert (found.generation, found.application) == ("g", APPLICATION)
 
 
-def test_a_table_of_ours_tells_its_columns_and_its_key() -> None:
+def test_a_mirrored_table_has_its_columns_and_key() -> None:
     found = progress_of(table())
     assert found.schema == columns(id="integer", price="decimal(9,2)")
     assert found.key == ("id",)
@@ -66,26 +66,26 @@ def test_a_table_that_recorded_nothing_begins_at_file_one() -> None:
     assert progress_of(table(**{"mirrorlake.generation": "later"})).recorded == 0
 
 
-def test_a_table_of_others_has_no_generation() -> None:
+def test_a_foreign_table_has_no_generation() -> None:
     assert progress_of(table(**{"mirrorlake.generation": ""})).generation == ""
 
 
 class TestRestore:
-    def test_a_restore_after_the_last_batch_is_told(self) -> None:
+    def test_a_restore_after_the_last_batch_is_reported(self) -> None:
         assert progress_of(table(operations={7: "MERGE", 8: "RESTORE"})).restored == 8
 
-    def test_the_last_of_several_restores_is_told(self) -> None:
+    def test_the_last_of_several_restores_is_reported(self) -> None:
         assert progress_of(table(operations={8: "RESTORE", 9: "RESTORE"})).restored == 9
 
     def test_a_restore_before_the_last_batch_does_not_matter(self) -> None:
         assert progress_of(table(operations={6: "RESTORE", 7: "MERGE"})).restored is None
 
-    def test_a_restore_before_the_first_batch_is_told(self) -> None:
+    def test_a_restore_before_the_first_batch_is_reported(self) -> None:
         new = table(operations={8: "RESTORE"}, **{"mirrorlake.generation": "later"})
         assert progress_of(new).restored == 8
 
     @pytest.mark.parametrize("operation", ["CREATE OR REPLACE TABLE", "REPLACE TABLE"])
-    def test_a_restore_before_the_table_was_made_anew_does_not_matter(self, operation: str) -> None:
+    def test_a_restore_before_the_table_was_recreated_does_not_matter(self, operation: str) -> None:
         anew = table(operations={8: "RESTORE", 9: operation}, **{"mirrorlake.generation": "later"})
         assert progress_of(anew).restored is None
 
@@ -94,15 +94,15 @@ class TestRestore:
 
 
 class TestUnsupported:
-    def test_the_features_that_we_keep_right_are_supported(self) -> None:
+    def test_supported_features_are_accepted(self) -> None:
         assert progress_of(table(features=tuple(SUPPORTED_FEATURES))).unsupported == ""
 
-    def test_what_only_delta_keeps_right_is_left_to_it(self) -> None:
+    def test_features_that_only_delta_supports_are_delegated(self) -> None:
         found = progress_of(table(features=("deletionVectors", "rowTracking"), partitions=("id",)))
         assert "rowTracking" in found.delegated
         assert found.unsupported == ""
 
-    def test_a_table_that_would_forget_its_progress_is_not_written(self) -> None:
+    def test_a_table_that_would_delete_its_transactions_is_not_written(self) -> None:
         name = "delta.setTransactionRetentionDuration"
         assert name in progress_of(table(**{name: "interval 1 day"})).unsupported
 
@@ -124,7 +124,7 @@ SAID = {"size": 10, "modified": 1.5, "tail": "end"}
         ({"last": {"size": "large"}}, None),
     ],
 )
-def test_a_table_tells_which_file_was_applied_last(
+def test_a_table_records_the_last_applied_file(
     said: dict[str, Any], expected: Identity | None
 ) -> None:
     snapshot = table()

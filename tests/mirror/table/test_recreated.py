@@ -10,7 +10,7 @@ from mirrorlake.errors import TableError
 from mirrorlake.landing.file_identity import Identity
 from mirrorlake.landing.layout import TableFolder
 from mirrorlake.landing.scan import Landed, TableScan
-from mirrorlake.mirror.table.recreated import recreation
+from mirrorlake.mirror.table.recreated import likely_recreated
 from tests.mirror.planning import FOLDER, TABLE, Situation, keyed, landed, load, made, of_ours
 
 APPLIED = Identity(size=10, modified=0.0, tail="end")
@@ -40,7 +40,7 @@ class Folder:
             error=None,
             moved=lambda: tuple(landed(n, f"{FOLDER}/_FilesReadyToDelete") for n in self.moved),
         )
-        return recreation(scan, replace(made(5), last=self.applied), self._tail)
+        return likely_recreated(scan, replace(made(5), last=self.applied), self._tail)
 
     def _tail(self, _file: Landed) -> str:
         return self.tail
@@ -61,7 +61,7 @@ class Folder:
         pytest.param(Folder((4, 5), younger=(4,)), id="landed out of order"),
     ],
 )
-def test_a_folder_that_goes_on(folder: Folder) -> None:
+def test_a_folder_that_was_not_recreated(folder: Folder) -> None:
     assert folder.error() is None
 
 
@@ -80,14 +80,14 @@ def test_a_folder_that_goes_on(folder: Folder) -> None:
         ),
     ],
 )
-def test_a_folder_that_began_again(folder: Folder, told: str) -> None:
+def test_a_folder_that_was_recreated(folder: Folder, told: str) -> None:
     error = folder.error()
     assert error is not None
     assert told in str(error)
 
 
 @pytest.mark.clause("LZ-233")
-def test_a_zone_of_ours_is_told_by_its_generation() -> None:
+def test_our_own_zone_is_recognized_by_its_generation() -> None:
     same = Situation({1: load()}, metadata=of_ours("g", "id"), progress=made(5)).plan()
     assert same.error is None
     other = Situation({1: load()}, metadata=of_ours("new", "id"), progress=made(5)).plan()
@@ -95,7 +95,7 @@ def test_a_zone_of_ours_is_told_by_its_generation() -> None:
 
 
 @pytest.mark.clause("LZ-251")
-def test_of_a_recreated_folder_nothing_is_moved_and_nothing_applied() -> None:
+def test_no_file_of_a_recreated_folder_is_moved_or_applied() -> None:
     planned = Situation({1: load(), 2: load()}, progress=made(3)).plan()
     assert planned.steps == ()
     assert planned.error is not None

@@ -41,29 +41,29 @@ def refused(planned: TablePlan, kind: type) -> bool:
 
 
 class TestRefusals:
-    def test_a_table_that_others_made_is_not_touched(self) -> None:
+    def test_a_foreign_table_is_not_changed(self) -> None:
         assert refused(Situation(FILES, progress=FOREIGN).plan(), ForeignTable)
 
-    def test_a_restored_table_is_not_touched(self) -> None:
+    def test_a_restored_table_is_not_changed(self) -> None:
         restored = replace(made(2), restored=9)
         planned = Situation(FILES, progress=restored).plan()
         assert refused(planned, TableRestored)
         assert "version 9" in str(planned.error)
 
-    def test_a_table_with_an_unknown_feature_is_not_touched(self) -> None:
+    def test_a_table_with_an_unknown_feature_is_not_changed(self) -> None:
         unsupported = replace(made(2), unsupported="it is partitioned")
         planned = Situation(FILES, progress=unsupported).plan()
         assert refused(planned, UnsupportedTable)
         assert "it is partitioned" in str(planned.error)
 
     @pytest.mark.parametrize("progress", [FOREIGN, replace(made(2), restored=9)])
-    def test_files_of_a_refused_table_are_not_even_looked_at(self, progress: Progress) -> None:
+    def test_files_of_a_refused_table_are_not_inspected(self, progress: Progress) -> None:
         assert Situation(FILES, progress=progress).candidates().files == ()
 
     @pytest.mark.parametrize(
         "progress", [replace(made(2), restored=9), replace(made(2), unsupported="partitioned")]
     )
-    def test_every_refusal_names_the_way_out(self, progress: Progress) -> None:
+    def test_every_refusal_has_a_hint(self, progress: Progress) -> None:
         error = Situation(FILES, progress=progress).plan().error
         assert error is not None
         assert "mirrorlake reset sales.orders" in error.hint
@@ -85,12 +85,12 @@ class TestKeys:
         both = made(2, key=("id", "note"))
         assert Situation(FILES, metadata=keyed("note", "id"), progress=both).plan().error is None
 
-    def test_a_key_that_first_appears_holds_from_the_next_file(self) -> None:
+    def test_a_key_that_appears_applies_from_the_next_file(self) -> None:
         planned = Situation(FILES, metadata=keyed("id"), progress=made(2, key=())).plan()
         assert (batch(planned), applied(planned).key) == ((3, 4), ("id",))
 
     @pytest.mark.clause("LZ-036")
-    def test_a_key_stays_when_its_metadata_is_gone(self) -> None:
+    def test_a_key_stays_when_its_metadata_was_deleted(self) -> None:
         planned = Situation(FILES, metadata=None, metadata_required=False, progress=made(2)).plan()
         assert applied(planned).key == ("id",)
 
@@ -113,7 +113,7 @@ class TestReseeding:
     ANEW = of_ours("later", "id")
 
     @pytest.mark.clause("LZ-234")
-    def test_the_table_is_made_anew_from_file_one(self) -> None:
+    def test_the_table_is_recreated_from_file_one(self) -> None:
         planned = Situation({1: load(), 2: changes()}, metadata=self.ANEW, progress=made(8)).plan()
         create = planned.steps[0]
         assert isinstance(create, CreateTable)
@@ -140,7 +140,7 @@ class TestReseeding:
     @pytest.mark.parametrize(
         "progress", [replace(made(8), restored=9), replace(made(8), unsupported="partitioned")]
     )
-    def test_it_heals_what_was_done_to_the_old_table(self, progress: Progress) -> None:
+    def test_a_recreated_table_replaces_a_damaged_one(self, progress: Progress) -> None:
         planned = Situation({1: load()}, metadata=self.ANEW, progress=progress).plan()
         assert kinds(planned) == [CreateTable, ApplyFiles]
 
@@ -148,6 +148,6 @@ class TestReseeding:
         planned = Situation({1: load()}, metadata=self.ANEW, progress=FOREIGN).plan()
         assert refused(planned, ForeignTable)
 
-    def test_the_same_generation_goes_on(self) -> None:
+    def test_the_same_generation_continues(self) -> None:
         planned = Situation(FILES, metadata=of_ours("g", "id"), progress=made(2)).plan()
         assert (kinds(planned)[0], batch(planned)) == (ApplyFiles, (3, 4))

@@ -1,1 +1,1 @@
-"""Which files of a table to write anew, and when."""
+"""Selects the files of a table to compact."""

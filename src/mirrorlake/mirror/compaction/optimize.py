@@ -1,15 +1,15 @@
-"""Which of Delta's own commands keeps a table compact, and within what bounds.
+"""Selects the Delta command that compacts a table, and its parameters.
 
-Files cannot be named to them. OPTIMIZE joins, in each of some partitions, all files below a size
-and all of which more than a share is dead; one that would be alone is left as it is. PURGE writes
-files anew that have dead rows, one that is alone too, and such as have columns that the table has
-not; those that a MERGE has written are among them, with their kind of change, and the log does not
-tell which: it may take all there are. So bounds are chosen such that what a command takes is a step
-as `compaction` has them, of `MOST_ROWS` and `MOST_BYTES` at most.
+The commands do not accept names of files. OPTIMIZE joins, in given partitions, all files below a
+size and all files with more than a given share of deleted rows; a single file is not rewritten.
+REORG ... APPLY (PURGE) rewrites files with deleted rows, also single ones, and files with columns
+that the table does not have. These include files written by MERGE, with the change type, which
+cannot be recognized in the log, so it may rewrite all files. Parameters are chosen so that a
+command rewrites at most `MOST_ROWS` and `MOST_BYTES`, as a step of `small_files`.
 
-The promise is that of `compaction`, in each partition: fewer than `FANOUT` files of each size
-class, and no larger file that is more than `DEAD` part dead. What remains as it is: a file that by
-itself is more than a step, and one that Delta would take only together with more than a step.
+The invariant is that of `small_files`, in each partition: fewer than `FANOUT` files of each size
+class, and no larger file with more than `DEAD` deleted rows. Exceptions are files that exceed a
+step, and files that Delta would rewrite only together with more than a step.
 """
 
 from __future__ import annotations
@@ -23,24 +23,25 @@ from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.compaction.small_files import DEAD, MOST_BYTES, MOST_ROWS, File, counted
 
 Partition = tuple[tuple[str, str | None], ...]
-"""Values of the partition columns, by their names in data files, as the log has them."""
+"""Names of partition columns in data files, with their values as in the log."""
 
 Files = Mapping[Partition, Sequence[File]]
 
 COSTS_ROWS = 100_000
-"""What a command costs beside the rows that it writes, in rows."""
+"""Fixed cost of a command, as a number of rows."""
 
 MOST_PARTITIONS = 256
-"""In one command, which names each of them."""
+"""Maximum number of partitions per command, which lists them."""
 
 NEVER = 1.0
-"""The share of dead rows that no file exceeds."""
+"""A share of deleted rows that no file exceeds."""
 
 
 @dataclass(frozen=True, slots=True)
-class Reach:
-    """What a command takes. partitions: in which; rows: that it writes; gone: that it leaves out;
-    bytes: of the files of one partition as they are, at most."""
+class Rewrite:
+    """The files that a command rewrites. partitions: their partitions; rows: number of rows to
+    write; gone: number of deleted rows that are removed; bytes: maximum size of the rewritten files
+    of one partition."""
 
     partitions: tuple[Partition, ...]
     rows: int
@@ -49,156 +50,163 @@ class Reach:
 
     @property
     def cost(self) -> int:
-        """In rows."""
+        """The cost of the command, as a number of rows."""
         return self.rows + COSTS_ROWS
 
 
 @dataclass(frozen=True, slots=True)
 class Join:
-    """OPTIMIZE: in each partition one file in the place of those of fewer bytes than `below`, and
-    of those of which a larger part than `dead` is dead."""
+    """OPTIMIZE: in each partition, join the files of fewer bytes than `below`, and those with a
+    larger share of deleted rows than `dead`."""
 
-    reach: Reach
+    rewrite: Rewrite
     below: int
     dead: float
 
 
 @dataclass(frozen=True, slots=True)
 class Purge:
-    """REORG ... APPLY (PURGE): the same with the files that have dead rows, and perhaps others."""
+    """REORG ... APPLY (PURGE): rewrite the files with deleted rows, and possibly others."""
 
-    reach: Reach
+    rewrite: Rewrite
 
 
 def choose(actions: Iterable[Mapping[str, Any]]) -> Join | Purge | None:
-    """The next command for a table with these files, by their add actions; None when all is
-    well."""
+    """The next command for a table with these add actions; None if none is needed."""
     partitions: dict[Partition, list[File]] = {}
     for action in actions:
         index = tuple(sorted((action.get("partitionValues") or {}).items()))
         partitions.setdefault(index, []).append(counted(action))
-    return _joining(partitions) or _mending(partitions)
+    return _join_small_files(partitions) or _rewrite_deleted_rows(partitions)
 
 
-# -- many files -----------------------------------------------------------------------------------
+# -- small files ----------------------------------------------------------------------------------
 
 
-def _joining(partitions: Files) -> Join | None:
-    """Of the first class of which there are too many files somewhere: they and all smaller ones."""
+def _join_small_files(partitions: Files) -> Join | None:
+    """Join the files of the first size class with too many files in a partition, and all smaller
+    files."""
     for bound in compaction.CLASSES:
         ceilings = {index: _ceiling(files, bound) for index, files in partitions.items()}
-        needy = [index for index in ceilings if _are_many(partitions[index], ceilings[index])]
-        alike = {index: partitions[index] for index in needy if ceilings[index] == bound}
-        if found := _together(alike, bound):
+        crowded = [index for index in ceilings if _are_many(partitions[index], ceilings[index])]
+        alike = {index: partitions[index] for index in crowded if ceilings[index] == bound}
+        if found := _join_partitions(alike, bound):
             return found
-        for index in needy:
-            if found := _smallest(index, partitions[index], ceilings[index]):
+        for index in crowded:
+            if found := _join_partition(index, partitions[index], ceilings[index]):
                 return found
     return None
 
 
 def _ceiling(files: Sequence[File], bound: int) -> int:
-    """Below it is no full file, which would be written anew with each of the others."""
+    """The largest size up to `bound` below which there is no full file: a full file would be
+    rewritten with every join."""
     full = [file.bytes for file in files if _is_large(file) and file.left >= MOST_ROWS // 2]
     return min([bound, *full])
 
 
 def _are_many(files: Sequence[File], ceiling: int) -> bool:
-    floor = max((one for one in compaction.CLASSES if one < ceiling), default=0)
+    floor = max((class_ for class_ in compaction.CLASSES if class_ < ceiling), default=0)
     alike = [file for file in files if floor <= file.bytes < ceiling]
-    return len(alike) >= compaction.FANOUT and any(map(_is_alive, alike))
+    return len(alike) >= compaction.FANOUT and any(map(_has_rows, alike))
 
 
-def _together(partitions: Files, below: int) -> Join | None:
-    """In as many of these partitions as one step may take."""
-    some = list(partitions.items())[:MOST_PARTITIONS]
-    return _most([(dict(some[:count]), below) for count in range(1, len(some) + 1)])
+def _join_partitions(partitions: Files, below: int) -> Join | None:
+    """Join the files of as many of these partitions as fit into one step."""
+    limited = list(partitions.items())[:MOST_PARTITIONS]
+    return _largest_fitting(
+        [(dict(limited[:count]), below) for count in range(1, len(limited) + 1)]
+    )
 
 
-def _smallest(index: Partition, files: Sequence[File], ceiling: int) -> Join | None:
-    """As many of the files of a partition as one step may take, from the smallest on."""
+def _join_partition(index: Partition, files: Sequence[File], ceiling: int) -> Join | None:
+    """Join as many of the smallest files of a partition as fit into one step."""
     bounds = sorted({file.bytes + 1 for file in files if file.bytes < ceiling})
-    return _most([({index: files}, below) for below in bounds])
+    return _largest_fitting([({index: files}, below) for below in bounds])
 
 
-def _most(options: Sequence[tuple[Files, int]]) -> Join | None:
-    """The last that is no more than a step, of options each of which takes more than the one
-    before."""
+def _largest_fitting(options: Sequence[tuple[Files, int]]) -> Join | None:
+    """The last option that fits into one step; each option includes the one before."""
 
     def is_too_much(option: tuple[Files, int]) -> bool:
         partitions, below = option
-        return _reach(_taken(partitions, below, NEVER)) is None
+        return _rewrite_of(_selected(partitions, below, NEVER)) is None
 
     fitting = bisect_left(options, True, key=is_too_much)
     return _join(*options[fitting - 1], NEVER) if fitting else None
 
 
-# -- dead rows ------------------------------------------------------------------------------------
+# -- deleted rows ---------------------------------------------------------------------------------
 
 
-def _mending(partitions: Files) -> Join | Purge | None:
-    """Of all ways to mend a file, the one that leaves out most dead rows for what it costs."""
-    cures = [cure for index, files in partitions.items() for cure in _cures(index, files)]
-    return max(cures, key=lambda one: one.reach.gone / one.reach.cost, default=None)
+def _rewrite_deleted_rows(partitions: Files) -> Join | Purge | None:
+    """The command that removes the most deleted rows for its cost."""
+    commands = [
+        command for index, files in partitions.items() for command in _rewrites(index, files)
+    ]
+    return max(
+        commands, key=lambda command: command.rewrite.gone / command.rewrite.cost, default=None
+    )
 
 
-def _cures(index: Partition, files: Sequence[File]) -> Iterator[Join | Purge]:
-    """Commands that take a worn file of a partition: with those that are more dead, with a small
-    one beside them so that it is not alone, with all smaller ones, with all there are."""
-    worn = sorted(filter(_is_worn, files), key=lambda file: file.share, reverse=True)
-    if not worn:
+def _rewrites(index: Partition, files: Sequence[File]) -> Iterator[Join | Purge]:
+    """Commands that rewrite a file with too many deleted rows: together with files that have a
+    larger share of them; additionally with the smallest file, so that it is not a single file; with
+    all smaller files; with all files of the partition."""
+    rewritable = sorted(filter(_needs_rewrite, files), key=lambda file: file.share, reverse=True)
+    if not rewritable:
         return
     least = min(file.bytes for file in files)
-    for one in worn[: compaction.FANOUT]:
-        # Halfway to the next, because Delta's arithmetic may differ in the last digit.
-        lesser = max((file.share for file in files if file.share < one.share), default=0.0)
-        dead = (lesser + one.share) / 2
-        for below, share in ((0, dead), (least + 1, dead), (one.bytes + 1, NEVER)):
+    for file in rewritable[: compaction.FANOUT]:
+        # Halfway to the next share, because Delta's arithmetic may differ in the last digit.
+        smaller = max((other.share for other in files if other.share < file.share), default=0.0)
+        dead = (smaller + file.share) / 2
+        for below, share in ((0, dead), (least + 1, dead), (file.bytes + 1, NEVER)):
             if join := _join({index: files}, below, share):
                 yield join
-    if reach := _reach({index: files}):
-        yield Purge(reach)
+    if rewrite := _rewrite_of({index: files}):
+        yield Purge(rewrite)
 
 
-def _is_worn(file: File) -> bool:
-    """Whether it is worth being written anew. What has no rows left, Delta removes by itself."""
-    mendable = 0 < file.left <= MOST_ROWS and file.size <= MOST_BYTES
-    return mendable and _is_large(file) and file.share > DEAD
+def _needs_rewrite(file: File) -> bool:
+    """Whether a file should be rewritten. Delta removes files without live rows itself."""
+    is_small_enough = 0 < file.left <= MOST_ROWS and file.size <= MOST_BYTES
+    return is_small_enough and _is_large(file) and file.share > DEAD
 
 
-# -- what a command takes -------------------------------------------------------------------------
+# -- the files of a command -----------------------------------------------------------------------
 
 
 def _join(partitions: Files, below: int, dead: float) -> Join | None:
-    """The command within these bounds, unless it is more than a step, or does nothing."""
-    taken = _taken(partitions, below, dead)
-    if not all(len(files) > 1 and any(map(_is_alive, files)) for files in taken.values()):
+    """The OPTIMIZE command with these parameters; None if it exceeds a step or does nothing."""
+    taken = _selected(partitions, below, dead)
+    if not all(len(files) > 1 and any(map(_has_rows, files)) for files in taken.values()):
         return None
-    reach = _reach(taken)
-    return Join(reach, below, dead) if reach else None
+    rewrite = _rewrite_of(taken)
+    return Join(rewrite, below, dead) if rewrite else None
 
 
-def _taken(partitions: Files, below: int, dead: float) -> Files:
+def _selected(partitions: Files, below: int, dead: float) -> Files:
     return {
         index: [file for file in files if file.bytes < below or file.share > dead]
         for index, files in partitions.items()
     }
 
 
-def _reach(taken: Files) -> Reach | None:
-    """None when it is more than a step."""
-    files = [file for some in taken.values() for file in some]
+def _rewrite_of(taken: Files) -> Rewrite | None:
+    """The rewrite of these files; None if it exceeds a step."""
+    files = [file for group in taken.values() for file in group]
     rows = sum(file.left for file in files)
     if rows > MOST_ROWS or sum(file.size for file in files) > MOST_BYTES:
         return None
-    most = max(sum(file.bytes for file in some) for some in taken.values())
-    return Reach(tuple(taken), rows, sum(file.gone for file in files), most)
+    most = max(sum(file.bytes for file in group) for group in taken.values())
+    return Rewrite(tuple(taken), rows, sum(file.gone for file in files), most)
 
 
 def _is_large(file: File) -> bool:
     return file.bytes >= compaction.CLASSES[0]
 
 
-def _is_alive(file: File) -> bool:
-    """Whether it has rows, as far as is known."""
+def _has_rows(file: File) -> bool:
+    """Whether a file has live rows, or an unknown number of rows."""
     return file.left > 0 or not file.rows

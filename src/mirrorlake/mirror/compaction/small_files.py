@@ -1,11 +1,10 @@
-"""Which files of a table to compact: few files, and few rows in them that are gone.
+"""Selects the files of a table to compact: small files, and files with many deleted rows.
 
-Invariant: after any number of batches a table, or each partition of it, has at most `FANOUT` files
-of each size class, `SMALLEST` of the first, and its larger files are at most `DEAD` part dead, as
-long as compaction keeps up. The work follows the batches: a row is rewritten once per class that it
-passes through, and once more for every `DEAD` part of its file that was deleted. One step never
-takes more than `MOST_ROWS`, `MOST_BYTES` and `MOST_FILES`, so that no batch waits longer for it
-than for another batch.
+Invariant, as long as compaction keeps up: each partition of a table has at most `FANOUT` files of
+each size class, `SMALLEST` of the first, and at most the share `DEAD` of the rows of a larger file
+are deleted. The work is proportional to the batches: a row is rewritten once per size class, and
+once more whenever the share `DEAD` of its file was deleted. One step rewrites at most `MOST_ROWS`,
+`MOST_BYTES` and `MOST_FILES`, so that no batch waits longer for it than for another batch.
 """
 
 from __future__ import annotations
@@ -18,23 +17,23 @@ from typing import Any
 from mirrorlake.delta import statistics as bounds
 
 CLASSES = (1 << 20, 8 << 20, 64 << 20)
-"""Sizes in bytes below which a file is of the first, second and third class; above, of none."""
+"""Upper bounds of the size classes, in bytes; larger files have no class."""
 
 FANOUT = 8
-"""Files of one class that are joined to one of the next."""
+"""Number of files of one size class that are joined."""
 
 SMALLEST = 16
-"""Files of the first class that are joined by themselves; `FANOUT` of them wait for a batch that
-takes them along."""
+"""Number of files of the first size class that are joined by a compaction; `FANOUT` or more are
+joined by the next batch."""
 
 DEAD = 0.3
-"""The part of a larger file that may be dead."""
+"""Maximum share of deleted rows of a file that has no need to be rewritten."""
 
 JOINED_ROWS = 65_536
-"""Rows that a batch takes along at most when it joins small files itself."""
+"""Maximum number of rows of small files that a batch joins."""
 
 JOINED_FILES = 32
-"""And how many files."""
+"""Maximum number of small files that a batch joins."""
 
 MOST_ROWS = 2_000_000
 MOST_BYTES = 256 << 20
@@ -43,7 +42,8 @@ MOST_FILES = 2_048
 
 @dataclass(frozen=True, slots=True)
 class File:
-    """A live file. bytes: of all of it; size: those of the rows that are left."""
+    """A live file. rows, gone: number of rows, and of deleted rows; bytes: size of the file; size:
+    the part of it for live rows."""
 
     action: Mapping[str, Any]
     rows: int
@@ -60,22 +60,24 @@ class File:
 
     @property
     def share(self) -> float:
-        """The part that is dead."""
+        """The share of deleted rows, from 0 to 1."""
         return self.gone / self.rows if self.rows else 0.0
 
     @property
     def size_class(self) -> int:
-        """A file of half the rows that one may have is of none: two of them would not be one."""
+        """The index of the size class. A file with half of `MOST_ROWS` live rows or more has none,
+        because two of them cannot be joined."""
         if self.left >= MOST_ROWS // 2:
             return len(CLASSES)
         return sum(self.size >= bound for bound in CLASSES)
 
     @property
-    def is_dead_enough(self) -> bool:
-        """Whether it is worth being written anew by itself.
+    def needs_rewrite(self) -> bool:
+        """Whether the file should be rewritten alone because of its deleted rows.
 
-        A small file has its turn when there are enough of its class, unless nothing is left of it.
-        A large one of which little is left is not small: it is read like what it was.
+        A small file is joined when there are enough of its class; only if it has no live rows it is
+        rewritten alone. A large file with few live rows counts as large, because reading it takes
+        as long as before.
         """
         if self.left == 0:
             return True
@@ -84,36 +86,39 @@ class File:
 
 
 def choose(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """The files to write anew together, by their add actions; none when all is well. Those of a
-    partition are joined with each other, and partitions are taken together, the most files first.
+    """The add actions of the files to compact in one step; empty if none are needed.
 
-    The smallest come first, because a batch is slowed by the number of files more than by anything
-    else. Files without statistics are left to whoever wrote them.
+    Files are joined within their partition; partitions with the most files come first. The smallest
+    size class comes first, because the number of files has the largest effect on batches. Files
+    without statistics are never compacted.
     """
     parts = _by_partition(files)
     for size_class in range(len(CLASSES)):
-        alike = [[file for file in some if file.size_class == size_class] for some in parts]
-        due = [some for some in alike if len(some) >= (FANOUT if size_class else SMALLEST)]
+        alike = [[file for file in files_ if file.size_class == size_class] for files_ in parts]
+        due = [files_ for files_ in alike if len(files_) >= (FANOUT if size_class else SMALLEST)]
         if due:
             due.sort(key=len, reverse=True)
-            return _limited([file for some in due for file in sorted(some, key=attrgetter("size"))])
-    dead = [file for some in parts for file in some if file.is_dead_enough]
+            return _limited(
+                [file for files_ in due for file in sorted(files_, key=attrgetter("size"))]
+            )
+    dead = [file for files_ in parts for file in files_ if file.needs_rewrite]
     if not dead:
         return ()
     return (max(dead, key=lambda file: file.share).action,)
 
 
-def taken_along(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
-    """Files that a batch can join on its way, which costs less than a commit of its own: the
-    smallest ones of a partition, if there are enough of them and all have few rows; none otherwise.
-    Not a large one of which little is left: to read it takes longer than a batch."""
+def files_to_join(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], ...]:
+    """The add actions of small files that the next batch should join, which costs less than a
+    separate commit: the smallest files of a partition, if there are enough and they have few rows.
+    A large file with few live rows is not included, because reading it takes longer than a
+    batch."""
     parts = [
-        [file for file in some if file.size_class == 0 and file.bytes < CLASSES[0]]
-        for some in _by_partition(files)
+        [file for file in group if file.size_class == 0 and file.bytes < CLASSES[0]]
+        for group in _by_partition(files)
     ]
     chosen: list[File] = []
-    for some in sorted(parts, key=len, reverse=True):
-        small = sorted(some, key=attrgetter("size"))[: JOINED_FILES - len(chosen)]
+    for group in sorted(parts, key=len, reverse=True):
+        small = sorted(group, key=attrgetter("size"))[: JOINED_FILES - len(chosen)]
         if len(small) < FANOUT:
             break
         if sum(file.left for file in [*chosen, *small]) <= JOINED_ROWS:
@@ -122,7 +127,7 @@ def taken_along(files: Sequence[Mapping[str, Any]]) -> tuple[Mapping[str, Any], 
 
 
 def _by_partition(files: Sequence[Mapping[str, Any]]) -> list[list[File]]:
-    """The files whose rows are known, those of each partition together."""
+    """The files with a known number of rows, grouped by partition."""
     found: dict[frozenset[tuple[str, str | None]], list[File]] = {}
     for action in files:
         if file := _known(action):
@@ -132,7 +137,7 @@ def _by_partition(files: Sequence[Mapping[str, Any]]) -> list[list[File]]:
 
 
 def rows_of(files: Sequence[Mapping[str, Any]]) -> int:
-    """How many rows are left in files that were chosen."""
+    """The number of live rows in files."""
     return sum(file.left for action in files if (file := _known(action)))
 
 
@@ -147,7 +152,7 @@ def _known(action: Mapping[str, Any]) -> File | None:
 
 
 def counted(action: Mapping[str, Any]) -> File:
-    """A file by its add action; when nobody counted its rows, its bytes are known."""
+    """The file of an add action, with 0 rows if their number is unknown."""
     return _known(action) or File(action, 0, 0, int(action["size"]))
 
 

@@ -1,10 +1,12 @@
-"""The order of events that come in none: which change of a key is its last (ST-180 to ST-234)."""
+"""The order of events, which may arrive in any order: determines the last change of each key
+(ST-180 to ST-234)."""
 
+from mirrorlake.mirror.order.duplicates import first_of_each
 from mirrorlake.mirror.order.records import ORDER, CheckedRecords, change_numbers, records
 from mirrorlake.mirror.order.resolution import Resolution, resolve
 from mirrorlake.mirror.order.rollbacks import Completed, complete
 from mirrorlake.mirror.order.rules import RULES, OrderRule
-from mirrorlake.mirror.order.twins import first_of_each
+from mirrorlake.mirror.order.truncations import deletions, is_truncated, last_truncations
 
 __all__ = [
     "ORDER",
@@ -15,7 +17,10 @@ __all__ = [
     "Resolution",
     "change_numbers",
     "complete",
+    "deletions",
     "first_of_each",
+    "is_truncated",
+    "last_truncations",
     "records",
     "resolve",
 ]

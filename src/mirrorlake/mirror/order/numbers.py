@@ -1,4 +1,4 @@
-"""Numbers out of columns of text, all rows at once: none is ever compared as text (ST-211)."""
+"""Parses columns of text as numbers, because positions are never compared as text (ST-211)."""
 
 from __future__ import annotations
 
@@ -17,16 +17,16 @@ _DIGITS = np.frombuffer(b"0123456789abcdef", np.uint8)
 
 @dataclass(frozen=True, slots=True)
 class ParsedNumbers:
-    """value: uint64 per row, 0 where there is none; known: bool, whether the row has one."""
+    """value: uint64 per row, 0 if there is none; known: bool, whether the row has a number."""
 
     value: np.ndarray
     known: np.ndarray
 
 
 def whole(column: pa.Array) -> ParsedNumbers:
-    """Of whole numbers of any width, or of their decimal digits (ST-028).
+    """Parse integers of any width, or texts of decimal digits (ST-028).
 
-    What is NULL, negative, beyond 64 bits or no number is not known.
+    NULL, negative numbers, numbers of more than 64 bits and other texts are not known.
     """
     if pa.types.is_integer(column.type):
         allowed = pc.and_(column.is_valid(), pc.greater_equal(column, 0))
@@ -41,7 +41,7 @@ def whole(column: pa.Array) -> ParsedNumbers:
 
 
 def hexadecimal(column: pa.Array) -> ParsedNumbers:
-    """Of hexadecimal digits, with or without leading zeros, at most 64 bits."""
+    """Parse hexadecimal digits of up to 64 bits, with or without leading zeros."""
     shaped = pc.match_substring_regex(column, "^0*[0-9a-fA-F]{1,16}$")
     digits = pc.utf8_ltrim(column, "0")
     prefixed = pc.binary_join_element_wise("0x", pc.if_else(pc.equal(digits, ""), "0", digits), "")
@@ -49,7 +49,7 @@ def hexadecimal(column: pa.Array) -> ParsedNumbers:
 
 
 def as_hexadecimal(values: np.ndarray) -> pa.Array:
-    """Sixteen digits for each number (uint64), so that texts have the order of the numbers."""
+    """The 16 hexadecimal digits of each number (uint64); texts sort as the numbers."""
     shifts = np.arange(60, -4, -4, dtype=np.uint64)
     digits = _DIGITS[((values[:, None] >> shifts) & np.uint64(15)).astype(np.int64)]
     fixed = pa.Array.from_buffers(

@@ -1,4 +1,4 @@
-"""What is remembered of an event to tell which of two is the later one."""
+"""The order records of events, which determine the later one of two events."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ ORDER = pa.schema(
         pa.field("content", pa.uint64()),
     ]
 )
-"""One row for each event; no value is NULL. log and section_0 to section_3: the place in the log,
-empty for a backfill; deletion: it deletes by key; source_ms, read_ms: its times; read_batch and
-counter: the two parts of its uuid (ST-367); content: a hash of the row, which decides between
-events that are told apart by nothing else, so that their arrival does not."""
+"""One row per event, without NULLs. log, section_0 to section_3: the log position, "" and 0 for a
+backfill; deletion: whether it is a delete by key; source_ms, read_ms: source and read time;
+read_batch, counter: the parts of its uuid (ST-367); content: a hash of the row, so that not the
+order of arrival decides between events that are equal in everything else."""
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedRecords:
-    """rows: ORDER; readable: bool per row, whether its time and its place are known. What is not
-    readable cannot be ordered, and is a dead letter (ST-253)."""
+    """rows: ORDER; readable: bool per row, whether its source time and position are known. Other
+    events cannot be ordered, and become dead letters (ST-253)."""
 
     rows: pa.Table
     readable: np.ndarray
@@ -50,11 +50,11 @@ def records(
     deletion: np.ndarray,
     content: np.ndarray,
 ) -> CheckedRecords:
-    """What decides about the order of n events.
+    """The order records of n events.
 
     events: `uuid` (text), `source_timestamp` and `read_timestamp` (int64, milliseconds),
-    `sort_keys` (list of texts), and the metadata of the source by their names. backfill, deletion:
-    n bool; content: n uint64.
+    `sort_keys` (list of texts), and the columns of the source metadata. backfill, deletion: n bool;
+    content: n uint64.
     """
     places = rule.places(events)
     batch, counter = _parts(contiguous(events.column("uuid")))
@@ -78,15 +78,15 @@ def records(
 
 
 def change_numbers(rule: OrderRule, rows: pa.Table) -> pa.Array:
-    """The change sequence number of each record, as text (ST-220): the numbers of its place as
-    sections of 16 hexadecimal digits, so that texts have the order of the numbers."""
+    """The change sequence number of each record as text (ST-220): the numbers of its position as
+    sections of 16 hexadecimal digits, so that texts sort as the numbers."""
     parts = [as_hexadecimal(rows.column(name).to_numpy()) for name in SECTION_NAMES[: rule.width]]
     return contiguous(pc.binary_join_element_wise(*parts, "/"))
 
 
 def _parts(uuids: pa.Array) -> tuple[pa.Array, pa.Array]:
-    """The read batch and the number of the row in it, which the last eight digits of a genuine
-    uuid spell in binary (ST-367). Of another form: the whole text, and 0."""
+    """Split uuids into read batch and row number, which the last eight characters of a genuine uuid
+    contain as binary digits (ST-367). For other texts: the whole text, and 0."""
     text = pc.fill_null(uuids, "")
     digits = contiguous(
         pc.binary_slice(pc.ascii_lpad(text, 8, " ").cast(pa.binary()), -8).cast(pa.binary(8))
@@ -95,7 +95,7 @@ def _parts(uuids: pa.Array) -> tuple[pa.Array, pa.Array]:
     bits = spelled.reshape(-1, 8) - np.uint8(ord("0"))
     counted = (bits <= 1).all(axis=1)
     counter = np.where(counted, np.packbits(bits & 1, axis=1)[:, 0], 0)
-    # Only what ends with digits is cut: elsewhere a character could be cut in two.
+    # Only texts that end with digits are split: in others that might split a character.
     ending = pc.if_else(pa.array(counted), text, "").cast(pa.binary())
     before = pc.binary_slice(ending, 0, -8).cast(pa.string())
     batch = pc.if_else(pa.array(counted), before, text)

@@ -1,11 +1,12 @@
-"""What a batch of events does to the rows of its keys.
+"""Determines the effect of a batch of events on the rows of its keys.
 
-For each key the last change of each log and the last backfill are remembered: whatever
-arrives in whatever order and however often, these are the same. Which of them decides about the row
-is a function of them alone (ST-205, ST-215), so that the row is the same, too.
+The state of a key contains the last change of each log and the last backfill, which do not depend
+on the order or the number of arrivals. The record that determines the row of the key is a function
+of these (ST-205, ST-215), so the row does not depend on arrivals either.
 
-A record that does not decide may do so later, when a log goes on with an earlier time; its row is
-held then. Of a source that orders by time this cannot be.
+A record that does not determine the row may do so later, if a log continues with an earlier source
+time. So its row is kept in a held row beside the table. This is not needed for sources that are
+ordered by time.
 """
 
 from __future__ import annotations
@@ -22,22 +23,23 @@ from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import contiguous
 
 DECIDES = "decides"
-"""The column of the state that tells which record the table's row of its key is of: a row, or the
-lack of one."""
+"""The column of the state that marks the record which determines the row of its key in the table,
+or that there is none."""
 
 
 @dataclass(frozen=True, slots=True)
 class Resolution:
-    """What is to be done, and what is to be remembered.
+    """The changes of the table, and the new state of the keys.
 
-    state: the records of all keys that were given, in the place of those that were known: the key,
-    ORDER and DECIDES. origin: int64 per row of it, the number of its record among the known ones,
-    or, from their number on, among the events; held: bool per row of it, whether its row of the
-    table has to be held beside the table.
+    state: replaces the known records of all given keys; the key columns, ORDER and DECIDES.
+    origin: int64 per row of `state`, the row number of its record in `known`, followed by those in
+        `events`.
+    held: bool per row of `state`, whether its table row has to be held beside the table.
+    upserts: int64, row numbers of events whose rows become the rows of their keys.
+    restored: int64, row numbers of known records whose held rows become the rows of their keys.
+    deleted: the keys that have no row any more.
 
-    upserts: int64, numbers of events whose rows become those of their keys; restored: int64,
-    numbers of known records whose held rows do; deleted: the keys that are left without a row. No
-    key is in two of these three.
+    A key is in at most one of the last three.
     """
 
     state: pa.Table
@@ -56,12 +58,12 @@ def resolve(
     events: pa.Table,
     derived: pa.Table | None = None,
 ) -> Resolution:
-    """Find the last records of each key, and which of them decides.
+    """Find the last records of each key, and the one that determines its row.
 
-    known: the state of all the keys that occur, as it was found before; events: n records in any
-    order; derived: deletions that follow from others (`rollbacks`), all of these keys that there
-    are, whether they are new or not. All have the columns of the key, of one type, and those of
-    ORDER. guard_ms: by how much a change may be older than a backfill and win (ST-217).
+    known: the stored state of all keys that occur; events: n records in any order; derived: the
+    deletions of these keys that are derived from others (`rollbacks`), new or not. All have the key
+    columns, of the same types, and those of ORDER. guard_ms: by how many milliseconds a change may
+    be older than a backfill and still win (ST-217).
     Memory: about three times the records.
     """
     names = [*key, *ORDER.names]
@@ -83,7 +85,7 @@ def resolve(
     if derived is not None:
         candidates = last_of_each(log, logs, parts_of(rule, rows))
     change, fill = _last_change_and_backfill(rows, candidates[candidates >= 0], code, keys)
-    decider = np.where(_beaten(rows, change, fill, guard_ms), fill, change)
+    decider = np.where(_backfill_wins(rows, change, fill, guard_ms), fill, change)
     last = np.sort(last[last >= 0])
 
     before = np.full(keys, -1)
@@ -111,37 +113,39 @@ def resolve(
 def _last_change_and_backfill(
     rows: pa.Table, candidates: np.ndarray, code: np.ndarray, keys: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The record of each key that is its last change, and its last backfill; -1 for none."""
+    """The last change and the last backfill of each key, as row numbers; -1 for none."""
     backfill = _flags(rows, "backfill")[candidates]
     changes, fills = candidates[~backfill], candidates[backfill]
     group = np.full(rows.num_rows, -1)
     group[changes] = code[changes]
-    fill = np.full(keys, -1)  # all backfills of a key are in one log, so there is one
+    fill = np.full(keys, -1)  # a key has one candidate: all its backfills are in one log
     fill[code[fills]] = fills
     return last_of_each(group, keys, parts_between_logs(rows)), fill
 
 
-def _beaten(rows: pa.Table, change: np.ndarray, fill: np.ndarray, guard_ms: int) -> np.ndarray:
-    """Whether the backfill decides and not the change beside it, -1 for none: it does when the
-    change is older by more than the guard (ST-215)."""
+def _backfill_wins(
+    rows: pa.Table, change: np.ndarray, fill: np.ndarray, guard_ms: int
+) -> np.ndarray:
+    """Whether the backfill (`fill`) wins over the change: it does if there is no change, or if the
+    change is older by more than the guard (ST-215). -1: none."""
     source = contiguous(rows.column("source_ms")).to_numpy()
     both = (change >= 0) & (fill >= 0)
     beaten = change < 0
     later, earlier = source[fill[both]], source[change[both]]
-    # As numbers without sign: the distance of two times may not fit the type of a time.
+    # Unsigned, because the difference of two int64 may not fit int64.
     distance = later.astype(np.uint64) - earlier.astype(np.uint64)
     beaten[both] = (later > earlier) & (distance > np.uint64(guard_ms))
     return beaten
 
 
 def _may_decide(rows: pa.Table, last: np.ndarray, fill: np.ndarray, guard_ms: int) -> np.ndarray:
-    """Which of the last records could decide later without being sent again.
+    """Whether a record can determine the row later without being sent again; bool.
 
     A deletion has no row to hold. A change that is older than a backfill by more than the guard
-    never decides again: backfills only become newer.
+    cannot, because backfills only become newer.
     """
     change = np.where(_flags(rows, "backfill")[last], -1, last)
-    lost = (change >= 0) & _beaten(rows, change, fill, guard_ms)
+    lost = (change >= 0) & _backfill_wins(rows, change, fill, guard_ms)
     return np.asarray(~_flags(rows, "deletion")[last] & ~lost)
 
 

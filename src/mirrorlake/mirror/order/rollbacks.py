@@ -1,8 +1,8 @@
-"""Deletions of Oracle that undo an insert and name the row by its ROWID alone (ST-230).
+"""Deletions of Oracle that roll back an insert and identify the row only by its ROWID (ST-230).
 
-Such a deletion is of the key that the event before it had, of the same transaction and row. That
-event may come later, or one that stands between the two: what follows from a deletion is derived
-anew from all that is known, and kept nowhere, so that it never depends on the order of arrival.
+Such a deletion has the key of the preceding event of the same transaction and ROWID. That event may
+arrive later, as may another one between the two. So the keys of these deletions are not stored, but
+derived again from all known events, and do not depend on the order of arrival.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ TRANSACTION = ("tx_id", "row_id")
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """memory: the rows without those that are there twice; derived: the key and ORDER, a deletion
-    for each that found its key; parked: how many wait for the event before them."""
+    """memory: the rows without duplicates; derived: key columns and ORDER, the deletions with a
+    derived key; parked: the number of deletions without a preceding event."""
 
     memory: pa.Table
     derived: pa.Table
@@ -31,10 +31,10 @@ class Completed:
 
 
 def complete(key: list[str], rows: pa.Table) -> Completed:
-    """Find the keys of deletions.
+    """Derive the keys of deletions.
 
-    rows: changes of a window of time, in any order: the key, ORDER, `tx_id` and `row_id` (texts),
-    and INCOMPLETE (bool), whether it is a deletion without its key, which is NULL then.
+    rows: changes of a time window in any order: key columns, ORDER, `tx_id` and `row_id` (texts),
+    and INCOMPLETE (bool), whether it is a deletion without a key; its key is NULL.
     """
     memory = rows.take(pa.array(codes.encode(rows).first)).combine_chunks()
     if not memory.num_rows:
@@ -56,7 +56,7 @@ def complete(key: list[str], rows: pa.Table) -> Completed:
 
 
 def _in_order(memory: pa.Table, row: np.ndarray) -> np.ndarray:
-    """The numbers of the rows by their row of the source, and of one by their place."""
+    """The row numbers, sorted by source row and then by position."""
     batch = contiguous(memory.column("read_batch")).dictionary_encode()
     names = np.argsort(np.argsort(batch.dictionary.to_numpy(zero_copy_only=False)))
     parts = [

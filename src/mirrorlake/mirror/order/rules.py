@@ -1,8 +1,8 @@
-"""The order of each source: where its metadata say that a change stands in the log.
+"""The order rules of each source: the log position of an event, read from its metadata.
 
-A place is a log and four numbers, compared one after another. Numbers of different logs say
-nothing about each other: those of two servers of MySQL (ST-205), and of Oracle places with and
-without a system change number (ST-206). The last changes of two logs are compared by their time.
+A position is a log and up to four numbers, compared one after another. Positions in different logs
+cannot be compared: those of two MySQL servers (ST-205), and Oracle positions with and without a
+system change number (ST-206). The last changes of two logs are compared by source time.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ _HALF = np.uint64(32)
 
 @dataclass(frozen=True, slots=True)
 class Places:
-    """Of n changes. log: n texts, none NULL; sections: uint64, n x 4; readable: n bool, whether
-    the metadata name a place at all."""
+    """The log positions of n changes. log: n texts, none NULL; sections: uint64, n x 4; readable: n
+    bool, whether the metadata contain a position."""
 
     log: pa.Array
     sections: np.ndarray
@@ -35,11 +35,13 @@ class Places:
 class OrderRule:
     """How the changes of one source are ordered.
 
-    places: reads the columns of the metadata, `source_timestamp` (int64, milliseconds) and
-    `sort_keys` (list of texts) among them; a column that is missing is NULL in every row.
-    width: how many of the four numbers it uses. by_time: the time in the source comes first, so
-    that a later change is never of an earlier time. deletion_last: at one place a deletion is the
-    last change (ST-214), and not the first (ST-212).
+    places: reads the positions from the metadata columns, including `source_timestamp` (int64,
+    milliseconds) and `sort_keys` (list of texts); a missing column counts as NULL.
+    width: how many of the four numbers it uses.
+    by_time: whether the first number is the source time, so that a later change never has an
+    earlier time.
+    deletion_last: whether a deletion is the last change at a position (ST-214), or the first
+    (ST-212).
     """
 
     places: Callable[[pa.Table], Places]
@@ -49,11 +51,11 @@ class OrderRule:
 
 
 def _mysql(events: pa.Table) -> Places:
-    """File and offset (ST-187); by base name, then by the number of the file (ST-208).
+    """File and offset (ST-187); files by base name, then number (ST-208).
 
-    A fourth sort key is the commit sequence of the GTID mode, where offsets are local to a server.
+    A fourth sort key is the commit sequence in GTID mode, in which offsets are local to a server.
     """
-    # There are few files, of many changes each.
+    # A dictionary, because there are many changes per file.
     file = pc.dictionary_encode(_texts(events, "log_file"), null_encoding="encode")
     named = pc.extract_regex(file.dictionary, r"^(?P<base>.*?)(?P<number>[0-9]*)$")
     number = _optional(pc.struct_field(named, "number"))
@@ -84,10 +86,10 @@ def _oracle(events: pa.Table) -> Places:
 
 
 def _oracle_strict(events: pa.Table) -> Places:
-    """Record set and SQL sequence number alone, as ST-190 has it."""
+    """Record set and SQL sequence number only (ST-190)."""
     record, sequence = _record_set(events), whole(_column(events, "ssn"))
     readable = record[0].known & sequence.known
-    return _places(_lane(events), readable, record[0].value, record[1].value, sequence.value)
+    return _places(_one_log(events), readable, record[0].value, record[1].value, sequence.value)
 
 
 def _postgresql(events: pa.Table) -> Places:
@@ -103,13 +105,16 @@ def _sqlserver(events: pa.Table) -> Places:
 def _salesforce(events: pa.Table) -> Places:
     """Time alone (ST-197)."""
     time = whole(_column(events, "source_timestamp"))
-    return _places(_lane(events), time.known, time.value)
+    return _places(_one_log(events), time.known, time.value)
 
 
 def _mongodb(events: pa.Table) -> Places:
-    """The two numbers of `ts` or `clusterTime`, which only the sort keys have (ST-198, ST-204)."""
+    """The two numbers of `ts` or `clusterTime`, which only the sort keys contain (ST-198,
+    ST-204)."""
     seconds, increment = whole(_sort_key(events, 0)), whole(_sort_key(events, 1))
-    return _places(_lane(events), seconds.known & increment.known, seconds.value, increment.value)
+    return _places(
+        _one_log(events), seconds.known & increment.known, seconds.value, increment.value
+    )
 
 
 RULES: Mapping[str, OrderRule] = {
@@ -121,7 +126,7 @@ RULES: Mapping[str, OrderRule] = {
     "salesforce": OrderRule(_salesforce, 1, by_time=True, deletion_last=True),
     "mongodb": OrderRule(_mongodb, 2),
 }
-"""By source; `oracle-strict` orders as ST-190 says, without the system change number."""
+"""The order rules by source; `oracle-strict` does not use the system change number (ST-190)."""
 
 
 def _timed(events: pa.Table, pattern: str, parts: int) -> Places:
@@ -129,12 +134,12 @@ def _timed(events: pa.Table, pattern: str, parts: int) -> Places:
     found = pc.extract_regex(_texts(events, "lsn"), pattern)
     numbers = [hexadecimal(pc.struct_field(found, f"p{part}")) for part in range(parts)]
     readable = np.logical_and.reduce([time.known, *(number.known for number in numbers)])
-    return _places(_lane(events), readable, time.value, *(number.value for number in numbers))
+    return _places(_one_log(events), readable, time.value, *(number.value for number in numbers))
 
 
 def _record_set(events: pa.Table) -> tuple[ParsedNumbers, ParsedNumbers]:
-    """`0x0073c9.000a4e4c.01d0`, with or without blanks: its first two parts, of 32 bits each, as
-    one number, and the third. Both are unknown where it is not of this form."""
+    """Parse record sets such as `0x0073c9.000a4e4c.01d0`, with or without blanks. Returns the first
+    two parts, of 32 bits each, as one number, and the third part."""
     text = pc.utf8_trim_whitespace(_texts(events, "rs_id"))
     part = "[0-9A-Fa-f]{1,8}"
     found = pc.extract_regex(text, rf"^0[xX](?P<a>{part})\.(?P<b>{part})\.(?P<c>{part})$")
@@ -151,7 +156,7 @@ def _places(log: pa.Array, readable: np.ndarray, *numbers: np.ndarray) -> Places
     return Places(contiguous(pc.fill_null(log, "")), sections, readable)
 
 
-def _lane(events: pa.Table) -> pa.Array:
+def _one_log(events: pa.Table) -> pa.Array:
     return pa.array(np.full(events.num_rows, ""), pa.string())
 
 
@@ -167,7 +172,7 @@ def _texts(events: pa.Table, name: str) -> pa.Array:
 
 
 def _sort_key(events: pa.Table, index: int) -> pa.Array:
-    """One of the sort keys of each event, as text; NULL where there are not so many."""
+    """The sort key with this index of each event, as text; NULL if there are fewer."""
     column = _column(events, "sort_keys")
     if not pa.types.is_list(column.type):
         return pa.nulls(len(column), pa.string())
@@ -184,7 +189,7 @@ def _taken(numbers: ParsedNumbers, indexes: np.ndarray) -> ParsedNumbers:
 
 
 def _optional(digits: pa.Array) -> ParsedNumbers:
-    """A number that may be left out, and is 0 then."""
+    """Parse an optional number; an empty text is 0."""
     given = whole(digits)
     missing = pc.fill_null(pc.equal(digits, ""), False).to_numpy(zero_copy_only=False)
     return ParsedNumbers(given.value, given.known | missing)

@@ -1,1 +1,1 @@
-"""How a table stands: what it has recorded, what is new for it, why it cannot be worked on."""
+"""The state of a table: recorded progress, new files, and reasons to stop."""

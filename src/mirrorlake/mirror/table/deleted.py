@@ -1,8 +1,8 @@
-"""When a table folder that is not there counts as deleted (LZ-231).
+"""Decides when a missing table folder counts as deleted (LZ-231).
 
-Listings come short and shares come late, and a table that is dropped is not made again by itself.
-So a folder has to be missing in several looks in a row and for a while; once it is seen again, all
-is forgotten.
+Listings may be incomplete, and shares may be mounted late, but a dropped table does not come back
+by itself. So a folder has to be missing in several consecutive scans, and for a minimum time. If it
+appears again, counting restarts.
 """
 
 from __future__ import annotations
@@ -11,30 +11,31 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-LOOKS = 3
-"""In a row, whatever the time: a clock that was set proves nothing."""
+MIN_SCANS = 3
+"""Minimum number of consecutive scans, in case the clock was changed."""
 
 
 @dataclass(frozen=True, slots=True)
 class Missing:
-    """Since when, and in how many looks in a row, a folder was not there."""
+    """A missing folder: since when, and in how many consecutive scans."""
 
     since: datetime
-    looks: int = 1
+    scans: int = 1
 
     def is_due(self, now: datetime, delay: timedelta) -> bool:
-        return self.looks >= LOOKS and now - self.since >= delay
+        return self.scans >= MIN_SCANS and now - self.since >= delay
 
 
-def looked(
+def observe(
     known: Mapping[str, Missing], missing: Iterable[str], now: datetime
 ) -> dict[str, Missing]:
-    """What is known after one more look, by path. A clock that was set back begins again."""
+    """The missing folders by path after another scan. If the clock was set back, counting
+    restarts."""
     after: dict[str, Missing] = {}
     for path in missing:
         before = known.get(path)
         if before is None or before.since > now:
             after[path] = Missing(now)
         else:
-            after[path] = Missing(before.since, min(before.looks + 1, LOOKS))
+            after[path] = Missing(before.since, min(before.scans + 1, MIN_SCANS))
     return after

@@ -1,9 +1,9 @@
-"""The ways to find new files, and all in which they differ (LZ-047).
+"""The file detection strategies (LZ-047).
 
-In sequence: files have numbers, and are applied without a gap. By time: files have any names, and
-each is applied once, in the order in which they landed as far as they are there to be seen. In
-partitions: files have numbers in each partition folder; these are applied without a gap, and those
-of several folders in the order in which they landed (LZ-059).
+In sequence: files have numbers, and are applied without gaps. By time (timestamp mode): files have
+any names, and each name is applied once, in the order of the modification times of the files that
+exist. In partitions: files have numbers in each partition folder; they are applied without gaps,
+and those of several folders in the order of their modification times (LZ-059).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from mirrorlake.model.landed import PartName
 
 @dataclass(frozen=True, slots=True)
 class Numbering:
-    """What a batch is called: its numbers, and by time the names that it records."""
+    """The numbers that a batch records, and the names of its files without a single sequence."""
 
     first: int
     last: int
@@ -33,7 +33,8 @@ class Numbering:
 
 @dataclass(frozen=True, slots=True)
 class InSequence:
-    """recorded: the last applied number; target: the last number that may be applied now."""
+    """Files with numbers. recorded: the last applied number; target: the last number that may be
+    applied now."""
 
     recorded: int
     target: int | None = None
@@ -42,11 +43,11 @@ class InSequence:
         return file.number > self.recorded
 
     def run(self, scan: TableScan, limits: BatchLimits) -> Run:
-        """The contiguous files that follow (LZ-116, LZ-117)."""
+        """The contiguous files after the recorded number (LZ-116, LZ-117)."""
         table = str(scan.table)
         run = run_of(table, scan.files, self.recorded, self.target, limits)
         if run.error is not None and len(run.files) == 0:
-            # Files move aside after their commit; after a crash in between they are found there.
+            # Files may be in the cleanup folder although the table has not recorded them.
             moved = [file for file in scan.moved() if self.is_new(file)]
             if moved:
                 both = {file.number: file for file in [*moved, *scan.files]}
@@ -58,17 +59,17 @@ class InSequence:
         return Numbering(batch[0].number, batch[-1].number)
 
     def is_more(self, files: Sequence[Landed], batch: Sequence[Landed]) -> bool:
-        """Whether new files are left after a batch."""
+        """Whether there are new files after a batch."""
         return any(file.number > batch[-1].number for file in files[-1:])
 
     def done(self, files: Sequence[Landed]) -> list[Landed]:
-        """The applied files that may go aside: all but the last (LZ-243)."""
+        """The applied files to move to the cleanup folder: all but the last (LZ-243)."""
         return processed(files, self.recorded)
 
 
 @dataclass(frozen=True, slots=True)
 class _Named(ABC):
-    """processed: what has been applied; the batches that did are counted, and record names."""
+    """Batches are numbered and record the names of their files. processed: the applied names."""
 
     processed: Processed
 
@@ -80,35 +81,36 @@ class _Named(ABC):
         return Numbering(following, following, tuple(str(file.name) for file in batch))
 
     def is_more(self, files: Sequence[Landed], batch: Sequence[Landed]) -> bool:
-        """Whether new files are left after a batch."""
+        """Whether there are new files after a batch."""
         taken = {str(file.name) for file in batch}
         return any(str(file.name) not in taken for file in filter(self.is_new, files))
 
-    def _with_those_aside(self, scan: TableScan) -> Sequence[Landed]:
-        """The files, with those that an earlier table of the folder had applied and put aside: it
-        was reset, or the zone was copied without it. Once there are none, none will come."""
-        if self.processed.has_all_aside:
+    def _with_moved_files(self, scan: TableScan) -> Sequence[Landed]:
+        """The files, including those in the cleanup folder that this table has not applied: the
+        table was reset, or the landing zone was copied without it. If there are none, the cleanup
+        folder is not listed again."""
+        if self.processed.has_all_moved:
             return scan.files
         aside = {str(file.name): file for file in filter(self.is_new, scan.moved())}
-        self.processed.has_all_aside = not aside
+        self.processed.has_all_moved = not aside
         both = aside | {str(file.name): file for file in scan.files}
         return sorted(both.values(), key=order) if aside else scan.files
 
 
 class ByTime(_Named):
-    """Files have any names."""
+    """Files with any names, in timestamp mode."""
 
     def is_new(self, file: Landed) -> bool:
-        """A processed path that is written again is not new (LZ-127)."""
+        """Whether the name has not been applied; a replaced file is not new (LZ-127)."""
         return str(file.name) not in self.processed
 
     def run(self, scan: TableScan, limits: BatchLimits) -> Run:
-        """The unprocessed files in their order, late ones too (LZ-124, LZ-126)."""
-        files = self._with_those_aside(scan)
+        """The new files in order, including late ones (LZ-124, LZ-126)."""
+        files = self._with_moved_files(scan)
         return Run(tuple(islice(filter(self.is_new, files), limits.files)))
 
     def done(self, files: Sequence[Landed]) -> list[Landed]:
-        """The applied files that may go aside: all but the last applied (LZ-250)."""
+        """The applied files to move to the cleanup folder: all but the last applied (LZ-250)."""
         return [
             file
             for file in files
@@ -117,16 +119,17 @@ class ByTime(_Named):
 
 
 class InPartitions(_Named):
-    """Rows of one key belong into one folder: only there is their order that of the publisher."""
+    """Files with numbers in each partition folder. All rows of a key must be in one folder, because
+    files of several folders have no order of the publisher."""
 
     def is_new(self, file: Landed) -> bool:
         return file.number > self.processed.numbers.get(_folder(file), 0)
 
     def run(self, scan: TableScan, limits: BatchLimits) -> Run:
-        """The contiguous files of each folder. A gap blocks the later files of its folder only, and
-        is told (LZ-117)."""
+        """The contiguous files of each folder. A gap is an error, and blocks the later files of its
+        folder only (LZ-117)."""
         by_folder: dict[str, list[Landed]] = {}
-        for file in filter(self.is_new, self._with_those_aside(scan)):
+        for file in filter(self.is_new, self._with_moved_files(scan)):
             by_folder.setdefault(_folder(file), []).append(file)
         runs, error = [], None
         for folder, files in sorted(by_folder.items()):
@@ -135,11 +138,12 @@ class InPartitions(_Named):
             run = run_of(str(scan.table), files, recorded, None, limits, within=folder)
             runs.append(run.files)
             error = error or run.error
-        # Of the files that come next in their folders, the one that landed first.
+        # Merge the folders by the modification times of their next files.
         return Run(tuple(islice(merge(*runs, key=order), limits.files)), error)
 
     def done(self, files: Sequence[Landed]) -> list[Landed]:
-        """The applied files that may go aside: all but the last of each folder (LZ-243)."""
+        """The applied files to move to the cleanup folder: all but the last of each folder
+        (LZ-243)."""
         return [
             file for file in files if file.number < self.processed.numbers.get(_folder(file), 0)
         ]

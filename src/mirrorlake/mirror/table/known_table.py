@@ -1,22 +1,23 @@
-"""What is known of a table before its files are looked at."""
+"""The facts about a table that are known before its files are inspected."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from mirrorlake.delta.schema import VECTORS, FeedMode, is_mapped
 from mirrorlake.landing.metadata import BY_TIME, IN_PARTITIONS, NAMED
 from mirrorlake.landing.scan import Landed, TableScan
-from mirrorlake.mirror.settings import MirrorSettings
+from mirrorlake.mirror.settings import MirrorSettings, TableOptions
 from mirrorlake.mirror.table.file_detection import ByTime, Detection, InPartitions, InSequence
 from mirrorlake.mirror.table.processed import Processed
 from mirrorlake.mirror.table.progress import Progress
-from mirrorlake.mirror.table.recreated import is_begun_anew, is_recreated
+from mirrorlake.mirror.table.recreated import is_recreated, is_recreated_unnumbered
 
 
 @dataclass(frozen=True, slots=True)
 class CutTarget:
-    """How far a table should go in this cycle: a file number, and the cut that it belongs to."""
+    """The last file number that a table should apply in this cycle, and the cut it belongs to."""
 
     number: int | None = None
     cut: int | None = None
@@ -24,10 +25,10 @@ class CutTarget:
 
 @dataclass(frozen=True, slots=True)
 class KnownTable:
-    """What is known of a table before its files are looked at.
+    """The facts about a table that are known before its files are inspected.
 
-    tail: as `Tails` tells it; processed: what it has applied where there is not one sequence;
-    platform: why `direct` is not open with this Spark.
+    tail: the digest of the last bytes of a file, as `Tails`; processed: the applied names, if the
+    files have no single sequence; platform: why `direct` is not possible with this Spark, or "".
     """
 
     scan: TableScan
@@ -40,34 +41,61 @@ class KnownTable:
     platform: str = ""
 
     @property
-    def is_unread(self) -> bool:
-        """Its files are not looked at before it is described (LZ-040), texts never (LZ-042)."""
+    def awaits_metadata(self) -> bool:
+        """Whether the files cannot be read before `_metadata.json` exists: if the settings require
+        it (LZ-040), and always for delimited text (LZ-042)."""
         undescribed = self.scan.metadata is None and self.settings.metadata_required
         return undescribed or self.scan.is_undescribed_text
 
     @property
+    def options(self) -> TableOptions:
+        """What the project says of it."""
+        return self.settings.options_of(self.scan.table)
+
+    @property
+    def removes_columns(self) -> bool:
+        """Whether columns that are gone in the source are removed: the project wants it, and the
+        readers of the table know column mapping, by which a name can be used again."""
+        properties = self.progress.properties
+        has_readers = properties.get(VECTORS) == "true" or is_mapped(properties)
+        return self.settings.drops_columns and has_readers
+
+    @property
+    def feed(self) -> FeedMode:
+        """What its commits record."""
+        return FeedMode.of(self.progress.properties)
+
+    @property
     def is_reseeded(self) -> bool:
-        """The publisher began the table anew since it was made (LZ-232, LZ-233)."""
-        if not self.progress.exists or self.is_unread or self.scan.error:
+        """Whether the publisher has recreated the folder since the table was created (LZ-232,
+        LZ-233)."""
+        if not self.progress.exists or self.awaits_metadata or self.scan.error:
             return False
         described = self.scan.metadata
         if described and described.ours:
             return described.ours.generation != self.progress.generation
-        # Without a generation the table is not ours to make anew.
+        # A table without a generation was not created by us, so it is not replaced.
         if not self.progress.generation:
             return False
         if self.scan.detection == self.progress.detection in NAMED:
-            return is_begun_anew(self.scan, self.progress, self.processed, self.tail)
+            return is_recreated_unnumbered(self.scan, self.progress, self.processed, self.tail)
         return is_recreated(self.scan, self.progress, self.tail)
 
     @property
+    def whole_rows(self) -> bool:
+        """Whether a change finds its row by all columns, before the next batch."""
+        if self.progress.whole_rows is not None and not self.is_reseeded:
+            return self.progress.whole_rows
+        return self.scan.metadata is not None and self.scan.metadata.whole_rows
+
+    @property
     def recorded(self) -> int:
-        """The last file that need not be applied again."""
+        """The number of the last file that need not be applied again."""
         return 0 if self.is_reseeded else self.progress.recorded
 
     @property
     def detection(self) -> Detection:
-        """How its new files are found."""
+        """How its new files are detected."""
         applied = Processed() if self.is_reseeded else self.processed
         if self.scan.detection == BY_TIME:
             return ByTime(applied)

@@ -1,6 +1,6 @@
-"""Which files a table without one sequence has applied (LZ-127), as far as is known.
+"""The applied files of a table whose files have no single sequence (LZ-127).
 
-Such are tables in timestamp mode, and those with a sequence in each partition folder (LZ-059).
+These are tables in timestamp mode, and tables with a sequence in each partition folder (LZ-059).
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ from mirrorlake.model.landed import PartName
 
 @dataclass(slots=True)
 class Processed:
-    """The names of the files that `batches` batches have applied, and the last of them.
+    """The applied files, as far as known.
 
-    numbers: the highest number among them in each partition folder, where they have numbers.
-    has_all_aside: whatever is in the cleanup folder is among them, as far as that was looked at.
-    Memory: about 150 bytes for each name.
+    names: of the files; batches: the number of the last batch; last: the name of the last file.
+    numbers: the highest applied number by partition folder, if files have numbers.
+    has_all_moved: the cleanup folder was listed, and contains only applied files.
+    Memory: about 150 bytes per name.
     """
 
     names: set[str] = field(default_factory=set)
     batches: int = 0
     last: str | None = None
     numbers: dict[str, int] = field(default_factory=dict)
-    has_all_aside: bool = False
+    has_all_moved: bool = False
 
     def __contains__(self, name: str) -> bool:
         return name in self.names
 
     def add(self, number: int, names: Sequence[str]) -> None:
-        """What batches up to `number` have applied."""
+        """Add the names that batches up to `number` have applied."""
         self.names.update(names)
         self.batches, self.last = number, names[-1] if names else self.last
         for part in filter(None, map(PartName.parse, names)):
@@ -39,5 +40,5 @@ class Processed:
 
 
 def folder_of(path: str) -> str:
-    """Where the side records of the table at `path` are, those of earlier generations too."""
+    """The folder of the side records of the table at `path`, of all its generations."""
     return f"{root.STATE}/processed/{path}"

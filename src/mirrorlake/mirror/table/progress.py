@@ -1,4 +1,4 @@
-"""What a Delta table says of itself: how far it is, and whether it is still ours."""
+"""The progress of a table, read from the log of the Delta table."""
 
 from __future__ import annotations
 
@@ -23,33 +23,47 @@ KEY_COLUMNS = "mirrorlake.keyColumns"
 REQUIRED = "mirrorlake.requiredColumns"
 FOLDER = "mirrorlake.folder"
 DETECTION = "mirrorlake.fileDetectionStrategy"
+WHOLE_ROWS = "mirrorlake.wholeRows"
+"""Of a table whose key was changed by our capture: whether a change finds its row by all columns.
+Others do as `_metadata.json` says."""
+
+DELETES = "mirrorlake.deletes"
+SOFT = "soft"
+"""The value of DELETES for a table with soft deletes; other tables do not have the property."""
+
 RESEEDED = "mirrorlake.reseeded"
-"""Set on a table that was made anew in the place of another (LZ-234)."""
+"""The property of a table that replaced another because its folder was recreated (LZ-234)."""
 
 ALTERATION = "mirrorlake.alteration/"
 
 REPLACING = frozenset({"CREATE OR REPLACE TABLE", "REPLACE TABLE"})
-"""What Delta calls the commit that makes a table anew in the place of another."""
+"""Names of Delta operations that replace a table."""
 
 MALFORMED = (AttributeError, KeyError, TypeError, ValueError)
-"""What is raised where a log says things in another form."""
+"""Errors raised by a log with values of another form."""
 
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The state of a table, as read from its log at one version.
+    """The state of a table, read from its log at one version.
 
-    version: -1 when there is no table. generation: whose files it holds, empty for a table that
-    this engine did not make. detection: how the files of that generation are found. recorded: the
-    number of the last applied file, in timestamp mode of the last batch, 0 for none. key: the key
-    columns it was made with. required: the columns that its first file declared non-null,
-    though in the table they are nullable (LZ-219). restored: the version of a RESTORE after the
-    last batch. unsupported: why it cannot be written, in words; delegated: why only Delta
-    itself may write it; computed: columns that Delta fills in. batch: the last one, where the log
-    still tells it. last, begin: the last applied file, and file 1, as they were when they were
-    applied; described: the ETag that `_metadata.json` had with the last batch. These of a zone of
-    others, where files have numbers. altered: the number of the last file before which columns were
-    altered.
+    version: -1 if there is no table.
+    generation: of the files that it contains; "" if the table was not created by a mirror.
+    detection: the file detection strategy of that generation.
+    recorded: the number of the last applied file, in timestamp mode of the last batch; 0 for none.
+    key: the key columns.
+    restored: the version of a RESTORE after the last batch.
+    unsupported: why the table cannot be written, as text.
+    delegated: why only Delta can write the table, as text.
+    computed: columns that Delta computes.
+    batch: the last batch, if its commit is still in the log.
+    required: the columns that the first file declared non-null; in the table they are nullable
+        (LZ-219).
+    last, begin: the identities of the last applied file, and of file 1, when they were applied.
+    described: the ETag of `_metadata.json` at the last batch. These three are recorded only for
+        files of other publishers.
+    altered: the number of the last file before which columns were altered.
+    whole_rows: the value of WHOLE_ROWS, None if it is not set.
     """
 
     version: int = -1
@@ -69,6 +83,7 @@ class Progress:
     begin: Identity | None = None
     described: str = ""
     altered: int = 0
+    whole_rows: bool | None = None
 
     @property
     def exists(self) -> bool:
@@ -76,12 +91,13 @@ class Progress:
 
     @property
     def is_reseeding(self) -> bool:
-        """Made anew because its folder was recreated, and without its first file (LZ-234)."""
+        """Whether the table replaced another because its folder was recreated, and has no files
+        applied yet (LZ-234)."""
         return self.exists and not self.recorded and RESEEDED in self.properties
 
     @property
     def is_loading(self) -> bool:
-        """Whether its first files are not all applied, as far as the last batch knew (LZ-099)."""
+        """Whether the initial load was incomplete at the last batch (LZ-099)."""
         return not self.recorded or (self.batch is not None and self.batch.loading)
 
     @property
@@ -96,7 +112,7 @@ class Progress:
 
 
 def progress_in(snapshot: TableSnapshot, table: str) -> Progress:
-    """The state of a table at one version. Raises ForeignTable when that does not tell it."""
+    """The state of a table at one version. Raises ForeignTable if it cannot be read."""
     try:
         return progress_of(snapshot)
     except MALFORMED as error:
@@ -104,16 +120,17 @@ def progress_in(snapshot: TableSnapshot, table: str) -> Progress:
 
 
 def key_columns(properties: Mapping[str, str]) -> tuple[str, ...]:
-    """The key of a mirrored table, by its properties; empty where there is none."""
+    """The key columns in the properties of a table; empty if there are none."""
     return tuple(json.loads(properties.get(KEY_COLUMNS, "[]")))
 
 
-def table_at(path: str) -> str:
-    """The name of the table at a path below the root, for who knows nothing but the path."""
+def table_name(path: str) -> str:
+    """A table name for messages, made from the path of the table below the root."""
     return ".".join(path.split("/")[1:]) or path
 
 
 def unreadable(table: str, error: Exception) -> ForeignTable:
+    """The error for a log that cannot be read; one that is retried if the storage failed."""
     if isinstance(error, StorageFailed | PermissionError):
         return UnreachableTable(
             f"its Delta log cannot be read: {error}",
@@ -142,7 +159,7 @@ def progress_of(snapshot: TableSnapshot) -> Progress:
         schema, unsupported = Schema(()), f"it has a column {error}"
     last = snapshot.recorded_in.get(application, -1)
     info = snapshot.commits.get(last, {})
-    said = said_by(info)
+    metadata = commit_metadata(info)
     return Progress(
         version=snapshot.version,
         generation=generation,
@@ -157,34 +174,37 @@ def progress_of(snapshot: TableSnapshot) -> Progress:
         properties=dict(snapshot.properties),
         required=tuple(json.loads(snapshot.properties.get(REQUIRED, "[]"))),
         batch=batch_of(last, info),
-        last=_identity(said, "last"),
-        begin=_identity(said, "begin"),
-        described=str(said.get("described", "")),
+        last=_identity(metadata, "last"),
+        begin=_identity(metadata, "begin"),
+        described=str(metadata.get("described", "")),
         altered=snapshot.transactions.get(ALTERATION + generation, 0),
+        whole_rows=_truth(snapshot.properties.get(WHOLE_ROWS)),
     )
 
 
-def said_by(info: Action) -> Mapping[str, Any]:
-    """What a commit says of itself; others may write what they like."""
+def _truth(text: str | None) -> bool | None:
+    return None if text is None else text == "true"
+
+
+def commit_metadata(info: Action) -> Mapping[str, Any]:
+    """The commit metadata (`userMetadata`) of a commit; empty if it is not ours."""
     try:
-        said = json.loads(info["userMetadata"])
+        metadata = json.loads(info["userMetadata"])
     except (KeyError, TypeError, ValueError):
         return {}
-    return said if isinstance(said, dict) else {}
+    return metadata if isinstance(metadata, dict) else {}
 
 
-def _identity(said: Mapping[str, Any], member: str) -> Identity | None:
+def _identity(metadata: Mapping[str, Any], member: str) -> Identity | None:
     try:
-        return Identity.parse(said[member])
+        return Identity.parse(metadata[member])
     except (KeyError, TypeError, ValueError):
         return None
 
 
 def _restored(snapshot: TableSnapshot, application: str) -> int | None:
-    """A RESTORE after our last batch keeps what the batch recorded, and not what it wrote.
-
-    One before the table was made anew does not matter: nothing of that generation is left.
-    """
+    """The version of a RESTORE after the last batch: it keeps the recorded number, but not the rows
+    of the batch. A RESTORE before the table was replaced does not count."""
     replaced = [v for v, info in snapshot.commits.items() if info.get("operation") in REPLACING]
     since = max([snapshot.recorded_in.get(application, -1), *replaced])
     found = [

@@ -1,9 +1,11 @@
-"""Whether the folder of another publisher was recreated since its table was made (LZ-232, LZ-233).
+"""Detects whether the folder of another publisher was recreated since its table was created
+(LZ-232, LZ-233).
 
-Our own publisher writes a generation; others leave only their files. Such a folder begins again at
-number 1, so that its numbers say "applied" of files that never were. A table begins anew where that
-is certain, and stops where it only seems so: moving these files aside would lose them silently
-(LZ-251), and beginning anew from a part of them would lose what was applied.
+Our own publisher writes a generation; for other publishers only the files show it. A recreated
+folder begins again at number 1, so its new files have numbers that were already applied. If it is
+certain that the folder was recreated, the table is rebuilt; if it is only likely, the table stops.
+Moving the new files to the cleanup folder would lose them silently (LZ-251), and rebuilding the
+table from a part of its files would lose rows.
 """
 
 from __future__ import annotations
@@ -22,12 +24,12 @@ Tail = Callable[[Landed], str]
 
 
 def is_recreated(scan: TableScan, progress: Progress, tail: Tail) -> bool:
-    """Whether the folder begins again: file 1 is there, and is not, or not only, the one applied.
-    Names without numbers do not tell it.
+    """Whether the folder was certainly recreated: file 1 exists, and differs from the applied one,
+    or `_metadata.json` was also rewritten. False for files without a single sequence.
 
-    The identity of a folder alone proves nothing, since copies change it. Neither does an applied
-    file that was written over, as long as the last one applied stands beside it (LZ-268), nor a
-    `_metadata.json` that was written again.
+    The identity of a folder proves nothing, because copies change it. Neither does a rewritten
+    applied file while the last applied file still exists (LZ-268), nor a rewritten
+    `_metadata.json`.
     """
     if NAMED & {scan.detection, progress.detection}:
         return False
@@ -39,9 +41,9 @@ def is_recreated(scan: TableScan, progress: Progress, tail: Tail) -> bool:
     left = {file.number: file for file in scan.files if file.number <= progress.recorded}
     last = left.get(progress.recorded)
     kept = last is not None and (progress.last is None or _is_same(last, progress.last, tail))
-    rewritten = bool(progress.described) and _described(scan) != progress.described
+    rewritten = bool(progress.described) and _metadata_etag(scan) != progress.described
     if kept:
-        # All files are there, so that nothing can be lost; a copy in this state is read again too.
+        # All files exist, so nothing can be lost. A copied folder in this state is also read again.
         return rewritten and 1 < progress.recorded == len(left)
     if last is None and any(file.number == progress.recorded for file in scan.moved()):
         return False
@@ -49,17 +51,19 @@ def is_recreated(scan: TableScan, progress: Progress, tail: Tail) -> bool:
     return rewritten or (other and progress.recorded > 1)
 
 
-def is_begun_anew(scan: TableScan, progress: Progress, applied: Processed, tail: Tail) -> bool:
-    """Whether a folder without one sequence begins again: nothing of what was applied is left.
+def is_recreated_unnumbered(
+    scan: TableScan, progress: Progress, applied: Processed, tail: Tail
+) -> bool:
+    """Whether a folder without a single sequence was recreated: no applied file is left.
 
-    Names that are new do not tell it, and names that are not are passed over (LZ-127). What tells
-    it is a `_metadata.json` that was written again (LZ-233), where the last applied file, which
-    stays, is gone, and with it whatever cleanup folder there was. Where files have numbers in their
-    partition folders, a last one that is another file is gone too.
+    New names prove nothing, and known names are skipped (LZ-127). The evidence is a rewritten
+    `_metadata.json` (LZ-233) if the last applied file, which is never moved, no longer exists, and
+    there is no cleanup folder. With numbers in partition folders, the last applied file may also
+    have been replaced by another.
     """
     if not scan.files or not applied.last or scan.has_cleanup:
         return False
-    if not progress.described or _described(scan) == progress.described:
+    if not progress.described or _metadata_etag(scan) == progress.described:
         return False
     last = next((file for file in scan.files if str(file.name) == applied.last), None)
     if last is None or progress.last is None:
@@ -67,9 +71,9 @@ def is_begun_anew(scan: TableScan, progress: Progress, applied: Processed, tail:
     return isinstance(last.name, PartName) and not _is_same(last, progress.last, tail)
 
 
-def lost_last(scan: TableScan, applied: Processed) -> ForeignTable | None:
-    """Why files of a partition folder cannot be those that were applied under their numbers: the
-    last of them is gone, and earlier ones are there (LZ-243)."""
+def missing_last_file(scan: TableScan, applied: Processed) -> ForeignTable | None:
+    """The error if the files of a partition folder cannot be those that were applied under their
+    numbers: the last applied file is missing, but earlier ones exist (LZ-243)."""
     left: dict[str, int] = {}
     for file in scan.files:
         if isinstance(file.name, PartName) and file.number <= applied.numbers.get(
@@ -78,24 +82,24 @@ def lost_last(scan: TableScan, applied: Processed) -> ForeignTable | None:
             left[file.name.folder] = max(file.number, left.get(file.name.folder, 0))
     for folder, number in left.items():
         recorded = applied.numbers[folder]
-        if number != recorded and not _is_aside(scan, folder, recorded):
+        if number != recorded and not _is_in_cleanup(scan, folder, recorded):
             what = f"is missing from {printable(folder or 'the table folder')}, while file {number}"
-            return _stop(scan, recorded, f"{what} is there")
+            return _seems_recreated(scan, recorded, f"{what} is there")
     return None
 
 
-def _is_aside(scan: TableScan, folder: str, number: int) -> bool:
+def _is_in_cleanup(scan: TableScan, folder: str, number: int) -> bool:
     return any(
         isinstance(file.name, PartName) and (file.name.folder, file.number) == (folder, number)
         for file in scan.moved()
     )
 
 
-def recreation(scan: TableScan, progress: Progress, tail: Tail) -> ForeignTable | None:
-    """Why files of the folder cannot be those that were applied under their numbers.
+def likely_recreated(scan: TableScan, progress: Progress, tail: Tail) -> ForeignTable | None:
+    """The error if the files of the folder cannot be those that were applied under their numbers.
 
-    Applied files go aside in ascending order, and never the last of them (LZ-243): what is left of
-    them in the folder ends with the recorded number.
+    Applied files are moved to the cleanup folder in ascending order, except the last (LZ-243), so
+    the remaining ones must end with the recorded number.
     """
     recorded = progress.recorded
     left = [file for file in scan.files if file.number <= recorded]
@@ -104,13 +108,15 @@ def recreation(scan: TableScan, progress: Progress, tail: Tail) -> ForeignTable 
     if left[-1].number != recorded:
         if any(file.number == recorded for file in scan.moved()):
             return None
-        return _stop(scan, recorded, f"is missing, while file {left[0].number} is there")
+        return _seems_recreated(scan, recorded, f"is missing, while file {left[0].number} is there")
     if progress.last is not None and not _is_same(left[-1], progress.last, tail):
-        return _stop(scan, recorded, "is not the file that was applied under this number")
-    return _again(scan, left, recorded)
+        return _seems_recreated(
+            scan, recorded, "is not the file that was applied under this number"
+        )
+    return _reappeared(scan, left, recorded)
 
 
-def _described(scan: TableScan) -> str:
+def _metadata_etag(scan: TableScan) -> str:
     return scan.described.etag if scan.described else ""
 
 
@@ -124,11 +130,11 @@ def _is_same(file: Landed, applied: Identity, tail: Tail) -> bool:
     return file.modified == applied.modified or tail(file) in {"", applied.tail}
 
 
-def _again(scan: TableScan, left: Sequence[Landed], recorded: int) -> ForeignTable | None:
-    """A number that went aside and is in the folder once more.
+def _reappeared(scan: TableScan, left: Sequence[Landed], recorded: int) -> ForeignTable | None:
+    """The error for a number that is both in the folder and in the cleanup folder.
 
-    The cleanup folder is large; it is looked at only when there are gaps in what is left, or an
-    earlier file is younger than the last one.
+    The cleanup folder is large, so it is listed only if the remaining numbers have gaps, or an
+    earlier file is newer than the last one.
     """
     gaps = left[-1].number - left[0].number + 1 != len(left)
     if not gaps and all(file.modified <= left[-1].modified for file in left):
@@ -142,11 +148,12 @@ def _again(scan: TableScan, left: Sequence[Landed], recorded: int) -> ForeignTab
         f"table folder again; the last applied file is {recorded}",
         table=str(scan.table),
         file=str(again[0].name),
-        hint="Delete it and publish its rows under the next number (LZ-268); or, " + _anew(scan),
+        hint="Delete it and publish its rows under the next number (LZ-268); or, "
+        + _reset_hint(scan),
     )
 
 
-def _stop(scan: TableScan, recorded: int, what: str) -> ForeignTable:
+def _seems_recreated(scan: TableScan, recorded: int, what: str) -> ForeignTable:
     return ForeignTable(
         f"its folder seems to be recreated: file {recorded}, the last one applied, {what}",
         table=str(scan.table),
@@ -154,11 +161,11 @@ def _stop(scan: TableScan, recorded: int, what: str) -> ForeignTable:
             f"Restore file {recorded} as it was, or recreate the folder from file 1 with its "
             "_metadata.json (LZ-239); or, "
         )
-        + _anew(scan),
+        + _reset_hint(scan),
     )
 
 
-def _anew(scan: TableScan) -> str:
+def _reset_hint(scan: TableScan) -> str:
     return (
         "if the folder was recreated with all its data, delete its _FilesReadyToDelete and run "
         f"`mirrorlake reset {scan.table}`."

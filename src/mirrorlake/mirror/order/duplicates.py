@@ -1,4 +1,4 @@
-"""Which events of a table without a key are the same one, sent twice (ST-234)."""
+"""Detects duplicate events of tables without a key (ST-234)."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ _SAME = ["backfill", "log", *SECTION_NAMES, "source_ms", "deletion", "content"]
 
 
 def first_of_each(rows: pa.Table) -> np.ndarray:
-    """The numbers of the events that are not the same as one before them; int64, ascending.
+    """The row numbers of the events that do not duplicate an earlier one; int64, ascending.
 
-    rows: ORDER. Events with a uuid are the same when it is the same (ST-225); others when place,
-    time and content are.
+    rows: ORDER. Events with a uuid are duplicates if their uuids are equal (ST-225), others if
+    position, source time and content are.
     """
     assert set(ORDER.names) <= set(rows.column_names)
     named = pc.or_(

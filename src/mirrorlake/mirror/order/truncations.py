@@ -1,0 +1,54 @@
+"""Truncations: each deletes the row of every key at its position (ST-256).
+
+Of each log the last one is stored for the whole table. It takes part in the order of each key like
+a deletion of that key.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.mirror.order.last import last_of_each, parts_of
+from mirrorlake.mirror.order.records import ORDER, SECTION_NAMES
+from mirrorlake.mirror.order.rules import OrderRule
+from mirrorlake.model import keys as codes
+from mirrorlake.model.arrow import contiguous
+
+
+def last_truncations(rule: OrderRule, truncations: pa.Table) -> pa.Table:
+    """The last truncation of each log, by the names of the logs. truncations: ORDER."""
+    log = codes.encode(truncations.select(["log"])).code
+    last = last_of_each(log, int(log.max(initial=-1)) + 1, parts_of(rule, truncations))
+    return truncations.take(pa.array(last)).sort_by("log").combine_chunks()
+
+
+def deletions(truncations: pa.Table, keys: pa.Table) -> pa.Table:
+    """Each truncation as a deletion of each of the keys: the key columns and ORDER."""
+    count, several = keys.num_rows, truncations.num_rows
+    both = [
+        *keys.take(pa.array(np.tile(np.arange(count), several))).columns,
+        *truncations.take(pa.array(np.repeat(np.arange(several), count))).columns,
+    ]
+    return pa.table(both, names=[*keys.column_names, *ORDER.names])
+
+
+def is_truncated(rule: OrderRule, rows: pa.Table, truncations: pa.Table) -> np.ndarray:
+    """Which changes are not later than a truncation of their log; bool. rows: ORDER."""
+    found = np.zeros(rows.num_rows, bool)
+    backfill, deletion = (
+        contiguous(rows.column(name)).to_numpy(zero_copy_only=False)
+        for name in ("backfill", "deletion")
+    )
+    sections = [contiguous(rows.column(name)).to_numpy() for name in SECTION_NAMES]
+    for truncation in truncations.to_pylist():
+        same = contiguous(pc.equal(rows.column("log"), truncation["log"])).to_numpy(
+            zero_copy_only=False
+        )
+        earlier = deletion | rule.deletion_last  # of the changes at its position
+        for name, values in reversed(list(zip(SECTION_NAMES, sections, strict=True))):
+            place = np.uint64(truncation[name])
+            earlier = (values < place) | ((values == place) & earlier)
+        found |= ~backfill & same & earlier
+    return found
