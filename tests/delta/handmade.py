@@ -23,7 +23,7 @@ from mirrorlake.delta.write.data_files import CHANGE_TYPE
 from mirrorlake.delta.write.rewrite import Rewritten, rewrite
 from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata
 from mirrorlake.model.arrow import arrow_schema
-from mirrorlake.model.net import NetChanges
+from mirrorlake.model.net_changes import NetChanges
 from mirrorlake.model.table import Schema
 from mirrorlake.storage.urls import addressed, is_url
 from tests.histories import rows_of

@@ -28,11 +28,11 @@ def forced(way: Way) -> Iterator[pytest.MonkeyPatch]:
     """Search in one way, whatever would be fastest; pages that are written have two rows."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(data_files, "PAGE_ROWS", 2)
-        patch.setattr(key_lookup, "DENSE", sys.maxsize if way is Way.WHOLE else 0)
+        patch.setattr(key_lookup, "MIN_ROWS_PER_KEY", sys.maxsize if way is Way.WHOLE else 0)
         patch.setattr(row_cache, "SMALL", sys.maxsize if way is Way.MEMORY else 0)
-        patch.setattr(key_lookup, "MOST_PAGES", 0.5 if way is Way.INDEX_SOME else 1)
+        patch.setattr(key_lookup, "MAX_PAGE_SHARE", 0.5 if way is Way.INDEX_SOME else 1)
         indexed = way.name.startswith("INDEX")
-        patch.setattr(key_index, "LEAST_ROWS", 0 if indexed else sys.maxsize)
+        patch.setattr(key_index, "MIN_ROWS", 0 if indexed else sys.maxsize)
         if way is Way.INDEX_WHOLE:
             patch.setattr(pages, "layout", _none)
         yield patch

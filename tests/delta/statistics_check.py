@@ -63,14 +63,14 @@ def _check_column(
         assert nulls < stats["numRecords"] or column.null_count == len(column), name
     values = column.drop_null().to_pylist()
     bounds = (stats[side].get(name) for side in ("minValues", "maxValues"))
-    least, most = (_told(bound, column.type) for bound in bounds)
+    least, most = (_bound_value(bound, column.type) for bound in bounds)
     for value in values:
         if (number := _number(value)) is not None:
             assert least is None or _bound(least, value) <= number, name
             assert most is None or _less(number) <= _bound(most, value), name
 
 
-def _told(bound: Any, kind: pa.DataType) -> Any:
+def _bound_value(bound: Any, kind: pa.DataType) -> Any:
     """A bound; None for NaN, which some writers take for the largest number of all.
 
     A float of 32 bits is told in as few digits as tell it from its neighbours of 32 bits.

@@ -43,7 +43,7 @@ def test_the_vectors_of_one_file_do_not_run_together(tmp_path: Path) -> None:
 
 
 @given(st.binary(min_size=16, max_size=16))
-def test_the_descriptor_leads_to_the_file(raw: bytes) -> None:
+def test_the_descriptor_identifies_the_file(raw: bytes) -> None:
     file = VectorFile()
     file._id = uuid.UUID(bytes=raw)
     descriptor = file.add(np.arange(1))
@@ -62,7 +62,7 @@ def test_an_absolute_path_may_be_a_url(prefix: str) -> None:
     assert deletion_vectors.path_of(Path("t"), descriptor) == Path("/a b/c%d/v.bin")
 
 
-def test_a_vector_in_the_log_itself_is_understood() -> None:
+def test_an_inline_vector_is_read() -> None:
     descriptor = {
         "storageType": "i",
         "pathOrInlineDv": "^Bg9^0rr910000000000iXQKl0rr91000f55c8Xg0@@D72lkbi5=-{L",

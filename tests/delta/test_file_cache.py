@@ -13,7 +13,7 @@ from typing import BinaryIO
 import pytest
 
 from mirrorlake.delta import file_cache as module
-from mirrorlake.delta.file_cache import Cache, touch
+from mirrorlake.delta.file_cache import Cache, mark_used
 from mirrorlake.errors import StorageUnavailable
 
 
@@ -40,7 +40,7 @@ def root(tmp_path: Path) -> Path:
     return tmp_path / "cache"
 
 
-def test_what_was_not_needed_for_longest_goes_first(root: Path) -> None:
+def test_the_least_recently_used_file_is_removed_first(root: Path) -> None:
     cache = Cache(root, 300)
     for used, name in enumerate(["b", "a", "d", "c", "e"]):
         put(cache, "t", name, 100, used)
@@ -48,19 +48,19 @@ def test_what_was_not_needed_for_longest_goes_first(root: Path) -> None:
     assert kept(root) == {"d", "c", "e"}
 
 
-def test_what_is_needed_again_stays(root: Path) -> None:
+def test_a_used_file_is_kept(root: Path) -> None:
     cache = Cache(root, 300)
     for used, name in enumerate(["a", "b", "c"]):
         put(cache, "t", name, 100, used)
     with cache.table("t") as folder:
-        assert touch(folder / "a", 100)
-        assert not touch(folder / "a", 99)
-        assert not touch(folder / "none", None)
+        assert mark_used(folder / "a", 100)
+        assert not mark_used(folder / "a", 99)
+        assert not mark_used(folder / "none", None)
     put(cache, "t", "d", 100, 10)
     assert kept(root) == {"a", "c", "d"}
 
 
-def test_a_table_that_somebody_works_on_keeps_its_files(root: Path) -> None:
+def test_a_table_in_use_keeps_its_files(root: Path) -> None:
     cache, other = Cache(root, 300), Cache(root, 300)
     with cache.table("busy") as folder:
         cache.write(folder / "a", content(250))
@@ -72,7 +72,7 @@ def test_a_table_that_somebody_works_on_keeps_its_files(root: Path) -> None:
     assert kept(root) == {"c"}
 
 
-def test_a_table_of_another_process_keeps_its_files(root: Path) -> None:
+def test_a_table_used_by_another_process_keeps_its_files(root: Path) -> None:
     script = (
         "import sys; from pathlib import Path; from mirrorlake.delta.file_cache import Cache\n"
         "cache = Cache(Path(sys.argv[1]), 100)\n"
@@ -95,7 +95,7 @@ def test_a_table_of_another_process_keeps_its_files(root: Path) -> None:
     assert kept(root) == {"c"}
 
 
-def test_an_index_goes_with_its_data_file(root: Path) -> None:
+def test_an_index_is_removed_with_its_data_file(root: Path) -> None:
     cache = Cache(root, 250)
     put(cache, "t", "a.parquet", 100, 1)
     put(cache, "t", "_mirrorlake/keys/a.parquet.keys", 100, 1)
@@ -103,7 +103,7 @@ def test_an_index_goes_with_its_data_file(root: Path) -> None:
     assert kept(root) == {"b.parquet"}
 
 
-def test_a_file_has_its_name_when_it_is_whole(root: Path) -> None:
+def test_a_file_appears_atomically(root: Path) -> None:
     cache = Cache(root)
 
     def fail(file: BinaryIO) -> None:
@@ -125,7 +125,7 @@ def test_several_may_fetch_the_same_file_at_once(root: Path) -> None:
         for round_ in range(10):
             with cache.table(f"t{round_ % 3}") as folder:
                 for name in ("a", "b", "c"):
-                    if not touch(folder / name, 100):
+                    if not mark_used(folder / name, 100):
                         cache.write(folder / name, content(100))
                 for name in ("a", "b", "c"):
                     assert (folder / name).stat().st_size == 100
@@ -136,15 +136,13 @@ def test_several_may_fetch_the_same_file_at_once(root: Path) -> None:
     assert len(kept(root)) <= 10
 
 
-def test_half_of_what_the_disk_has_left_is_the_bound(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_the_limit_is_half_of_the_free_space(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     cache = Cache(root)
     for used, name in enumerate(["a", "b", "c"]):
         put(cache, "t", name, 100, used)
     left = module.shutil._ntuple_diskusage(1_000, 900, 100)  # type: ignore[attr-defined]
     monkeypatch.setattr(module.shutil, "disk_usage", lambda _path: left)
-    cache.came(module.MOST)
+    cache.add_bytes(module.MAX_BYTES)
     cache.trim()
     assert kept(root) == {"b", "c"}
 
@@ -159,7 +157,7 @@ def linked(root: Path) -> None:
 
 
 @pytest.mark.parametrize("spoil", [opened, linked])
-def test_a_folder_that_others_may_write_to_is_refused(
+def test_a_folder_that_other_users_can_write_to_is_refused(
     root: Path, spoil: Callable[[Path], None]
 ) -> None:
     root.mkdir(mode=0o700)

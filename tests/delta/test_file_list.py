@@ -69,7 +69,7 @@ def said(draw: st.DrawFn, bounds: Any) -> str:
 
 @settings(max_examples=tries(100))
 @given(st.lists(actions(), max_size=5))
-def test_actions_come_back_as_they_were_sent(files: list[dict[str, Any]]) -> None:
+def test_actions_survive_pickling(files: list[dict[str, Any]]) -> None:
     sent = pickle.loads(pickle.dumps(FileList.of(files)))
     assert list(sent) == files
     assert [sent[index] for index in range(-len(files), len(files))] == files * 2
@@ -96,7 +96,7 @@ def test_the_same_files_can_hold_the_keys(data: st.DataObject) -> None:
     assert candidates(FileList.of(files), schema, sought) == candidates(files, schema, sought)
 
 
-def test_few_files_stay_as_they_are_and_many_become_small() -> None:
+def test_few_files_stay_dictionaries_and_many_become_columns() -> None:
     stats = '{"numRecords": 9, "minValues": {"k": %d}, "maxValues": {"k": %d}}'
     files = [
         {
@@ -120,7 +120,7 @@ def test_few_files_stay_as_they_are_and_many_become_small() -> None:
 @pytest.mark.parametrize(
     "odd", [{"path": 1}, {"size": "x"}, {"size": 2**70}, {"stats": {"numRecords": 1}}]
 )
-def test_actions_that_fit_into_no_columns_stay_as_they_are(
+def test_actions_that_do_not_fit_into_columns_stay_dictionaries(
     monkeypatch: pytest.MonkeyPatch, odd: dict[str, Any]
 ) -> None:
     monkeypatch.setattr(file_list, "MANY", 1)

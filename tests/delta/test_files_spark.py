@@ -109,9 +109,8 @@ def test_we_read_the_deletion_vectors_of_a_shallow_clone(
     assert counted(table.rows()) == counted(delta.rows())
 
 
-def test_spark_and_we_read_a_vector_that_stands_in_the_log(
-    session: SparkSession, tmp_path: Path
-) -> None:
+@pytest.mark.full
+def test_spark_and_mirrorlake_read_an_inline_vector(session: SparkSession, tmp_path: Path) -> None:
     table = HandmadeTable(tmp_path / "t", NUMBERS.schema)
     filled(table, NUMBERS, [([(n, f"n{n}") for n in range(10)], [])])
     raw = deletion_vectors.encode(np.array([2, 5]))
@@ -164,7 +163,7 @@ def literal(kind: str, value: object) -> str:
 
 @pytest.mark.full
 @pytest.mark.parametrize("kind", ["float", "double"])
-def test_spark_finds_what_is_not_a_number_above_all_numbers(
+def test_spark_finds_nan_above_all_numbers(
     session: SparkSession, tmp_path: Path, kind: str
 ) -> None:
     shape = Shape.of(["id"], **{"id": types.LONG, "a.b": getattr(types, kind.upper())})
@@ -183,7 +182,7 @@ def test_spark_finds_what_is_not_a_number_above_all_numbers(
     files=st.lists(st.lists(ROW, min_size=1, max_size=3), min_size=3, max_size=6),
     wanted=st.lists(filters(), min_size=12, max_size=12, unique=True),
 )
-def test_spark_passes_over_no_file_that_has_a_wanted_row(
+def test_spark_skips_no_file_that_has_a_wanted_row(
     session: SparkSession, tmp_path_factory: pytest.TempPathFactory, files, wanted: list[str]
 ) -> None:
     table = HandmadeTable(tmp_path_factory.mktemp("t") / "t", EVERYTHING.schema)
@@ -201,7 +200,8 @@ def test_spark_passes_over_no_file_that_has_a_wanted_row(
     assert {wanted[n]: count for n, count in found} == dict(zip(wanted, truth, strict=True))
 
 
-def test_spark_answers_from_our_statistics_what_the_rows_say(
+@pytest.mark.full
+def test_spark_answers_from_our_statistics_as_from_the_rows(
     session: SparkSession, tmp_path: Path
 ) -> None:
     table = HandmadeTable(tmp_path / "t", EVERYTHING.schema)
@@ -280,6 +280,7 @@ def test_keys_are_found_in_files_of_both_before_and_after_an_optimize(
     assert_all_found(table, EVERYTHING)
 
 
+@pytest.mark.full
 def test_keys_are_found_after_columns_were_renamed_and_dropped(
     session: SparkSession, tmp_path: Path
 ) -> None:

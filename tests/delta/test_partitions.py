@@ -87,7 +87,7 @@ def row(number: int, region: str | None, note: str = "a") -> Row:
     return number, region, None, note
 
 
-def test_a_row_that_changes_its_partition_goes_and_comes(tmp_path: Path) -> None:
+def test_a_row_that_changes_its_partition_is_deleted_and_inserted(tmp_path: Path) -> None:
     shape = Shape.of(["id"], id=types.LONG, region=types.STRING)
     table = HandmadeTable(tmp_path / "t", shape.schema, partitions=["region"])
     table.apply(net_of(shape, Landing(((Change(INSERT, (1, "a")), Change(INSERT, (2, "a"))),))))
@@ -110,7 +110,7 @@ def test_all_rows_of_a_partition_that_is_a_key_have_it(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("way", Way)
-def test_what_the_log_says_counts_where_a_file_says_it_too(table: HandmadeTable, way: Way) -> None:
+def test_the_partition_value_in_the_log_takes_precedence(table: HandmadeTable, way: Way) -> None:
     """Some writers keep the values in their files as well."""
     with forced(way):
         rows = SHAPE.arrow([row(n, "elsewhere") for n in range(4)])
@@ -121,7 +121,7 @@ def test_what_the_log_says_counts_where_a_file_says_it_too(table: HandmadeTable,
     assert counted(table.rows()) == counted(left)
 
 
-def test_only_files_of_the_partitions_that_are_sought_are_candidates(table: HandmadeTable) -> None:
+def test_only_files_of_matching_partitions_are_candidates(table: HandmadeTable) -> None:
     applied(table, *((INSERT, row(n, region)) for region in ("a", "b", None) for n in (1, 100)))
     for region in ("a", None):
         keys = pa.table({"region": pa.array([region], pa.string()), "id": [1]})
@@ -152,28 +152,30 @@ def test_files_stay_few_in_many_partitions_that_are_written_together(table: Hand
         assert most[0][1] <= compaction.SMALLEST
 
 
-def test_a_batch_takes_along_the_small_files_of_each_partition(table: HandmadeTable) -> None:
+def test_a_batch_joins_the_small_files_of_each_partition(table: HandmadeTable) -> None:
     for number in range(compaction.FANOUT):
         regions = ("a", "b") if number else ("a", "b", "c")
         applied(table, *((INSERT, row(number, region)) for region in regions))
-    taken = Counter(add["partitionValues"]["region"] for add in compaction.taken_along(table.files))
+    taken = Counter(
+        add["partitionValues"]["region"] for add in compaction.files_to_join(table.files)
+    )
     assert taken == {"a": compaction.FANOUT, "b": compaction.FANOUT}
 
 
-def test_it_takes_no_more_of_many_partitions_than_of_one() -> None:
+def test_a_batch_joins_no_more_files_of_many_partitions_than_of_one() -> None:
     one = {"size": 1_000, "stats": '{"numRecords": 10}'}
     files = [
         {**one, "path": f"{region}-{n}", "partitionValues": {"region": f"{region}"}}
         for region in range(100)
         for n in range(compaction.FANOUT + region % 3)
     ]
-    taken = compaction.taken_along(files)
+    taken = compaction.files_to_join(files)
     assert len(taken) <= compaction.JOINED_FILES
     counts = Counter(add["partitionValues"]["region"] for add in files)
     assert {counts[add["partitionValues"]["region"]] for add in taken} == {compaction.FANOUT + 2}
 
 
-def test_rows_in_chunks_are_split_as_they_stand() -> None:
+def test_chunked_rows_are_split_by_partition() -> None:
     rows = SHAPE.arrow([row(n, f"{n % 3}") for n in range(9)])
     chunked = pa.concat_tables([rows.slice(n, 2) for n in range(0, 9, 2)])
     schema = parse(metadata(SHAPE.schema, partitions=["region"]))
@@ -181,7 +183,7 @@ def test_rows_in_chunks_are_split_as_they_stand() -> None:
     assert found == {"0": [0, 3, 6], "1": [1, 4, 7], "2": [2, 5, 8]}
 
 
-def test_a_day_that_the_calendar_does_not_know_is_not_written() -> None:
+def test_a_date_outside_the_calendar_is_not_written() -> None:
     schema = parse(metadata(SHAPE.schema, partitions=["day"]))
     for days in (2_932_897, -719_529):
         day = pa.array([days], pa.int32()).cast(pa.date32())
@@ -214,7 +216,7 @@ def test_a_decimal_is_written_with_all_its_digits(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("text", NULL_TEXTS)
-def test_a_text_that_is_null_to_delta_has_no_place(table: HandmadeTable, text: str) -> None:
+def test_a_text_that_delta_reads_as_null_is_refused(table: HandmadeTable, text: str) -> None:
     with pytest.raises(NullText, match="region"):
         applied(table, (INSERT, row(1, text)))
     assert list(split(SHAPE.arrow([]), table.schema)) == []

@@ -115,7 +115,7 @@ def literal(value: Any, moment: str) -> str:
     files=st.lists(st.lists(ROW, min_size=1, max_size=3), min_size=2, max_size=5),
     wanted=st.lists(filters(), min_size=1, max_size=5),
 )
-def test_readers_pass_over_no_file_that_has_a_wanted_row(
+def test_readers_skip_no_file_that_has_a_wanted_row(
     read: Callable[..., list[Row]], files, wanted
 ) -> None:
     with tempfile.TemporaryDirectory() as folder:

@@ -20,7 +20,7 @@ NAMES = st.sampled_from(["numRecords", "id", '"numRecords":1,'])
     is_first=st.booleans(),
     spaced=st.booleans(),
 )
-def test_rows_are_those_that_json_tells(
+def test_the_number_of_rows_is_that_of_the_json(
     rows: int | None, values: dict[str, int], is_first: bool, spaced: bool
 ) -> None:
     said = {"numRecords": rows} if rows is not None else {}
@@ -31,9 +31,9 @@ def test_rows_are_those_that_json_tells(
 
 
 @pytest.mark.parametrize("add", [{}, {"stats": None}, {"stats": ""}, {"stats": "{}"}])
-def test_rows_that_nobody_counted_are_unknown(add: dict[str, str | None]) -> None:
+def test_a_missing_number_of_rows_is_unknown(add: dict[str, str | None]) -> None:
     assert bounds.records(add) is None
 
 
-def test_a_number_that_is_not_written_as_one_is_read() -> None:
+def test_a_number_in_another_notation_is_read() -> None:
     assert bounds.records({"stats": '{"numRecords":3.0}'}) == Decimal(3)

@@ -60,14 +60,14 @@ def whole(store: Store, path: str, content: bytes = b"x") -> str:
     return str(snapshot.metadata["id"])
 
 
-def test_a_table_is_put_aside_whole(store: Store) -> None:
+def test_a_table_is_moved_completely(store: Store) -> None:
     identity = make(store)
     tables.put_aside(store, PATH, ASIDE)
     assert is_gone(store, PATH)
     assert whole(store, ASIDE) == identity
 
 
-def test_it_takes_the_place_of_one_that_was_put_aside_before(store: Store) -> None:
+def test_a_moved_table_replaces_one_moved_before(store: Store) -> None:
     make(store, content=b"older")
     tables.put_aside(store, PATH, ASIDE)
     store.replace(f"{ASIDE}/of-the-older", b"x")
@@ -77,7 +77,7 @@ def test_it_takes_the_place_of_one_that_was_put_aside_before(store: Store) -> No
     assert "of-the-older" not in [file.name for file in store.list(ASIDE).files]
 
 
-def test_where_no_table_is_nothing_is_put_aside(store: Store) -> None:
+def test_without_a_table_nothing_is_moved(store: Store) -> None:
     tables.put_aside(store, PATH, ASIDE)
     assert is_gone(store, ASIDE)
 
@@ -90,7 +90,7 @@ def test_a_table_is_removed(store: Store) -> None:
 
 
 @pytest.mark.full
-def test_after_a_crash_anywhere_it_is_put_aside_whole(objects: ObjectStore) -> None:
+def test_after_any_crash_the_table_is_moved_completely(objects: ObjectStore) -> None:
     crashes = 0
     while True:
         identity = make(objects)
@@ -108,7 +108,7 @@ def test_after_a_crash_anywhere_it_is_put_aside_whole(objects: ObjectStore) -> N
     assert crashes > 2 * len(FILES)
 
 
-def test_a_crash_leaves_a_table_that_is_one_or_nothing(objects: ObjectStore) -> None:
+def test_a_crash_leaves_the_whole_table_or_nothing(objects: ObjectStore) -> None:
     crashes = 0
     while True:
         make(objects)

@@ -14,15 +14,15 @@ from mirrorlake.delta.lookup import key_index, key_lookup, row_cache
 from mirrorlake.delta.lookup.key_lookup import path_of
 from mirrorlake.delta.schema import TableSchema, parse
 from mirrorlake.delta.workspace import (
-    ElsewhereError,
     LostFile,
+    OutsideTable,
     TableWorkspace,
     Unreachable,
-    at_hand,
     inner_tables,
+    open_workspace,
 )
 from mirrorlake.delta.write.compact import compact
-from mirrorlake.delta.write.rewrite import rewrite, written
+from mirrorlake.delta.write.rewrite import rewrite, write_data_files
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.storage.options import ObjectOptions
@@ -44,23 +44,25 @@ class StoredTable:
         self.location, self.options, self.cache = location, options, cache
         self.table = HandmadeTable(location, SHAPE.schema)
 
-    def at_hand(self) -> AbstractContextManager[TableWorkspace]:
-        return at_hand(self.location, self.options, self.cache)
+    def workspace(self) -> AbstractContextManager[TableWorkspace]:
+        return open_workspace(self.location, self.options, self.cache)
 
     def apply(self, *changes: tuple[int, Row], truncate: bool = False) -> list[dict[str, Any]]:
         file = tuple(Change(marker, row) for marker, row in changes)
         net = net_of(SHAPE, Landing((file,), truncate))
-        with self.at_hand() as index:
-            done = rewrite(index.folder, self.table.files, self.schema, net, 1, fetch=index.fetch)
-            index.keep(done.actions)
+        with self.workspace() as workspace:
+            done = rewrite(
+                workspace.folder, self.table.files, self.schema, net, 1, fetch=workspace.fetch
+            )
+            workspace.upload(done.actions)
         self.table.commit(done.actions)
         return done.actions
 
     def compact(self) -> None:
-        with self.at_hand() as index:
-            index.fetch(self.table.files)
-            actions = compact(index.folder, self.table.files, self.schema, ["id"])
-            index.keep(actions)
+        with self.workspace() as workspace:
+            workspace.fetch(self.table.files)
+            actions = compact(workspace.folder, self.table.files, self.schema, ["id"])
+            workspace.upload(actions)
         self.table.commit(actions)
 
     @property
@@ -97,7 +99,7 @@ def kept(request: pytest.FixtureRequest, tmp_path: Path, cache: Cache) -> Stored
     return StoredTable(str(tmp_path / "t"), None, cache)
 
 
-def test_rows_come_and_change_and_go(kept: StoredTable) -> None:
+def test_rows_are_inserted_updated_and_deleted(kept: StoredTable) -> None:
     kept.apply(*[(INSERT, (n, "old")) for n in range(5)])
     kept.apply((UPDATE, (1, "new")), (DELETE, (2, "old")), (INSERT, (7, "x")))
     assert kept.rows() == [(0, "old"), (1, "new"), (3, "old"), (4, "old"), (7, "x")]
@@ -120,9 +122,7 @@ def test_change_images_are_those_of_the_changes(kept: StoredTable) -> None:
     }
 
 
-def test_somebody_who_has_nothing_here_goes_on_with_the_table(
-    on_s3: StoredTable, tmp_path: Path
-) -> None:
+def test_a_process_with_an_empty_cache_continues(on_s3: StoredTable, tmp_path: Path) -> None:
     on_s3.apply(*[(INSERT, (n, "old")) for n in range(5)])
     on_s3.apply((DELETE, (2, "old")))
     on_s3.cache = Cache(tmp_path / "another")
@@ -130,7 +130,7 @@ def test_somebody_who_has_nothing_here_goes_on_with_the_table(
     assert on_s3.rows() == [(0, "old"), (1, "new"), (3, "old"), (4, "old")]
 
 
-def test_a_truncation_by_somebody_who_has_nothing_here(on_s3: StoredTable, tmp_path: Path) -> None:
+def test_a_truncation_by_a_process_with_an_empty_cache(on_s3: StoredTable, tmp_path: Path) -> None:
     on_s3.apply(*[(INSERT, (n, "old")) for n in range(5)])
     on_s3.apply(*[(INSERT, (n, "old")) for n in range(5, 9)])
     on_s3.apply((DELETE, (2, "old")))
@@ -139,32 +139,32 @@ def test_a_truncation_by_somebody_who_has_nothing_here(on_s3: StoredTable, tmp_p
     assert on_s3.rows() == [(9, "y")]
 
 
-def test_small_files_that_a_batch_takes_along_are_fetched(
-    on_s3: StoredTable, tmp_path: Path
-) -> None:
+def test_small_files_that_a_batch_joins_are_fetched(on_s3: StoredTable, tmp_path: Path) -> None:
     on_s3.apply(*[(INSERT, (n, "a")) for n in range(3)])
     on_s3.apply(*[(INSERT, (n, "b")) for n in range(100, 103)])
     on_s3.cache = Cache(tmp_path / "another")
     net = net_of(SHAPE, Landing(((Change(UPDATE, (1, "new")),),)))
     files = on_s3.table.files
-    with on_s3.at_hand() as index:
-        done = rewrite(index.folder, files, on_s3.schema, net, 1, files, index.fetch)
-        index.keep(done.actions)
+    with on_s3.workspace() as workspace:
+        done = rewrite(workspace.folder, files, on_s3.schema, net, 1, files, workspace.fetch)
+        workspace.upload(done.actions)
     on_s3.table.commit(done.actions)
     assert on_s3.rows() == [(0, "a"), (1, "new"), (2, "a"), *((n, "b") for n in range(100, 103))]
     assert len(on_s3.table.files) == 1
 
 
-def test_indexes_lie_beside_what_was_fetched_and_nowhere_else(
-    on_s3: StoredTable, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    for module, name in ((key_index, "LEAST_ROWS"), (row_cache, "SMALL"), (key_lookup, "DENSE")):
+def test_indexes_are_in_the_cache_only(on_s3: StoredTable, monkeypatch: pytest.MonkeyPatch) -> None:
+    for module, name in (
+        (key_index, "MIN_ROWS"),
+        (row_cache, "SMALL"),
+        (key_lookup, "MIN_ROWS_PER_KEY"),
+    ):
         monkeypatch.setattr(module, name, 0)
     on_s3.apply(*[(INSERT, (n, "a")) for n in range(50)])
     (add,) = on_s3.table.files
     on_s3.apply((DELETE, (7, "a")))
-    with on_s3.at_hand() as index:
-        assert key_index.opened(index.folder, add, on_s3.schema, ["id"]) is not None
+    with on_s3.workspace() as workspace:
+        assert key_index.open_index(workspace.folder, add, on_s3.schema, ["id"]) is not None
     store, key = addressed(on_s3.location, on_s3.options)
     assert "_mirrorlake" not in store.list(key).folders
     on_s3.apply((DELETE, (8, "a")))
@@ -183,20 +183,20 @@ class TestRequests:
         on_s3.apply((UPDATE, (1, "new")))
         assert gets(s3, before) == [f"GET /{on_s3.location.removeprefix('s3://')}/{first['path']}"]
 
-    def test_what_was_written_or_fetched_here_is_not_fetched_again(
-        self, on_s3: StoredTable, s3: S3Server
-    ) -> None:
+    def test_cached_files_are_not_fetched_again(self, on_s3: StoredTable, s3: S3Server) -> None:
         before = len(s3.requests)
         on_s3.apply(*[(INSERT, (n, "a")) for n in range(5)])
         on_s3.apply((DELETE, (1, "a")))
         on_s3.apply((DELETE, (2, "a")))
         assert gets(s3, before) == []
 
-    def test_change_files_are_not_kept_here(self, on_s3: StoredTable) -> None:
+    def test_change_files_are_not_cached(self, on_s3: StoredTable) -> None:
         on_s3.apply(*[(INSERT, (n, "a")) for n in range(5)])
         on_s3.apply((DELETE, (1, "a")))
-        with on_s3.at_hand() as index:
-            names = {path.name.split("-")[0] for path in index.folder.rglob("*") if path.is_file()}
+        with on_s3.workspace() as workspace:
+            names = {
+                path.name.split("-")[0] for path in workspace.folder.rglob("*") if path.is_file()
+            }
         assert not any(name.startswith("cdc") for name in names)
 
 
@@ -206,45 +206,47 @@ def gets(s3: S3Server, before: int) -> list[str]:
     return [request for request in asked if "_delta_log" not in request]
 
 
-class TestWhatIsNotThere:
-    def test_a_file_that_is_gone_is_named(self, on_s3: StoredTable) -> None:
+class TestMissingFiles:
+    def test_a_missing_file_is_named(self, on_s3: StoredTable) -> None:
         on_s3.apply((INSERT, (1, "a")))
         (add,) = on_s3.table.files
         store, key = addressed(on_s3.location, on_s3.options)
         store.delete(f"{key}/{add['path']}")
         on_s3.cache = Cache(on_s3.cache._root.with_name("another"))
-        with on_s3.at_hand() as index, pytest.raises(LostFile, match=add["path"]):
-            index.fetch([add])
+        with on_s3.workspace() as workspace, pytest.raises(LostFile, match=add["path"]):
+            workspace.fetch([add])
 
-    def test_a_file_of_another_size_is_not_taken(self, on_s3: StoredTable) -> None:
+    def test_a_file_of_another_size_is_refused(self, on_s3: StoredTable) -> None:
         on_s3.apply((INSERT, (1, "a")))
         (add,) = on_s3.table.files
         store, key = addressed(on_s3.location, on_s3.options)
         store.replace(f"{key}/{add['path']}", b"PAR1")
         on_s3.cache = Cache(on_s3.cache._root.with_name("another"))
-        with on_s3.at_hand() as index:
+        with on_s3.workspace() as workspace:
             with pytest.raises(Unreachable, match="4 bytes"):
-                index.fetch([add])
-            assert not path_of(index.folder, add).exists()
+                workspace.fetch([add])
+            assert not path_of(workspace.folder, add).exists()
 
-    def test_a_bucket_that_is_not_there_is_told(self, s3: S3Server, cache: Cache) -> None:
-        with at_hand("s3://no-such-bucket/t", s3.options, cache) as index:
+    def test_a_bucket_that_is_not_there_is_reported(self, s3: S3Server, cache: Cache) -> None:
+        with open_workspace("s3://no-such-bucket/t", s3.options, cache) as workspace:
             rows = pa.table({"id": pa.array([1], pa.int64()), "name": ["a"]})
-            actions = written(index.folder, parse(metadata(SHAPE.schema)), rows, ["id"])
+            actions = write_data_files(
+                workspace.folder, parse(metadata(SHAPE.schema)), rows, ["id"]
+            )
             with pytest.raises(Unreachable, match="the bucket does not exist"):
-                index.keep(actions)
+                workspace.upload(actions)
 
     @pytest.mark.parametrize("path", ["../../x", "/etc/passwd", "s3://other/x", "a/%2e%2e/b"])
     def test_a_file_outside_of_the_table_is_refused(self, on_s3: StoredTable, path: str) -> None:
-        with on_s3.at_hand() as index, pytest.raises(ElsewhereError):
-            index.fetch([{"path": path, "size": 1}])
+        with on_s3.workspace() as workspace, pytest.raises(OutsideTable):
+            workspace.fetch([{"path": path, "size": 1}])
 
     def test_a_vector_outside_of_the_table_is_refused(self, on_s3: StoredTable) -> None:
         on_s3.apply((INSERT, (1, "a")))
         (add,) = on_s3.table.files
         vector = {"storageType": "p", "pathOrInlineDv": "s3://other/v.bin", "sizeInBytes": 1}
-        with on_s3.at_hand() as index, pytest.raises(ElsewhereError):
-            index.fetch([{**add, "deletionVector": vector}])
+        with on_s3.workspace() as workspace, pytest.raises(OutsideTable):
+            workspace.fetch([{**add, "deletionVector": vector}])
 
 
 def test_tables_inside_a_table_are_found(on_s3: StoredTable, url: str, s3: S3Server) -> None:

@@ -1,1 +1,1 @@
-"""Delta tables without a JVM: their log, their files, their rows, their feed."""
+"""Delta tables without a JVM: log, data files, rows, change feed."""

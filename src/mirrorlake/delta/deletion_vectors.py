@@ -1,6 +1,6 @@
-"""Deletion vectors: which rows of a data file are gone.
+"""Deletion vectors: the deleted rows of a data file.
 
-Delta Lake protocol, "Deletion Vector Format": a file holds the version byte 1 and then, for each
+Delta Lake protocol, "Deletion Vector Format": a file contains the version byte 1 and then, for each
 vector, its size (big-endian), the bitmap (a 64-bit roaring array: magic, number of 32-bit bitmaps,
 key and bitmap of each, little-endian) and a CRC-32 of the bitmap (big-endian).
 """
@@ -27,7 +27,7 @@ _TO_B85, _TO_Z85 = str.maketrans(_Z85, _B85), str.maketrans(_B85, _Z85)
 
 
 class BrokenVector(ValueError):
-    """A deletion vector that is not what its descriptor says."""
+    """A deletion vector does not match its descriptor."""
 
 
 def read(table: Path, descriptor: Mapping[str, Any]) -> np.ndarray:
@@ -59,6 +59,7 @@ def path_of(table: Path, descriptor: Mapping[str, Any]) -> Path:
 
 
 def decode(raw: bytes) -> np.ndarray:
+    """The row numbers in a bitmap, int64, ascending. Raises BrokenVector."""
     magic, count = struct.unpack_from("<iq", raw)
     if magic != _MAGIC:
         raise BrokenVector(f"unknown bitmap format {magic}")
@@ -72,13 +73,14 @@ def decode(raw: bytes) -> np.ndarray:
 
 
 def encode(rows: np.ndarray) -> bytes:
-    """The bitmap of row numbers (int64, below 2^32: no data file has more rows)."""
+    """The bitmap of row numbers (int64, below 2^32, the maximum number of rows of a data file)."""
     bitmap = BitMap(rows.astype(np.uint32))
     return struct.pack("<iqI", _MAGIC, 1, 0) + bitmap.serialize()
 
 
 class VectorFile:
-    """A new file of vectors. `add` returns the descriptor of each; `content` is written last."""
+    """A new file of deletion vectors: `add` returns the descriptor of each, and `content` the bytes
+    to write after all were added."""
 
     def __init__(self) -> None:
         self._id = uuid.uuid4()

@@ -1,4 +1,4 @@
-"""DuckDB as a reader of Delta tables, and text in its SQL."""
+"""DuckDB's Delta extension, and quoting for DuckDB's SQL."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from mirrorlake.errors import Unavailable
 
 
 def load_delta(connection: duckdb.DuckDBPyConnection) -> None:
-    """Let a connection read Delta tables, with the extension that came as a wheel."""
+    """Load the Delta extension, which is installed as a wheel, into a connection."""
     found = importlib.util.find_spec("duckdb_extension_delta")
     version = connection.execute("pragma version").fetchone()
     assert version is not None
     for location in (found.submodule_search_locations or ()) if found else ():
         extension = Path(location, "extensions", version[0], "delta.duckdb_extension")
         if extension.exists():
-            # Loaded from where it lies: `install` would copy it into the user's home.
+            # Loaded from the wheel: `install` would copy it into the user's home.
             connection.execute(f"load {literal(str(extension))}")
             return
     raise Unavailable(
@@ -28,10 +28,10 @@ def load_delta(connection: duckdb.DuckDBPyConnection) -> None:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL writes it."""
+    """A name as a quoted SQL identifier."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def literal(text: str) -> str:
-    """A text as SQL writes it."""
+    """A text as an SQL string literal."""
     return "'" + text.replace("'", "''") + "'"

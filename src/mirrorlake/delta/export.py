@@ -1,4 +1,4 @@
-"""All rows of a table as one file, for tools that do not read Delta; in bounded memory."""
+"""Exports all rows of a table to one file, for tools that do not read Delta; in bounded memory."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class FileForm(StrEnum):
 
 
 def write(root: Path, table: str, form: FileForm, file: Path) -> None:
-    """Write the table below a root into a file; an existing one is replaced by the complete new
-    one. Raises UsageError."""
+    """Write a table below a root into a file, which replaces an existing one atomically. Raises
+    UsageError."""
     name = TableId.parse(table)
     view = f"{quoted(name.schema or 'main')}.{quoted(name.name)}"
     rows = sql.run(root, f"select * from {view}")  # noqa: S608  (quoted)
@@ -57,5 +57,5 @@ def _write(rows: duckdb.DuckDBPyRelation, form: FileForm, file: Path) -> None:
 
 
 def _reason(error: Exception) -> str:
-    said = error.strerror if isinstance(error, OSError) else None
-    return said or str(error).partition("\n")[0]
+    reason = error.strerror if isinstance(error, OSError) else None
+    return reason or str(error).partition("\n")[0]

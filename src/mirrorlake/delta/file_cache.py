@@ -1,10 +1,10 @@
-"""Files of tables on objects, as they are needed here: on the local disk, within a bound.
+"""A cache of the files of tables on object storage: on the local disk, of bounded size.
 
-Data files and deletion vectors never change, so one that was fetched is as good as its object for
-as long as it lies here. Each table has a folder, in which its files have their own names, with
-indexes beside them as in a local table. Several processes share them: a file comes under its name
-whole, or not at all, and is removed only while nobody works on its table (a lock that the system
-takes away from whoever dies).
+Data files and deletion vectors never change, so cached files are always valid. Each table has a
+folder in which its files have the names that they have in the table, with their key indexes, as in
+a local table. Several processes share the cache: a file appears under its name atomically, and is
+removed only while no process uses its table. A process that uses a table holds a shared file lock,
+which the system releases when the process ends.
 """
 
 from __future__ import annotations
@@ -29,19 +29,19 @@ from mirrorlake.delta.lookup.key_index import FOLDER as KEYS
 from mirrorlake.delta.lookup.key_index import SUFFIX
 from mirrorlake.errors import StorageUnavailable
 
-MOST = 10 << 30
-"""Bytes that are kept at most, beside those of tables that are worked on; half of what the disk has
-left, if that is less."""
+MAX_BYTES = 10 << 30
+"""Maximum size of the cache in bytes, not counting tables in use; or half of the free disk space
+including the cache, if that is less."""
 
-LOOKS = 64
-"""How often the cache is looked at while it is filled once."""
+TRIMS_PER_FILL = 64
+"""The cache is trimmed whenever this part of its maximum size was written."""
 
 _DAY = 86_400.0
 
 
 @dataclass(slots=True)
 class _CachedFile:
-    """A file, with the index that belongs to it. used: when it was needed last."""
+    """A file and its key index. used: the time of its last use, as Unix time."""
 
     table: str
     paths: list[Path]
@@ -50,78 +50,79 @@ class _CachedFile:
 
 
 class Cache:
-    """A folder of this user for files of tables. most: see `MOST`."""
+    """The cache in a folder of this user. most: see `MAX_BYTES`."""
 
-    def __init__(self, root: Path, most: int = MOST) -> None:
+    def __init__(self, root: Path, most: int = MAX_BYTES) -> None:
         self._root, self._most = root, most
-        self._since = most  # bytes that came since the last look; there may be much from before
+        self._since = most  # bytes written since the last trim; the cache may be full at the start
         self._counting = threading.Lock()
 
     @contextlib.contextmanager
     def table(self, name: str) -> Iterator[Path]:
-        """The folder of a table, of which nothing goes meanwhile. name: of any characters."""
+        """The folder of a table, from which no file is removed while the context is open. name: any
+        text."""
         digest = hashlib.sha256(name.encode()).hexdigest()[:40]
         folder = self._folder("tables", digest)
         try:
-            with _locked(self._folder("locks") / digest, fcntl.LOCK_SH):
+            with _file_lock(self._folder("locks") / digest, fcntl.LOCK_SH):
                 yield folder
         finally:
             self.trim()
 
     def write(self, target: Path, fetch: Callable[[BinaryIO], None]) -> None:
-        """Let `fetch` write a file, which has its name when it is whole."""
+        """Create a file atomically, with the content that `fetch` writes."""
         aside = self._folder("aside") / uuid.uuid4().hex
         try:
             with aside.open("xb") as file:
                 fetch(file)
                 file.flush()
-                os.fsync(file.fileno())  # or it might be a hole, under its name, after a crash
+                os.fsync(file.fileno())  # otherwise it might be empty after a crash
                 size = file.tell()
             target.parent.mkdir(parents=True, exist_ok=True)
             aside.replace(target)
         finally:
             aside.unlink(missing_ok=True)
-        self.came(size)
+        self.add_bytes(size)
 
-    def came(self, size: int) -> None:
-        """So many bytes were written into the folder of a table."""
+    def add_bytes(self, size: int) -> None:
+        """Count bytes that were written into the folder of a table."""
         with self._counting:
             self._since += size
 
     def trim(self) -> None:
-        """Remove what was not needed for longest, until the rest is within the bound."""
+        """Remove the least recently used files until the cache is within its maximum size."""
         with self._counting:
-            if self._since * LOOKS < self._most:
+            if self._since * TRIMS_PER_FILL < self._most:
                 return
             self._since = 0
-        lock = _locked(self._folder() / "trim.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with contextlib.suppress(BlockingIOError), lock:  # or another process does it
+        lock = _file_lock(self._folder() / "trim.lock", fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with contextlib.suppress(BlockingIOError), lock:  # another process is trimming
             self._trim()
 
     def _trim(self) -> None:
         kept = list(self._cached())
-        total = sum(one.size for one in kept)
+        total = sum(cached.size for cached in kept)
         bound = min(self._most, (shutil.disk_usage(self._root).free + total) // 2)
         with contextlib.ExitStack() as locks:
             free: dict[str, bool] = {}
-            for one in sorted(kept, key=lambda one: one.used):
+            for cached in sorted(kept, key=lambda cached: cached.used):
                 if total <= bound:
                     break
-                if one.table not in free:
-                    free[one.table] = self._is_free(one.table, locks)
-                if free[one.table]:
-                    for path in one.paths:
+                if cached.table not in free:
+                    free[cached.table] = self._is_free(cached.table, locks)
+                if free[cached.table]:
+                    for path in cached.paths:
                         path.unlink(missing_ok=True)
-                    total -= one.size
-        for aside in self._folder("aside").iterdir():  # of processes that have died
+                    total -= cached.size
+        for aside in self._folder("aside").iterdir():  # left by processes that crashed
             with contextlib.suppress(FileNotFoundError):
                 if aside.stat().st_mtime < time.time() - _DAY:
                     aside.unlink()
 
     def _is_free(self, table: str, locks: contextlib.ExitStack) -> bool:
-        """Whether nobody works on a table; then nobody begins to before `locks` end."""
+        """Whether no process uses a table; if so, none can begin to until `locks` are released."""
         try:
-            lock = _locked(self._folder("locks") / table, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            lock = _file_lock(self._folder("locks") / table, fcntl.LOCK_EX | fcntl.LOCK_NB)
             locks.enter_context(lock)
         except BlockingIOError:
             return False
@@ -135,14 +136,14 @@ class Cache:
                     path = Path(location, name)
                     with contextlib.suppress(FileNotFoundError):
                         facts = path.stat()
-                        one = found.setdefault(_owner(table, path), _CachedFile(table.name, []))
-                        one.paths.append(path)
-                        one.size += facts.st_size
-                        one.used = max(one.used, facts.st_atime)
+                        cached = found.setdefault(_owner(table, path), _CachedFile(table.name, []))
+                        cached.paths.append(path)
+                        cached.size += facts.st_size
+                        cached.used = max(cached.used, facts.st_atime)
             yield from found.values()
 
     def _folder(self, *names: str) -> Path:
-        """A folder of ours, and of nobody else. Raises StorageUnavailable."""
+        """A folder of the cache. Raises StorageUnavailable if other users can write to it."""
         self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
         facts = self._root.lstat()
         if not stat.S_ISDIR(facts.st_mode) or facts.st_uid != os.getuid() or facts.st_mode & 0o022:
@@ -162,20 +163,20 @@ def cache() -> Cache:
     return Cache(Path(tempfile.gettempdir(), f"mirrorlake-{os.getuid()}"))
 
 
-def touch(path: Path, size: int | None) -> bool:
-    """Note that a file is needed now. False when it is not there, or is of another size."""
+def mark_used(path: Path, size: int | None) -> bool:
+    """Set the time of last use of a file. False if it does not exist, or has another size."""
     try:
         facts = path.stat()
         if size is not None and facts.st_size != size:
             return False
-        os.utime(path, ns=(time.time_ns(), facts.st_mtime_ns))  # an index knows it by the second
+        os.utime(path, ns=(time.time_ns(), facts.st_mtime_ns))  # key indexes depend on the mtime
     except FileNotFoundError:
         return False
     return True
 
 
 def _owner(table: Path, path: Path) -> Path:
-    """The file to which another belongs: an index to its data file, each other to itself."""
+    """The data file of a key index; any other file itself."""
     keys = table / KEYS
     if not path.is_relative_to(keys):
         return path
@@ -184,8 +185,9 @@ def _owner(table: Path, path: Path) -> Path:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, how: int) -> Iterator[None]:
-    """Hold a lock. Raises BlockingIOError when somebody else has it, if `how` is not to wait."""
+def _file_lock(path: Path, how: int) -> Iterator[None]:
+    """Hold a file lock. Raises BlockingIOError if another process holds it and `how` has
+    LOCK_NB."""
     handle = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(handle, how)

@@ -1,8 +1,8 @@
-"""The add actions of a table's files in columns, as they travel to tasks.
+"""Add actions in columns, as they are sent to tasks.
 
-A table of 100,000 files has tens of megabytes of statistics. As dictionaries they take seconds to
-send to each task; as columns they are a few megabytes, of which a task decodes those files alone
-that its keys may be in.
+The add actions of 100,000 files contain tens of megabytes of statistics. As dictionaries they take
+seconds to send to each task; as columns they take a few megabytes, and a task decodes only the
+actions of the files that may contain its keys.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 Action = Mapping[str, Any]
 
 MANY = 1_000
-"""Files from which on columns are smaller and faster than dictionaries."""
+"""Number of files from which columns are smaller and faster than dictionaries."""
 
 _SCHEMA = pa.schema(
     [
@@ -33,11 +33,11 @@ _COLUMNS = frozenset(_SCHEMA.names[:-1])
 
 
 class FileList(Sequence[Action]):
-    """Add actions, each of which is made anew when it is asked for. A member that is null is left
-    out, and `partitionValues` are always there.
+    """Add actions that are decoded when accessed, without their null members, but always with
+    `partitionValues`.
 
-    columns: one row per file; `others` is the JSON of what has no column, null for nothing but
-    empty `partitionValues`.
+    columns: one row per file; `others` is the JSON of all members without a column, null if these
+    are only empty `partitionValues`.
     """
 
     def __init__(self, columns: pa.RecordBatch) -> None:
@@ -79,27 +79,28 @@ class FileList(Sequence[Action]):
 
     @property
     def stats(self) -> pa.Array:
-        """What the log says of the values of each file, as JSON; null where it says nothing."""
+        """The statistics of each file as JSON; null if it has none."""
         return self._columns["stats"]
 
     @property
     def bytes(self) -> int:
-        """The sum of the sizes."""
+        """The total size of the files."""
         return int(pc.sum(self._columns["size"]).as_py() or 0)
 
 
 def in_columns(files: Sequence[Action]) -> Sequence[Action]:
-    """The same actions, in columns if there are many."""
+    """The actions as a FileList if there are at least `MANY` and they fit into columns; otherwise
+    unchanged."""
     if len(files) < MANY:
         return files
     try:
         return FileList.of(files)
-    except (ValueError, TypeError, KeyError, OverflowError):  # of Arrow, too
+    except (ValueError, TypeError, KeyError, OverflowError):  # Arrow's errors derive from these
         return files
 
 
 def total_bytes(files: Sequence[Action]) -> int:
-    """The sum of the sizes of data files."""
+    """The total size of data files."""
     return files.bytes if isinstance(files, FileList) else sum(int(add["size"]) for add in files)
 
 

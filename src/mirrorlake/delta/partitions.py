@@ -1,8 +1,9 @@
-"""Tables with partition columns: the files of each partition are those of a table without them.
+"""Tables with partition columns.
 
-Their values stand in the log, for each file once. So a key that has such columns is sought only in
-the files of its own partition, by what is left of it, any other in all files at once; and rows are
-written partition by partition, without these columns.
+Data files do not contain these columns; the add action of each file has their values. So a key with
+partition columns is looked up only in the files of its partition, by its other columns; a key
+without them is looked up in all files. Rows are written partition by partition, without these
+columns.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ Add = Mapping[str, Any]
 
 
 NULL_TEXTS = ("", "__HIVE_DEFAULT_PARTITION__")
-"""What is NULL to Delta in a partition column: in the log, and in the name of a folder."""
+"""Texts that Delta reads as NULL in a partition column, in the log and in a folder name."""
 
 
 class NullText(ValueError):
-    """A text in a partition column that Delta does not keep."""
+    """A text in a partition column that Delta would read as NULL."""
 
     def __init__(self, column: str, value: str) -> None:
         super().__init__(column)
@@ -36,10 +37,10 @@ class NullText(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class KeysInPartition:
-    """Files of which the key's own partition columns have one value, and the keys of that value.
+    """The keys with one value of the key's partition columns, and the files with this value.
 
-    places: of the files, among all; keys: by those of their columns that the files have; code:
-    int64, which of all keys these are.
+    indexes: of the files among all files; keys: without the partition columns; code: int64, the row
+    numbers of these keys among all keys.
     """
 
     indexes: np.ndarray
@@ -47,64 +48,68 @@ class KeysInPartition:
     code: np.ndarray
 
 
-def in_key(schema: TableSchema, keys: pa.Table) -> list[str]:
-    """The partition columns that belong to the key."""
+def key_partitions(schema: TableSchema, keys: pa.Table) -> list[str]:
+    """The partition columns that are key columns."""
     return [name for name in schema.partitions if name in keys.column_names]
 
 
-def parts(files: Sequence[Add], schema: TableSchema, keys: pa.Table) -> Iterator[KeysInPartition]:
-    """The files that may hold one of some keys (distinct), by what their partition has of the key.
+def keys_by_partition(
+    files: Sequence[Add], schema: TableSchema, keys: pa.Table
+) -> Iterator[KeysInPartition]:
+    """Group the files that may contain one of the (distinct) keys by the partition columns of the
+    key.
 
-    Every key belongs to one part, so that all parts together take as long as one would.
+    Every key is in at most one group, so searching all groups takes as long as one search.
     """
-    names = in_key(schema, keys)
+    names = key_partitions(schema, keys)
     rest = keys.select([name for name in keys.column_names if name not in names])
-    wanted = _by_value(keys.select(names))
+    by_value = _by_value(keys.select(names))
     indexes: dict[tuple[Any, ...], list[int]] = {}
     for index, add in enumerate(files):
-        within = of_file(add, schema)
-        indexes.setdefault(tuple(within.absent(name, 1)[0].as_py() for name in names), []).append(
-            index
-        )
+        within = schema_of_file(add, schema)
+        indexes.setdefault(
+            tuple(within.missing_column(name, 1)[0].as_py() for name in names), []
+        ).append(index)
     for value, own in indexes.items():
-        code = wanted.get(value)
+        code = by_value.get(value)
         if code is not None:
             yield KeysInPartition(np.asarray(own), rest.take(pa.array(code)), code)
 
 
-def of_file(add: Add, schema: TableSchema) -> TableSchema:
-    """The schema of a table in one of its files."""
+def schema_of_file(add: Add, schema: TableSchema) -> TableSchema:
+    """The schema of a table for one of its files, with the partition values of the file."""
     if not schema.partitions:
         return schema
     values = add.get("partitionValues") or {}
-    said = tuple(values.get(schema.physical_of(name)) or None for name in schema.partitions)
-    return replace(schema, values=said)
+    of_file = tuple(values.get(schema.physical_of(name)) or None for name in schema.partitions)
+    return replace(schema, values=of_file)
 
 
 def candidates(files: Sequence[Add], schema: TableSchema, keys: pa.Table) -> list[Add]:
-    """The files that can hold one of the keys, by their partitions and their bounds."""
+    """The files that can contain one of the keys, by their partition values and statistics."""
     return [files[index] for index in candidate_indexes(files, schema, keys)]
 
 
 def candidate_indexes(files: Sequence[Add], schema: TableSchema, keys: pa.Table) -> list[int]:
-    """As `candidates`: which of the files, ascending."""
-    if not in_key(schema, keys):
+    """As `candidates`, as indexes of the files, ascending."""
+    if not key_partitions(schema, keys):
         return bounds.candidate_indexes(files, schema, keys)
     chosen: set[int] = set()
-    for part in parts(files, schema, keys):
+    for part in keys_by_partition(files, schema, keys):
         own = part.indexes
         if part.keys.num_columns:
-            some = [files[index] for index in own.tolist()]
-            own = own[bounds.candidate_indexes(some, schema, part.keys)]
+            in_part = [files[index] for index in own.tolist()]
+            own = own[bounds.candidate_indexes(in_part, schema, part.keys)]
         chosen.update(own.tolist())
     return sorted(chosen)
 
 
 def split(rows: pa.Table, schema: TableSchema) -> Iterator[tuple[dict[str, str | None], pa.Table]]:
-    """Rows by partition, without its columns, and the values of each as the log writes them.
+    """Split rows by partition. Yields the partition values as in the log, and the rows without the
+    partition columns.
 
-    rows: in the table's columns, with further ones behind them. Raises NullText; ValueError for a
-    day that Python's calendar does not know.
+    rows: the columns of the table, which further columns may follow. Raises NullText, and
+    ValueError for a date outside the range of Python's `date`.
     """
     if not schema.partitions:
         yield {}, rows
@@ -115,7 +120,7 @@ def split(rows: pa.Table, schema: TableSchema) -> Iterator[tuple[dict[str, str |
     stored = rows.drop_columns(names)
     found: list[list[pa.RecordBatch]] = [[] for _ in coded.first]
     begin = 0
-    for batch in stored.to_batches():  # chunk by chunk: all of a column may not fit into one
+    for batch in stored.to_batches():  # by chunks: a whole column may not fit into one array
         code = coded.code[begin : begin + batch.num_rows]
         begin += batch.num_rows
         for number, indexes in _runs(code):
@@ -126,8 +131,8 @@ def split(rows: pa.Table, schema: TableSchema) -> Iterator[tuple[dict[str, str |
 
 
 def check_texts(rows: pa.Table, names: Sequence[str]) -> None:
-    """Refuse rows with texts in these partition columns that Delta would make NULL, whoever writes
-    them. Raises NullText."""
+    """Raise NullText if one of these partition columns contains a text that Delta would read as
+    NULL."""
     for name in names:
         if pa.types.is_string(rows[name].type):
             lost = rows[name].filter(pc.is_in(rows[name], pa.array(NULL_TEXTS)))
@@ -136,7 +141,7 @@ def check_texts(rows: pa.Table, names: Sequence[str]) -> None:
 
 
 def _runs(code: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
-    """Each number that occurs, and its places in their order."""
+    """Each code that occurs, with its row numbers in ascending order."""
     order = codes.in_order(code)
     ends = np.flatnonzero(np.diff(code[order], append=-1)) + 1
     for begin, end in zip([0, *ends[:-1]], ends, strict=False):
@@ -144,7 +149,7 @@ def _runs(code: np.ndarray) -> Iterator[tuple[int, np.ndarray]]:
 
 
 def _by_value(columns: pa.Table) -> dict[tuple[Any, ...], np.ndarray]:
-    """The numbers of the rows by what they hold."""
+    """The row numbers of each distinct row."""
     coded = codes.encode(columns)
     held = columns.take(pa.array(coded.first))
     values = list(zip(*(column.to_pylist() for column in held.columns), strict=True))

@@ -1,10 +1,12 @@
-"""The schema of a Delta table, between its log and our words."""
+"""The schema of a Delta table, as parsed from its log."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
 from typing import Any
 
 import pyarrow as pa
@@ -14,21 +16,58 @@ from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import DataType
 
 OF_EVENTS = "mirrorlake.events"
-"""The property of a table that is built from events, which alone may have nested columns."""
+"""The property of tables that are built from events; only these may have nested columns."""
 
+FEED, _FEED_ALIAS = "delta.enableChangeDataFeed", "delta.enableChangeDataCapture"
+APPLY = "mirrorlake.apply"
+
+MAPPING = "delta.columnMapping.mode"
+VECTORS = "delta.enableDeletionVectors"
 _ID, _PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
 
 
 class UnknownColumnType(ValueError):
-    """A column of a type that no table of ours has."""
+    """A column has a type that our tables cannot have."""
+
+
+class FeedMode(StrEnum):
+    """What the commits to a table record for its change feed."""
+
+    IMAGES = "images"  # of an update the row before and after it, in change files (CF-144)
+    REPLACE = "replace"  # no change files: readers find which rows left and which came (CF-145)
+    OFF = "off"
+
+    @classmethod
+    def of(cls, properties: Mapping[str, str]) -> FeedMode:
+        """That of a table with these properties."""
+        if not has_feed(properties):
+            return cls.OFF
+        return cls.REPLACE if properties.get(APPLY) == cls.REPLACE else cls.IMAGES
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """The properties of a table with this mode."""
+        if self is FeedMode.OFF:
+            return {FEED: "false"}
+        return {FEED: "true", APPLY: str(self)}
+
+
+def has_feed(properties: Mapping[str, str]) -> bool:
+    """Whether the changes of a table with these properties are recorded."""
+    return any(str(properties.get(name)).lower() == "true" for name in (FEED, _FEED_ALIAS))
+
+
+def is_mapped(properties: Mapping[str, str]) -> bool:
+    """Whether the columns of a table with these properties have other names in data files."""
+    return properties.get(MAPPING, "none") != "none"
 
 
 @dataclass(frozen=True, slots=True)
 class TableSchema:
-    """Columns, and their names and ids in data files (column mapping).
+    """The columns of a table, with their names and ids in data files (column mapping).
 
-    partitions: the columns that stand in no data file, but in the log, once for each. values: of
-    these, in the files of one partition, as the log writes them.
+    partitions: the partition columns, which data files do not contain. values: their values in the
+    files of one partition, as in the log. feed: what commits record for the change feed.
     """
 
     schema: Schema
@@ -36,6 +75,7 @@ class TableSchema:
     ids: tuple[int | None, ...]
     partitions: tuple[str, ...] = ()
     values: tuple[str | None, ...] = ()
+    feed: FeedMode = FeedMode.IMAGES
 
     def physical_of(self, name: str) -> str:
         """The name of a column in data files."""
@@ -43,21 +83,21 @@ class TableSchema:
 
     @property
     def stored(self) -> tuple[str, ...]:
-        """The columns that data files have."""
+        """The columns that data files contain."""
         return tuple(name for name in self.schema.names if name not in self.partitions)
 
-    def absent(self, name: str, rows: int) -> pa.Array:
-        """A column that files do not have: its value in their partition, or NULL, because it was
-        added later."""
+    def missing_column(self, name: str, rows: int) -> pa.Array:
+        """The values of a column that a file does not contain: its partition value, or NULL if the
+        column was added after the file."""
         kind = arrow_type(self.schema[name].type)
         if name not in self.partitions:
             return pa.nulls(rows, kind)
         value = self.values[self.partitions.index(name)]
-        # The protocol writes NULL as an empty text too.
+        # In the protocol an empty text is NULL.
         return pa.repeat(pa.scalar(value or None, pa.string()).cast(kind), rows)
 
     def file_schema(self) -> pa.Schema:
-        """The columns as data files hold them."""
+        """The columns of data files, with their names and ids there."""
         return pa.schema(
             [
                 pa.field(
@@ -72,10 +112,10 @@ class TableSchema:
 
 
 def parse(metadata: Mapping[str, Any]) -> TableSchema:
-    """Read the metaData action. Raises UnknownColumnType."""
+    """Parse the schema of a metaData action. Raises UnknownColumnType."""
     fields = json.loads(metadata["schemaString"])["fields"]
     properties = metadata.get("configuration") or {}
-    mapped = properties.get("delta.columnMapping.mode", "none") != "none"
+    mapped = is_mapped(properties)
     read = DataType.of_delta if OF_EVENTS in properties else DataType.parse
     columns, physical, ids = [], [], []
     for field in fields:
@@ -88,12 +128,23 @@ def parse(metadata: Mapping[str, Any]) -> TableSchema:
         physical.append(str(facts[_PHYSICAL]) if mapped else field["name"])
         ids.append(int(facts[_ID]) if mapped else None)
     partitions = tuple(metadata.get("partitionColumns") or ())
-    return TableSchema(Schema.of(columns), tuple(physical), tuple(ids), partitions)
+    mode = FeedMode.of(properties)
+    return TableSchema(Schema.of(columns), tuple(physical), tuple(ids), partitions, feed=mode)
 
 
-def retyped(metadata: Mapping[str, Any], types: Mapping[str, str]) -> dict[str, Any]:
-    """A metaData action in which some columns have other types. types: as the log has them."""
+def altered(
+    metadata: Mapping[str, Any],
+    types: Mapping[str, str],
+    dropped: Collection[str] = (),
+    properties: Mapping[str, str] = MappingProxyType({}),
+) -> dict[str, Any]:
+    """A metaData action with other types for some columns, without others, and with other values of
+    properties. types: by column name, as in the log."""
     schema = json.loads(metadata["schemaString"])
-    for field in schema["fields"]:
-        field["type"] = types.get(field["name"], field["type"])
-    return {**metadata, "schemaString": json.dumps(schema)}
+    schema["fields"] = [
+        {**field, "type": types.get(field["name"], field["type"])}
+        for field in schema["fields"]
+        if field["name"] not in dropped
+    ]
+    configuration = {**(metadata.get("configuration") or {}), **properties}
+    return {**metadata, "schemaString": json.dumps(schema), "configuration": configuration}

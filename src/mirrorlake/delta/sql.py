@@ -19,7 +19,8 @@ from mirrorlake.model.arrow import arrow_schema
 from mirrorlake.root import true_name
 
 _DECODED = re.compile(r"[%\x00-\x1f\x7f]")
-"""DuckDB decodes a path once more than it was encoded, and refuses control characters."""
+"""Characters in paths that DuckDB cannot read: it decodes paths twice, and refuses control
+characters."""
 
 
 _LISTS = re.compile(r"\s*show\s+(all\s+)?tables\s*;?\s*", re.IGNORECASE)
@@ -35,8 +36,8 @@ def tables(root: Path) -> Iterator[tuple[str, str, Path]]:
 
 
 class Views:
-    """A connection with a view for each table that a query may name; `missing`: why some of them
-    have none."""
+    """A DuckDB connection with a view for each table that a query may name. missing: messages for
+    tables without a view."""
 
     def __init__(
         self,
@@ -44,9 +45,9 @@ class Views:
         query: str | None = None,
         versions: Mapping[Path, int] | None = None,
     ) -> None:
-        """versions: of tables, which are read as of these; the others are missing then; without it
-        all are read as they are now. Raises Unavailable when DuckDB's Delta extension is not
-        installed."""
+        """versions: the version to read by table path; tables without a version are then missing.
+        None reads the newest version of all tables. Raises Unavailable if DuckDB's Delta extension
+        is not installed."""
         self.connection = duckdb.connect()
         self.missing: list[str] = []
         self._versions = versions
@@ -104,11 +105,10 @@ def run(
     more: Mapping[str, pa.Table] = MappingProxyType({}),
     versions: Mapping[Path, int] | None = None,
 ) -> duckdb.DuckDBPyRelation | None:
-    """The result of a query; None for a statement without one. more: other tables that it names;
-    versions: of tables, as of which alone they are read.
+    """The result of a query; None for a statement without a result.
 
-    `show tables` lists the tables of all schemas, by the names that a query uses. Raises
-    UsageError.
+    more: additional tables by name; versions: as in `Views`. `show tables` lists the tables of all
+    schemas with the names to use in a query. Raises UsageError.
     """
     if _LISTS.fullmatch(query):
         return _listed(root)
@@ -143,6 +143,6 @@ def _first_line(error: Exception) -> str:
 
 
 def _is_named(name: str, query: str) -> bool:
-    """Whether a query may mean this table: it has the name as a word, quoted or not."""
+    """Whether a query may refer to this table: it contains the name as a word, quoted or not."""
     word = re.escape(name.replace('"', '""'))
     return re.search(rf"(?<!\w){word}(?!\w)", query, re.IGNORECASE) is not None

@@ -1,4 +1,4 @@
-"""Which files can hold one of some keys, by the bounds that the log has of them."""
+"""Selects the files that can contain given keys, by the statistics in the log (data skipping)."""
 
 from __future__ import annotations
 
@@ -20,52 +20,56 @@ from mirrorlake.delta.schema import TableSchema
 from mirrorlake.model.arrow import contiguous
 
 _RECORDS = re.compile(r'\{"numRecords": ?([0-9]+)[,}]')
-"""How the statistics of a file begin, as all known writers write them."""
+"""The beginning of the statistics of a file, as written by all known writers."""
 
 _BLOCK = 1 << 20
-"""Bytes of statistics that are parsed at once."""
+"""Bytes of statistics that are parsed per block."""
 
 
 def candidates(
     files: Sequence[Mapping[str, Any]], schema: TableSchema, keys: pa.Table
 ) -> list[Mapping[str, Any]]:
-    """The files that can hold one of the keys, by the bounds of their first key column."""
+    """The files that can contain one of the keys, by the bounds of the first key column."""
     return [files[index] for index in candidate_indexes(files, schema, keys)]
 
 
 def candidate_indexes(
     files: Sequence[Mapping[str, Any]], schema: TableSchema, keys: pa.Table
 ) -> list[int]:
-    """As `candidates`: which of the files, ascending."""
+    """As `candidates`, as indexes of the files, ascending."""
     if keys.num_rows == 0:
         return []
     physical, column = _first(schema, keys)
     if not _comparable(column.type):
         return list(range(len(files)))
     present = column.drop_null()
-    bounds = _Bounds(present) if len(present) else None
+    bounds = _KeyBounds(present) if len(present) else None
     has_null = column.null_count > 0
 
-    def may_hold(index: int) -> bool:
-        return _may_hold(_stats(files[index]), physical, bounds, has_null=has_null)
+    def may_contain(index: int) -> bool:
+        return _may_contain(_stats(files[index]), physical, bounds, has_null=has_null)
 
-    said = _Said.of(files.stats, physical, column.type) if isinstance(files, FileList) else None
-    if said is None:
-        return [index for index in range(len(files)) if may_hold(index)]
-    chosen = said.null_or_unknown if has_null else np.zeros(len(files), bool)
+    known = (
+        _ColumnStatistics.of(files.stats, physical, column.type)
+        if isinstance(files, FileList)
+        else None
+    )
+    if known is None:
+        return [index for index in range(len(files)) if may_contain(index)]
+    chosen = known.null_or_unknown if has_null else np.zeros(len(files), bool)
     if bounds is not None:
-        chosen = chosen | bounds.met(said.low, said.high)
-    for index in np.flatnonzero(~said.is_bounded).tolist():
-        chosen[index] = may_hold(index)
+        chosen = chosen | bounds.overlap_mask(known.low, known.high)
+    for index in np.flatnonzero(~known.is_bounded).tolist():
+        chosen[index] = may_contain(index)
     return [int(index) for index in np.flatnonzero(chosen)]
 
 
 @dataclass(frozen=True, slots=True)
-class _Said:
-    """What the log says of one column, of many files at once.
+class _ColumnStatistics:
+    """The statistics of one column in many files.
 
-    low, high: the bounds, null where there is none; null_or_unknown: whether a file can have a row
-    without a value; is_bounded: whether there are both bounds.
+    low, high: the bounds, null if unknown; null_or_unknown: bool, whether a file can contain a
+    NULL; is_bounded: bool, whether both bounds are known.
     """
 
     low: pa.Array
@@ -74,8 +78,8 @@ class _Said:
     is_bounded: np.ndarray
 
     @classmethod
-    def of(cls, stats: pa.Array, column: str, kind: pa.DataType) -> _Said | None:
-        """None when what is said is not all of one form: it is then looked at one by one."""
+    def of(cls, stats: pa.Array, column: str, kind: pa.DataType) -> _ColumnStatistics | None:
+        """None if the statistics cannot be parsed together; they are then parsed one by one."""
         lines = [text or "{}" for text in stats.to_pylist()]
         if any("\n" in line or "\r" in line for line in lines):
             return None
@@ -107,44 +111,49 @@ def _booleans(array: pa.Array) -> np.ndarray:
 def overlapping(
     files: Sequence[Mapping[str, Any]], physical: str, low: pa.Array | None, high: pa.Array | None
 ) -> list[Mapping[str, Any]]:
-    """The files in which a column can have a value from `low` to `high`, each one value or none.
+    """The files in which a column can have a value between `low` and `high`. NULL is greater than
+    every value.
 
-    physical: the name of the column in the files.
+    low, high: arrays of one value, or None for no bound; physical: the name of the column in the
+    files.
     """
     ends = [
-        _Bounds(end) if end is not None and _comparable(end.type) else None for end in (low, high)
+        _KeyBounds(end) if end is not None and _comparable(end.type) else None
+        for end in (low, high)
     ]
     return [add for add in files if _may_overlap(_stats(add), physical, *ends)]
 
 
 def _may_overlap(
-    stats: Mapping[str, Any], column: str, first: _Bounds | None, last: _Bounds | None
+    stats: Mapping[str, Any], column: str, first: _KeyBounds | None, last: _KeyBounds | None
 ) -> bool:
     least = (stats.get("minValues") or {}).get(column)
     most = (stats.get("maxValues") or {}).get(column)
     if least is None or most is None:
         return True
-    # A bound alone lies before, within or behind what a file has.
-    is_behind = first is not None and first.is_beyond(most)
-    is_before = last is not None and last.is_below(least)
+    # Either bound alone can exclude a file.
+    is_behind = first is not None and first.all_above(most)
+    is_before = last is not None and last.all_below(least)
+    if is_behind and last is None and (stats.get("nullCount") or {}).get(column) != 0:
+        return True
     return not (is_behind or is_before)
 
 
-class Ordered:
-    """Keys in the order of their first column, and so which of them a file can hold."""
+class SortedKeys:
+    """Keys sorted by their first column, to select those that a file can contain."""
 
     def __init__(self, schema: TableSchema, keys: pa.Table) -> None:
         self._physical, column = _first(schema, keys)
-        self._bounds: _Bounds | None = None
+        self._bounds: _KeyBounds | None = None
         if _is_number(column.type) and column.null_count < len(column):
             present = column.drop_null()
-            self._bounds = _Bounds(present)
+            self._bounds = _KeyBounds(present)
             absent = column.is_null().to_numpy(zero_copy_only=False)
             self._codes = np.flatnonzero(~absent)[np.argsort(_as_numbers(present))]
             self._nulls = np.flatnonzero(absent)
 
-    def held(self, add: Mapping[str, Any]) -> np.ndarray | None:
-        """The keys, by number, that this file can hold; None when nobody can tell."""
+    def candidates(self, add: Mapping[str, Any]) -> np.ndarray | None:
+        """The row numbers of the keys that this file can contain; None if that is unknown."""
         stats = _stats(add)
         low = (stats.get("minValues") or {}).get(self._physical)
         high = (stats.get("maxValues") or {}).get(self._physical)
@@ -155,28 +164,28 @@ class Ordered:
 
 
 def _first(schema: TableSchema, keys: pa.Table) -> tuple[str, pa.Array]:
-    """The first key column: its name in the files, and its values."""
+    """The name of the first key column in the files, and its values."""
     name = keys.column_names[0]
     return schema.physical_of(name), contiguous(keys[name])
 
 
 def records(add: Mapping[str, Any]) -> int | None:
-    """The rows of a file, gone ones included, by its add action; None where it does not say."""
-    said = add.get("stats") or "{}"
-    if first := _RECORDS.match(said):  # every batch asks it of every file of its table
+    """The number of rows of a file, deleted ones included, by its add action; None if unknown."""
+    stats = add.get("stats") or "{}"
+    if first := _RECORDS.match(stats):  # fast: every batch calls this for every file of its table
         return int(first[1])
-    found = json.loads(said).get("numRecords")
+    found = json.loads(stats).get("numRecords")
     return None if found is None else int(found)
 
 
 def _stats(add: Mapping[str, Any]) -> Mapping[str, Any]:
-    """What the log says of the values of a file; nothing where it says nothing."""
-    said: Mapping[str, Any] = json.loads(add.get("stats") or "{}", parse_float=Decimal)
-    return said
+    """The statistics of a file, empty if it has none."""
+    stats: Mapping[str, Any] = json.loads(add.get("stats") or "{}", parse_float=Decimal)
+    return stats
 
 
-class _Bounds:
-    """Which ranges of values can hold one of the keys."""
+class _KeyBounds:
+    """Decides which ranges of values can contain one of the keys."""
 
     def __init__(self, keys: pa.Array) -> None:
         self._type = keys.type
@@ -188,8 +197,8 @@ class _Bounds:
         else:
             self._numbers = np.sort(_as_numbers(keys))
 
-    def meet(self, low: Any, high: Any) -> bool:
-        """Whether a key can lie between these bounds of the log."""
+    def overlaps(self, low: Any, high: Any) -> bool:
+        """Whether a key can be between these bounds from the log."""
         if self._ends is not None:
             first, last = self._ends
             known = isinstance(low, str) and isinstance(high, str)
@@ -197,9 +206,8 @@ class _Bounds:
         span = self.between(low, high)
         return span is None or span.start < span.stop
 
-    def met(self, low: pa.Array, high: pa.Array) -> np.ndarray:
-        """As `meet`, of many bounds, texts or integers, both of which are there; undefined where
-        one is null."""
+    def overlap_mask(self, low: pa.Array, high: pa.Array) -> np.ndarray:
+        """As `overlaps`, for arrays of bounds (texts or integers); undefined for null bounds."""
         if self._ends is not None:
             least, most = self._ends
             both = pc.and_(pc.less_equal(low, most), pc.greater_equal(high, least))
@@ -210,39 +218,39 @@ class _Bounds:
             inside: np.ndarray = start < np.searchsorted(self._numbers, ends, side="right")
             return inside
         texts = zip(low.to_pylist(), high.to_pylist(), strict=True)
-        return np.array([None in ends or self.meet(*ends) for ends in texts], bool)
+        return np.array([None in ends or self.overlaps(*ends) for ends in texts], bool)
 
-    def is_beyond(self, most: Any) -> bool:
-        """Whether every key is certainly larger than a bound of the log."""
+    def all_above(self, most: Any) -> bool:
+        """Whether every key is certainly greater than a bound from the log."""
         if self._ends is not None:
             return isinstance(most, str) and self._ends[0] > most
         span = self.between(most, most)
         return span is not None and span.start == span.stop == 0
 
-    def is_below(self, least: Any) -> bool:
-        """Whether every key is certainly smaller than a bound of the log."""
+    def all_below(self, least: Any) -> bool:
+        """Whether every key is certainly less than a bound from the log."""
         if self._ends is not None:
             return isinstance(least, str) and self._ends[1] < least
         span = self.between(least, least)
         return span is not None and span.start == span.stop == len(self._numbers)
 
     def between(self, low: Any, high: Any) -> slice | None:
-        """Which of the keys in order, of numbers, lie between these bounds; None when the bounds
-        cannot be read."""
+        """The slice of the sorted numeric keys that lie between these bounds; None if the bounds
+        cannot be parsed."""
         least, most = _as_number(low, self._type), _as_number(high, self._type)
         if least is None or most is None:
             return None
         if pa.types.is_timestamp(self._type):
-            least -= _vagueness(low)
-            most += _vagueness(high) + 1_000  # writers cut bounds to milliseconds, this one too
+            least -= _error_margin(low)
+            most += _error_margin(high) + 1_000  # writers truncate upper bounds to milliseconds
         first = int(np.searchsorted(self._numbers, least))
         return slice(first, int(np.searchsorted(self._numbers, most, side="right")))
 
 
-def _may_hold(
+def _may_contain(
     stats: Mapping[str, Any],
     column: str,
-    bounds: _Bounds | None,
+    bounds: _KeyBounds | None,
     *,
     has_null: bool,
 ) -> bool:
@@ -257,11 +265,11 @@ def _may_hold(
     high = (stats.get("maxValues") or {}).get(column)
     if low is None or high is None:
         return nulls is None or bool(nulls != stats.get("numRecords"))
-    return bounds.meet(low, high)
+    return bounds.overlaps(low, high)
 
 
 def _comparable(kind: pa.DataType) -> bool:
-    """Types whose bounds in the log order like their values here."""
+    """Whether bounds of this type in the log have the order of the values in Arrow."""
     return pa.types.is_string(kind) or _is_number(kind)
 
 
@@ -271,15 +279,15 @@ def _is_number(kind: pa.DataType) -> bool:
 
 
 def _as_numbers(keys: pa.Array) -> np.ndarray:
-    """As numbers, because there are days that Python's calendar does not know."""
+    """Keys as integers, because Python's `date` does not have all dates."""
     width = pa.int32() if keys.type.bit_width == 32 else pa.int64()
     numbers: np.ndarray = (keys.cast(width) if pa.types.is_temporal(keys.type) else keys).to_numpy()
     return numbers
 
 
-def _vagueness(moment: str) -> int:
-    """Microseconds by which the text of a bound may be wrong: Java leaves the seconds out of an
-    offset, which local times of before the zones had, some of them until 1972."""
+def _error_margin(moment: str) -> int:
+    """Microseconds by which the text of a bound may be wrong: Java prints offsets without seconds,
+    which local mean times before the introduction of time zones have, some of them until 1972."""
     return 0 if moment.endswith("Z") else 60_000_000
 
 
@@ -287,7 +295,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def _as_number(bound: Any, kind: pa.DataType) -> int | None:
-    """A bound from the log as Arrow holds such values; None when it cannot be read."""
+    """A bound from the log as the integer that Arrow stores; None if it cannot be parsed."""
     if pa.types.is_integer(kind):
         return bound if isinstance(bound, int) else None
     try:

@@ -1,8 +1,8 @@
-"""Tables below a root: which there are, and taking whole ones away.
+"""Listing, removing and moving the tables below a root.
 
-A folder leaves by a rename, so that a reader, and a crash, finds all of a table or nothing. Objects
-leave one by one: those of the log last, so that a table that was half taken away when a process
-ended is still one, and is taken away again.
+A folder is removed by a rename, so that readers see the whole table or nothing, also after a crash.
+Objects are removed one by one, those of the log last, so that a table whose removal was interrupted
+is still recognized as a table, and the removal is repeated.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from mirrorlake.storage.store import KeyedFolders, Store
 
 
 def remove(store: Store, path: str) -> None:
-    """Remove the table at a path; there may be none. Raises OSError."""
+    """Remove the table at a path, if there is one. Raises OSError."""
     keyed = store.keyed(path)
     if keyed is not None:
         _delete(store, keyed, path)
@@ -27,8 +27,8 @@ def remove(store: Store, path: str) -> None:
 
 
 def _delete(store: Store, keyed: KeyedFolders, path: str) -> None:
-    """Remove all keys of a table, but those that stand for folders: Delta has Hadoop make one, and
-    only Hadoop can remove it. Raises OSError."""
+    """Remove all keys of a table except those that represent folders: Hadoop creates such a key for
+    Delta, and only Hadoop can remove it. Raises OSError."""
     try:
         keyed.delete_folder(path, FOLDER)
     except OSError as error:
@@ -37,7 +37,7 @@ def _delete(store: Store, keyed: KeyedFolders, path: str) -> None:
 
 
 def has_files(store: Store, folder: str) -> bool:
-    """Whether there is a file at any depth of a folder. Raises OSError."""
+    """Whether there is a file in a folder or below it. Raises OSError."""
     listing = store.list(folder)
     return bool(listing.files) or any(
         has_files(store, f"{folder}/{name}") for name in listing.folders
@@ -45,10 +45,8 @@ def has_files(store: Store, folder: str) -> bool:
 
 
 def put_aside(store: Store, path: str, aside: str) -> None:
-    """Move the table at a path, if there is one, in the place of one that was put there before.
-
-    Raises OSError.
-    """
+    """Move the table at `path`, if there is one, to `aside`, and replace a table there. Raises
+    OSError."""
     keyed = store.keyed(path)
     if keyed is None:
         store.delete_folder(aside)
@@ -64,7 +62,7 @@ def put_aside(store: Store, path: str, aside: str) -> None:
 
 
 def _is_copied(store: Store, path: str, aside: str) -> bool:
-    """Whether a process before us has copied all of this very table, and ended in its removal."""
+    """Whether an earlier process has copied the whole table, and ended while removing it."""
     try:
         there = TableLog.below(store, aside).snapshot()
         here = TableLog.below(store, path).snapshot() if there.exists else TableSnapshot()
@@ -77,9 +75,9 @@ def _is_copied(store: Store, path: str, aside: str) -> bool:
 
 
 def delta_tables(store: Store, known: Collection[str] = ()) -> Iterator[str]:
-    """The paths at which Delta tables lie, at either level below `Tables`.
+    """The paths of Delta tables, at both levels below `Tables`.
 
-    known: paths to pass over, without a look at their many files.
+    known: paths to skip, whose many files are not listed.
     """
     for path in [f"{TABLES}/{name}" for name in store.list(TABLES).folders]:
         if path in known:
@@ -95,5 +93,6 @@ def delta_tables(store: Store, known: Collection[str] = ()) -> Iterator[str]:
 
 
 def _has_log(store: Store, path: str) -> bool:
-    """Whether the log of a table has a file: where folders are keys, one may outlive it."""
+    """Whether the log of a table has a file: on object storage the key of the folder may remain
+    after the table was removed."""
     return store.keyed(path) is None or bool(store.list(f"{path}/{FOLDER}").files)

@@ -1,8 +1,8 @@
-"""Where a table lies: in a folder, or on objects that are fetched into one as they are needed.
+"""The local folder in which the files of a table are read and written.
 
-All work on the files of a table happens in a folder (`TableWorkspace.folder`). Of a local table it
-is the table itself. Of one on objects it is a folder of the cache: files are fetched into it when
-they are needed, and new ones are written there and uploaded by `keep` before anybody names them.
+The folder of a local table (`TableWorkspace.folder`) is the table itself. That of a table on object
+storage is a folder of the cache: files are downloaded to it when they are needed; new files are
+written there, and uploaded by `upload` before a commit refers to them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Protocol
 from urllib.parse import unquote, urlparse
 
 from mirrorlake.delta import deletion_vectors
-from mirrorlake.delta.file_cache import Cache, cache, touch
+from mirrorlake.delta.file_cache import Cache, cache, mark_used
 from mirrorlake.delta.log.files import FOLDER
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import StorageFailed, UnsafePath, checked
@@ -29,59 +29,58 @@ Action = Mapping[str, Any]
 
 CHANGES = "_change_data/"
 TRANSFERS = 8
-"""Files that are fetched or uploaded at the same time for one table."""
+"""Parallel downloads or uploads per table."""
 
 
-class ElsewhereError(ValueError):
-    """A table on objects has a file that is none of the objects below it."""
+class OutsideTable(ValueError):
+    """A table on object storage refers to a file outside its folder."""
 
 
 class LostFile(Exception):
-    """A table on objects lacks a file that its log names; its argument is the name."""
+    """A file that the log refers to does not exist on the object storage; the argument is its
+    name."""
 
 
 class Unreachable(Exception):
-    """A storage does not answer, or does not let us in; its argument says how."""
+    """The storage does not answer or denies access; the argument is the reason."""
 
 
 class TableWorkspace(Protocol):
-    """The files of one table, at hand."""
+    """Local access to the files of one table."""
 
     @property
     def folder(self) -> Path:
-        """In which files have the names that they have in the table, and are read and written."""
+        """The local folder, in which files have the names that they have in the table."""
         ...
 
     def fetch(self, files: Iterable[Action]) -> None:
-        """Let the data files of add actions be in the folder, with their deletion vectors.
-
-        Of a table on objects. Raises LostFile, Unreachable, ElsewhereError.
-        """
+        """Download the data files of add actions and their deletion vectors, if the table is on
+        object storage. Raises LostFile, Unreachable, OutsideTable."""
         ...
 
-    def keep(self, actions: Sequence[Action]) -> None:
-        """Make the files durable where the table lies that actions make a part of it, and that were
-        written into the folder, durable there. Raises Unreachable."""
+    def upload(self, actions: Sequence[Action]) -> None:
+        """Upload the new files of add and cdc actions, which are durable in the folder, if the
+        table is on object storage. Raises Unreachable."""
         ...
 
 
 @contextlib.contextmanager
-def at_hand(
+def open_workspace(
     location: str, options: ObjectOptions | None = None, files: Cache | None = None
 ) -> Iterator[TableWorkspace]:
-    """The files of the table at a location. files: where those of objects lie meanwhile."""
+    """The workspace of the table at a location. files: the cache for tables on object storage."""
     if not is_url(location):
-        yield _Folder(Path(location))
+        yield _LocalWorkspace(Path(location))
         return
     files = files or cache()
     store, key = addressed(location, options)
     endpoint = (options and options.endpoint) or ""
     with files.table(f"{endpoint} {location}") as folder:
-        yield _Objects(store, key, folder, files)
+        yield _ObjectWorkspace(store, key, folder, files)
 
 
 def inner_tables(location: str, options: ObjectOptions | None = None) -> list[str]:
-    """Where tables lie inside the one at a location."""
+    """The locations of tables inside the table at a location."""
     store, key = addressed(location, options)
     return [
         f"{location}{folder.removeprefix(key)}"
@@ -90,8 +89,8 @@ def inner_tables(location: str, options: ObjectOptions | None = None) -> list[st
     ]
 
 
-class _Folder:
-    """A table in a folder: its files are where they are, and durable as soon as written."""
+class _LocalWorkspace:
+    """A local table."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -99,39 +98,39 @@ class _Folder:
     def fetch(self, files: Iterable[Action]) -> None:
         pass
 
-    def keep(self, actions: Sequence[Action]) -> None:
+    def upload(self, actions: Sequence[Action]) -> None:
         pass
 
 
-class _Objects:
-    """A table on the objects below a key."""
+class _ObjectWorkspace:
+    """A table on object storage, below a key."""
 
     def __init__(self, store: ObjectStore, key: str, folder: Path, cache: Cache) -> None:
         self.folder, self._store, self._key, self._cache = folder, store, key, cache
 
     def fetch(self, files: Iterable[Action]) -> None:
-        wanted: dict[str, int | None] = {}
+        sizes: dict[str, int | None] = {}
         for add in files:
             size = add.get("size")  # which a remove action need not have
-            wanted[_data(add)] = None if size is None else int(size)
-            if name := _vector(self.folder, add):
-                wanted[name] = None
-        missing = [name for name, size in wanted.items() if not touch(self.folder / name, size)]
-        _transfer(lambda name: self._fetch(name, wanted[name]), missing)
+            sizes[_data_name(add)] = None if size is None else int(size)
+            if name := _vector_name(self.folder, add):
+                sizes[name] = None
+        missing = [name for name, size in sizes.items() if not mark_used(self.folder / name, size)]
+        _transfer(lambda name: self._fetch_file(name, sizes[name]), missing)
 
-    def keep(self, actions: Sequence[Action]) -> None:
-        gone = {_data(action["remove"]) for action in actions if "remove" in action}
+    def upload(self, actions: Sequence[Action]) -> None:
+        gone = {_data_name(action["remove"]) for action in actions if "remove" in action}
         names: list[str] = []
         for action in actions:
             if change := action.get("cdc"):
-                names.append(_data(change))
+                names.append(_data_name(change))
             elif add := action.get("add"):
-                # What is removed and added by one commit was there, and has another vector now.
-                names += [name for name in (_data(add),) if name not in gone]
-                names += [name for name in (_vector(self.folder, add),) if name]
-        _transfer(self._upload, list(dict.fromkeys(names)))
+                # A file that the commit also removes exists, and has only a new deletion vector.
+                names += [name for name in (_data_name(add),) if name not in gone]
+                names += [name for name in (_vector_name(self.folder, add),) if name]
+        _transfer(self._upload_file, list(dict.fromkeys(names)))
 
-    def _fetch(self, name: str, size: int | None) -> None:
+    def _fetch_file(self, name: str, size: int | None) -> None:
         def fetch(file: BinaryIO) -> None:
             self._store.fetch(f"{self._key}/{name}", file)
             if size is not None and file.tell() != size:
@@ -140,51 +139,52 @@ class _Objects:
 
         self._cache.write(self.folder / name, fetch)
 
-    def _upload(self, name: str) -> None:
+    def _upload_file(self, name: str) -> None:
         path = self.folder / name
         self._store.upload(path, f"{self._key}/{name}")
         if name.startswith(CHANGES):
-            path.unlink()  # nobody here will read it
+            path.unlink()  # change files are not read here
         else:
-            self._cache.came(path.stat().st_size)
+            self._cache.add_bytes(path.stat().st_size)
 
 
-def _transfer(one: Callable[[str], None], names: Sequence[str]) -> None:
-    """Fetch or upload some files, several at the same time."""
+def _transfer(transfer: Callable[[str], None], names: Sequence[str]) -> None:
+    """Download or upload files in parallel."""
     if not names:
         return
     with ThreadPoolExecutor(min(TRANSFERS, len(names)), thread_name_prefix="files") as pool:
-        done = [(name, pool.submit(one, name)) for name in names]
-    for name, each in done:
+        done = [(name, pool.submit(transfer, name)) for name in names]
+    for name, future in done:
         try:
-            each.result()
+            future.result()
         except FileNotFoundError:
             raise LostFile(name) from None
         except OSError as error:
             raise Unreachable(f"{name}: {error.strerror or type(error).__name__}") from error
 
 
-def _data(action: Action) -> str:
-    """The name of a data file or a change file in its table."""
+def _data_name(action: Action) -> str:
+    """The name of a data or change file, relative to the table. Raises OutsideTable."""
     path = action["path"]
     if urlparse(path).scheme:
-        raise ElsewhereError("a data file lies outside the table")
+        raise OutsideTable("a data file is outside the table")
     return _safe(unquote(path))
 
 
-def _vector(folder: Path, add: Action) -> str | None:
-    """The name of the file of a deletion vector in its table, where there is one."""
+def _vector_name(folder: Path, add: Action) -> str | None:
+    """The name of the file of a deletion vector, relative to the table; None if there is none.
+    Raises OutsideTable."""
     vector = add.get("deletionVector")
     if vector is None or vector["storageType"] == "i":
         return None
     if vector["storageType"] != "u":
-        raise ElsewhereError("a deletion vector lies outside the table")
+        raise OutsideTable("a deletion vector is outside the table")
     return _safe(deletion_vectors.path_of(folder, vector).relative_to(folder).as_posix())
 
 
 def _safe(name: str) -> str:
-    """A name that becomes a path of ours. Raises ElsewhereError."""
+    """A name that is safe to use as a path below the folder. Raises OutsideTable."""
     try:
         return "/".join(checked(name))
     except UnsafePath:
-        raise ElsewhereError("the name of a file leads out of the table") from None
+        raise OutsideTable("the name of a file leads out of the table") from None

@@ -18,8 +18,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from mirrorlake.delta.log import checkpoint
-from mirrorlake.delta.log.checkpoint import LAST, Unfamiliar, write
-from mirrorlake.delta.log.retention import KeepTimes
+from mirrorlake.delta.log.checkpoint import LAST, UnsupportedLog, write
+from mirrorlake.delta.log.retention import RetentionTimes
 from mirrorlake.delta.log.table_log import (
     Action,
     BrokenLog,
@@ -33,7 +33,7 @@ from tests.delta.handmade import HandmadeTable
 
 SCHEMA = Schema.of([Column("id", types.LONG)])
 NOW = 1_800_000_000.0
-EXPIRED = int((NOW - KeepTimes().files.total_seconds()) * 1000)
+EXPIRED = int((NOW - RetentionTimes().files.total_seconds()) * 1000)
 VECTORS: list[Action | None] = [
     None,
     {"storageType": "u", "pathOrInlineDv": "ab", "offset": 1, "sizeInBytes": 4, "cardinality": 1},
@@ -123,7 +123,7 @@ def rows(path: Path) -> list[str]:
 
 
 @given(steps=st.lists(st.lists(ACTIONS, max_size=5) | st.just(CHECKPOINT), max_size=12))
-def test_it_holds_what_a_replay_of_all_commits_leaves(
+def test_a_checkpoint_contains_the_result_of_replaying_all_commits(
     tmp_path_factory: pytest.TempPathFactory, steps: list[Any]
 ) -> None:
     folder = tmp_path_factory.mktemp("table")
@@ -148,7 +148,7 @@ def table(tmp_path: Path) -> HandmadeTable:
     return table_at(tmp_path / "t")
 
 
-def test_it_says_what_the_commits_before_it_said(table: HandmadeTable, tmp_path: Path) -> None:
+def test_a_checkpoint_is_equivalent_to_its_commits(table: HandmadeTable, tmp_path: Path) -> None:
     table.commit([{"add": {**of_file("a", VECTORS[1]), "modificationTime": 7}}])
     before = TableLog(table.location).snapshot()
     write(tmp_path / "t")
@@ -160,7 +160,7 @@ def test_it_says_what_the_commits_before_it_said(table: HandmadeTable, tmp_path:
     assert after.files.keys() == before.files.keys()
 
 
-def test_one_that_is_there_stays_and_nothing_is_left_beside_it(
+def test_an_existing_checkpoint_is_kept_without_leftovers(
     table: HandmadeTable, tmp_path: Path
 ) -> None:
     write(tmp_path / "t")
@@ -209,11 +209,11 @@ def test_the_pointer_never_goes_back(table: HandmadeTable, tmp_path: Path) -> No
         "a table without properties",
     ],
 )
-def test_what_is_not_known_is_not_written(
+def test_unknown_actions_are_not_written(
     table: HandmadeTable, tmp_path: Path, action: Action
 ) -> None:
     table.commit([action])
-    with pytest.raises(Unfamiliar):
+    with pytest.raises(UnsupportedLog):
         write(tmp_path / "t")
     assert not checkpoint_of(table, 1).exists()
 
@@ -226,16 +226,14 @@ def test_what_is_not_known_is_not_written(
         "delta.checkpoint.writeStatsAsJson",
     ],
 )
-def test_a_table_that_wants_other_checkpoints_gets_none(tmp_path: Path, name: str) -> None:
+def test_a_table_that_requires_other_checkpoints_gets_none(tmp_path: Path, name: str) -> None:
     table = HandmadeTable(tmp_path / "t", SCHEMA, properties={name: "x"})
-    with pytest.raises(Unfamiliar, match=name):
+    with pytest.raises(UnsupportedLog, match=name):
         write(tmp_path / "t")
     assert not checkpoint_of(table, 0).exists()
 
 
-def test_checksums_that_hadoop_wrote_of_other_files_go(
-    table: HandmadeTable, tmp_path: Path
-) -> None:
+def test_checksums_that_hadoop_wrote_are_deleted(table: HandmadeTable, tmp_path: Path) -> None:
     log = tmp_path / "t/_delta_log"
     (log / LAST).write_text("{}")
     for name in (LAST, checkpoint_of(table, 0).name):
@@ -244,10 +242,10 @@ def test_checksums_that_hadoop_wrote_of_other_files_go(
     assert not list(log.glob(".*"))
 
 
-def test_a_table_that_is_made_anew_meanwhile_gets_none_of_the_old_one(
+def test_a_table_that_is_recreated_meanwhile_gets_no_old_checkpoint(
     table: HandmadeTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    living = checkpoint._living
+    living = checkpoint._without_expired
 
     def made_anew(*args: Any) -> Any:
         shutil.rmtree(tmp_path / "t")
@@ -256,12 +254,12 @@ def test_a_table_that_is_made_anew_meanwhile_gets_none_of_the_old_one(
 
     for _ in range(3):
         table.commit([])
-    monkeypatch.setattr(checkpoint, "_living", made_anew)
+    monkeypatch.setattr(checkpoint, "_without_expired", made_anew)
     write(tmp_path / "t")
     assert [path.name for path in (tmp_path / "t/_delta_log").iterdir()] == [f"{0:020d}.json"]
 
 
-def test_statistics_that_only_typed_columns_have_are_left_to_delta(
+def test_tables_with_statistics_only_in_typed_columns_are_left_to_delta(
     table: HandmadeTable, tmp_path: Path
 ) -> None:
     table.commit([{"add": {**of_file("a", None), "modificationTime": 7, "stats": "{}"}}])
@@ -274,21 +272,21 @@ def test_statistics_that_only_typed_columns_have_are_left_to_delta(
     typed = pa.StructArray.from_arrays(list(told.values()), list(told), mask=add.is_null())
     pq.write_table(rows.set_column(rows.column_names.index("add"), "add", typed), path)
     table.commit([])
-    with pytest.raises(Unfamiliar, match="typed columns"):
+    with pytest.raises(UnsupportedLog, match="typed columns"):
         write(tmp_path / "t")
 
 
 @pytest.mark.parametrize(
     ("number", "kind"),
     [
-        (errno.EPERM, Unfamiliar),
-        (errno.EOPNOTSUPP, Unfamiliar),
-        (errno.ENOSYS, Unfamiliar),
-        (errno.EMLINK, Unfamiliar),
+        (errno.EPERM, UnsupportedLog),
+        (errno.EOPNOTSUPP, UnsupportedLog),
+        (errno.ENOSYS, UnsupportedLog),
+        (errno.EMLINK, UnsupportedLog),
         (errno.ENOSPC, OSError),
     ],
 )
-def test_where_there_are_no_hard_links_delta_has_to_write_it(
+def test_without_hard_links_delta_has_to_write_the_checkpoint(
     table: HandmadeTable,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -299,20 +297,20 @@ def test_where_there_are_no_hard_links_delta_has_to_write_it(
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "link", refused)
-    with pytest.raises(kind, match="hard links" if kind is Unfamiliar else os.strerror(number)):
+    with pytest.raises(kind, match="hard links" if kind is UnsupportedLog else os.strerror(number)):
         write(tmp_path / "t")
     assert not list((tmp_path / "t/_delta_log").glob(".*"))
 
 
-def test_upon_a_damaged_one_nothing_is_written(table: HandmadeTable, tmp_path: Path) -> None:
+def test_no_checkpoint_is_written_after_a_damaged_one(table: HandmadeTable, tmp_path: Path) -> None:
     write(tmp_path / "t")
     table.commit([])
     checkpoint_of(table, 0).write_bytes(b"PAR1")
-    with pytest.raises(Unfamiliar):
+    with pytest.raises(UnsupportedLog):
         write(tmp_path / "t")
 
 
-def test_a_log_with_a_gap_has_none(table: HandmadeTable, tmp_path: Path) -> None:
+def test_a_log_with_a_gap_gets_no_checkpoint(table: HandmadeTable, tmp_path: Path) -> None:
     for _ in range(3):
         table.commit([])
     (tmp_path / "t/_delta_log" / f"{2:020d}.json").unlink()
@@ -320,13 +318,13 @@ def test_a_log_with_a_gap_has_none(table: HandmadeTable, tmp_path: Path) -> None
         write(tmp_path / "t")
 
 
-def test_no_table_has_none(tmp_path: Path) -> None:
+def test_without_a_table_there_is_no_checkpoint(tmp_path: Path) -> None:
     with pytest.raises(FileNotFoundError):
         write(tmp_path / "nowhere")
     assert not (tmp_path / "nowhere").exists()
 
 
-def test_a_flipped_bit_is_no_other_action(tmp_path: Path) -> None:
+def test_a_flipped_bit_is_detected(tmp_path: Path) -> None:
     table = table_at(tmp_path / "t")
     version = table.commit([{"txn": {"appId": "some-app", "version": 1}}])
     write(tmp_path / "t", NOW)
@@ -345,6 +343,6 @@ def test_statistics_in_typed_columns_are_left_to_spark(
     if is_made:
         write(tmp_path / "t", NOW)
     else:
-        with pytest.raises(Unfamiliar, match="writeStatsAsStruct"):
+        with pytest.raises(UnsupportedLog, match="writeStatsAsStruct"):
             write(tmp_path / "t", NOW)
     assert checkpoint_of(table, 0).exists() == is_made

@@ -41,7 +41,7 @@ class Log:
     def file(self, version: int) -> Path:
         return self._folder / f"{version:020d}.json"
 
-    def told(self, after: int = 0) -> list[int]:
+    def numbers(self, after: int = 0) -> list[int]:
         return [batch.number for batch in named_batches(self.log, OURS, after)]
 
 
@@ -55,34 +55,34 @@ def test_a_batch_has_its_number_version_and_names_in_order(log: Log) -> None:
     assert named_batches(log.log, OURS, 0) == [NamedBatch(1, 1, ("b.parquet", "a.parquet"))]
 
 
-def test_commits_of_others_in_between_are_passed_over(log: Log) -> None:
+def test_commits_of_other_writers_are_skipped(log: Log) -> None:
     log.batch(1, "a.parquet")
     log.commit({"commitInfo": {"operation": "OPTIMIZE"}})
     log.batch(77, "x.parquet", app="another")
     log.commit({"commitInfo": {"operation": "DELETE", "userMetadata": '{"names": ["y"]}'}})
     log.batch(2, "b.parquet")
     log.commit({"commitInfo": {"operation": "WRITE", "userMetadata": "no JSON"}})
-    assert (log.told(), log.told(1), log.told(2)) == ([1, 2], [2], [])
+    assert (log.numbers(), log.numbers(1), log.numbers(2)) == ([1, 2], [2], [])
 
 
-def test_only_as_many_commits_are_read_as_are_needed(log: Log) -> None:
+def test_only_the_needed_commits_are_read(log: Log) -> None:
     for number in range(1, 6):
         log.batch(number, f"{number}.parquet")
     log.log.snapshot()
     for version in range(4):
         log.file(version).write_text("damaged")
-    assert log.told(after=3) == [4, 5]
+    assert log.numbers(after=3) == [4, 5]
     with pytest.raises(BrokenLog):
-        log.told(after=2)
+        log.numbers(after=2)
 
 
-def test_what_the_log_has_forgotten_is_missing(log: Log) -> None:
+def test_batches_whose_commits_were_deleted_are_missing(log: Log) -> None:
     for number in range(1, 6):
         log.batch(number, f"{number}.parquet")
     log.log.snapshot()
     for version in range(3):
         log.file(version).unlink()
-    assert log.told() == [3, 4, 5]
+    assert log.numbers() == [3, 4, 5]
 
 
 @pytest.mark.parametrize("said", [{"mirrorlake": 1, "files": [2, 2]}, {"names": None}])
@@ -90,7 +90,7 @@ def test_a_batch_without_names_is_missing(log: Log, said: dict[str, Any]) -> Non
     log.batch(1, "a.parquet")
     log.batch(2, **said)
     log.batch(3, "c.parquet")
-    assert log.told() == [1, 3]
+    assert log.numbers() == [1, 3]
 
 
 def test_a_table_without_commits_has_none(tmp_path: Path) -> None:

@@ -46,7 +46,7 @@ def names(log: TableLog) -> list[str]:
     return sorted(path for path, _vector in log.snapshot().files)
 
 
-def test_a_log_is_followed_and_read_anew_with_one_result(table: HandmadeTable) -> None:
+def test_following_a_log_equals_reading_it_again(table: HandmadeTable) -> None:
     log = TableLog(table.location)
     for number in range(4):
         put(table, f"f{number}")
@@ -56,9 +56,7 @@ def test_a_log_is_followed_and_read_anew_with_one_result(table: HandmadeTable) -
     assert (log.has(4), log.has(5)) == (True, False)
 
 
-def test_following_what_did_not_change_takes_two_requests(
-    table: HandmadeTable, s3: S3Server
-) -> None:
+def test_following_an_unchanged_log_takes_two_requests(table: HandmadeTable, s3: S3Server) -> None:
     put(table, "a")
     log = TableLog(table.location)
     log.snapshot()
@@ -67,7 +65,7 @@ def test_following_what_did_not_change_takes_two_requests(
     assert [request.split()[0] for request in s3.requests[before:]] == ["HEAD", "HEAD"]
 
 
-def test_the_first_reading_lists_once_and_reads_each_commit_once(
+def test_the_first_read_lists_once_and_reads_each_commit_once(
     table: HandmadeTable, s3: S3Server
 ) -> None:
     for number in range(3):
@@ -78,7 +76,7 @@ def test_the_first_reading_lists_once_and_reads_each_commit_once(
     assert sorted(asked) == ["GET", "GET", "GET", "GET", "HEAD", "LIST"]
 
 
-def test_a_table_that_is_not_there_is_asked_for_once(s3: S3Server) -> None:
+def test_a_missing_table_takes_one_request(s3: S3Server) -> None:
     log = TableLog(f"{s3.new_bucket()}/Tables/t", s3.options)
     before = len(s3.requests)
     assert not log.snapshot().exists
@@ -99,7 +97,7 @@ def test_a_checkpoint_of_others_is_read(table: HandmadeTable, tmp_path: Path) ->
     assert facts(TableLog(table.location).snapshot()) == expected
 
 
-def test_another_table_in_the_same_place_is_noticed(table: HandmadeTable) -> None:
+def test_a_replaced_table_is_detected(table: HandmadeTable) -> None:
     log = TableLog(table.location)
     put(table, "a")
     assert names(log) == ["a"]
@@ -110,7 +108,7 @@ def test_another_table_in_the_same_place_is_noticed(table: HandmadeTable) -> Non
     assert names(log) == ["b"]
 
 
-def test_a_table_that_is_gone_is_told_once(table: HandmadeTable) -> None:
+def test_a_removed_table_is_reported_once(table: HandmadeTable) -> None:
     log = TableLog(table.location)
     log.snapshot()
     store, key = addressed(str(table.location))
@@ -120,7 +118,7 @@ def test_a_table_that_is_gone_is_told_once(table: HandmadeTable) -> None:
     assert not log.snapshot().exists
 
 
-def test_a_commit_that_is_missing_is_told(table: HandmadeTable) -> None:
+def test_a_commit_that_is_missing_is_reported(table: HandmadeTable) -> None:
     put(table, "a")
     put(table, "b")
     store, key = addressed(str(table.location))
@@ -129,7 +127,7 @@ def test_a_commit_that_is_missing_is_told(table: HandmadeTable) -> None:
         TableLog(table.location).snapshot()
 
 
-def test_a_storage_that_does_not_let_us_in_is_no_fault_of_the_table(s3: S3Server) -> None:
+def test_denied_access_is_not_an_error_of_the_table(s3: S3Server) -> None:
     with pytest.raises(UnreachableTable) as found:
         read_progress(TableLog("s3://no-such-bucket/Tables/t", s3.options), "s.t")
     assert found.value.code == StorageUnavailable.code

@@ -85,7 +85,7 @@ WORK: list[list[Callable[[Written], None]]] = [
 
 
 @pytest.mark.full
-def test_whatever_delta_does_is_followed(written: Written) -> None:
+def test_all_operations_of_delta_are_followed(written: Written) -> None:
     followed = TableLog(written.path)
     for group in WORK:
         for work in group:

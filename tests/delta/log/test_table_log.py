@@ -82,7 +82,7 @@ STEPS = st.lists(
 
 @settings(max_examples=tries(60))
 @given(STEPS)
-def test_following_says_what_loading_anew_says(steps: list[tuple[str, list[int]]]) -> None:
+def test_following_a_log_equals_loading_it_again(steps: list[tuple[str, list[int]]]) -> None:
     with tempfile.TemporaryDirectory() as folder:
         table = HandmadeTable(Path(folder, "t"), SHAPE.schema)
         followed = TableLog(table.path)
@@ -106,11 +106,11 @@ def test_following_says_what_loading_anew_says(steps: list[tuple[str, list[int]]
             assert other.transaction_version(APP) == followed.snapshot().transactions.get(APP)
 
 
-def test_a_folder_without_a_log_is_no_table(tmp_path: Path) -> None:
+def test_a_folder_without_a_log_is_not_a_table(tmp_path: Path) -> None:
     assert not TableLog(tmp_path / "nothing").snapshot().exists
 
 
-def test_a_checkpoint_stands_for_the_commits_before_it(table: HandmadeTable) -> None:
+def test_a_checkpoint_replaces_the_commits_before_it(table: HandmadeTable) -> None:
     put(table, 1, 2)
     put(table, 2)
     checkpoint(table)
@@ -153,7 +153,7 @@ def test_the_parts_of_a_checkpoint_belong_together(table: HandmadeTable) -> None
     assert facts(anew(table)) == before
 
 
-def test_parts_of_different_checkpoints_make_none(table: HandmadeTable) -> None:
+def test_parts_of_different_checkpoints_are_not_combined(table: HandmadeTable) -> None:
     put(table, 1)
     whole = checkpoint(table)
     version, content = whole.name.split(".")[0], whole.read_bytes()
@@ -167,7 +167,7 @@ def test_parts_of_different_checkpoints_make_none(table: HandmadeTable) -> None:
     assert anew(table).version == int(version)
 
 
-def test_a_checkpoint_without_all_its_parts_is_passed_over(table: HandmadeTable) -> None:
+def test_a_checkpoint_without_all_its_parts_is_skipped(table: HandmadeTable) -> None:
     put(table, 1, 2)
     before = facts(anew(table))
     split(checkpoint(table))[0].unlink()
@@ -185,7 +185,7 @@ def split(path: Path) -> list[Path]:
     return parts
 
 
-def test_a_table_that_was_made_anew_in_its_place_is_read_anew(table: HandmadeTable) -> None:
+def test_a_recreated_table_is_read_again(table: HandmadeTable) -> None:
     put(table, 1)
     known = table.log.snapshot().version
     shutil.rmtree(table.path)
@@ -195,7 +195,7 @@ def test_a_table_that_was_made_anew_in_its_place_is_read_anew(table: HandmadeTab
     assert facts(table.log.snapshot()) == facts(anew(table))
 
 
-def test_a_shorter_table_made_anew_in_its_place_is_read_anew(table: HandmadeTable) -> None:
+def test_a_recreated_table_with_fewer_commits_is_read_again(table: HandmadeTable) -> None:
     put(table, 1)
     put(table, 2)
     shutil.rmtree(table.path)
@@ -203,7 +203,7 @@ def test_a_shorter_table_made_anew_in_its_place_is_read_anew(table: HandmadeTabl
     assert table.log.snapshot().version == 0
 
 
-def test_a_table_that_vanishes_is_said_once_and_then_not_there(table: HandmadeTable) -> None:
+def test_a_removed_table_is_reported_once_and_then_missing(table: HandmadeTable) -> None:
     table.log.snapshot()
     shutil.rmtree(table.path)
     with pytest.raises(FileNotFoundError):
@@ -222,7 +222,7 @@ def test_the_commit_that_recorded_an_application_last_is_known(table: HandmadeTa
     assert anew(table).recorded_in == {APP: last}
 
 
-def test_what_was_done_since_the_last_batch_is_known_behind_a_checkpoint(
+def test_operations_since_the_last_batch_are_known_despite_a_checkpoint(
     table: HandmadeTable,
 ) -> None:
     put(table, 1)
@@ -234,7 +234,7 @@ def test_what_was_done_since_the_last_batch_is_known_behind_a_checkpoint(
     assert recorded + 1 in found.commits
 
 
-def test_what_others_record_is_no_batch(table: HandmadeTable) -> None:
+def test_transactions_of_other_applications_are_not_batches(table: HandmadeTable) -> None:
     foreign = {"txn": {"appId": "a stream", "version": 1}}
     table.commit([foreign])
     put(table, 1)
@@ -250,7 +250,7 @@ def test_what_others_record_is_no_batch(table: HandmadeTable) -> None:
     assert min(followed.commits) == followed.recorded_in[APP]
 
 
-def test_a_damaged_commit_behind_a_checkpoint_may_hide_what_was_done(table: HandmadeTable) -> None:
+def test_a_damaged_commit_before_a_checkpoint_may_hide_operations(table: HandmadeTable) -> None:
     damaged = table.commit([])
     put(table, 1)
     checkpoint(table)
@@ -270,7 +270,7 @@ def test_older_commits_are_forgotten(table: HandmadeTable) -> None:
     assert min(found.commits) == found.recorded_in[APP]
 
 
-def test_features_of_readers_and_writers_are_told(table: HandmadeTable) -> None:
+def test_reader_and_writer_features_are_returned(table: HandmadeTable) -> None:
     assert table.log.snapshot().features == {
         "deletionVectors",
         "columnMapping",
@@ -279,7 +279,7 @@ def test_features_of_readers_and_writers_are_told(table: HandmadeTable) -> None:
     }
 
 
-def test_actions_that_the_protocol_does_not_name_are_told(table: HandmadeTable) -> None:
+def test_unknown_actions_are_returned(table: HandmadeTable) -> None:
     put(table, 1)
     assert table.log.snapshot().unknown == set()
     table.commit([{"domainMetadata": {"domain": "d", "configuration": "{}", "removed": False}}])
@@ -287,7 +287,7 @@ def test_actions_that_the_protocol_does_not_name_are_told(table: HandmadeTable) 
     assert table.log.snapshot().unknown == anew(table).unknown == {"ofTomorrow"}
 
 
-def test_versions_are_those_of_the_commits_that_are_left(table: HandmadeTable) -> None:
+def test_versions_are_those_of_the_remaining_commits(table: HandmadeTable) -> None:
     put(table, 1)
     checkpoint(table)
     table.log.commit_file(0).unlink()
@@ -325,7 +325,7 @@ def test_a_damaged_commit_is_named_and_not_quoted(
     assert "garbage" not in str(raised.value)
 
 
-def test_a_log_goes_on_once_its_damage_is_repaired(table: HandmadeTable) -> None:
+def test_a_log_is_read_again_after_its_repair(table: HandmadeTable) -> None:
     put(table, 1)
     commit = table.log.commit_file(table.log.snapshot().version)
     whole, log = commit.read_bytes(), TableLog(table.path)

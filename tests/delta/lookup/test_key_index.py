@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from mirrorlake.delta.lookup import key_hash, key_index, key_join, key_lookup
-from mirrorlake.delta.statistics import Ordered, candidates
+from mirrorlake.delta.statistics import SortedKeys, candidates
 from mirrorlake.delta.write import compression
 from mirrorlake.model import types
 from mirrorlake.model.types import DataType
@@ -49,7 +49,7 @@ def index_of(table: HandmadeTable, number: int = 0) -> Path:
 
 
 def opened(table: HandmadeTable) -> key_index.KeyIndex | None:
-    return key_index.opened(table.path, table.files[0], table.schema, ["id"])
+    return key_index.open_index(table.path, table.files[0], table.schema, ["id"])
 
 
 def assert_found(table: HandmadeTable) -> None:
@@ -59,7 +59,7 @@ def assert_found(table: HandmadeTable) -> None:
 @pytest.mark.parametrize("way", Way)
 @settings(max_examples=settings.default.max_examples // 4)
 @given(drawn=probes())
-def test_every_way_finds_the_rows_of_a_plain_scan(drawn, way: Way) -> None:
+def test_every_lookup_method_finds_the_rows_of_a_full_scan(drawn, way: Way) -> None:
     shape, files, sought = drawn
     with forced(way), tempfile.TemporaryDirectory() as folder:
         table = filled(HandmadeTable(Path(folder, "t"), shape.schema), shape, files)
@@ -76,7 +76,7 @@ def test_every_way_finds_the_rows_of_a_plain_scan(drawn, way: Way) -> None:
 
 
 @pytest.mark.parametrize("kind", ["long", "date", "timestamp", "string", "double"])
-def test_of_keys_in_order_only_those_between_its_bounds_are_sought_in_a_file(
+def test_only_keys_between_the_bounds_of_a_file_are_looked_up_in_it(
     tmp_path: Path, kind: str
 ) -> None:
     values = sorted(v for v in VALUES[kind] if v is not None and v == v)  # noqa: PLR0124  (NaN)
@@ -84,7 +84,7 @@ def test_of_keys_in_order_only_those_between_its_bounds_are_sought_in_a_file(
     stored = [(value, 1) for value in values[1:-1]]
     table = filled(HandmadeTable(tmp_path / "t", shape.schema), shape, [(stored, [])])
     keys = keys_of(shape, [*reversed([(v, 1) for v in values]), (None, 1)])
-    held = Ordered(table.schema, keys).held(table.files[0])
+    held = SortedKeys(table.schema, keys).candidates(table.files[0])
     if kind in {"string", "double"}:
         assert held is None
         return
@@ -108,7 +108,7 @@ def test_a_bound_whose_offset_lost_its_seconds_hides_no_key() -> None:
     for moments in ([first], [last], [first, datetime(1920, 1, 1, tzinfo=UTC), last]):
         keys = shape.arrow([(moment,) for moment in moments])
         assert candidates([file], schema, keys) == [file]
-        held = Ordered(schema, keys).held(file)
+        held = SortedKeys(schema, keys).candidates(file)
         assert held is not None
         assert len(held) == len(moments)
 
@@ -118,25 +118,23 @@ def test_an_index_is_made_by_the_first_search_and_used_by_the_next(
 ) -> None:
     assert_found(table)
     assert opened(table) is not None
-    monkeypatch.setattr(key_index, "build", lambda *_: pytest.fail("it is made twice"))
+    monkeypatch.setattr(key_index, "build_index", lambda *_: pytest.fail("it is made twice"))
     monkeypatch.setattr(key_join, "matches", lambda *_: pytest.fail("the keys are read"))
     assert_found(table)
 
 
-def test_a_batch_makes_a_bounded_part_of_the_indexes(
+def test_a_lookup_builds_a_limited_number_of_indexes(
     table: HandmadeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     filled(table, PLAIN, [(ROWS, []), (ROWS, [])])
-    monkeypatch.setattr(key_lookup, "INDEXED_ROWS", len(ROWS))
+    monkeypatch.setattr(key_lookup, "MAX_INDEXED_ROWS", len(ROWS))
     for made in (1, 2, 3, 3):
         assert_found(table)
         assert sum(index_of(table, n).exists() for n in range(3)) == made
 
 
 @pytest.mark.parametrize("offset", [0, 8, 12, 17, 40, -1, -8, -100])
-def test_a_damaged_index_does_not_count_and_is_made_again(
-    table: HandmadeTable, offset: int
-) -> None:
+def test_a_damaged_index_is_ignored_and_rebuilt(table: HandmadeTable, offset: int) -> None:
     assert_found(table)
     index = index_of(table)
     content = bytearray(index.read_bytes())
@@ -149,7 +147,7 @@ def test_a_damaged_index_does_not_count_and_is_made_again(
 
 
 @pytest.mark.parametrize("kept", [0, 7, 20, 100, -1, -8])
-def test_an_index_that_ends_too_early_does_not_count(table: HandmadeTable, kept: int) -> None:
+def test_a_truncated_index_is_ignored(table: HandmadeTable, kept: int) -> None:
     assert_found(table)
     index = index_of(table)
     content = index.read_bytes()
@@ -159,7 +157,7 @@ def test_an_index_that_ends_too_early_does_not_count(table: HandmadeTable, kept:
     assert_found(table)
 
 
-def test_the_index_of_another_file_does_not_count(table: HandmadeTable) -> None:
+def test_the_index_of_another_file_is_ignored(table: HandmadeTable) -> None:
     filled(table, PLAIN, [([(n + 1, text) for n, text in ROWS], [])])
     assert_found(table)
     shutil.copy(index_of(table, 1), index_of(table, 0))
@@ -167,7 +165,7 @@ def test_the_index_of_another_file_does_not_count(table: HandmadeTable) -> None:
     assert_found(table)
 
 
-def test_the_index_of_a_file_that_was_replaced_does_not_count(
+def test_the_index_of_a_replaced_file_is_ignored(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(compression, "CODEC", "none")  # other rows take as many bytes
@@ -182,13 +180,13 @@ def test_the_index_of_a_file_that_was_replaced_does_not_count(
     assert opened(table) is None
 
 
-def test_the_index_of_other_columns_does_not_count(table: HandmadeTable) -> None:
+def test_the_index_of_other_columns_is_ignored(table: HandmadeTable) -> None:
     assert_found(table)
-    assert key_index.opened(table.path, table.files[0], table.schema, ["name"]) is None
-    assert key_index.opened(table.path, table.files[0], table.schema, ["id", "name"]) is None
+    assert key_index.open_index(table.path, table.files[0], table.schema, ["name"]) is None
+    assert key_index.open_index(table.path, table.files[0], table.schema, ["id", "name"]) is None
 
 
-def test_an_index_by_another_hash_does_not_count(
+def test_an_index_with_another_hash_function_is_ignored(
     table: HandmadeTable, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert_found(table)
@@ -203,13 +201,13 @@ def test_indexes_may_be_deleted(table: HandmadeTable) -> None:
     assert opened(table) is not None
 
 
-def test_a_table_that_takes_no_index_is_searched_without(table: HandmadeTable) -> None:
+def test_a_read_only_table_is_searched_without_an_index(table: HandmadeTable) -> None:
     (table.path / "_mirrorlake").write_text("no folder")
     assert_found(table)
 
 
 @pytest.mark.parametrize("kind", [types.LONG, types.STRING], ids=str)
-def test_rows_whose_hash_is_equal_and_whose_key_is_not_are_left_out(
+def test_rows_with_equal_hashes_but_other_keys_are_excluded(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: DataType
 ) -> None:
     monkeypatch.setattr(key_hash, "_mix", lambda numbers: numbers * 0 + np.uint64(7 << 32))
@@ -221,15 +219,15 @@ def test_rows_whose_hash_is_equal_and_whose_key_is_not_are_left_out(
     assert counted(rows_of(found(table, sought).rows)) == counted(expected(table, shape, sought))
     index = opened(table)
     assert index is not None
-    assert len(index.find(key_index.Sought.of(sought, table.schema))[0]) == 6 * len(rows)
+    assert len(index.find(key_index.LookupKeys.of(sought, table.schema))[0]) == 6 * len(rows)
 
 
 @given(st.lists(st.tuples(NUMBERS, NUMBERS), min_size=1, max_size=30))
-def test_two_keys_of_numbers_have_one_hash_only_if_they_are_the_same(drawn) -> None:
+def test_integer_keys_have_equal_hashes_only_if_they_are_equal(drawn) -> None:
     shape = Shape.of(["a", "b"], a=types.LONG, b=types.INTEGER)
     with tempfile.TemporaryDirectory() as folder:
         schema = HandmadeTable(Path(folder, "t"), shape.schema).schema
-        hashes = key_hash.of_keys(shape.arrow(drawn), schema)
+        hashes = key_hash.hash_keys(shape.arrow(drawn), schema)
     assert len(set(hashes.tolist())) == len(set(drawn))
 
 
@@ -238,7 +236,7 @@ def test_files_of_others_have_no_index(table: HandmadeTable) -> None:
         assert key_index.index_path(table.path, {"path": path}) is None
 
 
-def test_a_sweep_removes_the_indexes_of_files_that_are_gone(table: HandmadeTable) -> None:
+def test_a_sweep_removes_the_indexes_of_deleted_files(table: HandmadeTable) -> None:
     filled(table, PLAIN, [(ROWS, [])])
     assert_found(table)
     first, second = index_of(table, 0), index_of(table, 1)
@@ -253,7 +251,7 @@ def test_a_table_without_indexes_is_swept(tmp_path: Path) -> None:
     assert key_index.sweep(tmp_path) == 0
 
 
-def test_a_key_of_any_width_has_one_hash() -> None:
+def test_equal_keys_of_any_width_have_the_same_hash() -> None:
     """A file may hold a narrower number than the table: an older version of it was narrower."""
     narrow = Shape.of(["id"], id=types.INTEGER)
     wide = Shape.of(["id"], id=types.LONG)
@@ -262,6 +260,6 @@ def test_a_key_of_any_width_has_one_hash() -> None:
         keys = pa.table({"id": pa.array([7], pa.int64())})
         path = str(table.path / table.files[0]["path"])
         schema = HandmadeTable(Path(folder, "w"), wide.schema).schema
-        stored = key_hash.of_file(path, schema, ["id"])
+        stored = key_hash.hash_file(path, schema, ["id"])
         assert stored is not None
-        assert np.array_equal(stored, key_hash.of_keys(keys, schema))
+        assert np.array_equal(stored, key_hash.hash_keys(keys, schema))

@@ -102,7 +102,7 @@ def test_each_match_names_its_key_its_file_and_its_row_in_it(drawn) -> None:
 
 
 @given(drawn=probes())
-def test_a_file_that_is_passed_over_has_none_of_the_keys(drawn) -> None:
+def test_a_file_that_is_skipped_has_none_of_the_keys(drawn) -> None:
     shape, files, sought = drawn
     with tempfile.TemporaryDirectory() as folder:
         table = filled(HandmadeTable(Path(folder, "t"), shape.schema), shape, files)
@@ -115,14 +115,14 @@ def test_a_file_that_is_passed_over_has_none_of_the_keys(drawn) -> None:
                 assert add in searched
 
 
-def test_files_outside_the_range_of_the_keys_are_passed_over(tmp_path: Path) -> None:
+def test_files_outside_the_range_of_the_keys_are_skipped(tmp_path: Path) -> None:
     table = HandmadeTable(tmp_path / "t", PLAIN.schema)
     filled(table, PLAIN, [([(n, "a"), (n + 9, "b")], []) for n in (0, 10, 20)])
     searched = candidates(table.files, table.schema, keys_of(PLAIN, [(12, None), (15, None)]))
     assert len(searched) == 1
 
 
-def test_a_file_between_two_keys_is_passed_over(tmp_path: Path) -> None:
+def test_a_file_between_two_keys_is_skipped(tmp_path: Path) -> None:
     table = HandmadeTable(tmp_path / "t", PLAIN.schema)
     filled(table, PLAIN, [([(n, "a"), (n + 9, "b")], []) for n in (0, 10, 20)])
     searched = candidates(table.files, table.schema, keys_of(PLAIN, [(5, None), (25, None)]))
@@ -192,14 +192,14 @@ def test_columns_may_have_any_name(tmp_path: Path, name: str, mapped: bool) -> N
 
 
 @pytest.mark.parametrize("name", ["a[b]c", "a*b", "what?", "per%41cent", "{a,b}", "sp ace", "it's"])
-def test_tables_may_lie_in_folders_of_any_name(tmp_path: Path, name: str) -> None:
+def test_tables_may_be_in_folders_of_any_name(tmp_path: Path, name: str) -> None:
     table = HandmadeTable(tmp_path / name, PLAIN.schema)
     filled(table, PLAIN, [([(1, "a")], []), ([(1, "b")], [])])
     matches = found(table, keys_of(PLAIN, [(1, None)]))
     assert counted(rows_of(matches.rows)) == counted([(1, "a"), (1, "b")])
 
 
-def test_a_nan_is_found_whatever_its_bits(tmp_path: Path) -> None:
+def test_every_nan_is_found(tmp_path: Path) -> None:
     shape = Shape.of(["x"], x=types.DOUBLE, n=types.LONG)
     table = HandmadeTable(tmp_path / "t", shape.schema)
     bits = np.array([0x7FF8 << 48, 0xFFF8 << 48, 0x7FF0 << 48 | 1], np.uint64)
@@ -210,7 +210,7 @@ def test_a_nan_is_found_whatever_its_bits(tmp_path: Path) -> None:
         assert pc.sum(found(table, keys).rows["n"]).as_py() == 6
 
 
-def test_the_last_moment_of_the_calendar_is_found(tmp_path: Path) -> None:
+def test_the_last_timestamp_of_the_calendar_is_found(tmp_path: Path) -> None:
     shape = Shape.of(["at"], at=types.TIMESTAMP)
     table = HandmadeTable(tmp_path / "t", shape.schema)
     last = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
@@ -225,7 +225,7 @@ def test_the_last_moment_of_the_calendar_is_found(tmp_path: Path) -> None:
         (types.TIMESTAMP, [-70_000_000_000_000_000, 253_402_300_800_000_000]),
     ],
 )
-def test_days_beyond_the_years_1_to_9999_are_found(tmp_path: Path, kind, numbers) -> None:
+def test_dates_outside_the_years_1_to_9999_are_found(tmp_path: Path, kind, numbers) -> None:
     shape = Shape.of(["at"], at=kind)
     table = HandmadeTable(tmp_path / "t", shape.schema)
     physical = pa.int32() if kind is types.DATE else pa.int64()
@@ -234,7 +234,7 @@ def test_days_beyond_the_years_1_to_9999_are_found(tmp_path: Path, kind, numbers
     assert found(table, data).row.tolist() == list(range(len(numbers)))
 
 
-def test_nothing_of_a_file_is_kept_after_a_search(tmp_path: Path) -> None:
+def test_a_search_keeps_no_data_of_a_file_in_duckdb(tmp_path: Path) -> None:
     """Or a worker would grow with every file that is written while it lives."""
     table = HandmadeTable(tmp_path, PLAIN.schema)
     filled(table, PLAIN, [([(n, "a") for n in range(5_000)], [])])

@@ -33,7 +33,7 @@ def table(tmp_path: Path) -> HandmadeTable:
 
 
 @pytest.mark.parametrize("way", Way)
-def test_a_flipped_bit_is_no_value_of_a_row(table: HandmadeTable, way: Way) -> None:
+def test_a_flipped_bit_of_a_value_is_detected(table: HandmadeTable, way: Way) -> None:
     with forced(way):
         filled(table, PLAIN, [(ROWS, [])])
         flipped(table.path / table.files[0]["path"], b"third")
@@ -42,7 +42,7 @@ def test_a_flipped_bit_is_no_value_of_a_row(table: HandmadeTable, way: Way) -> N
 
 
 @pytest.mark.parametrize("way", Way)
-def test_a_flipped_bit_of_a_key_is_no_other_key(table: HandmadeTable, way: Way) -> None:
+def test_a_flipped_bit_of_a_key_is_detected(table: HandmadeTable, way: Way) -> None:
     with forced(way):
         filled(table, PLAIN, [(ROWS, [])])
         flipped(table.path / table.files[0]["path"], (3).to_bytes(8, "little"))

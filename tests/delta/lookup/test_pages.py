@@ -82,7 +82,7 @@ def test_only_the_pages_of_the_rows_are_read(tmp_path: Path) -> None:
         pages.read(path, layout, np.array([9 * 16]), ["number"])
 
 
-def test_the_share_of_the_pages_that_rows_lie_in_is_known(tmp_path: Path) -> None:
+def test_the_share_of_the_pages_that_rows_are_in_is_known(tmp_path: Path) -> None:
     where = pages.layout(written(tmp_path / "f", **WRITERS["row groups"]))
     per_group = [len(group["number"].rows) - 1 for group in where.groups]
     assert per_group == [5, 5, 4]  # 150, 150 and 100 rows, in pages of 32
@@ -91,13 +91,13 @@ def test_the_share_of_the_pages_that_rows_lie_in_is_known(tmp_path: Path) -> Non
     assert where.share(np.arange(COUNT), "number") == 1
 
 
-def test_a_file_without_a_page_index_is_told(tmp_path: Path) -> None:
+def test_a_file_without_a_page_index_is_reported(tmp_path: Path) -> None:
     pq.write_table(CONTENT, tmp_path / "f")
     with pytest.raises(pages.NoPageIndex):
         pages.layout(tmp_path / "f")
 
 
-def test_a_file_with_nested_columns_is_told(tmp_path: Path) -> None:
+def test_a_file_with_nested_columns_is_reported(tmp_path: Path) -> None:
     for column in (pa.array([[1, 2], [3]]), pa.array([{"a": 1}, {"a": 2}])):
         path = written(tmp_path / f"f{column.type.id}", pa.table({"x": column}))
         with pytest.raises(pages.NoPageIndex):
@@ -105,7 +105,7 @@ def test_a_file_with_nested_columns_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("content", [b"", b"PAR1", b"PAR1\xff\xff\xff\x7fPAR1", b"x" * 100])
-def test_what_is_no_parquet_file_is_told(tmp_path: Path, content: bytes) -> None:
+def test_a_file_that_is_not_parquet_is_reported(tmp_path: Path, content: bytes) -> None:
     (tmp_path / "f").write_bytes(content)
     with pytest.raises((pages.NoPageIndex, OSError)):
         pages.layout(tmp_path / "f")
@@ -115,7 +115,7 @@ def test_what_is_no_parquet_file_is_told(tmp_path: Path, content: bytes) -> None
 @given(
     damage=st.lists(st.tuples(st.integers(0, 10**6), st.integers(0, 255)), min_size=1, max_size=5)
 )
-def test_a_damaged_footer_is_told_or_harmless(damage: list[tuple[int, int]]) -> None:
+def test_a_damaged_footer_is_reported_or_harmless(damage: list[tuple[int, int]]) -> None:
     """Whatever it says now, nothing but the named errors comes of it."""
     with tempfile.TemporaryDirectory() as folder:
         path = written(Path(folder, "f"), CONTENT.slice(0, 50), max_rows_per_page=16)
@@ -151,7 +151,7 @@ def test_a_structure_is_read_as_it_was_written(fields: dict[int, Any]) -> None:
 
 @settings(max_examples=settings.default.max_examples // 4)
 @given(fields=st.dictionaries(st.integers(1, 15), VALUES, min_size=1), cut=st.integers(1, 1000))
-def test_a_structure_that_is_cut_off_is_told(fields: dict[int, Any], cut: int) -> None:
+def test_a_truncated_structure_is_reported(fields: dict[int, Any], cut: int) -> None:
     encoded = thrift.encode(fields)
     with pytest.raises(BrokenThrift):
         ThriftReader(encoded[: -min(cut, len(encoded))]).structure()

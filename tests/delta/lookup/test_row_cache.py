@@ -52,7 +52,7 @@ def test_a_file_is_read_once(tmp_path: Path) -> None:
     assert row_cache.table_rows(path, TABLE) is rows
 
 
-def test_a_file_that_is_gone_is_missed_though_its_rows_are_known(tmp_path: Path) -> None:
+def test_a_deleted_file_is_missing_although_its_rows_are_cached(tmp_path: Path) -> None:
     path = written(tmp_path / "1.parquet", id=[1])
     row_cache.table_rows(path, TABLE)
     path.unlink()
@@ -60,7 +60,7 @@ def test_a_file_that_is_gone_is_missed_though_its_rows_are_known(tmp_path: Path)
         row_cache.table_rows(path, TABLE)
 
 
-def test_another_file_of_the_same_name_is_read_anew(tmp_path: Path) -> None:
+def test_another_file_of_the_same_name_is_read_again(tmp_path: Path) -> None:
     path = written(tmp_path / "1.parquet", id=[1])
     row_cache.table_rows(path, TABLE)
     written(path, id=[2])
@@ -68,14 +68,14 @@ def test_another_file_of_the_same_name_is_read_anew(tmp_path: Path) -> None:
     assert row_cache.table_rows(path, TABLE)["id"].to_pylist() == [2]
 
 
-def test_a_table_with_other_columns_reads_the_file_anew(tmp_path: Path) -> None:
+def test_a_table_with_other_columns_reads_the_file_again(tmp_path: Path) -> None:
     path = written(tmp_path / "1.parquet", id=[1], a_b=["x"])
     row_cache.table_rows(path, TABLE)
     narrow = TableSchema(Schema.of([Column("id", types.LONG)]), ("id",), (None,))
     assert row_cache.table_rows(path, narrow).column_names == ["id"]
 
 
-def test_the_rows_that_were_looked_at_longest_ago_go_first(tmp_path: Path) -> None:
+def test_the_least_recently_used_rows_are_evicted_first(tmp_path: Path) -> None:
     paths = [written(tmp_path / f"{n}.parquet", id=list(range(1_000))) for n in range(4)]
     kept = row_cache.BoundedCache(
         3 * row_cache._cost(row_cache.table_rows(paths[0], TABLE)), row_cache._cost
@@ -91,7 +91,7 @@ def test_the_rows_that_were_looked_at_longest_ago_go_first(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize("kind", ["columns that came later", "a dictionary"])
-def test_rows_are_measured_as_they_are_kept(tmp_path: Path, kind: str) -> None:
+def test_rows_are_measured_in_the_types_of_the_cache(tmp_path: Path, kind: str) -> None:
     path, table = tmp_path / "1.parquet", TABLE
     if kind == "a dictionary":
         texts = pa.DictionaryArray.from_arrays(pa.array([0] * 100_000, pa.int32()), ["x" * 4_096])
@@ -103,20 +103,20 @@ def test_rows_are_measured_as_they_are_kept(tmp_path: Path, kind: str) -> None:
         pq.write_table(pa.table({"id": pa.array([1] * 100_000)}), path)
     assert path.stat().st_size < row_cache.SMALL
     before = pa.total_allocated_bytes()
-    assert row_cache.held(path, table) is None
-    assert pa.total_allocated_bytes() - before < row_cache.LARGEST
+    assert row_cache.cached_rows(path, table) is None
+    assert pa.total_allocated_bytes() - before < row_cache.MAX_FILE_ROWS_BYTES
 
 
-def test_a_small_file_that_holds_much_is_not_kept(tmp_path: Path) -> None:
+def test_a_small_file_with_large_rows_is_not_cached(tmp_path: Path) -> None:
     path = written(tmp_path / "1.parquet", id=[1] * 1_000_000, a_b=["x" * 10] * 1_000_000)
     assert path.stat().st_size < row_cache.SMALL
-    assert row_cache.held(path, TABLE) is None
+    assert row_cache.cached_rows(path, TABLE) is None
     rows = row_cache.table_rows(path, TABLE)
-    assert rows.nbytes > row_cache.LARGEST
+    assert rows.nbytes > row_cache.MAX_FILE_ROWS_BYTES
     assert row_cache.table_rows(path, TABLE) is not rows
 
 
-def test_rows_are_found_in_small_files_that_hold_much(tmp_path: Path) -> None:
+def test_rows_are_found_in_small_files_with_large_rows(tmp_path: Path) -> None:
     """Together they are more than one column of Arrow can hold."""
     long, adds = "x" * 4_096, []
     for number in range(24):
@@ -137,7 +137,7 @@ def test_rows_are_found_in_small_files_that_hold_much(tmp_path: Path) -> None:
 
 @settings(max_examples=tries(60), suppress_health_check=list(HealthCheck))
 @given(shape=st.sampled_from(list(SHAPES.values())), data=st.data())
-def test_keys_that_are_many_are_found_as_if_they_were_few(
+def test_many_keys_are_found_like_few(
     monkeypatch: pytest.MonkeyPatch, shape: Shape, data: st.DataObject
 ) -> None:
     """Whatever their types, with NULL and every NaN."""
@@ -148,13 +148,13 @@ def test_keys_that_are_many_are_found_as_if_they_were_few(
     keys = wanted.take(pa.array(codes.encode(wanted).first))  # distinct, those of the rows and more
     found = []
     for many in (-1, len(rows) + 1):
-        monkeypatch.setattr(row_cache, "MANY", many)
+        monkeypatch.setattr(row_cache, "KEYS_PER_ROW", many)
         found.append([some.tolist() for some in row_cache.matches(keys, stored)])
     assert found[0] == found[1]
     assert sorted(found[0][1]) == list(range(stored.num_rows))
 
 
-def test_of_many_keys_few_are_numbered(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_keys_are_filtered_before_they_are_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
     numbered: list[int] = []
     true = codes.encode
     monkeypatch.setattr(codes, "encode", lambda t: numbered.append(t.num_rows) or true(t))

@@ -50,13 +50,13 @@ def files(folder: Path, pieces: Sequence[int]) -> list[int]:
         ([], []),
     ],
 )
-def test_all_files_but_the_last_are_full(
+def test_all_files_except_the_last_are_full(
     tmp_path: Path, pieces: list[int], expected: list[int]
 ) -> None:
     assert files(tmp_path, pieces) == expected
 
 
-def test_rows_that_take_much_memory_are_written_before_there_are_so_many(
+def test_rows_that_take_much_memory_are_written_in_smaller_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(append, "FILE_BYTES", 8 * 40)

@@ -20,7 +20,7 @@ from tests.delta.readers import rows_by_delta_rs, rows_by_duckdb
 from tests.histories import Shape
 from tests.profiles import tries
 
-ENOUGH = compression.LEAST_ROWS
+ENOUGH = compression.MIN_ROWS
 SEEDED = random.Random(5)
 RANDOM = [SEEDED.randbytes(16).hex() for _ in range(ENOUGH)]
 EQUAL = ["paid by transfer"] * ENOUGH
@@ -32,19 +32,19 @@ def codecs_of(path: Path) -> dict[str, str]:
     return {column.path_in_schema: column.compression for column in columns}
 
 
-def test_what_looks_random_is_written_as_it_stands(tmp_path: Path) -> None:
+def test_random_values_are_not_compressed(tmp_path: Path) -> None:
     rows = pa.table({"a.b": RANDOM, "é": EQUAL, "none": pa.nulls(ENOUGH, pa.int64())})
     data = codecs_of(tmp_path / write_data(tmp_path, rows, [])["path"])
     assert data == {"a.b": "UNCOMPRESSED", "é": "SNAPPY", "none": "SNAPPY"}
     assert codecs_of(tmp_path / write_changes(tmp_path, rows)["path"]) == data
 
 
-def test_a_file_of_few_rows_is_compressed_whatever_it_holds(tmp_path: Path) -> None:
+def test_a_file_with_few_rows_is_always_compressed(tmp_path: Path) -> None:
     rows = pa.table({"text": RANDOM[: ENOUGH - 1]})
     assert codecs_of(tmp_path / write_data(tmp_path, rows, [])["path"]) == {"text": "SNAPPY"}
 
 
-def test_rows_from_the_first_to_the_last_are_looked_at() -> None:
+def test_samples_cover_the_whole_file() -> None:
     late = EQUAL[: ENOUGH // 8] + RANDOM[ENOUGH // 8 :]
     assert compression.codecs(pa.table({"late": late})) == {"late": compression.PLAIN}
 
@@ -61,14 +61,14 @@ LONG = ['{"paid": "by transfer", "to": "an account of ours"}' * 4]
     ],
     ids=["late", "between", "among random ones"],
 )
-def test_what_becomes_much_smaller_is_compressed_wherever_it_stands(values) -> None:
+def test_compressible_values_are_detected_wherever_they_are(values) -> None:
     assert compression.codecs(pa.table({"text": values})) == {"text": compression.CODEC}
 
 
-def test_what_becomes_a_little_smaller_takes_more_time_than_it_saves() -> None:
+def test_values_that_hardly_become_smaller_are_not_compressed() -> None:
     """Hexadecimal digits: snappy finds a tenth to save in them."""
-    left = compression._left(pa.table({"text": RANDOM}))["text"]
-    assert compression.PAYS < left < 0.95
+    left = compression._ratios(pa.table({"text": RANDOM}))["text"]
+    assert compression.MAX_RATIO < left < 0.95
 
 
 @pytest.mark.parametrize("read", [rows_by_delta_rs, rows_by_duckdb])

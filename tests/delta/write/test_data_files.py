@@ -69,13 +69,13 @@ def test_a_decimal_is_a_number_and_not_a_text(tmp_path: Path) -> None:
 
 
 @given(st.lists(st.text(max_size=80), min_size=1, max_size=5))
-def test_a_text_that_was_cut_is_still_a_bound(values: list[str]) -> None:
+def test_a_truncated_text_is_still_a_bound(values: list[str]) -> None:
     stats = data_files.statistics(pa.table({"c": values}), [])
     low, high = stats["minValues"]["c"].encode(), stats["maxValues"]["c"].encode()
     assert all(low <= value.encode() <= high for value in values)
 
 
-def test_a_long_text_is_cut(tmp_path: Path) -> None:
+def test_a_long_text_is_truncated(tmp_path: Path) -> None:
     low, high = bounds(tmp_path, ["x" * 1_000], pa.string())
     assert (low, high) == ("x" * 32, "x" * 32 + "\U0010ffff")
 
@@ -95,19 +95,19 @@ def test_a_long_text_of_largest_characters_is_below_its_bound(tmp_path: Path) ->
         ((1, 1, 1), "0001-01-01T00:00:00.000Z", "0001-01-01T00:00:00.000Z"),
     ],
 )
-def test_moments_are_widened_to_milliseconds(tmp_path: Path, value, low, high) -> None:
+def test_timestamps_are_widened_to_milliseconds(tmp_path: Path, value, low, high) -> None:
     values = [datetime(*value, tzinfo=UTC)]
     assert bounds(tmp_path, values, pa.timestamp("us", "UTC")) == (low, high)
 
 
-def test_the_last_moment_of_the_calendar_has_a_bound_in_it(tmp_path: Path) -> None:
+def test_the_last_timestamp_of_the_calendar_has_a_bound(tmp_path: Path) -> None:
     last = datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)
     _low, high = bounds(tmp_path, [last], pa.timestamp("us", "UTC"))
     assert high == "9999-12-31T23:59:59.999Z"
 
 
 @pytest.mark.parametrize("kind", [pa.date32(), pa.timestamp("us", "UTC")])
-def test_days_that_the_calendar_does_not_know_have_no_bounds(tmp_path: Path, kind) -> None:
+def test_dates_outside_the_calendar_have_no_bounds(tmp_path: Path, kind) -> None:
     far = 2**30 if pa.types.is_date(kind) else 2**60
     values = pa.array([0, far], pa.int32() if pa.types.is_date(kind) else pa.int64()).cast(kind)
     stats = stats_of(tmp_path, pa.table({"c": values}))
@@ -116,7 +116,7 @@ def test_days_that_the_calendar_does_not_know_have_no_bounds(tmp_path: Path, kin
 
 @pytest.mark.parametrize("value", [NAN, INFINITY, -INFINITY])
 @pytest.mark.parametrize("kind", [pa.float32(), pa.float64()])
-def test_numbers_that_json_has_no_word_for_leave_the_bounds_out(tmp_path, value, kind) -> None:
+def test_non_finite_numbers_have_no_bounds(tmp_path, value, kind) -> None:
     assert bounds(tmp_path, [1.0, value], kind) == (None, None)
 
 
@@ -143,7 +143,7 @@ def test_a_column_of_nulls_has_a_count_and_no_bounds(tmp_path: Path) -> None:
     assert (stats["nullCount"], stats["minValues"]) == ({"c": 2}, {})
 
 
-def test_the_key_has_statistics_wherever_it_stands(tmp_path: Path) -> None:
+def test_the_key_has_statistics_wherever_it_is(tmp_path: Path) -> None:
     wide = pa.table({f"c{i}": [i] for i in range(50)})
     stats = stats_of(tmp_path, wide, ["c49"])
     assert len(stats["minValues"]) == data_files.STATISTICS
@@ -155,7 +155,7 @@ def test_a_text_is_written_without_escapes_that_readers_misread(tmp_path: Path) 
     assert '"minValues":{"𠀀":"𠀀"}' in add["stats"]
 
 
-def test_a_file_that_lost_rows_keeps_its_bounds_and_calls_them_wide(tmp_path: Path) -> None:
+def test_a_file_with_deleted_rows_keeps_its_bounds_as_wide(tmp_path: Path) -> None:
     value = Decimal("0.12345678901234567890")
     rows = pa.table({"c": pa.array([value], pa.decimal128(38, 20))})
     add = data_files.write_data(tmp_path, rows, [])
@@ -169,7 +169,7 @@ def test_a_file_without_statistics_gets_its_number_of_rows_with_a_vector(tmp_pat
     assert json.loads(data_files.deleted_from(add, {}, 7)["stats"])["numRecords"] == 7
 
 
-def test_moments_are_written_as_utc(tmp_path: Path) -> None:
+def test_timestamps_are_written_as_utc(tmp_path: Path) -> None:
     at = pa.array([0], pa.int64()).cast(pa.timestamp("us", "UTC"))
     add = data_files.write_data(tmp_path, pa.table({"at": at}), [])
     kind = pq.ParquetFile(tmp_path / add["path"]).schema.column(0).logical_type
@@ -190,7 +190,7 @@ def test_pages_have_checksums(tmp_path: Path, write: Callable[..., Any]) -> None
 @pytest.mark.parametrize(
     "write", [lambda *of: data_files.write_data(*of, []), data_files.write_changes]
 )
-def test_spark_3_is_told_the_calendar_of_dates(tmp_path: Path, write: Callable[..., Any]) -> None:
+def test_files_name_the_calendar_for_spark_3(tmp_path: Path, write: Callable[..., Any]) -> None:
     path = tmp_path / write(tmp_path, pa.table({"d": [date(1500, 1, 1)]}))["path"]
     facts = pq.read_metadata(path).metadata
     assert int(facts[b"org.apache.spark.version"].split(b".")[0]) >= 3

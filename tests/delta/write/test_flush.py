@@ -46,7 +46,7 @@ def test_a_file_is_durable_when_it_is_written(tmp_path: Path, disk: Disk) -> Non
 
 
 def test_files_are_durable_together_and_no_later_than_the_end(tmp_path: Path, disk: Disk) -> None:
-    with flush.behind():
+    with flush.flush_in_background():
         for name in ("a", "b", "c"):
             written(tmp_path / name)
         assert disk.durable == []  # and yet the next one could be written
@@ -54,20 +54,20 @@ def test_files_are_durable_together_and_no_later_than_the_end(tmp_path: Path, di
     assert sorted(disk.durable) == ["a", "b", "c"]
 
 
-def test_what_is_inside_is_durable_at_its_own_end(tmp_path: Path, disk: Disk) -> None:
+def test_nested_contexts_are_durable_at_their_own_end(tmp_path: Path, disk: Disk) -> None:
     disk.goes_on.set()
-    with flush.behind():
-        with flush.behind():
+    with flush.flush_in_background():
+        with flush.flush_in_background():
             written(tmp_path / "a")
         assert disk.durable == ["a"]
         written(tmp_path / "b")
     assert disk.durable == ["a", "b"]
 
 
-def test_of_other_threads_nothing_is_waited_for(tmp_path: Path, disk: Disk) -> None:
+def test_files_of_other_threads_are_not_waited_for(tmp_path: Path, disk: Disk) -> None:
     """Each flushes what it has written itself."""
     disk.goes_on.set()
-    with flush.behind():
+    with flush.flush_in_background():
         other = threading.Thread(target=written, args=(tmp_path / "theirs",))
         other.start()
         other.join()
@@ -78,28 +78,28 @@ def test_files_that_wait_for_a_slow_disk_are_bounded(
     tmp_path: Path, disk: Disk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each of them is open until it is durable."""
-    monkeypatch.setattr(flush, "MOST", 2)
+    monkeypatch.setattr(flush, "MAX_PENDING", 2)
     names = [f"{n}" for n in range(9)]
     threading.Timer(0.2, disk.goes_on.set).start()
-    with flush.behind():
+    with flush.flush_in_background():
         for number, name in enumerate(names, start=1):
             written(tmp_path / name)
             assert number - len(disk.durable) <= 2
     assert sorted(disk.durable) == names
 
 
-def test_a_disk_that_refuses_is_an_error_at_the_end(tmp_path: Path, disk: Disk) -> None:
+def test_a_failing_disk_is_an_error_at_the_end(tmp_path: Path, disk: Disk) -> None:
     disk.goes_on.set()
     disk.error = OSError(errno.EIO, "no more")
-    with pytest.raises(OSError, match="no more"), flush.behind():
+    with pytest.raises(OSError, match="no more"), flush.flush_in_background():
         written(tmp_path / "a")
 
 
-def test_an_error_inside_comes_after_what_is_under_way(tmp_path: Path, disk: Disk) -> None:
+def test_an_error_inside_waits_for_pending_flushes(tmp_path: Path, disk: Disk) -> None:
     disk.goes_on.set()
 
     def fail() -> None:
-        with flush.behind():
+        with flush.flush_in_background():
             written(tmp_path / "a")
             raise KeyError
 
@@ -108,12 +108,12 @@ def test_an_error_inside_comes_after_what_is_under_way(tmp_path: Path, disk: Dis
     assert disk.durable == ["a"]
 
 
-def test_a_process_that_is_forked_has_threads_of_its_own(tmp_path: Path) -> None:
-    with flush.behind():
+def test_a_forked_process_has_its_own_threads(tmp_path: Path) -> None:
+    with flush.flush_in_background():
         written(tmp_path / "a")
     child = os.fork()
     if not child:
-        with flush.behind():
+        with flush.flush_in_background():
             written(tmp_path / "b")
         os._exit(0)
     assert os.waitpid(child, 0)[1] == 0

@@ -7,6 +7,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -16,7 +17,7 @@ from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.delta.write.rewrite import NoBaseRow, Rewritten
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.model.net import NetChanges
+from mirrorlake.model.net_changes import NetChanges
 from tests.delta.handmade import HandmadeTable
 from tests.histories import Landing, Shape, counted, histories, read_landed
 from tests.profiles import tries
@@ -86,7 +87,7 @@ def counts(done: Rewritten) -> dict[str, int]:
 
 @settings(max_examples=tries(200, long=300))
 @given(histories())
-def test_rows_and_feed_of_a_history_are_those_of_its_changes_one_by_one(history) -> None:
+def test_rows_and_feed_of_a_history_are_those_of_its_changes_one_by_one(history: Any) -> None:
     for _batch in played(history, mapped=False):
         pass
 
@@ -94,7 +95,7 @@ def test_rows_and_feed_of_a_history_are_those_of_its_changes_one_by_one(history)
 @pytest.mark.full
 @settings(max_examples=tries(50))
 @given(histories())
-def test_column_mapping_makes_no_difference(history) -> None:
+def test_column_mapping_makes_no_difference(history: Any) -> None:
     for _batch in played(history, mapped=True):
         pass
 
@@ -112,20 +113,20 @@ def test_an_update_keeps_the_other_rows_of_its_file_in_place(table: HandmadeTabl
     assert again[0]["deletionVector"]["cardinality"] == 1
 
 
-def test_a_file_without_live_rows_leaves_the_table(table: HandmadeTable) -> None:
+def test_a_file_without_live_rows_is_removed(table: HandmadeTable) -> None:
     apply(table, (INSERT, (1, "a")), (INSERT, (2, "b")))
     apply(table, (DELETE, (1, None)))
     apply(table, (DELETE, (2, None)))
     assert table.files == []
 
 
-def test_a_batch_that_meets_no_row_writes_nothing(table: HandmadeTable) -> None:
+def test_a_batch_without_matching_rows_writes_nothing(table: HandmadeTable) -> None:
     apply(table, (INSERT, (1, "a")))
     assert apply(table, (DELETE, (5, None))).actions == []
 
 
 @pytest.mark.parametrize("change", [(DELETE, (1, None)), (UPDATE, (1, "z")), (UPSERT, (1, "z"))])
-def test_rows_beyond_the_first_of_a_key_are_counted(table: HandmadeTable, change) -> None:
+def test_rows_beyond_the_first_of_a_key_are_counted(table: HandmadeTable, change: Any) -> None:
     apply(table, *[(INSERT, (1, name)) for name in "abc"])
     assert apply(table, change).duplicates == 2
 
@@ -162,7 +163,7 @@ def test_a_truncation_removes_the_rows_of_files_without_statistics(table: Handma
 
 
 @pytest.mark.full
-def test_files_of_data_carry_the_ids_of_column_mapping(tmp_path: Path) -> None:
+def test_data_files_have_the_ids_of_column_mapping(tmp_path: Path) -> None:
     table = HandmadeTable(tmp_path / "mapped", SHAPE.schema, mapped=True)
     (action,) = apply(table, (INSERT, (1, "a"))).actions
     arrow = pq.read_schema(table.path / action["add"]["path"])
@@ -170,7 +171,7 @@ def test_files_of_data_carry_the_ids_of_column_mapping(tmp_path: Path) -> None:
     assert ids == {"col-1": b"1", "col-2": b"2"}
 
 
-def test_statistics_go_by_the_names_of_data_files(tmp_path: Path) -> None:
+def test_statistics_use_the_names_in_data_files(tmp_path: Path) -> None:
     table = HandmadeTable(tmp_path / "mapped", SHAPE.schema, mapped=True)
     (action,) = apply(table, (INSERT, (1, "a"))).actions
     assert json.loads(action["add"]["stats"])["minValues"] == {"col-1": 1, "col-2": "a"}

@@ -1,11 +1,12 @@
-"""Writes checkpoints of Delta tables: all actions of a log that still count, in one Parquet file.
+"""Writes checkpoints of Delta tables: the reconciled actions of a log in one Parquet file.
 
-Delta Lake protocol, "Checkpoints" and "Action Reconciliation", the classic form with the V1
-schema. A checkpoint is made of the one before and of the commits since, so that its cost follows
-these; Delta writes the same by three jobs, which take a second of both cores. What was deleted
-stays known for as long as Delta keeps files for older versions, because VACUUM rests on it.
+Delta Lake protocol, "Checkpoints" and "Action Reconciliation", classic checkpoints with the V1
+schema. A checkpoint is built from the previous one and the commits since, so its cost depends on
+the number of these; Delta runs three jobs for the same, which take a second on two cores. Remove
+actions are kept for as long as Delta keeps files for older versions, because VACUUM needs them.
 
-Whatever is met that this room does not know raises Unfamiliar: then Delta has to write it.
+Raises UnsupportedLog if the log contains anything that this module does not know: then Delta has to
+write the checkpoint.
 """
 
 from __future__ import annotations
@@ -24,23 +25,24 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from mirrorlake.delta.log.files import FOLDER
-from mirrorlake.delta.log.retention import FILES, KeepTimes, parse_interval
+from mirrorlake.delta.log.retention import FILES, RetentionTimes, parse_interval
 from mirrorlake.delta.log.table_log import Action, TableLog, file_id
 from mirrorlake.model.arrow import contiguous
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.storage.local import LocalStore
 
 LAST = "_last_checkpoint"
-_OTHERWISE = frozenset(
+_UNSUPPORTED_PROPERTIES = frozenset(
     {
         "delta.setTransactionRetentionDuration",
         "delta.checkpointPolicy",
         "delta.checkpoint.writeStatsAsJson",
     }
 )
-"""Properties of tables whose checkpoints are others."""
+"""Properties that require other checkpoints."""
 
-_AS_STRUCT = "delta.checkpoint.writeStatsAsStruct"
-"""Asks for the statistics in typed columns too, where it is true."""
+_TYPED_STATISTICS = "delta.checkpoint.writeStatsAsStruct"
+"""The property that requires statistics in typed columns, if it is true."""
 
 _TEXTS = pa.map_(pa.string(), pa.string())
 _VECTOR = pa.struct(
@@ -102,7 +104,7 @@ _KINDS: dict[str, pa.StructType] = {
 }
 _SCHEMA = pa.schema(list(_KINDS.items()))
 _LEFT_OUT = {"remove": {"tags", "stats"}}
-"""Members that stand in commits only."""
+"""Members that occur only in commits."""
 
 _REQUIRED = {
     "add": ("path", "partitionValues", "size", "modificationTime"),
@@ -110,31 +112,32 @@ _REQUIRED = {
     "metaData": ("id", "format", "schemaString", "partitionColumns", "configuration"),
     "protocol": ("minReaderVersion", "minWriterVersion"),
 }
-"""Members for which Delta puts in values where a commit lacks them."""
+"""Members for which Delta sets a value if a commit lacks them."""
 
 _OF_COMMITS = frozenset({"commitInfo", "cdc"})
 _TYPED = frozenset({"stats_parsed", "partitionValues_parsed"})
-"""Members of earlier checkpoints that say again what others say."""
+"""Members of earlier checkpoints that repeat others in typed columns."""
 
 
-class Unfamiliar(ValueError):
-    """The log holds what is not known here."""
+class UnsupportedLog(ValueError):
+    """The log contains something that this module does not support."""
 
 
-def write(table: Path, now: float | None = None) -> int:
-    """Write a checkpoint of the newest version of the table in a folder, durable, if there is none.
+def write(table: Path, now: float | None = None, reached: CrashHook = no_crash) -> int:
+    """Write a checkpoint of the newest version of a local table, if there is none; durable on
+    return.
 
-    now: Unix time. Returns the version. Raises Unfamiliar, BrokenLog, OSError.
+    now: Unix time. Returns the version. Raises UnsupportedLog, BrokenLog, OSError.
     """
     try:
-        return _write(table, time.time() if now is None else now)
+        return _write(table, time.time() if now is None else now, reached)
     finally:
-        # Each takes a little more than the one before, and what the allocator keeps of them all is
-        # ten times what one takes: 60 MiB after 4,000 commits.
+        # Checkpoints grow, and the allocator would keep ten times the memory of one of them: 60 MiB
+        # after 4,000 commits.
         pa.default_memory_pool().release_unused()
 
 
-def _write(table: Path, now: float) -> int:
+def _write(table: Path, now: float, reached: CrashHook) -> int:
     log = TableLog(table)
     basis, newest = log.basis()
     if newest < 0:
@@ -143,57 +146,58 @@ def _write(table: Path, now: float) -> int:
         return newest
     read = log.identity(newest)
     try:
-        since = _Since()
+        since = _CommitActions()
         for version in range(basis[0] + 1 if basis else 0, newest + 1):
             since.replay(log.actions(version))
-        before = _earlier(table, basis[1], since) if basis else _SCHEMA.empty_table()
+        before = _unchanged_rows(table, basis[1], since) if basis else _SCHEMA.empty_table()
         rows = pa.concat_tables([before, since.rows()])
-        keeps = KeepTimes.of(_checked(rows))
-        rows = _living(rows, int((now - keeps.files.total_seconds()) * 1000))
+        keeps = RetentionTimes.of(_table_properties(rows))
+        rows = _without_expired(rows, int((now - keeps.files.total_seconds()) * 1000))
     except (pa.ArrowException, AttributeError, KeyError, TypeError, UnicodeError) as error:
-        # A value of another type, a member that is missing: whoever wrote it knows what it means.
-        raise Unfamiliar(type(error).__name__) from error
-    if log.identity(newest) == read:  # else another table was made in this place meanwhile
-        _publish(table / FOLDER, newest, rows)
+        # A value of another type, or a missing member: only its writer knows what it means.
+        raise UnsupportedLog(type(error).__name__) from error
+    if log.identity(newest) == read:  # otherwise the table was replaced in the meantime
+        _publish(table / FOLDER, newest, rows, reached)
     return newest
 
 
 @dataclass(slots=True)
-class _Since:
-    """What the commits since the last checkpoint leave, by kind and identity."""
+class _CommitActions:
+    """The reconciled actions of the commits since the last checkpoint, by kind and identity."""
 
     actions: dict[tuple[str, Any], Action] = field(default_factory=dict)
 
     def replay(self, actions: Iterable[Action]) -> None:
         for action in actions:
-            for kind, said in action.items():
+            for kind, value in action.items():
                 if kind not in _OF_COMMITS:
-                    self._take(kind, said)
+                    self._take(kind, value)
 
-    def _take(self, kind: str, said: Action) -> None:
-        if kind not in _KINDS or not isinstance(said, dict):
-            raise Unfamiliar(f"action {kind}")
-        left = {name: value for name, value in said.items() if name not in _LEFT_OUT.get(kind, ())}
-        if not _is_known(left, _KINDS[kind]):
-            raise Unfamiliar(f"{kind} with other members")
-        if any(said[name] is None for name in _REQUIRED.get(kind, ())):
-            raise Unfamiliar(f"{kind} without a member")
+    def _take(self, kind: str, value: Action) -> None:
+        if kind not in _KINDS or not isinstance(value, dict):
+            raise UnsupportedLog(f"action {kind}")
+        omitted = _LEFT_OUT.get(kind, ())
+        kept = {name: member for name, member in value.items() if name not in omitted}
+        if not _is_known(kept, _KINDS[kind]):
+            raise UnsupportedLog(f"{kind} with other members")
+        if any(value[name] is None for name in _REQUIRED.get(kind, ())):
+            raise UnsupportedLog(f"{kind} without a member")
         if kind in {"add", "remove"}:
             other = "remove" if kind == "add" else "add"
-            self.actions.pop((other, file_id(said)), None)
-            self.actions[kind, file_id(said)] = {**said, "dataChange": False}
+            self.actions.pop((other, file_id(value)), None)
+            self.actions[kind, file_id(value)] = {**value, "dataChange": False}
         else:
-            self.actions[kind, _name(kind, said)] = said
+            self.actions[kind, _identity(kind, value)] = value
 
     def names(self, *kinds: str) -> list[Any]:
-        """The identities of what was said in these kinds."""
+        """The identities of the actions of these kinds."""
         return [name for kind, name in self.actions if kind in kinds]
 
     def rows(self) -> pa.Table:
         members: dict[str, list[Action | None]] = {kind: [] for kind in _KINDS}
-        for (kind, _name), said in self.actions.items():
+        for (kind, _name), value in self.actions.items():
             for column, values in members.items():
-                values.append(said if column == kind else None)
+                values.append(value if column == kind else None)
         return pa.table(
             [pa.array(values, _KINDS[kind]) for kind, values in members.items()], schema=_SCHEMA
         )
@@ -205,34 +209,36 @@ _NO_LINKS = frozenset(
 _NAMED_BY = {"txn": "appId", "domainMetadata": "domain"}
 
 
-def _is_known(said: Any, target: pa.DataType) -> bool:
-    """Whether all members are among ours, those of members too."""
-    if not pa.types.is_struct(target) or said is None:
+def _is_known(value: Any, target: pa.DataType) -> bool:
+    """Whether the type has all members of a value, at every level."""
+    if not pa.types.is_struct(target) or value is None:
         return True
     members = {member.name: member.type for member in target}
-    return said.keys() <= members.keys() and all(
-        _is_known(value, members[name]) for name, value in said.items()
+    return value.keys() <= members.keys() and all(
+        _is_known(member, members[name]) for name, member in value.items()
     )
 
 
-def _name(kind: str, said: Mapping[str, Any]) -> Any:
-    """What a later action of the same kind must share to take the place of this one."""
-    return said[_NAMED_BY[kind]] if kind in _NAMED_BY else None
+def _identity(kind: str, value: Mapping[str, Any]) -> Any:
+    """The identity of an action: a later action of the same kind and identity replaces it."""
+    return value[_NAMED_BY[kind]] if kind in _NAMED_BY else None
 
 
-# -- the checkpoint before ------------------------------------------------------------------------
+# -- the previous checkpoint ----------------------------------------------------------------------
 
 
-def _earlier(table: Path, names: list[str], since: _Since) -> pa.Table:
-    """The rows of the checkpoint before of which the commits since say nothing."""
+def _unchanged_rows(table: Path, names: list[str], since: _CommitActions) -> pa.Table:
+    """The rows of the previous checkpoint that no commit since has replaced."""
     rows = pa.concat_tables([_read(table / FOLDER / name) for name in names])
-    gone = pa.array(["\0".join(name) for name in since.names("add", "remove")], pa.string())
+    changed_files = pa.array(
+        ["\0".join(name) for name in since.names("add", "remove")], pa.string()
+    )
     keep = pa.repeat(True, rows.num_rows)
     for kind in ("add", "remove"):
-        keep = pc.and_(keep, pc.invert(pc.is_in(_identities(rows[kind]), gone)))
+        keep = pc.and_(keep, pc.invert(pc.is_in(_identities(rows[kind]), changed_files)))
     for kind, member in _NAMED_BY.items():
-        said = pa.array(since.names(kind), pa.string())
-        keep = pc.and_(keep, pc.invert(_is_in(pc.struct_field(rows[kind], member), said)))
+        replaced = pa.array(since.names(kind), pa.string())
+        keep = pc.and_(keep, pc.invert(_is_in(pc.struct_field(rows[kind], member), replaced)))
     for kind in ("metaData", "protocol"):
         if since.names(kind):
             keep = pc.and_(keep, rows[kind].is_null())
@@ -240,24 +246,24 @@ def _earlier(table: Path, names: list[str], since: _Since) -> pa.Table:
 
 
 def _read(path: Path) -> pa.Table:
-    """A checkpoint in our schema."""
+    """Read a checkpoint in the schema `_SCHEMA`. Raises UnsupportedLog."""
     if path.suffix != ".parquet":
-        raise Unfamiliar(path.suffix)
-    # In this thread alone: what other threads keep of their memory cannot be given back from here.
+        raise UnsupportedLog(path.suffix)
+    # In this thread only: memory that other threads cache cannot be released from here.
     with pq.ParquetFile(path, pre_buffer=False, page_checksum_verification=True) as file:
         leaves = [file.schema.column(index).path for index in range(len(file.schema.names))]
         members = {tuple(leaf.split(".")[:2]) for leaf in leaves}
         known = {(kind, member.name) for kind, type_ in _KINDS.items() for member in type_}
         for kind, member in members - known:
             if kind != "add" or member not in _TYPED:
-                raise Unfamiliar(f"{kind}.{member}")
+                raise UnsupportedLog(f"{kind}.{member}")
         columns = [".".join(member) for member in sorted(members & known)]
         found = file.read(columns=columns, use_threads=False)
         if ("add", "stats_parsed") in members and _lacks_statistics(found):
-            raise Unfamiliar("statistics in typed columns alone")
+            raise UnsupportedLog("statistics in typed columns alone")
     return pa.table(
         [
-            _as(contiguous(found[kind]), type_)
+            _converted(contiguous(found[kind]), type_)
             if kind in found.column_names
             else pa.nulls(found.num_rows, type_)
             for kind, type_ in _KINDS.items()
@@ -273,13 +279,13 @@ def _lacks_statistics(rows: pa.Table) -> bool:
     return bool(pc.struct_field(files, "stats").null_count)
 
 
-def _as(column: pa.Array, target: pa.DataType) -> pa.Array:
-    """A column of actions in the members of ours; those that are absent are NULL."""
+def _converted(column: pa.Array, target: pa.DataType) -> pa.Array:
+    """Convert a column of actions to the type `target`; missing members are NULL."""
     if not pa.types.is_struct(target):
         return column.cast(target)
     there = {member.name for member in column.type}
     members = [
-        _as(pc.struct_field(column, member.name), member.type)
+        _converted(pc.struct_field(column, member.name), member.type)
         if member.name in there
         else pa.nulls(len(column), member.type)
         for member in target
@@ -288,7 +294,7 @@ def _as(column: pa.Array, target: pa.DataType) -> pa.Array:
 
 
 def _identities(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    """`file_id` of each row, as one text; NULL where there is no file."""
+    """The `file_id` of each row as one text; NULL for a row without a file."""
     vector = pc.struct_field(column, "deletionVector")
     offset = pc.struct_field(vector, "offset").cast(pa.string())
     identity = pc.binary_join_element_wise(
@@ -300,40 +306,41 @@ def _identities(column: pa.ChunkedArray) -> pa.ChunkedArray:
     return pc.binary_join_element_wise(pc.struct_field(column, "path"), identity, "\0")
 
 
-def _is_in(values: pa.ChunkedArray, some: pa.Array) -> pa.ChunkedArray:
-    return pc.and_(values.is_valid(), pc.is_in(values, some))
+def _is_in(values: pa.ChunkedArray, members: pa.Array) -> pa.ChunkedArray:
+    return pc.and_(values.is_valid(), pc.is_in(values, members))
 
 
-# -- what still counts ----------------------------------------------------------------------------
+# -- expired actions and properties ---------------------------------------------------------------
 
 
-def _living(rows: pa.Table, expired: int) -> pa.Table:
-    """Without what was deleted so long ago that nobody asks for it; expired: milliseconds."""
+def _without_expired(rows: pa.Table, expired: int) -> pa.Table:
+    """The rows without remove actions up to `expired` (Unix time in milliseconds), and without
+    removed domain metadata."""
     deleted = pc.struct_field(rows["remove"], "deletionTimestamp").fill_null(0)
     old = pc.and_(rows["remove"].is_valid(), pc.less_equal(deleted, expired))
     removed = pc.struct_field(rows["domainMetadata"], "removed").fill_null(False)
     return rows.filter(pc.invert(pc.or_(old, removed)))
 
 
-def _checked(rows: pa.Table) -> dict[str, str]:
-    """The properties of the table. Refuses tables that want another kind of checkpoint, or that are
-    none."""
+def _table_properties(rows: pa.Table) -> dict[str, str]:
+    """The properties of the table. Raises UnsupportedLog if the table requires another kind of
+    checkpoint, or has not exactly one metaData and one protocol action."""
     for kind in ("metaData", "protocol"):
         if rows[kind].null_count != rows.num_rows - 1:
-            raise Unfamiliar(f"not one {kind}")
+            raise UnsupportedLog(f"not one {kind}")
     (metadata,) = rows["metaData"].drop_null().to_pylist(maps_as_pydicts="lossy")
     properties: dict[str, str] = metadata["configuration"] or {}
-    if others := _OTHERWISE & properties.keys():
-        raise Unfamiliar(min(others))
-    if properties.get(_AS_STRUCT, "").lower() == "true":
-        raise Unfamiliar(_AS_STRUCT)
+    if others := _UNSUPPORTED_PROPERTIES & properties.keys():
+        raise UnsupportedLog(min(others))
+    if properties.get(_TYPED_STATISTICS, "").lower() == "true":
+        raise UnsupportedLog(_TYPED_STATISTICS)
     if FILES in properties and parse_interval(properties[FILES]) is None:
-        raise Unfamiliar(FILES)
+        raise UnsupportedLog(FILES)
     return properties
 
 
-def _publish(log: Path, version: int, rows: pa.Table) -> None:
-    """Write the file, then what points to it. A file that somebody else wrote meanwhile stays."""
+def _publish(log: Path, version: int, rows: pa.Table, reached: CrashHook) -> None:
+    """Write the checkpoint, then `_last_checkpoint`. An existing checkpoint is not replaced."""
     content, folder, name = io.BytesIO(), LocalStore(log), f"{version:020d}.checkpoint.parquet"
     pq.write_table(
         rows, content, compression="snappy", store_schema=False, write_page_checksum=True
@@ -346,23 +353,24 @@ def _publish(log: Path, version: int, rows: pa.Table) -> None:
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        raise Unfamiliar("this file system has no hard links") from error
-    if _pointed_to(log) > version:
+        raise UnsupportedLog("this file system has no hard links") from error
+    reached(CrashPoint.CHECKPOINT_WRITTEN)
+    if _last_checkpoint(log) > version:
         return
     adds = rows.num_rows - rows["add"].null_count
     pointer = {"version": version, "size": rows.num_rows, "sizeInBytes": content.tell()}
-    said = json.dumps({**pointer, "numOfAddFiles": adds}, separators=(",", ":"))
+    encoded = json.dumps({**pointer, "numOfAddFiles": adds}, separators=(",", ":"))
     _forget_checksum(log / LAST)
-    folder.replace(LAST, said.encode())
+    folder.replace(LAST, encoded.encode())
 
 
 def _forget_checksum(path: Path) -> None:
-    """Hadoop writes one beside each local file, by which ours in its place would be damaged."""
+    """Delete the checksum that Hadoop writes beside a local file: it would not match our file."""
     path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
 
 
-def _pointed_to(log: Path) -> int:
-    """The version that the pointer names; -1 when there is none."""
+def _last_checkpoint(log: Path) -> int:
+    """The version in `_last_checkpoint`; -1 if there is none."""
     try:
         return int(json.loads((log / LAST).read_bytes())["version"])
     except (OSError, ValueError, KeyError, TypeError):

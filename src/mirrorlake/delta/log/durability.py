@@ -1,4 +1,4 @@
-"""Makes what a commit of others names durable: not every writer flushes what it writes."""
+"""Makes commits of other writers and their files durable: not every writer flushes its files."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from mirrorlake.storage.local import flush_folder
 
 
 def flush_files(table: Path, actions: Iterable[Action]) -> None:
-    """Flush the data files, change files and deletion vectors that a commit adds, and their names
-    in the folders of partitions."""
+    """Flush the data files, change files and deletion vectors that actions add, and the partition
+    folders with their names."""
     files = sorted(set(_files(table, actions)))
     for path in files:
-        # One that a vacuum has removed since is part of the table no more.
+        # A file that a vacuum has removed since is no longer part of the table.
         with contextlib.suppress(FileNotFoundError), path.open("rb") as file:
             os.fsync(file.fileno())
     for folder in sorted({parent for path in files for parent in path.parents}):
@@ -28,12 +28,12 @@ def flush_files(table: Path, actions: Iterable[Action]) -> None:
 
 
 def flush_commit(table: Path, version: int) -> None:
-    """Flush a commit, and the names of all that it may have brought."""
+    """Flush a commit, and the folders with the names of its files."""
     _flush_commits(table, [version])
 
 
 def flush_commits_since(table: Path, version: int) -> None:
-    """As `flush_commit`, with every commit beyond a version: what follows rests on all of them."""
+    """As `flush_commit`, for every commit after a version: later commits depend on all of them."""
     _flush_commits(table, [found for found in TableLog(table).versions() if found > version])
 
 

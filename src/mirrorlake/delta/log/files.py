@@ -1,8 +1,8 @@
-"""The files of a table's log, in a folder or on objects: names, contents, identities.
+"""The files of a table's log, in a local folder or on object storage.
 
-A local log is looked at many times in a second, for thousands of tables; so its ways are texts, and
-a look is one `stat`. On objects a look is one request, and what is read one after another there is
-asked for at the same time.
+A local log is checked many times per second, for thousands of tables: so paths are texts, and a
+check is one `stat`. On object storage a check is one request, and several files are read in
+parallel.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 FOLDER = "_delta_log"
 READERS = 16
-"""Requests at the same time for the commits of one table."""
+"""Parallel requests for the commits of one table."""
 
 
 class LogFiles(Protocol):
     """The folder of a log. Names are relative to it; every method may raise OSError."""
 
     def names(self) -> list[str]:
-        """What lies in the folder itself, in no order; nothing when there is none."""
+        """The names of the files in the folder itself, in no order; empty if it does not exist."""
         ...
 
     def identity(self, name: str) -> object | None:
-        """What tells a file from another of its name; None when there is none."""
+        """The identity of a file, which changes if it is replaced; None if it does not exist."""
         ...
 
     def read(self, name: str) -> bytes:
@@ -40,7 +40,7 @@ class LogFiles(Protocol):
         ...
 
     def reads(self, names: Sequence[str]) -> Iterator[bytes]:
-        """The contents of files, in the order of the names. Raises FileNotFoundError."""
+        """The contents of files in the order of the names. Raises FileNotFoundError."""
         ...
 
     def open(self, name: str) -> BinaryIO:
@@ -49,14 +49,14 @@ class LogFiles(Protocol):
 
 
 def log_files(location: str | Path, options: ObjectOptions | None = None) -> LogFiles:
-    """The log of the table at a location."""
+    """The log files of the table at a location."""
     if is_url(location):
         store, key = addressed(str(location), options)
-        return _OnObjects(store, f"{key}/{FOLDER}")
-    return _InFolder(f"{location}/{FOLDER}")
+        return _ObjectLogFiles(store, f"{key}/{FOLDER}")
+    return _LocalLogFiles(f"{location}/{FOLDER}")
 
 
-class _InFolder:
+class _LocalLogFiles:
     def __init__(self, folder: str) -> None:
         self._folder = folder
 
@@ -83,7 +83,7 @@ class _InFolder:
         return Path(self._folder, name).open("rb")
 
 
-class _OnObjects:
+class _ObjectLogFiles:
     def __init__(self, store: ObjectStore, folder: str) -> None:
         self._store, self._folder = store, folder
 
@@ -99,7 +99,7 @@ class _OnObjects:
 
     def reads(self, names: Sequence[str]) -> Iterator[bytes]:
         with ThreadPoolExecutor(READERS, thread_name_prefix="log") as pool:
-            # In portions, so that what is read ahead of a long log stays little.
+            # In portions, which limits how much of a long log is read ahead.
             for start in range(0, len(names), 8 * READERS):
                 yield from pool.map(self.read, names[start : start + 8 * READERS])
 

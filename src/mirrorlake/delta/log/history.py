@@ -1,4 +1,4 @@
-"""What the commits of a table say of its batches."""
+"""The batches of a table, as recorded in its commits."""
 
 from __future__ import annotations
 
@@ -14,12 +14,20 @@ from mirrorlake.model.landed import NamedBatch, parse_time
 
 @dataclass(frozen=True, slots=True)
 class CommittedBatch:
-    """One commit of ours. position: of its last change, in the source's words; cut: the cut that
-    it completes for its table, when it does; duplicates: rows beyond the first that a key had
-    (LZ-088, LZ-089); total: of the table up to this commit, itself included; source_time: when the
-    source committed the last change; loading: the first files were not all applied yet (LZ-099);
-    files: the rows read, by file or by run of files; names: of the files, in timestamp mode, where
-    first and last are the number of the batch, and `files` counts the names from 1 on.
+    """A batch that a mirror committed.
+
+    time: of the commit, in UTC.
+    first, last: numbers of its files; in timestamp mode both are the number of the batch.
+    position: of its last change, as printed by the source.
+    cut: the cut that it completes for its table, if any.
+    inserts, updates, deletes: changed rows.
+    duplicates: rows of a key beyond its first (LZ-088, LZ-089).
+    total: of the table, up to and including this commit.
+    source_time: when the source committed the last change.
+    loading: whether the initial load is still incomplete (LZ-099).
+    files: the number of rows read, by file or run of files; in timestamp mode, files are numbered
+        from 1 in the order of `names`.
+    names: of the files, in timestamp mode.
     """
 
     version: int
@@ -40,7 +48,7 @@ class CommittedBatch:
 
 
 def batch_of(version: int, info: Action) -> CommittedBatch | None:
-    """The batch that a commitInfo describes; None for a commit of somebody else."""
+    """The batch that a commitInfo describes; None if the commit is not one of a mirror."""
     try:
         metadata = json.loads(info.get("userMetadata") or "{}")
         if metadata.get("mirrorlake") != 1:
@@ -70,18 +78,19 @@ def batch_of(version: int, info: Action) -> CommittedBatch | None:
 
 
 def named_batches(log: TableLog, application: str, after: int) -> list[NamedBatch]:
-    """The batches beyond number `after` of a table in timestamp mode, ascending (LZ-258).
+    """The batches of a table in timestamp mode with a number greater than `after`, ascending
+    (LZ-258).
 
-    Read from the newest commit back, as far as needed. Those are missing whose commits the log no
-    longer has, or whose commits were not made in timestamp mode. Raises BrokenLog.
+    Commits are read from the newest backwards, as far as needed. Batches are missing if the log no
+    longer has their commits, or if they were not committed in timestamp mode. Raises BrokenLog.
     """
     found: list[NamedBatch] = []
     for version in range(log.snapshot().version, -1, -1):
         try:
             actions = log.actions(version)
         except FileNotFoundError:
-            break  # the log keeps no commit that is older than this one
-        batch = _named(version, actions, application)
+            break  # the log has no older commits
+        batch = _named_batch(version, actions, application)
         if batch and batch.number > after:
             found.append(batch)
         if batch and batch.number <= after + 1:
@@ -89,12 +98,12 @@ def named_batches(log: TableLog, application: str, after: int) -> list[NamedBatc
     return found[::-1]
 
 
-def _named(version: int, actions: list[Action], application: str) -> NamedBatch | None:
-    """What a commit of ours recorded; what others write into their commits does not matter."""
-    said = {
+def _named_batch(version: int, actions: list[Action], application: str) -> NamedBatch | None:
+    """The batch that a commit records; None if it is not a commit of this application."""
+    found = {
         kind: action[kind] for action in actions for kind in ("txn", "commitInfo") & action.keys()
     }
-    txn, info = said.get("txn", {}), said.get("commitInfo", {})
+    txn, info = found.get("txn", {}), found.get("commitInfo", {})
     if txn.get("appId") != application:
         return None
     try:
@@ -105,7 +114,7 @@ def _named(version: int, actions: list[Action], application: str) -> NamedBatch 
 
 
 def batches(log: TableLog, after: int = -1) -> Iterator[CommittedBatch]:
-    """Our commits beyond version `after`, as far as the log still has them."""
+    """The batches committed after version `after`, as far as the log still has their commits."""
     for version in log.versions():
         if version > after:
             for action in log.actions(version):

@@ -1,4 +1,4 @@
-"""How long a table keeps what its newest version no longer needs: as its properties say it."""
+"""The retention of old files and commits of a table, as set in its properties."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ _INTERVAL = re.compile(rf"(\d+) *({'|'.join(_UNITS)})s?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
-class KeepTimes:
-    """files: how long data and change files are kept that no newer version has; log: commits."""
+class RetentionTimes:
+    """files: how long data and change files are kept after their removal; log: how long commits are
+    kept."""
 
     files: timedelta = _DEFAULTS[FILES]
     log: timedelta = _DEFAULTS[LOG]
 
     @classmethod
     def of(cls, properties: Mapping[str, str]) -> Self:
-        """What a table says; Delta's default for what it does not say."""
+        """The retention in the properties of a table; Delta's defaults for missing properties."""
         files, log = (
             parse_interval(properties.get(name, "")) or default
             for name, default in _DEFAULTS.items()
@@ -35,7 +36,7 @@ class KeepTimes:
 
 
 def parse_interval(text: str) -> timedelta | None:
-    """The length of an interval such as `interval 7 days`; None for another text."""
+    """Parse an interval such as `interval 7 days`; None if it is not one."""
     found = _INTERVAL.findall(text)
     seconds = sum(int(count) * _UNITS[unit.lower()] for count, unit in found)
     return timedelta(seconds=seconds) if found else None

@@ -1,8 +1,8 @@
 """The transaction log of a Delta table, read from its files.
 
 Delta Lake protocol, "Delta Log Entries", "Checkpoints" and "Action Reconciliation". A snapshot is
-replayed from the newest checkpoint and the commits after it, and carried forward commit by commit.
-Nothing is written here.
+built from the newest checkpoint and the commits after it, and then updated commit by commit. This
+module only reads.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from mirrorlake.delta.log.files import FOLDER, log_files
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Store
 
-_COMMIT = re.compile(r"(\d{20})\.json")
 _CHECKPOINT = re.compile(
     r"(\d{20})\.checkpoint(?:\.(\d{10})\.(\d{10})|\.[0-9a-f-]{36})?\.(parquet|json)"
 )
@@ -42,30 +41,32 @@ _KINDS = frozenset(
         "txn",
     }
 )
-"""Of actions, as the protocol names them."""
+"""The kinds of actions in the protocol."""
 
 APPLICATION = "mirrorlake/"
-"""What the application ids of mirrors begin with."""
+"""Prefix of the application ids of mirrors."""
 
 LOOK_BACK = 1_000
-"""How many commits are read at most in search of the last batch."""
+"""Maximum number of commits that are read to find the last batch."""
 
 Action = dict[str, Any]
 
 
 class BrokenLog(ValueError):
-    """The log cannot be replayed: a part of it is missing, or is not what it should be."""
+    """The log cannot be replayed, because a part of it is missing or damaged."""
 
 
 @dataclass(slots=True)
 class TableSnapshot:
     """A table at one version.
 
-    files: the add actions of the live files by (path, id of the deletion vector), in no order;
-    transactions: application id to recorded version; recorded_in: application id to the version of
-    the table that recorded it last, where a commit that was read says so; commits: what was done,
-    by version, since the last batch of a mirror; unknown: kinds of actions that the protocol does
-    not name.
+    version: -1 if there is no table.
+    files: the add actions of the live files by `file_id`, in no order.
+    transactions: the recorded version by application id.
+    recorded_in: the table version that last recorded a transaction, by application id, as far as
+        its commit was read.
+    commits: the commitInfo by version, since the last batch of a mirror.
+    unknown: kinds of actions that are not in the protocol.
     """
 
     version: int = -1
@@ -93,9 +94,9 @@ class TableSnapshot:
 
 
 class TableLog:
-    """The log of the table at `path`, a folder or a URL; `snapshot` follows it.
+    """The log of the table at `path`, a folder or a URL; caches the newest snapshot.
 
-    options: how a URL is reached.
+    options: how to access a URL.
     """
 
     def __init__(self, path: str | Path, options: ObjectOptions | None = None) -> None:
@@ -103,7 +104,7 @@ class TableLog:
         self._folder = f"{path}/{FOLDER}"
         self._files = log_files(path, options)
         self._snapshot = TableSnapshot()
-        self._known: object = None
+        self._newest_identity: object = None
 
     @classmethod
     def below(cls, store: Store, path: str) -> TableLog:
@@ -112,41 +113,41 @@ class TableLog:
 
     @property
     def state(self) -> object:
-        """What was last read, to be compared: another after whatever `snapshot` has followed."""
-        return self._snapshot.version, self._known
+        """A value that changes whenever `snapshot` has read a newer version or another table."""
+        return self._snapshot.version, self._newest_identity
 
     def snapshot(self) -> TableSnapshot:
-        """The newest version. Cheap when nothing happened since the last call: two looks at files.
+        """The newest version. Costs two checks of files if nothing has changed since the last call.
 
-        Raises FileNotFoundError, once, when the table that was here is gone; BrokenLog.
+        Raises FileNotFoundError, once, if the table was removed since the last call; BrokenLog.
         """
         try:
             return self._newest()
         except (AttributeError, KeyError, TypeError) as error:
-            self.forget()  # what was replayed before it may be half of a commit
+            self.forget()  # the snapshot may contain half of a commit
             raise BrokenLog(f"{self._folder} contains an action of an unknown form") from error
         except BrokenLog:
             self.forget()
             raise
 
     def _newest(self) -> TableSnapshot:
-        if self._snapshot.exists and self._identity() != self._known:
-            self.forget()  # another table was made in this place, and has other versions
+        if self._snapshot.exists and self._identity() != self._newest_identity:
+            self.forget()  # the table was replaced by another, which has other versions
             if not self._files.names():
                 raise FileNotFoundError(f"the table at {self.path} no longer exists")
         if self._snapshot.exists and not self._follow(self._snapshot):
             return self._snapshot
         if not self._snapshot.exists:
             self._snapshot = self._load()
-        self._known = self._identity() if self._snapshot.exists else None
+        self._newest_identity = self._identity() if self._snapshot.exists else None
         return self._snapshot
 
     def forget(self) -> None:
-        """Read everything anew next time."""
+        """Drop the cached snapshot, so that the next call reads the whole log."""
         self._snapshot = TableSnapshot()
 
     def commit_file(self, version: int) -> Path:
-        """Of a table in a folder."""
+        """The path of a commit of a local table."""
         return Path(self._folder, _commit(version))
 
     def has(self, version: int) -> bool:
@@ -154,8 +155,8 @@ class TableLog:
         return self.identity(version) is not None
 
     def identity(self, version: int) -> object | None:
-        """What tells the commit of this version from that of another table in its place; None when
-        there is none."""
+        """The identity of the commit of this version, which differs if the table was replaced; None
+        if there is no such commit."""
         return self._files.identity(_commit(version))
 
     def actions(self, version: int) -> list[Action]:
@@ -164,16 +165,16 @@ class TableLog:
         return self._json_actions(name, self._files.read(name))
 
     def versions(self) -> list[int]:
-        """The versions whose commits the log still has, ascending."""
+        """The versions of the commits in the log, ascending."""
         return _versions(self._files.names())
 
     def metadata_at(self, version: int) -> Action:
-        """The metaData action that holds at a version: of the newest checkpoint up to it, or of a
-        commit since. Raises FileNotFoundError, BrokenLog when the log no longer has it."""
+        """The metaData action of a version. Raises FileNotFoundError or BrokenLog if the log no
+        longer has it."""
         checkpoint = _newest_checkpoint(self._files.names(), version)
         start, parts = checkpoint or (-1, [])
         for older in range(version, start, -1):
-            if found := [one for one in self.actions(older) if one.get("metaData")]:
+            if found := [action for action in self.actions(older) if action.get("metaData")]:
                 return found[-1]["metaData"]  # type: ignore[no-any-return]
         for part in parts:
             for action in self._checkpoint_actions(part, "metaData"):
@@ -182,8 +183,8 @@ class TableLog:
         raise BrokenLog(f"the log of {self.path} does not contain the columns of version {version}")
 
     def snapshot_at(self, version: int) -> TableSnapshot:
-        """The table as it was at a version. Raises FileNotFoundError and BrokenLog when the log no
-        longer has it."""
+        """The snapshot of a version. Raises FileNotFoundError or BrokenLog if the log no longer
+        has it."""
         snapshot = TableSnapshot()
         checkpoint = _newest_checkpoint(self._files.names(), version)
         if checkpoint is not None:
@@ -194,8 +195,9 @@ class TableLog:
         return snapshot
 
     def basis(self) -> tuple[tuple[int, list[str]] | None, int]:
-        """The newest checkpoint, if any, as its version and the names of its parts, and the newest
-        version: -1 for none. Raises BrokenLog when a commit between them is missing."""
+        """The newest checkpoint (version and names of its parts, None if there is none), and the
+        newest version (-1 if there is none). Raises BrokenLog if a commit between them is
+        missing."""
         names = self._files.names()
         checkpoint = _newest_checkpoint(names)
         start = checkpoint[0] if checkpoint else -1
@@ -209,14 +211,14 @@ class TableLog:
                 raise BrokenLog(f"commit {expected} of {self.path} is missing")
 
     def _follow(self, snapshot: TableSnapshot) -> bool:
-        """Replay the commits since. Returns whether there were any."""
+        """Replay the commits after a snapshot. Returns whether there were any."""
         before = snapshot.version
         while self.has(snapshot.version + 1):
             replay(snapshot, self.actions(snapshot.version + 1), snapshot.version + 1)
         return snapshot.version > before
 
     def _identity(self) -> object:
-        """What tells the newest commit that was read from another of the same version."""
+        """The identity of the newest commit that was read."""
         return self.identity(self._snapshot.version)
 
     def _load(self) -> TableSnapshot:
@@ -240,18 +242,19 @@ class TableLog:
         return snapshot
 
     def _look_back(self, snapshot: TableSnapshot, versions: list[int]) -> None:
-        """Read commits before the checkpoint too, back to the last batch of any mirror: what was
-        done to the table since then matters, and a checkpoint does not tell it."""
+        """Also read commits before the checkpoint, back to the last batch of any mirror: operations
+        since then are needed, such as a RESTORE, and a checkpoint does not contain them."""
         known = snapshot.commits
         for version in reversed(versions[-LOOK_BACK:]):
             if _last_batch(snapshot) >= 0:
                 return
             if version <= snapshot.version and version not in known:
                 for action in self.actions(version):
-                    _note(snapshot, action, version)
+                    _record(snapshot, action, version)
 
     def _checkpoint_actions(self, name: str, kind: str = "") -> Iterator[Action]:
-        """kind: of actions that are wanted, none of which lie in sidecars; all without one."""
+        """The actions of a checkpoint. kind: only actions of this kind, without those in sidecars;
+        "" for all actions."""
         if name.endswith(".json"):
             rows = self._json_actions(name, self._files.read(name))
         else:
@@ -263,10 +266,10 @@ class TableLog:
                 yield row
 
     def _json_actions(self, name: str, content: bytes) -> list[Action]:
-        """The actions of a commit file. Raises BrokenLog, without quoting what stands there."""
+        """The actions of a commit. Raises BrokenLog, which does not quote the content."""
         try:
-            # Lines of bytes: a text ends its lines at characters too that stand in JSON as they
-            # are.
+            # Split bytes, not text: `str.splitlines` also splits at characters that are valid
+            # inside JSON strings.
             actions = [json.loads(line) for line in content.splitlines() if line]
         except ValueError:
             raise BrokenLog(f"{self._folder}/{name} is damaged: it is not JSON") from None
@@ -274,7 +277,7 @@ class TableLog:
             raise BrokenLog(
                 f"{self._folder}/{name} is damaged: it contains a line that is not an action"
             )
-        if not actions:  # as a power failure may leave it, where who wrote it did not flush it
+        if not actions:  # a power failure may empty a file that its writer did not flush
             raise BrokenLog(f"{self._folder}/{name} is damaged: it is empty")
         return actions
 
@@ -297,20 +300,27 @@ def _commit(version: int) -> str:
 
 
 def _versions(names: Iterable[str]) -> list[int]:
-    """The versions of the commits among some names, ascending."""
-    found = (_COMMIT.fullmatch(name) for name in names)
-    return sorted(int(match[1]) for match in found if match)
+    """The versions of the commits among file names, ascending."""
+    # Without a pattern: a log may have hundreds of thousands of commits.
+    return sorted(
+        int(name[:20])
+        for name in names
+        if len(name) == 25 and name.endswith(".json") and name[:20].isdecimal()
+    )
 
 
 def _newest_checkpoint(
     names: Iterable[str], upto: int = sys.maxsize
 ) -> tuple[int, list[str]] | None:
-    """The version of the newest complete checkpoint up to a version, and the names of its parts."""
+    """The version of the newest complete checkpoint up to a version, and the names of its parts;
+    None if there is none."""
     found: dict[tuple[int, int], list[str]] = {}
     for name in names:
+        if ".checkpoint." not in name:
+            continue
         if (match := _CHECKPOINT.fullmatch(name)) and int(match[1]) <= upto:
             found.setdefault((int(match[1]), int(match[3] or 1)), []).append(name)
-    # Parts of another number of parts, of one that was not finished, may lie beside a whole one.
+    # An incomplete checkpoint with another number of parts may exist beside a complete one.
     whole = [(version, count) for version, count in found if len(found[version, count]) >= count]
     if not whole:
         return None
@@ -326,7 +336,7 @@ def replay(
     *,
     from_checkpoint: bool = False,
 ) -> None:
-    """Carry a snapshot to the version of these actions."""
+    """Update a snapshot with the actions of a version."""
     for action in actions:
         if add := action.get("add"):
             snapshot.files[file_id(add)] = add
@@ -341,7 +351,7 @@ def replay(
         else:
             snapshot.unknown |= action.keys() - _KINDS
         if not from_checkpoint:
-            _note(snapshot, action, version)
+            _record(snapshot, action, version)
     snapshot.version = version
     last = _last_batch(snapshot)
     for old in [v for v in snapshot.commits if v < last]:
@@ -349,14 +359,14 @@ def replay(
 
 
 def _last_batch(snapshot: TableSnapshot) -> int:
-    """The version that holds the last batch of a mirror, as far as is known; -1 for none. What
-    others record in a table says nothing of that."""
+    """The version with the last known batch of a mirror; -1 if none is known. Transactions of other
+    applications are ignored."""
     found = (v for app, v in snapshot.recorded_in.items() if app.startswith(APPLICATION))
     return max(found, default=-1)
 
 
 def file_id(action: Mapping[str, Any]) -> tuple[str, str]:
-    """What tells a live file from others: its path and its deletion vector."""
+    """The identity of a live file: its path and the id of its deletion vector."""
     vector = action.get("deletionVector")
     return action["path"], vector_id(vector) if vector else ""
 
@@ -367,8 +377,8 @@ def vector_id(vector: Mapping[str, Any]) -> str:
     return f"{vector['storageType']}{vector['pathOrInlineDv']}{suffix}"
 
 
-def _note(snapshot: TableSnapshot, action: Action, version: int) -> None:
-    """Remember what a commit says of itself."""
+def _record(snapshot: TableSnapshot, action: Action, version: int) -> None:
+    """Store the commitInfo or the transaction of a commit in the snapshot."""
     if info := action.get("commitInfo"):
         if not isinstance(info, dict):
             raise TypeError("commitInfo")
@@ -379,20 +389,20 @@ def _note(snapshot: TableSnapshot, action: Action, version: int) -> None:
 
 
 def _parquet_actions(source: BinaryIO, kind: str = "") -> list[Action]:
-    """The rows of a checkpoint, with maps as dictionaries and absent members left out."""
+    """The rows of a checkpoint, with maps as dictionaries and without NULL members."""
     with pq.ParquetFile(source, page_checksum_verification=True) as file:
         leaves = [file.schema.column(index).path for index in range(len(file.schema.names))]
-        # What says in typed columns what `stats` says as JSON is no part of an action.
-        said = [x for x in leaves if x.startswith(kind) and not x.startswith(_TYPED)]
-        rows = file.read(columns=said).to_pylist(maps_as_pydicts="lossy")
-    return [_present(row) for row in rows]
+        # Typed columns that repeat the JSON in `stats` are not part of an action.
+        paths = [x for x in leaves if x.startswith(kind) and not x.startswith(_TYPED)]
+        rows = file.read(columns=paths).to_pylist(maps_as_pydicts="lossy")
+    return [_without_nulls(row) for row in rows]
 
 
-def _present(value: Any) -> Any:
+def _without_nulls(value: Any) -> Any:
     if isinstance(value, dict):
         return {
-            # A value that is NULL is one, of which the log has an entry.
-            name: member if name == "partitionValues" else _present(member)
+            # A partition value that is NULL is an entry of its own.
+            name: member if name == "partitionValues" else _without_nulls(member)
             for name, member in value.items()
             if member is not None
         }

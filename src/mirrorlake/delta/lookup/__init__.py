@@ -1,1 +1,1 @@
-"""Where in the data files of a table the rows of given keys lie."""
+"""Key lookup: finds the rows of given keys in the data files of a table."""

@@ -1,4 +1,4 @@
-"""What is remembered of files, up to a bound: that which was looked at last."""
+"""A thread-safe LRU cache of bounded size."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ V = TypeVar("V")
 
 @dataclass(slots=True)
 class BoundedCache(Generic[K, V]):
-    """Values by name, for several threads. most: bytes of all of them; cost: those of one."""
+    """An LRU cache for several threads. most: maximum size of all values in bytes; cost: the size
+    of a value."""
 
     most: int
     cost: Callable[[V], int]
@@ -26,14 +27,14 @@ class BoundedCache(Generic[K, V]):
         return known in self._values
 
     def get(self, known: K) -> V | None:
-        """None too where it has just gone."""
+        """The value; None if it is not cached."""
         with self._lock:
             if known in self._values:
                 self._values.move_to_end(known)
             return self._values.get(known)
 
     def put(self, known: K, value: V) -> V:
-        """Returns the value."""
+        """Cache a value, and return it."""
         with self._lock:
             if known not in self._values:
                 self._values[known] = value

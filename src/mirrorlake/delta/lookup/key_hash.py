@@ -1,8 +1,8 @@
-"""The hash of a key, the same in whatever file and type it is stored.
+"""The hash of a key, which does not depend on the physical type in a file.
 
-What is equal as a key has one hash (LZ-256): NULL is a value, -0.0 is not 0.0, every NaN is the
-same. Keys of whole numbers, which most keys are, are mixed here, a column at a time; others are
-hashed by DuckDB, whose hash is its own in each version.
+Equal keys have equal hashes (LZ-256): NULL is a value, -0.0 differs from 0.0, all NaN are equal.
+Integer keys, the most frequent ones, are hashed here, column by column; other keys are hashed by
+DuckDB, whose hash function may change with each version.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ _WHOLE = frozenset({"byte", "short", "integer", "long"})
 _GOLDEN, _FIRST, _SECOND = (
     np.uint64(n) for n in (0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB)
 )
-"""Of splitmix64 (Steele, Lea and Flood, 2014): no two numbers have one hash."""
+"""Constants of splitmix64 (Steele, Lea and Flood, 2014), a bijection of 64-bit integers."""
 
 _NULL = np.uint64(0x6D6972726F726C6B)
-"""Mixed in for a NULL; that a number has the same hash costs a look."""
+"""Mixed in for a NULL. An integer may have the same hash, so found rows are compared."""
 
 _HASHED_AS = {
     **dict.fromkeys(_WHOLE, "bigint"),
@@ -38,12 +38,12 @@ _HASHED_AS = {
 """Types of DuckDB whose names are not those of Delta."""
 
 
-def of_keys(keys: pa.Table, schema: TableSchema) -> np.ndarray:
-    """The hash of each key, uint64, as `of_file` gives it for a row that has it."""
+def hash_keys(keys: pa.Table, schema: TableSchema) -> np.ndarray:
+    """The hash of each key, uint64; equal to that of `hash_file` for a row with the key."""
     if _is_whole(schema, keys.column_names):
         return _mixed(keys)
     with key_join.connected(1) as connection:
-        connection.register("wanted", key_join.coded(keys))
+        connection.register("wanted", key_join.numbered_keys(keys))
         names = [f"k{i}" for i in range(keys.num_columns)]
         hashed = _hash(names, schema, keys.column_names)
         found = connection.execute(
@@ -52,20 +52,20 @@ def of_keys(keys: pa.Table, schema: TableSchema) -> np.ndarray:
     return _in_order(found["hash"], found[key_join.CODE])
 
 
-def of_file(path: str, schema: TableSchema, key: Sequence[str]) -> np.ndarray | None:
-    """The hash of the key of each row of a file, uint64; None when it lacks a key column."""
+def hash_file(path: str, schema: TableSchema, key: Sequence[str]) -> np.ndarray | None:
+    """The hash of the key of each row of a file, uint64; None if the file lacks a key column."""
     physical = [schema.physical_of(name) for name in key]
     whole = _is_whole(schema, key)
     with key_join.connected(1) as connection:
-        scan, present = key_join.scanned(connection, [path], schema, physical)
+        source, present = key_join.file_rows(connection, [path], schema, physical)
         if not present.issuperset(physical):
             return None
         values = [f"t.{quoted(name)}" for name in physical]
         if whole:
-            wanted = ", ".join(f"{value}::bigint as k{i}" for i, value in enumerate(values))
+            columns = ", ".join(f"{value}::bigint as k{i}" for i, value in enumerate(values))
         else:
-            wanted = f"{_hash(values, schema, key)} as hash"
-        query = f"select {wanted}, {key_join.ROW} from {scan} t"  # noqa: S608  (names are quoted)
+            columns = f"{_hash(values, schema, key)} as hash"
+        query = f"select {columns}, {key_join.ROW} from {source} t"  # noqa: S608  (names are quoted)
         found = connection.execute(query, {"paths": [path]}).to_arrow_table()
     if whole:
         own = _mixed(found.select([f"k{i}" for i in range(len(key))]))
@@ -74,7 +74,7 @@ def of_file(path: str, schema: TableSchema, key: Sequence[str]) -> np.ndarray | 
 
 
 def name(schema: TableSchema, key: Sequence[str]) -> str:
-    """What the hashes of such keys depend on, beside the values."""
+    """The name of the hash function for such keys, with its version."""
     return "splitmix64" if _is_whole(schema, key) else f"duckdb {duckdb.__version__}"
 
 
@@ -89,12 +89,12 @@ def _in_order(hashes: pa.ChunkedArray, index: pa.ChunkedArray) -> np.ndarray:
 
 
 def _mixed(keys: pa.Table) -> np.ndarray:
-    """The hash of each row of whole numbers of any width."""
+    """The hash of each row of integer columns of any width."""
     return reduce(_joined, keys.columns, np.zeros(keys.num_rows, np.uint64))
 
 
 def _joined(hashes: np.ndarray, column: pa.ChunkedArray) -> np.ndarray:
-    """The hashes of rows with one more column."""
+    """Combine the hashes of rows with one more column."""
     wide = column.cast(pa.int64())
     numbers = pc.fill_null(wide, 0).to_numpy().view(np.uint64)
     mixed = _mix(hashes ^ _mix(numbers))
@@ -114,7 +114,7 @@ def _mix(numbers: np.ndarray) -> np.ndarray:
 
 
 def _hash(values: Sequence[str], schema: TableSchema, names: Sequence[str]) -> str:
-    """The hash by DuckDB of a key of these SQL values."""
+    """The SQL expression of DuckDB's hash of a key; values: the SQL expressions of its columns."""
     parts = []
     for value, column in zip(values, names, strict=True):
         kind = schema.schema[column].type

@@ -1,7 +1,7 @@
-"""Joins keys with the rows of data files, by DuckDB.
+"""Joins keys with the rows of data files, with DuckDB.
 
-NULL equals NULL, and floating point is compared as text, which tells -0.0 from 0.0, with every NaN
-the same (LZ-256, LZ-257).
+NULL equals NULL. Floating point is compared as text, so that -0.0 differs from 0.0 and all NaN are
+equal (LZ-256, LZ-257).
 """
 
 from __future__ import annotations
@@ -22,7 +22,8 @@ from mirrorlake.model.arrow import contiguous
 from mirrorlake.model.equality import same
 
 CODE, FILE, ROW = "__code", "__file", "__row"
-"""Of a row that was found: the key it has, the file it is in, and its number there."""
+"""Columns of found rows: the row number of the key, the index of the file, and the row number in
+it."""
 
 _PATH = "__path"
 _NUMBER = "file_row_number"
@@ -33,23 +34,25 @@ _FILES = f"""(select * exclude ({_NUMBER}), {_NUMBER} as {ROW}
 
 
 def matches(paths: Sequence[str], schema: TableSchema, keys: pa.Table, threads: int) -> pa.Table:
-    """Where the rows with these keys are: CODE, FILE (a position in `paths`) and ROW.
+    """The positions of the rows with these keys: CODE, FILE (an index of `paths`) and ROW.
 
-    Reads the key columns only.
+    Reads only the key columns.
     """
-    return _joined(paths, schema, keys, threads, whole=False)
+    return _join(paths, schema, keys, threads, whole=False)
 
 
 def rows(paths: Sequence[str], schema: TableSchema, keys: pa.Table, threads: int) -> pa.Table:
-    """The rows with these keys, with those columns of the table that the files have, and places."""
-    return _joined(paths, schema, keys, threads, whole=True)
+    """The rows with these keys: the columns of the table that the files contain, and CODE, FILE,
+    ROW."""
+    return _join(paths, schema, keys, threads, whole=True)
 
 
 def equal(found: pa.Table, code: np.ndarray, keys: pa.Table) -> np.ndarray:
-    """Whether each found row has the key that `code` says: bool. found: the key columns."""
-    wanted, result = keys.take(pa.array(code)), np.ones(len(code), bool)
-    for one, other in zip(found.columns, wanted.columns, strict=True):
-        result &= same(contiguous(one), contiguous(other))
+    """Whether each found row has its key; bool. found: the key columns of the rows; code: the row
+    number of the key of each."""
+    sought, result = keys.take(pa.array(code)), np.ones(len(code), bool)
+    for left, right in zip(found.columns, sought.columns, strict=True):
+        result &= same(contiguous(left), contiguous(right))
     return result
 
 
@@ -58,16 +61,16 @@ _databases: dict[int, duckdb.DuckDBPyConnection] = {}
 
 @contextmanager
 def connected(threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
-    """To the database of this process that uses so many threads; it holds nothing.
+    """A connection to the empty in-memory database of this process with `threads` threads.
 
-    Making one takes longer than all else that a batch of a few rows needs.
+    The database is reused: creating one takes longer than the rest of a small batch.
     """
     database = _databases.get(threads)
     if database is None:
         made = duckdb.connect(config={"threads": threads})
         made.execute("set global TimeZone = 'UTC'")
-        # It keeps pieces of every file that it has read, up to most of the machine's memory, and
-        # reads are no faster for it: what is worth keeping is kept by `small`, and by the system.
+        # DuckDB would cache parts of every file, up to most of the machine's memory, without faster
+        # reads: `row_cache` and the page cache of the system have what is read repeatedly.
         made.execute("set global enable_external_file_cache = false")
         database = _databases.setdefault(threads, made)
     connection = database.cursor()
@@ -77,33 +80,33 @@ def connected(threads: int) -> Iterator[duckdb.DuckDBPyConnection]:
         connection.close()
 
 
-def _joined(
+def _join(
     paths: Sequence[str], schema: TableSchema, keys: pa.Table, threads: int, *, whole: bool
 ) -> pa.Table:
     paths = list(paths)
     with connected(threads) as connection:
-        connection.register("wanted", coded(keys))
+        connection.register("wanted", numbered_keys(keys))
         key = [schema.physical_of(name) for name in keys.column_names]
-        scan, present = scanned(connection, paths, schema, None if whole else key)
-        query = _query(schema, keys, present, scan, whole=whole)
+        source, present = file_rows(connection, paths, schema, None if whole else key)
+        query = _join_query(schema, keys, present, source, whole=whole)
         return connection.execute(query, {"paths": paths}).to_arrow_table()
 
 
-def coded(keys: pa.Table) -> pa.Table:
-    """The keys under names of ours, with their numbers."""
-    coded = keys.rename_columns([f"k{i}" for i in range(keys.num_columns)])
-    return coded.append_column(CODE, pa.array(np.arange(keys.num_rows), pa.int64()))
+def numbered_keys(keys: pa.Table) -> pa.Table:
+    """The keys with columns named k0, k1, ..., and their row numbers as CODE."""
+    numbered_keys = keys.rename_columns([f"k{i}" for i in range(keys.num_columns)])
+    return numbered_keys.append_column(CODE, pa.array(np.arange(keys.num_rows), pa.int64()))
 
 
-def scanned(
+def file_rows(
     connection: duckdb.DuckDBPyConnection,
     paths: list[str],
     schema: TableSchema,
     columns: Collection[str] | None = None,
 ) -> tuple[str, set[str]]:
-    """The rows of the files, each with its number and the path of its file, and their columns.
+    """The SQL source of the rows of the files, with row number and path, and its columns.
 
-    columns: those that will be read, None for all; their checksums are verified here.
+    columns: the columns that will be read, None for all; their page checksums are verified here.
     """
     if all(name.casefold() != _NUMBER for name in schema.physical):
         for path in paths:
@@ -111,7 +114,7 @@ def scanned(
         query = f"select * from {_FILES} limit 0"  # noqa: S608  (nothing from outside is in it)
         found = connection.execute(query, {"paths": paths}).description
         return _FILES, {column[0] for column in found}
-    # DuckDB gives the numbers of rows this name and no other: the files are read without it.
+    # A column has the fixed name of DuckDB's row number, so Arrow reads the files instead.
     stored = _stored(paths, schema)
     connection.register("stored", stored)
     return "(select * from stored where list_contains($paths, __path))", set(stored.column_names)
@@ -126,10 +129,10 @@ def _stored(paths: list[str], schema: TableSchema) -> pa.Table:
     return pa.concat_tables(tables, promote_options="default")
 
 
-def _query(
-    schema: TableSchema, keys: pa.Table, present: Collection[str], scan: str, *, whole: bool
+def _join_query(
+    schema: TableSchema, keys: pa.Table, present: Collection[str], source: str, *, whole: bool
 ) -> str:
-    """The join of the keys with the rows of the files; its parameter is the paths."""
+    """The SQL join of the keys with the rows of the files, with the parameter `paths`."""
     names = schema.schema.names
     conditions = []
     for i, name in enumerate(keys.column_names):
@@ -147,13 +150,13 @@ def _query(
         f"list_position($paths, t.{_PATH})::bigint - 1 as {FILE}",
     ]
     return (
-        f"select {', '.join(columns + at)} from {scan} t "  # noqa: S608  (names are quoted)
+        f"select {', '.join(columns + at)} from {source} t "  # noqa: S608  (names are quoted)
         f"join wanted on {' and '.join(conditions)}"
     )
 
 
 def _condition(left: str, index: int, schema: TableSchema, name: str) -> str:
-    """That a stored value is that of the key column at a place."""
+    """The SQL condition that a stored value equals key column number `index`."""
     right = f"wanted.k{index}"
     if schema.schema[name].type.name in {"float", "double"}:
         left, right = number_text(left), number_text(right)
@@ -161,5 +164,5 @@ def _condition(left: str, index: int, schema: TableSchema, name: str) -> str:
 
 
 def number_text(value: str) -> str:
-    # A NaN has a sign, and its text shows it.
+    # The text of a NaN contains its sign.
     return f"case when isnan({value}) then 'nan' else {value}::varchar end"

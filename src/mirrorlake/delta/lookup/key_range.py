@@ -1,4 +1,4 @@
-"""Finds the keys that a table has in a range."""
+"""Finds the keys of a table in a range."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def overlapping(
     key: Sequence[str],
     keys: KeyRange,
 ) -> list[Mapping[str, Any]]:
-    """The files that can hold a key of the range, by the bounds of their first key column."""
+    """The files that can contain a key of the range, by the bounds of the first key column."""
     if key[0] in schema.partitions:
         return list(files)
     column = arrow_schema(schema.schema).field(key[0])
@@ -42,7 +42,7 @@ def keys_between(
     key: Sequence[str],
     keys: KeyRange,
 ) -> pa.Table:
-    """The keys of all live rows in these files that are in the range."""
+    """The keys in the range of all live rows in these files."""
     names = list(key)
     kinds = arrow_schema(schema.schema)
     found = [pa.schema([kinds.field(name) for name in names]).empty_table()]

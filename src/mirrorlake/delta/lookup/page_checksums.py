@@ -1,6 +1,7 @@
-"""Checks the page checksums of a data file, for readers that do not: DuckDB verifies none.
+"""Verifies the page checksums of a data file, which DuckDB does not do.
 
-A page header may hold the CRC-32 of the page's bytes as stored (parquet.thrift, PageHeader.crc).
+A page header may contain the CRC-32 of the stored bytes of the page (parquet.thrift,
+PageHeader.crc).
 """
 
 from __future__ import annotations
@@ -11,50 +12,78 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.parquet as pq
 
+from mirrorlake.delta.lookup.bounded_cache import BoundedCache
 from mirrorlake.storage.thrift import ThriftReader
 
 _PACKED, _CRC = 3, 4
-"""Fields of a page header."""
+"""Field numbers of a page header."""
 
 
 class DamagedPage(OSError):
-    """The bytes of a page are not those that were written."""
+    """The bytes of a page do not match its checksum."""
 
 
 def verify(path: Path, columns: Collection[str] | None = None) -> None:
-    """Compare every page that has a checksum with it. columns: None for all.
+    """Verify every page that has a checksum. columns: None for all.
 
-    What is no page at all is left to the reader of the file. Raises DamagedPage, OSError, and
-    ArrowException for a damaged footer.
+    An invalid page header is not reported here, but by the reader of the file. Raises DamagedPage,
+    OSError, and ArrowException for a damaged footer.
     """
     metadata = pq.read_metadata(path)
     groups = map(metadata.row_group, range(metadata.num_row_groups))
     chunks = [group.column(index) for group in groups for index in range(group.num_columns)]
     if not chunks:
         return
+    facts = path.stat()
+    file_id = (str(path), facts.st_size, facts.st_mtime_ns)
     with path.open("rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
         for chunk in chunks:
             if columns is None or chunk.path_in_schema in columns:
-                _verify_chunk(path, content, chunk)
+                _verify_chunk(path, content, chunk, file_id)
 
 
-def _verify_chunk(path: Path, content: mmap.mmap, chunk: Any) -> None:
+def _verify_chunk(path: Path, content: mmap.mmap, chunk: Any, file_id: _FileId) -> None:
     at = chunk.dictionary_page_offset or chunk.data_page_offset
-    end = at + chunk.total_compressed_size
+    known = (*file_id, at)
+    pages = _cache.get(known) if known in _cache else None
+    if pages is None:
+        pages = _pages(content, at, at + chunk.total_compressed_size)
+        _cache.put(known, pages)
+    for start, end, crc in zip(*pages.tolist(), strict=True):
+        if zlib.crc32(content[start:end]) != crc:
+            raise DamagedPage(
+                f"{path.name}: a page of column {chunk.path_in_schema} does not match its checksum"
+            )
+
+
+def _pages(content: mmap.mmap, at: int, end: int) -> np.ndarray:
+    """Where the pages with a checksum begin and end, and their checksums: int64, 3 x n."""
+    found: list[tuple[int, int, int]] = []
     reader = ThriftReader(content)
     while at < end:
         reader.position = at
         try:
             header = reader.structure()
         except ValueError:
-            return
+            break
         size, crc = header.get(_PACKED), header.get(_CRC)
         if not isinstance(size, int) or not 0 <= size <= end - reader.position:
-            return
+            break
         at = reader.position + size
-        if isinstance(crc, int) and zlib.crc32(content[reader.position : at]) != crc & 0xFFFFFFFF:
-            raise DamagedPage(
-                f"{path.name}: a page of column {chunk.path_in_schema} does not match its checksum"
-            )
+        if isinstance(crc, int):
+            found.append((reader.position, at, crc & 0xFFFFFFFF))
+    return np.array(found, np.int64).reshape(-1, 3).T
+
+
+_FileId = tuple[str, int, int]
+"""Path, size and time of a file, which cannot be another one."""
+
+CACHE_BYTES = 32 << 20
+"""What a process remembers of where pages are: to find it out takes longer than the comparison."""
+
+_cache: BoundedCache[tuple[str, int, int, int], np.ndarray] = BoundedCache(
+    CACHE_BYTES, lambda pages: 200 + pages.nbytes
+)

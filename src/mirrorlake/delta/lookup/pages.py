@@ -1,11 +1,10 @@
-"""Reads few rows of a Parquet file: the pages they lie in, and no others.
+"""Reads a few rows of a Parquet file, by reading only the pages that contain them.
 
-A reader of Parquet takes row groups whole, and so decompresses a quarter of a million rows for one.
-The page index of a file (Parquet format, "Page Index") says where each page lies and which row it
-begins with. The pages that hold wanted rows are copied into a small Parquet file in memory, one for
-each column, which Arrow then decodes like any other.
+Arrow reads whole row groups, and so decompresses up to 262,144 rows for one. The page index of a
+file (Parquet format, "Page Index") has the offset and the first row of each page. The pages with
+wanted rows are copied into a small Parquet file in memory, one per column, which Arrow decodes.
 
-Data files never change, so what was read of their footers is remembered.
+Data files never change, so their page layouts are cached.
 """
 
 from __future__ import annotations
@@ -26,29 +25,33 @@ from mirrorlake.storage.thrift import I32, Raw, ThriftReader, encode
 
 _MAGIC = b"PAR1"
 _LIST_OF_LOCATIONS, _STRUCTURE = 0x19, 12
-_AROUND, _LOCATION = [0, 2, 4, 6], (0x16, 0x15, 0x16, 0x00)
-"""What stands around the numbers of a page location: 64 bits, 32 bits, 64 bits, the end."""
+_CONSTANT_BYTES, _LOCATION = [0, 2, 4, 6], (0x16, 0x15, 0x16, 0x00)
+"""The bytes around the numbers of an encoded page location: headers of fields of 64, 32 and 64
+bits, and the end."""
 
 _DAMAGE = (ValueError, KeyError, TypeError, AttributeError, IndexError, OverflowError)
-"""What comes of fields that are missing or of another kind; whoever reads the file whole tells."""
+"""Errors caused by missing fields, or fields of another type; reading the whole file reports the
+damage."""
 
-REMEMBERED = 64 << 20
-"""Bytes of page tables that are kept; that of two million rows of ten columns takes 400 kB."""
+CACHE_BYTES = 64 << 20
+"""Maximum bytes of cached page layouts; that of 2,000,000 rows and 10 columns takes 400 kB."""
 
 
 _OBJECTS = 1_500
-"""Bytes that one column of one row group takes beside its numbers."""
+"""Bytes of one column of one row group in a page layout, without its arrays."""
 
 
 class NoPageIndex(ValueError):
-    """The file does not say where its pages are, or not in a way that is known here."""
+    """The file has no page index, or one in an unsupported form."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Chunk:
-    """One column of one row group. rows: the first row of each page, in the group, and its end.
+    """One column of one row group.
 
-    at, size: bytes of each page; dictionary: where its dictionary page begins and ends.
+    rows: the first row of each page, counted in the group, and the number of rows of the group.
+    at, size: offset and size of each page in bytes.
+    dictionary: start and end offset of the dictionary page, if there is one.
     """
 
     facts: dict[int, Any]
@@ -60,7 +63,8 @@ class _Chunk:
 
 @dataclass(frozen=True, slots=True)
 class PageLayout:
-    """Where the rows of a file are. starts: the first row of each row group, and the end."""
+    """The pages of a file. starts: the first row of each row group, and the number of rows;
+    elements: the encoded schema element of each column."""
 
     starts: np.ndarray
     elements: dict[str, Raw]
@@ -76,12 +80,12 @@ class PageLayout:
 
     @property
     def nbytes(self) -> int:
-        """In memory, as far as it counts."""
+        """Approximate size in memory."""
         chunks = [chunk for group in self.groups for chunk in group.values()]
         return sum(_OBJECTS + 3 * chunk.rows.nbytes for chunk in chunks)
 
     def grouped(self, rows: np.ndarray) -> list[tuple[dict[str, _Chunk], np.ndarray]]:
-        """Row groups with the rows (ascending) wanted of each, numbered from its first."""
+        """Each row group with the wanted rows (ascending) in it, numbered from its first row."""
         cuts = np.searchsorted(rows, self.starts)
         return [
             (group, rows[cuts[i] : cuts[i + 1]] - self.starts[i])
@@ -89,26 +93,27 @@ class PageLayout:
         ]
 
     def share(self, rows: np.ndarray, column: str) -> float:
-        """The part of the pages of a column that hold one of these rows (ascending): 0 to 1."""
-        wanted = total = 0
+        """The part, from 0 to 1, of the pages of a column with at least one of these rows
+        (ascending)."""
+        touched = total = 0
         for group, own in self.grouped(rows):
             starts = group[column].rows
             total += len(starts) - 1
-            wanted += len(np.unique(np.searchsorted(starts, own, side="right")))
-        return wanted / max(total, 1)
+            touched += len(np.unique(np.searchsorted(starts, own, side="right")))
+        return touched / max(total, 1)
 
 
 def layout(path: Path) -> PageLayout:
-    """The page table of a file. Raises NoPageIndex, OSError."""
+    """The page layout of a file. Raises NoPageIndex, OSError."""
     facts = path.stat()
     known = str(path), facts.st_size, facts.st_mtime_ns
     return _layouts.get(known) or _layouts.put(known, _layout(*known))
 
 
 def read(path: Path, where: PageLayout, rows: np.ndarray, columns: Sequence[str]) -> pa.Table:
-    """These rows (ascending, distinct) of these columns.
+    """Read these rows (ascending, distinct) of these columns.
 
-    Raises OSError, and ArrowException when a page is not what it should be.
+    Raises OSError, and ArrowException for a damaged page.
     """
     groups = [(group, own) for group, own in where.grouped(rows) if len(own)]
     handle = os.open(path, os.O_RDONLY)
@@ -135,7 +140,7 @@ def _column(
         of = np.searchsorted(chunk.rows[pages], rows, side="right") - 1
         indexes.append(offset + begins[of] + rows - chunk.rows[pages][of])
         offset += int(begins[-1])
-        groups.append(_copied(handle, body, chunk, pages, int(begins[-1])))
+        groups.append(_copy_pages(handle, body, chunk, pages, int(begins[-1])))
     footer = encode(
         {
             1: I32(1),
@@ -154,10 +159,10 @@ def _column(
     return file.read(use_threads=False).column(0).take(pa.array(np.concatenate(indexes)))
 
 
-def _copied(
+def _copy_pages(
     handle: int, body: bytearray, chunk: _Chunk, pages: np.ndarray, rows: int
 ) -> dict[int, Any]:
-    """Copy pages of a column to the end of the body. Returns their row group."""
+    """Append pages of a column to `body`. Returns the encoded metadata of their row group."""
     start = len(body)
     facts = {number: chunk.facts[number] for number in (1, 2, 3, 4)}
     facts = {1: I32(facts[1]), 2: [I32(e) for e in facts[2]], 3: facts[3], 4: I32(facts[4])}
@@ -227,31 +232,31 @@ def _chunk(handle: int, column: dict[int, Any], rows: int) -> _Chunk:
 def locations(index: bytes) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     """Offsets, sizes and first rows of the pages in an encoded OffsetIndex.
 
-    All numbers at once: between them stand single bytes that are numbers of one byte too.
-    Raises NoPageIndex when it holds anything else.
+    All varints are decoded at once; the field headers between them are decoded as varints of one
+    byte. Raises NoPageIndex for other content.
     """
     if len(index) < 3 or index[0] != _LIST_OF_LOCATIONS or index[1] & 15 != _STRUCTURE:
-        raise NoPageIndex("a list of locations of another form")
+        raise NoPageIndex("the list of page locations has another form")
     head = ThriftReader(index)
     head.position = 1
     count = head.count()
     data = np.frombuffer(index, np.uint8, offset=head.position)
     ends = np.flatnonzero(data < 0x80)[: 7 * count]
     if len(ends) != 7 * count or not count:
-        raise NoPageIndex("a list of locations that ends too early")
+        raise NoPageIndex("the list of page locations is truncated")
     begins = np.concatenate(([0], ends[:-1] + 1))
     data = data[: ends[-1] + 1]
     shifts = np.arange(len(data)) - np.repeat(begins, ends - begins + 1)
     numbers = np.add.reduceat((data & 0x7F).astype(np.int64) << 7 * shifts, begins)
     pages = numbers.reshape(count, 7)
-    if (pages[:, _AROUND] != _LOCATION).any():
-        raise NoPageIndex("page locations of another form")
+    if (pages[:, _CONSTANT_BYTES] != _LOCATION).any():
+        raise NoPageIndex("a page location has another form")
     at, size, first = pages[:, 1] >> 1, pages[:, 3] >> 1, pages[:, 5] >> 1
     if first[0] != 0 or (np.diff(first) <= 0).any() or (np.diff(at) <= 0).any():
-        raise NoPageIndex("pages in no order")
+        raise NoPageIndex("the pages are not in ascending order")
     return at, size, first
 
 
 _layouts: BoundedCache[tuple[str, int, int], PageLayout] = BoundedCache(
-    REMEMBERED, lambda known: known.nbytes
+    CACHE_BYTES, lambda known: known.nbytes
 )

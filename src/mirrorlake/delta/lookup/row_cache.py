@@ -1,7 +1,7 @@
-"""Small data files, which are read whole and kept in memory.
+"""The row cache: rows of small data files, kept in memory.
 
-The newest rows of a table are in small files, in which every batch looks for its keys. Data files
-never change, so their rows are kept up to a bound, and those that were used last stay.
+The newest rows of a table are in small files, in which every batch looks up its keys. Data files
+never change, so their rows are cached in an LRU cache of bounded size.
 """
 
 from __future__ import annotations
@@ -20,34 +20,35 @@ from mirrorlake.model.arrow import arrow_schema, contiguous, taken
 from mirrorlake.model.equality import comparable
 
 SMALL = 4 << 20
-"""Bytes of a file below which it is read whole: finding the keys and their pages takes half as long
-once, and ten times as long as another look into the rows in memory."""
+"""Size of a file in bytes below which its rows are cached. Compared with that, locating keys and
+reading their pages takes half as long the first time, but ten times as long when the rows are
+cached."""
 
 CACHE_BYTES = 160 << 20
-"""Bytes of rows of small files that a process keeps in memory."""
+"""Maximum bytes of cached rows per process."""
 
-LARGEST = 16 << 20
-"""Bytes of rows of a file that is kept: a small one can hold much that repeats."""
+MAX_FILE_ROWS_BYTES = 16 << 20
+"""Maximum bytes of the cached rows of one file: a small file may contain many repeated values."""
 
 BLOCK = 1_024
-"""Rows that are decoded before their size is looked at."""
+"""Number of rows that are decoded before their size is checked."""
 
-MANY = 4
-"""Keys for each row, from which on they are many."""
+KEYS_PER_ROW = 4
+"""Number of keys per row above which the keys are filtered first."""
 
 
 def stored_rows(path: str, schema: TableSchema) -> tuple[pa.Table, int]:
-    """A file whole: those columns of the table that it has, under its own names, and its rows,
-    which it has without any of them too."""
+    """All rows of a file, and their number. The rows have the columns of the table that the file
+    contains, with their names in the file."""
     found = _stored(path, schema, None)
     assert found is not None
     return found
 
 
 def _stored(path: str, schema: TableSchema, most: int | None) -> tuple[pa.Table, int] | None:
-    """As `stored_rows`; None when the rows take more than `most` bytes."""
+    """As `stored_rows`; None if the rows take more than `most` bytes."""
     target = schema.file_schema()
-    # Spark writes moments as INT96, in nanoseconds, which end in 2262.
+    # Spark writes timestamps as INT96. As nanoseconds, Arrow's default, they would end in 2262.
     with pq.ParquetFile(
         path,
         coerce_int96_timestamp_unit="us",
@@ -59,11 +60,11 @@ def _stored(path: str, schema: TableSchema, most: int | None) -> tuple[pa.Table,
         named = pa.schema([target.field(name) for name in columns])
         if most is None or not rows or not columns:
             return file.read(columns).select(columns).cast(named), rows
-        if _least(schema, rows) > most:
+        if _min_size(schema, rows) > most:
             return None
         blocks, taken = [], 0
         for block in file.iter_batches(BLOCK, columns=columns, use_threads=False):
-            # As it is kept: a dictionary, for example, takes much less than what it stands for.
+            # In the types of the cache: a dictionary, for example, takes much less than its values.
             blocks.append(pa.Table.from_batches([block]).select(columns).cast(named))
             taken += blocks[-1].nbytes
             if taken > most:
@@ -72,76 +73,79 @@ def _stored(path: str, schema: TableSchema, most: int | None) -> tuple[pa.Table,
 
 
 def table_rows(path: Path, schema: TableSchema) -> pa.Table:
-    """A file whole, gone rows included, with all columns of the table; NULL where it has none."""
-    rows = held(path, schema) if path.stat().st_size < SMALL else None
+    """All rows of a file, deleted ones included, with all columns of the table; see
+    `TableSchema.missing_column` for columns that the file does not contain."""
+    rows = cached_rows(path, schema) if path.stat().st_size < SMALL else None
     return _of_table(*stored_rows(str(path), schema), schema) if rows is None else rows
 
 
-def held(path: Path, schema: TableSchema) -> pa.Table | None:
-    """As `table_rows`, from memory if it was read before; None for a file whose rows take more than
-    LARGEST, which is found out without reading more than that."""
-    known = _known(path, schema)
+def cached_rows(path: Path, schema: TableSchema) -> pa.Table | None:
+    """As `table_rows`, from the cache if possible; None if the rows take more than LARGEST bytes,
+    of which no more than that are decoded."""
+    known = _file_key(path, schema)
     if known in _cache:
         return _cache.get(known)
     return _cache.put(known, _bounded(path, schema))
 
 
 def _bounded(path: Path, schema: TableSchema) -> pa.Table | None:
-    """The rows of a file in all columns of the table, if they take no more than LARGEST."""
-    found = _stored(str(path), schema, LARGEST)
+    """The rows of a file with all columns of the table; None if they take more than LARGEST."""
+    found = _stored(str(path), schema, MAX_FILE_ROWS_BYTES)
     rows = None if found is None else _of_table(*found, schema)
-    return None if rows is None or rows.nbytes > LARGEST else rows
+    return None if rows is None or rows.nbytes > MAX_FILE_ROWS_BYTES else rows
 
 
-def _least(schema: TableSchema, rows: int) -> int:
-    """What rows take in memory at least, also of columns that their file has not."""
+def _min_size(schema: TableSchema, rows: int) -> int:
+    """Minimum size of rows in memory in bytes, including columns that their file does not
+    contain."""
     kinds = [field.type for field in arrow_schema(schema.schema)]
-    return rows * sum(map(_least_bits, kinds)) // 8
+    return rows * sum(map(_min_bits, kinds)) // 8
 
 
-def _least_bits(kind: pa.DataType) -> int:
-    """Of one value: where nothing says more, those of the number that tells where it ends."""
+def _min_bits(kind: pa.DataType) -> int:
+    """Minimum number of bits of one value: for values of variable length those of an offset."""
     if pa.types.is_struct(kind):
-        return sum(_least_bits(field.type) for field in kind)
+        return sum(_min_bits(field.type) for field in kind)
     varies = pa.types.is_binary(kind) or pa.types.is_string(kind) or pa.types.is_list(kind)
     return 32 if varies else int(kind.bit_width)
 
 
-def _known(path: Path, schema: TableSchema) -> _Known:
+def _file_key(path: Path, schema: TableSchema) -> _FileKey:
     facts = path.stat()
     return str(path), facts.st_size, facts.st_mtime_ns, schema
 
 
 def matches(keys: pa.Table, rows: pa.Table) -> tuple[np.ndarray, np.ndarray]:
-    """Which rows have one of the keys (distinct): the numbers of the keys, and of the rows."""
+    """The rows that have one of the keys (distinct), as two arrays: the row number of the key, and
+    the row number of the row."""
     stored = rows.select(keys.column_names).cast(keys.schema)
-    some = np.arange(keys.num_rows)
-    if len(some) > MANY * stored.num_rows:
-        # To look many up among few takes a third of the time that it takes to number all of them.
-        wanted, held = (comparable(contiguous(one.column(0))) for one in (keys, stored))
-        some = np.flatnonzero(pc.is_in(wanted, value_set=held))
-        keys = taken(keys, some)
-    code = codes.encode(pa.concat_tables([keys, stored])).code[len(some) :]
-    row = np.flatnonzero(code < len(some))
-    return some[code[row]], row
+    key_rows = np.arange(keys.num_rows)
+    if len(key_rows) > KEYS_PER_ROW * stored.num_rows:
+        # Looking up many keys among few rows takes a third of the time of encoding all of them.
+        sought, stored_keys = (comparable(contiguous(table.column(0))) for table in (keys, stored))
+        key_rows = np.flatnonzero(pc.is_in(sought, value_set=stored_keys))
+        keys = taken(keys, key_rows)
+    code = codes.encode(pa.concat_tables([keys, stored])).code[len(key_rows) :]
+    row = np.flatnonzero(code < len(key_rows))
+    return key_rows[code[row]], row
 
 
 def _of_table(found: pa.Table, rows: int, schema: TableSchema) -> pa.Table:
     target = arrow_schema(schema.schema)
     columns = [
-        found[name] if name in found.column_names else schema.absent(column.name, rows)
+        found[name] if name in found.column_names else schema.missing_column(column.name, rows)
         for name, column in zip(schema.physical, target, strict=True)
     ]
     return pa.table(columns, schema=target)
 
 
-_Known = tuple[str, int, int, TableSchema]
-"""A file that cannot be another one, with its size and time, and as which table it was read."""
+_FileKey = tuple[str, int, int, TableSchema]
+"""Identity of a cached file: path, size, modification time, and the schema of its rows."""
 
 
 def _cost(rows: pa.Table | None) -> int:
-    """With what it takes to remember that there are none."""
+    """Size of an entry in bytes; an entry without rows takes some bytes, too."""
     return 1_024 + (0 if rows is None else rows.nbytes)
 
 
-_cache: BoundedCache[_Known, pa.Table | None] = BoundedCache(CACHE_BYTES, _cost)
+_cache: BoundedCache[_FileKey, pa.Table | None] = BoundedCache(CACHE_BYTES, _cost)

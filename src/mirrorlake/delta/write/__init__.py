@@ -1,1 +1,1 @@
-"""New data files, change files and deletion vectors of a table."""
+"""Writes data files, change files, deletion vectors and commits of a table."""

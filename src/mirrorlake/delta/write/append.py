@@ -1,4 +1,4 @@
-"""Rows that touch nothing, as data files one after another: in bounded memory, however many."""
+"""Writes appended rows as data files, in bounded memory."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from typing import Any
 import pyarrow as pa
 
 from mirrorlake.delta.schema import TableSchema
-from mirrorlake.delta.write.rewrite import ROWS_PER_FILE, written
+from mirrorlake.delta.write.rewrite import ROWS_PER_FILE, write_data_files
 
 FILE_BYTES = 256 << 20
-"""Bytes in memory of the rows of one data file, about."""
+"""Approximate size in memory of the rows of one data file."""
 
 
 def append(
     table: Path, schema: TableSchema, blocks: Iterable[pa.Table], keys: list[str]
 ) -> list[dict[str, Any]]:
-    """Write pieces of rows, in the table's columns, as data files: their add actions.
+    """Write blocks of rows, in the columns of the table, as data files. Returns their add actions.
 
-    Nothing is committed, as in `rewrite`. Memory: the rows of one data file, twice.
+    As in `rewrite`, nothing is committed. Memory: twice the rows of one data file.
     """
     actions: list[dict[str, Any]] = []
-    some: list[pa.Table] = []
+    pending: list[pa.Table] = []
     rows = size = 0
     for block in blocks:
-        some.append(block)
+        pending.append(block)
         rows, size = rows + block.num_rows, size + block.nbytes
         if rows >= ROWS_PER_FILE or size >= FILE_BYTES:
-            whole = pa.concat_tables(some)
-            # What is more than full files goes with the next pieces, and is no small file.
+            whole = pa.concat_tables(pending)
+            # Rows beyond full files are written with the next blocks, not as a small file.
             full = rows - rows % ROWS_PER_FILE or rows
-            actions += written(table, schema, whole.slice(0, full), keys)
-            some = [whole.slice(full)]
-            rows, size = some[0].num_rows, some[0].nbytes
+            actions += write_data_files(table, schema, whole.slice(0, full), keys)
+            pending = [whole.slice(full)]
+            rows, size = pending[0].num_rows, pending[0].nbytes
     if rows:
-        actions += written(table, schema, pa.concat_tables(some), keys)
+        actions += write_data_files(table, schema, pa.concat_tables(pending), keys)
     return actions

@@ -1,4 +1,4 @@
-"""The next commit of a Delta table, written as a file of its log."""
+"""Writes commits to the log of a Delta table."""
 
 from __future__ import annotations
 
@@ -21,11 +21,13 @@ def write_commit(
     options: ObjectOptions | None = None,
     **info: Any,
 ) -> bool:
-    """Write a commit; False where that version exists. info: what it says of itself; options: how
-    a URL is reached."""
-    said = {"timestamp": int(time.time() * 1000), **info}
-    # Without escapes, as Delta writes it: not every reader understands all of them.
-    lines = [json.dumps(one, ensure_ascii=False) for one in [{"commitInfo": said}, *actions]]
+    """Write a commit. Returns False if the version exists. info: members of commitInfo; options:
+    how to access a URL."""
+    commit_info = {"timestamp": int(time.time() * 1000), **info}
+    # Without \u escapes, as Delta writes it: some readers do not support all of them.
+    lines = [
+        json.dumps(line, ensure_ascii=False) for line in [{"commitInfo": commit_info}, *actions]
+    ]
     content = ("\n".join(lines) + "\n").encode()
     name = f"{FOLDER}/{version:020d}.json"
     try:

@@ -1,8 +1,8 @@
-"""Which columns of a file are compressed.
+"""Selects the columns of a file to compress.
 
-Snappy leaves what looks random (hashes, UUIDs, amounts) nearly as large as it was, and takes its
-time for it whenever a page is written or read. So a column is compressed where that pays, which a
-few of its rows tell; a Parquet file says of each column how it is packed, and every reader knows.
+Snappy hardly reduces values that look random (hashes, UUIDs, amounts), but takes time whenever a
+page is written or read. So a column is compressed only if a sample of its rows becomes smaller.
+Parquet files have a codec per column, so every reader supports this.
 """
 
 from __future__ import annotations
@@ -11,43 +11,45 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 CODEC = "snappy"
-"""What Delta writes by default, and every reader of Parquet knows. zstd makes files half as large;
-but small pages take it twice as long to write and to read, and a batch does little else."""
+"""Delta's default, which every Parquet reader supports. Files with zstd are half as large, but
+their small pages take twice as long to write and read, which is most of the work of a batch."""
 
 PLAIN = "none"
 
-PAYS = 0.66
-"""What is left of a column that is worth compressing, of its size, at most: files become a tenth
-larger by it, and are read and written in two thirds of the time."""
+MAX_RATIO = 0.66
+"""Maximum ratio of compressed to uncompressed size of a column that is compressed. With this value
+files are 10 % larger, and are read and written in two thirds of the time."""
 
-LEAST_ROWS = 16_384
-"""Rows of a file for which it is worth asking: that takes two milliseconds, and of long texts at
-most an eighth of what compression takes."""
+MIN_ROWS = 16_384
+"""Minimum number of rows of a file that is sampled: a sample takes two milliseconds, with long
+texts at most an eighth of the time of the compression."""
 
-SAMPLES, ROWS = 16, 128
-"""Places of a file that are looked at, from its beginning to its end, and rows in each."""
+SAMPLES, SAMPLE_ROWS = 16, 128
+"""Number of evenly distributed samples, and rows per sample."""
 
 
 def codecs(rows: pa.Table) -> dict[str, str]:
     """The codec of each column of a file with these rows."""
     leaves = dict.fromkeys(_nested_leaves(rows.schema), CODEC)
-    rows = rows.drop_columns([one.name for one in rows.schema if pa.types.is_nested(one.type)])
-    if rows.num_rows < LEAST_ROWS or not rows.num_columns:
+    rows = rows.drop_columns([f.name for f in rows.schema if pa.types.is_nested(f.type)])
+    if rows.num_rows < MIN_ROWS or not rows.num_columns:
         return dict.fromkeys(rows.column_names, CODEC) | leaves
-    last = rows.num_rows - ROWS
+    last = rows.num_rows - SAMPLE_ROWS
     indexes = [index * last // (SAMPLES - 1) for index in range(SAMPLES)]
-    sample = pa.concat_tables([rows.slice(index, ROWS) for index in indexes])
-    left = _left(sample)
+    sample = pa.concat_tables([rows.slice(index, SAMPLE_ROWS) for index in indexes])
+    left = _ratios(sample)
     found = {
-        name: PLAIN if left[name] > PAYS and _is_like(column, sample[name]) else CODEC
+        name: PLAIN
+        if left[name] > MAX_RATIO and _is_representative(column, sample[name])
+        else CODEC
         for name, column in zip(rows.column_names, rows.columns, strict=True)
     }
     return found | leaves
 
 
 def _nested_leaves(schema: pa.Schema) -> list[str]:
-    """What a file calls the columns of which nested ones consist."""
-    nested = [one for one in schema if pa.types.is_nested(one.type)]
+    """The Parquet paths of the leaves of nested columns."""
+    nested = [field for field in schema if pa.types.is_nested(field.type)]
     if not nested:
         return []
     written: list[pq.FileMetaData] = []
@@ -56,18 +58,18 @@ def _nested_leaves(schema: pa.Schema) -> list[str]:
     return [column.path for column in written[0].schema]
 
 
-def _is_like(column: pa.ChunkedArray, sample: pa.ChunkedArray) -> bool:
-    """Whether a sample tells of its column. One of NULLs does not become smaller, whatever stands
-    between them, and where texts are long in few places no place may have been one of these."""
+def _is_representative(column: pa.ChunkedArray, sample: pa.ChunkedArray) -> bool:
+    """Whether a sample represents its column. It does not if it has only NULLs, or if the values of
+    the column are much longer, as those of a column with few long texts."""
     if sample.null_count == len(sample):
         return False
     return bool(column.nbytes / len(column) < 2 * sample.nbytes / len(sample))
 
 
-def _left(sample: pa.Table) -> dict[str, float]:
-    """What compression leaves of each column: 1 for all of it."""
+def _ratios(sample: pa.Table) -> dict[str, float]:
+    """The ratio of compressed to uncompressed size of each column."""
     written: list[pq.FileMetaData] = []
-    # Without dictionaries, which rows so few would have and all of them might not.
+    # Without dictionaries, which the few rows would get, but the whole column might not.
     pq.write_table(
         sample,
         pa.MockOutputStream(),

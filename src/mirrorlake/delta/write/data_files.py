@@ -1,6 +1,7 @@
-"""New data and change files of a table, and their statistics for the log.
+"""Writes data and change files of a table, with their statistics for the log.
 
-Every file is flushed (`flush`): it is durable when it is written, or soon after.
+Every file is flushed by `flush`: it is durable when the function returns, or at the end of
+`flush_in_background`.
 """
 
 from __future__ import annotations
@@ -24,30 +25,33 @@ from mirrorlake.delta.write import compression, flush
 from mirrorlake.delta.write.compression import CODEC
 
 STATISTICS = 32
-"""Columns with statistics, as Delta's own default; the key columns always are among them."""
+"""Number of columns with statistics, as Delta's default; the key columns are always included."""
+
+HUGE = 8 << 20
+"""Bytes of a text that is not copied for statistics."""
 
 LONGEST_TEXT = 32
 LARGEST = "\U0010ffff"
-"""The character after which none comes."""
+"""The highest Unicode code point."""
 
 ROW_GROUP = 256 * 1024
-"""Rows: small enough that readers can pass over most of a file for a narrow range of keys."""
+"""Rows per row group: few enough that readers can skip most of a file for a narrow key range."""
 
 PAGE_ROWS = 2_048
-"""Rows that are decompressed together: few, because a row of a random key costs its whole page."""
+"""Rows per page: few, because reading the row of a random key decompresses its whole page."""
 
 DICTIONARY = 64 * 1024
-"""Bytes: beyond it a column has too many values for a dictionary, and is written as it stands,
-which is faster and, compressed, smaller."""
+"""Maximum dictionary size in bytes. A column with a larger dictionary has so many values that plain
+encoding is faster and, compressed, smaller."""
 
 CHANGE_TYPE = "_change_type"
 
 _WRITER = {"org.apache.spark.version": "4.0.0"}
-"""Of the footer of a file: Spark 3 reads dates before 1582-10-15 and moments before 1900 only if
-the file says in which calendar they are; Spark has written the Gregorian one since 3.0."""
+"""Footer metadata: Spark 3 reads dates before 1582-10-15 and timestamps before 1900 only if it can
+tell their calendar from the writer; Spark has written the Gregorian calendar since 3.0."""
 
 NO_VALUES: Mapping[str, str | None] = MappingProxyType({})
-"""Of a table without partition columns."""
+"""The partition values of a table without partition columns."""
 
 
 def write_data(
@@ -58,9 +62,10 @@ def write_data(
     *,
     data_change: bool = True,
 ) -> dict[str, Any]:
-    """Write a data file; returns its add action. rows: in the file's names and types.
+    """Write a data file. Returns its add action.
 
-    values: of the partition columns; data_change: False when its rows stood in another file before.
+    rows: with the names and types of the file; values: of the partition columns; data_change:
+    False if the rows are moved from another file.
     """
     name = f"part-00000-{uuid.uuid4()}.c000.{CODEC}.parquet"
     size = _write(table / name, rows, page_rows=PAGE_ROWS)
@@ -77,7 +82,7 @@ def write_data(
 def write_changes(
     table: Path, rows: pa.Table, values: Mapping[str, str | None] = NO_VALUES
 ) -> dict[str, Any]:
-    """Write a change file; returns its cdc action. rows: `_change_type` is the last."""
+    """Write a change file. Returns its cdc action. rows: the last column is `_change_type`."""
     name = f"_change_data/cdc-00000-{uuid.uuid4()}.c000.{CODEC}.parquet"
     size = _write(table / name, rows, page_rows=None)
     return {
@@ -117,7 +122,7 @@ def statistics(rows: pa.Table, keys: list[str]) -> dict[str, Any]:
 
 
 def deleted_from(add: Mapping[str, Any], vector: Mapping[str, Any], records: int) -> dict[str, Any]:
-    """The add action of a file some of whose rows are now gone: its bounds are no longer tight."""
+    """The add action of a file with a new deletion vector: its bounds are no longer tight."""
     stats = json.loads(add.get("stats") or "{}", parse_float=Decimal)
     stats |= {"numRecords": records, "tightBounds": False}
     return {**add, "deletionVector": dict(vector), "dataChange": True, "stats": _json(stats)}
@@ -139,7 +144,8 @@ def removed(add: Mapping[str, Any], *, data_change: bool = True) -> dict[str, An
 
 
 def _write(path: Path, rows: pa.Table, *, page_rows: int | None) -> int:
-    """page_rows: None for a file that is only read whole, which then needs no index of pages."""
+    """Write a Parquet file. Returns its size in bytes. page_rows: rows per page; None for a file
+    that is only read whole, which needs no page index."""
     path.parent.mkdir(exist_ok=True)
     with path.open("wb") as file:
         with pq.ParquetWriter(
@@ -152,7 +158,11 @@ def _write(path: Path, rows: pa.Table, *, page_rows: int | None) -> int:
             write_page_checksum=True,
             coerce_timestamps="us",
             store_schema=False,
-            write_statistics=[name for name in rows.column_names if not _has_nan(rows[name])],
+            write_statistics=[
+                name
+                for name in rows.column_names
+                if not _has_nan(rows[name]) and not _has_huge(rows[name])
+            ],
         ) as writer:
             writer.write_table(rows, ROW_GROUP)
             writer.add_key_value_metadata(_WRITER)
@@ -161,9 +171,17 @@ def _write(path: Path, rows: pa.Table, *, page_rows: int | None) -> int:
 
 
 def _has_nan(column: pa.ChunkedArray) -> bool:
-    """Bounds in a Parquet file leave NaN out, and Spark, to which it is the largest number, passes
-    over a row group by them that holds one."""
+    """Whether a column contains NaN. Parquet bounds do not include NaN, so Spark, which treats it
+    as the largest number, would skip a row group that contains one."""
     return pa.types.is_floating(column.type) and bool(pc.any(pc.is_nan(column)).as_py())
+
+
+def _has_huge(column: pa.ChunkedArray) -> bool:
+    """Whether a column has a text of which each copy counts: Parquet makes two of the smallest and
+    the largest value, and leaves them out in the end."""
+    if not pa.types.is_string(column.type) or column.nbytes < HUGE:
+        return False
+    return bool(pc.max(pc.binary_length(column)).as_py() >= HUGE)
 
 
 def _has_order(kind: pa.DataType) -> bool:
@@ -171,12 +189,17 @@ def _has_order(kind: pa.DataType) -> bool:
 
 
 def _bounds(column: pa.ChunkedArray) -> tuple[Any, Any] | None:
-    """Smallest and largest value as JSON, or None where JSON or the protocol has no word for it."""
+    """Smallest and largest value as in JSON; None if they cannot be represented there."""
     if pa.types.is_floating(column.type) and not pc.all(pc.is_finite(column)).as_py():
         return None
+    if _has_huge(column):
+        # Not copied as a whole; the largest character could go on behind what is looked at.
+        column = pc.utf8_slice_codeunits(column, 0, LONGEST_TEXT + 1)
+        if str(pc.max(column)).endswith(LARGEST):
+            return None
     try:
         found = pc.min_max(column).as_py()
-    except (OverflowError, ValueError):  # a date beyond what Python's calendar knows
+    except (OverflowError, ValueError):  # outside the range of Python's `date`
         return None
     return _lowest(found["min"]), _highest(found["max"])
 
@@ -196,7 +219,7 @@ def _lowest(value: Any) -> Any:
 def _highest(value: Any) -> Any:
     match value:
         case str() if len(value) > LONGEST_TEXT:
-            # Cut off, and made larger than everything that begins so.
+            # Truncated, with a suffix that is larger than every text with this prefix.
             rest = value[LONGEST_TEXT:].lstrip(LARGEST)
             return value[: len(value) - len(rest)] + LARGEST
         case datetime():
@@ -214,8 +237,8 @@ def _moment(value: datetime) -> str:
 
 
 def _json(value: Any) -> str:
-    """JSON in which a decimal is a number with all its digits, and a text has no escapes that it
-    does not need: delta-rs and DuckDB read `\\ud840\\udc00` as another character."""
+    """JSON with all digits of decimals, and without unnecessary escapes in texts: delta-rs and
+    DuckDB misread surrogate pairs such as `\\ud840\\udc00`."""
     match value:
         case dict():
             members = (f"{_json(name)}:{_json(member)}" for name, member in value.items())

@@ -1,8 +1,8 @@
 """Flushes new files to the disk while others are written.
 
-A disk takes as long to answer as a task to write some thousand rows, and a batch writes a data
-file, a change file and a file of vectors. All of them must be durable before the commit that names
-them, but none before the next one is begun.
+A flush takes as long as writing some thousand rows, and a batch writes a data file, a change file
+and a file of deletion vectors. All of them must be durable before the commit that refers to them,
+but not before the next file is written.
 """
 
 from __future__ import annotations
@@ -14,46 +14,46 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import BinaryIO
 
-WIDTH = 4
-"""Files that are flushed at the same time."""
+THREADS = 4
+"""Number of parallel flushes."""
 
-MOST = 64
-"""Files that wait to be flushed at most: each of them stays open until then."""
+MAX_PENDING = 64
+"""Maximum number of files that wait for their flush, because each of them stays open."""
 
-_under_way: ContextVar[list[Future[None]] | None] = ContextVar("under_way", default=None)
+_pending: ContextVar[list[Future[None]] | None] = ContextVar("under_way", default=None)
 _pools: list[ThreadPoolExecutor] = []
 os.register_at_fork(after_in_child=_pools.clear)  # threads stay with the parent
 
 
 @contextmanager
-def behind() -> Iterator[None]:
-    """What this thread flushes inside is durable at the end of it, and not before.
+def flush_in_background() -> Iterator[None]:
+    """Flush files of this thread in the background; they are durable when the context ends.
 
-    Raises OSError at the end for a file that could not be flushed.
+    Raises OSError at the end if a file could not be flushed.
     """
-    mine = list[Future[None]]()
-    token = _under_way.set(mine)
+    pending = list[Future[None]]()
+    token = _pending.set(pending)
     try:
         yield
     finally:
-        _under_way.reset(token)
-        wait(mine)
-    for one in mine:
-        one.result()
+        _pending.reset(token)
+        wait(pending)
+    for flush_ in pending:
+        flush_.result()
 
 
 def flush(file: BinaryIO) -> None:
-    """Make a file durable that has been written: now, or by the end of `behind`. Raises OSError."""
+    """Make a written file durable, now or by the end of `flush_in_background`. Raises OSError."""
     file.flush()
-    mine = _under_way.get()
-    if mine is None:
+    pending = _pending.get()
+    if pending is None:
         os.fsync(file.fileno())
         return
-    if len(mine) >= MOST:
-        mine.pop(0).result()
-    # Another handle: whoever has written the file closes it.
+    if len(pending) >= MAX_PENDING:
+        pending.pop(0).result()
+    # A handle of its own, because the writer closes the file.
     handle = os.dup(file.fileno())
-    mine.append(_pool().submit(_flush, handle))
+    pending.append(_pool().submit(_flush, handle))
 
 
 def _flush(handle: int) -> None:
@@ -64,7 +64,7 @@ def _flush(handle: int) -> None:
 
 
 def _pool() -> ThreadPoolExecutor:
-    """Of this process, made when it is first needed."""
+    """The thread pool of this process, created on first use."""
     if not _pools:
-        _pools.append(ThreadPoolExecutor(WIDTH, thread_name_prefix="flush"))
+        _pools.append(ThreadPoolExecutor(THREADS, thread_name_prefix="flush"))
     return _pools[0]

@@ -1,10 +1,12 @@
-"""Carries net changes into the files of a table: new data, change images, deletion vectors.
+"""Applies net changes to the files of a table: data files, change files, deletion vectors.
 
-Nothing here commits. The files are written and made durable; the actions that would make them part
-of the table are returned. Until a commit they are orphans that no reader looks at.
+Nothing here commits. The files are written and made durable, and the actions to commit are
+returned. Readers ignore the files until a commit refers to them.
 
-The feed of a commit (CF-144): a key that had one row and keeps one is an update with both images;
-whatever else goes is a delete, whatever else comes is an insert.
+The feed of a commit (CF-144): a key that had one row and still has one is an update with both
+images; any other removed row is a delete, any other new row is an insert.
+With `FeedMode.REPLACE` there are no change files, so that readers see an update as a delete and an
+insert (CF-145).
 """
 
 from __future__ import annotations
@@ -30,38 +32,40 @@ from mirrorlake.delta.lookup.key_lookup import (
     path_of,
 )
 from mirrorlake.delta.partitions import split
-from mirrorlake.delta.schema import TableSchema
+from mirrorlake.delta.schema import FeedMode, TableSchema
 from mirrorlake.delta.write import data_files
-from mirrorlake.delta.write.spared import without_equal
+from mirrorlake.delta.write.equal_rows import without_equal
+from mirrorlake.delta.write.soft_deletes import is_deleted, marked, with_marks
 from mirrorlake.model import keys as codes
 from mirrorlake.model.arrow import taken_values
-from mirrorlake.model.net import NetChanges
+from mirrorlake.model.net_changes import NetChanges
 
 ROWS_PER_FILE = 2_000_000
 
 Action = dict[str, Any]
-"""Of Delta's log."""
+"""An action of the Delta log."""
 
 
 Fetch = Callable[[Sequence[Mapping[str, Any]]], None]
-"""Lets the files of add actions be in the folder of the table; see `place`."""
+"""Makes the files of add actions available in the folder; see `TableWorkspace.fetch`."""
 
 
-def here(_files: Sequence[Mapping[str, Any]]) -> None:
-    """Of a table in a folder: its files are there."""
+def no_fetch(_files: Sequence[Mapping[str, Any]]) -> None:
+    """The `Fetch` of a local table: does nothing."""
 
 
 class NoBaseRow(ValueError):
-    """A value that did not change has no single row of the table to be taken from."""
+    """An unchanged value cannot be taken from the table, which has no row, or several, with the
+    key. The argument is the index of the row among those with unchanged values."""
 
 
 class NoSuchRow(ValueError):
-    """The table has fewer rows that are equal to a deleted one than were deleted."""
+    """More equal rows were deleted than the table contains."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rewritten:
-    """The actions of one commit, and how many rows they touch."""
+    """The actions of one commit, and the numbers of changed rows."""
 
     actions: list[dict[str, Any]]
     inserted: int
@@ -77,53 +81,62 @@ def rewrite(
     net: NetChanges,
     threads: int = 1,
     joins: Sequence[Mapping[str, Any]] = (),
-    fetch: Fetch = here,
+    fetch: Fetch = no_fetch,
     *,
-    spares_equal: bool = False,
+    skip_equal: bool = False,
 ) -> Rewritten:
-    """Apply net changes to the live files of a table. Raises NoBaseRow, NoSuchRow, and what `fetch`
-    raises.
+    """Apply net changes to the live files of a table. Raises NoBaseRow, NoSuchRow, and the errors
+    of `fetch`.
 
-    joins: small ones of these files, whose rows are written into the new one when there is a change
-    file that tells what has truly changed: without one the log is the feed. spares_equal: rows that
-    are as they shall be are left alone.
+    joins: small files among `files`, whose other rows are merged into the new file. That is done
+    only if a change file is written, because without one the commit's add and remove actions are
+    the change feed. skip_equal: do not rewrite rows whose values do not change.
     """
     keys = list(net.keys.column_names)
+    if net.truncate and net.marks is not None:
+        fetch(files)
+        return _mark_all(table, files, schema, net.marks, keys)
     if net.truncate:
         fetch(files if _has_vectors(files) else [add for add in files if _is_read(add)])
-        return _emptied(table, files, schema, net.rows, keys)
+        return _truncate(table, files, schema, net.rows, keys)
     if net.is_append:
-        return Rewritten(written(table, schema, net.rows, keys), net.rows.num_rows, 0, 0)
-    wanted = np.flatnonzero(net.reset)
-    sought = net.keys.take(pa.array(wanted))
+        return Rewritten(write_data_files(table, schema, net.rows, keys), net.rows.num_rows, 0, 0)
+    numbers = np.flatnonzero(net.reset | (net.deleted is not None))
+    sought = net.keys.take(pa.array(numbers))
     searched = candidates(files, schema, sought)
     fetch(searched)
     found = find_rows(table, searched, schema, sought, threads)
     if net.take is not None:
-        found = found.only(some_of(found.code, net.take[wanted]))
-    code = wanted[found.code]
-    rows = completed(net, found.rows, code)
-    if spares_equal:
+        found = found.select(choose_rows(found.code, net.take[numbers]))
+    code = numbers[found.code]
+    rows = fill_unchanged(net, found.rows, code)
+    if net.deleted is not None:
+        net, matters = with_marks(net, rows, code, found.rows)
+        rows, code, found = net.rows, code[matters], found.select(matters)
+    if skip_equal:
         net, matters = without_equal(net, rows, code, found.rows)
-        rows, code, found = net.rows, code[matters], found.only(matters)
+        rows, code, found = net.rows, code[matters], found.select(matters)
     before = np.bincount(code, minlength=len(net.reset))
     single = before == 1
-    updated = net.first & single[net.code]  # rows that take the place of exactly one
+    updated = net.first & single[net.code]  # rows that replace exactly one
     replaced = np.zeros(len(net.reset), bool)
     replaced[net.code[updated]] = True
     new, actions = rows, list[Action]()
-    work: list[Callable[[], list[Action]]] = [lambda: written(table, schema, new, keys)]
+    work: list[Callable[[], list[Action]]] = [lambda: write_data_files(table, schema, new, keys)]
     if len(code):
-        images = _images(found.rows, replaced[code], rows, updated)
-        work.append(lambda: told(table, *images, schema))
-        fetch(joins)
-        left = joined(table, joins, schema, searched, found)
-        new = pa.concat_tables([rows, *(rest.cast(rows.schema) for rest in left)])
-        actions = [{"remove": data_files.removed(add)} for add in joins]
-        work.append(lambda: taken_out(table, searched, found, joins))
+        if schema.feed is FeedMode.IMAGES:
+            images = _images(found.rows, replaced[code], rows, updated)
+            work.append(lambda: write_changes(table, *images, schema))
+            fetch(joins)
+            remaining = remaining_rows(table, joins, schema, searched, found)
+            new = pa.concat_tables([rows, *(block.cast(rows.schema) for block in remaining)])
+            actions = [{"remove": data_files.removed(add)} for add in joins]
+        else:
+            joins = ()  # without a change file, readers would take moved rows for changed ones
+        work.append(lambda: delete_rows(table, searched, found, joins))
     count = int(updated.sum())
     return Rewritten(
-        [*actions, *_together(work, threads)],
+        [*actions, *_in_parallel(work, threads)],
         inserted=rows.num_rows - count,
         updated=count,
         deleted=len(code) - count,
@@ -131,8 +144,8 @@ def rewrite(
     )
 
 
-def some_of(code: np.ndarray, take: np.ndarray) -> np.ndarray:
-    """Which of the found rows go, where so many of each key do: bool. Raises NoSuchRow."""
+def choose_rows(code: np.ndarray, take: np.ndarray) -> np.ndarray:
+    """Select `take[code]` of the found rows of each key; bool. Raises NoSuchRow."""
     if (np.bincount(code, minlength=len(take)) < take).any():
         raise NoSuchRow
     chosen = np.zeros(len(code), bool)
@@ -140,14 +153,14 @@ def some_of(code: np.ndarray, take: np.ndarray) -> np.ndarray:
     return chosen
 
 
-def joined(
+def remaining_rows(
     table: Path,
     joins: Sequence[Mapping[str, Any]],
     schema: TableSchema,
     searched: Sequence[Mapping[str, Any]],
     found: Matches,
 ) -> list[pa.Table]:
-    """What is left of the rows of some files."""
+    """The live rows of the files `joins` without those in `found`."""
     indexes = {file_id(add): index for index, add in enumerate(searched)}
     return [
         live_rows(table, add, schema, found.row[found.file == indexes.get(file_id(add), -1)])
@@ -155,77 +168,111 @@ def joined(
     ]
 
 
-def _together(work: Sequence[Callable[[], list[Action]]], threads: int) -> list[Action]:
-    """Write files at the same time: most of it is compression, and waiting for the disk."""
+def _in_parallel(work: Sequence[Callable[[], list[Action]]], threads: int) -> list[Action]:
+    """Write files in parallel; most of the time is compression and waiting for the disk."""
     if threads == 1:
-        return [action for one in work for action in one()]
+        return [action for write in work for action in write()]
     with ThreadPoolExecutor(min(threads, len(work)), thread_name_prefix="write") as pool:
-        done = [pool.submit(one) for one in work]
-    return [action for one in done for action in one.result()]
+        done = [pool.submit(write) for write in work]
+    return [action for future in done for action in future.result()]
 
 
-def _emptied(
+def _truncate(
     table: Path,
     files: Sequence[Mapping[str, Any]],
     schema: TableSchema,
     rows: pa.Table,
     keys: list[str],
 ) -> Rewritten:
-    """All files go, and the rows come."""
-    actions = written(table, schema, rows, keys)
+    """Remove all files, and write the rows."""
+    actions = write_data_files(table, schema, rows, keys)
     actions += [{"remove": data_files.removed(add)} for add in files]
     if _has_vectors(files):
-        # Without change files the feed is what the log says, and delta-rs takes for the deleted
-        # rows of such a file those that were gone before.
+        # Without change files the feed is derived from the log, and delta-rs then returns the rows
+        # that the deletion vector removed before as the deleted rows of such a file.
         for add in files:
             gone = live_rows(table, add, schema)
-            actions += told(table, gone, _all("delete", gone), schema)
-        actions += told(table, rows, _all("insert", rows), schema) if rows.num_rows else []
-    live = sum(_records(table, add) - _already_gone(add) for add in files)
+            actions += write_changes(table, gone, _all_of_type("delete", gone), schema)
+        actions += (
+            write_changes(table, rows, _all_of_type("insert", rows), schema)
+            if rows.num_rows
+            else []
+        )
+    live = sum(_records(table, add) - _deleted_count(add) for add in files)
     return Rewritten(actions, rows.num_rows, 0, live)
+
+
+def _mark_all(
+    table: Path,
+    files: Sequence[Mapping[str, Any]],
+    schema: TableSchema,
+    marks: pa.Table,
+    keys: list[str],
+) -> Rewritten:
+    """Mark all rows as deleted, file by file. marks: one row."""
+    actions: list[Action] = []
+    updated = 0
+    for add in files:
+        rows = live_rows(table, add, schema)
+        live = ~is_deleted(rows)
+        if not live.any():
+            continue
+        new = marked(rows, live, marks.take(pa.array(np.zeros(rows.num_rows, np.int64))))
+        count, chosen = int(live.sum()), pa.array(live)
+        images = pa.concat_tables([rows.filter(chosen), new.filter(chosen)])
+        kind = change_types(np.arange(2 * count) < count, "update_preimage", "update_postimage")
+        actions += [
+            {"remove": data_files.removed(add)},
+            *write_data_files(table, schema, new, keys),
+        ]
+        actions += write_changes(table, images, kind, schema)
+        updated += count
+    return Rewritten(actions, 0, updated, 0)
 
 
 def _has_vectors(files: Sequence[Mapping[str, Any]]) -> bool:
     return any(add.get("deletionVector") for add in files)
 
 
-def told(table: Path, rows: pa.Table, kind: pa.Array, schema: TableSchema) -> list[Action]:
-    """Rows and the kind of change of each, as change files, one for each partition: their
-    actions."""
+def write_changes(table: Path, rows: pa.Table, kind: pa.Array, schema: TableSchema) -> list[Action]:
+    """Write rows with their change types as change files, one per partition. Returns the
+    actions; none for a table without a change feed."""
+    if schema.feed is FeedMode.OFF:
+        return []
     images = rows.append_column(data_files.CHANGE_TYPE, kind)
     return [
-        {"cdc": data_files.write_changes(table, _as_file(some, schema), values)}
-        for values, some in split(images, schema)
+        {"cdc": data_files.write_changes(table, _as_file(part, schema), values)}
+        for values, part in split(images, schema)
     ]
 
 
-def kinds(which: np.ndarray, one: str, other: str) -> pa.Array:
-    """The kind of change of each row: `one` where `which`, else `other`."""
-    # Numbers of two texts: a million texts take longer to make than all else of a change file.
-    return pa.DictionaryArray.from_arrays(pa.array((~which).astype(np.int8)), [one, other])
+def change_types(which: np.ndarray, chosen: str, otherwise: str) -> pa.Array:
+    """The change type of each row: `chosen` where `which` is true, else `otherwise`."""
+    # A dictionary: creating a million texts takes longer than the rest of a change file.
+    return pa.DictionaryArray.from_arrays(pa.array((~which).astype(np.int8)), [chosen, otherwise])
 
 
-def _all(kind: str, rows: pa.Table) -> pa.Array:
-    return kinds(np.ones(rows.num_rows, bool), kind, "")
+def _all_of_type(kind: str, rows: pa.Table) -> pa.Array:
+    return change_types(np.ones(rows.num_rows, bool), kind, "")
 
 
 def _records(table: Path, add: Mapping[str, Any]) -> int:
-    """The rows in a file, gone ones included."""
+    """The number of rows of a file, deleted ones included."""
     known = bounds.records(add)
     return int(pq.read_metadata(path_of(table, add)).num_rows) if known is None else known
 
 
 def _is_read(add: Mapping[str, Any]) -> bool:
-    """Whether a file is looked into when all of its table goes."""
+    """Whether a file has to be read to truncate its table."""
     return bool(add.get("deletionVector")) or bounds.records(add) is None
 
 
-def _already_gone(add: Mapping[str, Any]) -> int:
+def _deleted_count(add: Mapping[str, Any]) -> int:
     vector = add.get("deletionVector")
     return int(vector["cardinality"]) if vector else 0
 
 
-def written(
+def write_data_files(
     table: Path,
     schema: TableSchema,
     rows: pa.Table,
@@ -233,28 +280,28 @@ def written(
     *,
     data_change: bool = True,
 ) -> list[dict[str, Any]]:
-    """The rows as data files, of one partition each: their add actions."""
+    """Write rows as data files, one or more per partition. Returns the add actions."""
     names = dict(zip(schema.schema.names, schema.physical, strict=True))
     physical = [names[key] for key in keys if key not in schema.partitions]
     return [
         {
             "add": data_files.write_data(
                 table,
-                _as_file(some.slice(start, ROWS_PER_FILE), schema),
+                _as_file(part.slice(start, ROWS_PER_FILE), schema),
                 physical,
                 values,
                 data_change=data_change,
             )
         }
-        for values, some in split(rows, schema)
-        for start in range(0, some.num_rows, ROWS_PER_FILE)
+        for values, part in split(rows, schema)
+        for start in range(0, part.num_rows, ROWS_PER_FILE)
     ]
 
 
-def completed(net: NetChanges, found: pa.Table, code: np.ndarray) -> pa.Table:
-    """The rows, with the values that the source did not send taken from the table.
+def fill_unchanged(net: NetChanges, found: pa.Table, code: np.ndarray) -> pa.Table:
+    """The rows of `net`, with unchanged values taken from the table.
 
-    found: rows of the table with all columns; code: the key of each. Raises NoBaseRow.
+    found: existing rows with all columns; code: the key of each. Raises NoBaseRow.
     """
     if net.missing is None:
         return net.rows
@@ -280,21 +327,21 @@ def completed(net: NetChanges, found: pa.Table, code: np.ndarray) -> pa.Table:
 def _images(
     found: pa.Table, replaced: np.ndarray, rows: pa.Table, updated: np.ndarray
 ) -> tuple[pa.Table, pa.Array]:
-    """The rows of the change file, what was there and what is there now, and their kinds."""
-    old = kinds(replaced, "update_preimage", "delete")
-    new = kinds(updated, "update_postimage", "insert")
+    """The rows of the change file, before and after images, and their change types."""
+    old = change_types(replaced, "update_preimage", "delete")
+    new = change_types(updated, "update_postimage", "insert")
     both = pa.concat_tables([found.cast(rows.schema), rows])
     return both, pa.chunked_array([old, new])
 
 
-def taken_out(
+def delete_rows(
     table: Path,
     files: Sequence[Mapping[str, Any]],
     found: Matches,
     but: Sequence[Mapping[str, Any]] = (),
 ) -> list[dict[str, Any]]:
-    """Each touched file, `but` some, leaves, and comes back with its rows taken out, if any is
-    left."""
+    """Delete the found rows: replace each file, except those in `but`, by the same file with a new
+    deletion vector, or remove it if no row is left. Returns the actions."""
     new = deletion_vectors.VectorFile()
     actions: list[dict[str, Any]] = []
     others = {file_id(add) for add in but}
@@ -302,10 +349,10 @@ def taken_out(
         add = files[int(index)]
         if file_id(add) in others:
             continue
-        earlier = found.gone.get(int(index), np.zeros(0, np.int64))
-        # What was found was not gone, and is found once: a union would look for doubles.
+        earlier = found.deleted.get(int(index), np.zeros(0, np.int64))
+        # Found rows are live and distinct, so no union is needed.
         rows = np.concatenate((earlier, found.row[found.file == index]))
-        rows.sort(kind="stable")  # which is a merge where both are in order
+        rows.sort(kind="stable")  # a merge, because both parts are usually sorted
         actions.append({"remove": data_files.removed(add)})
         records = _records(table, add)
         if len(rows) < records:
@@ -316,7 +363,7 @@ def taken_out(
 
 
 def _as_file(rows: pa.Table, schema: TableSchema) -> pa.Table:
-    """The rows, in the columns of data files, under the names and ids of these."""
+    """The rows with the names and ids of the columns in data files."""
     fields = list(schema.file_schema())
     extra = [rows.schema.field(i) for i in range(len(fields), rows.num_columns)]
     assert tuple(rows.column_names[: len(fields)]) == schema.stored

@@ -1,15 +1,15 @@
-"""What `rewrite` does, in parts that can be done in different places.
+"""The steps of `rewrite` as functions that can run in different tasks.
 
-The keys of a batch are dealt out, its rows and the files of the table are given out by their size.
-Who has keys knows what they leave behind; who has files knows what was there, and alone writes the
-deletion vector of each. Kinds of images need both, and these exchange no rows for it, but numbers:
+A batch is distributed three times: by key, by file of the table, and by new row. The task of a key
+computes its net change. The task of a file finds the existing rows, and is the only one that writes
+its deletion vector. Change types depend on both, for which the tasks exchange numbers, not rows:
 
-    left     by keys    which keys replaced or deleted, and which of them are left with a row
-    taken    by files   the images of what was there, and its deletion; which keys had one row
-    told     by rows    the images of what is there now
+    reset_keys           by key     the keys that are reset, and which of them have a row afterwards
+    delete_keys          by file    deletes the existing rows, and writes their before images
+    write_after_images   by row     writes the after images of new rows
 
-A key whose rows lie in files of different places is known to neither: `taken` of both tells it, and
-such a batch is for `rewrite`. Like there, nothing here commits.
+If a key has rows in files of different tasks, `delete_keys` of both returns it, and the batch has
+to be applied by `rewrite`. As there, nothing here commits.
 """
 
 from __future__ import annotations
@@ -23,17 +23,18 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.delta.lookup.key_lookup import find_rows
-from mirrorlake.delta.schema import TableSchema
+from mirrorlake.delta.schema import FeedMode, TableSchema
 from mirrorlake.delta.write import rewrite
-from mirrorlake.model.net import NetChanges
+from mirrorlake.model.net_changes import NetChanges
 
 
 @dataclass(frozen=True, slots=True)
-class Left:
-    """What net changes leave of the keys that they reset.
+class ResetKeys:
+    """The reset keys of net changes.
 
-    keys: these; alive: bool, whether the key is left with a row in the place of what it had; place:
-    int64, for each of the changes' rows the number of the key whose place it takes, or -1.
+    keys: the reset keys; alive: bool, whether a new row replaces the existing rows of the key;
+    index: int64, for each row of the net changes, the row number of the key whose existing rows it
+    replaces, or -1.
     """
 
     keys: pa.Table
@@ -42,10 +43,11 @@ class Left:
 
 
 @dataclass(frozen=True, slots=True)
-class TakenOut:
-    """What became of the rows that some files had of some keys.
+class DeletedRows:
+    """The rows of given keys that were deleted from given files.
 
-    rows: how many; once, several: int64, the keys that had one row there, and those that had more.
+    rows: their number; once, several: int64, the keys that had one row in the files, and those that
+    had more.
     """
 
     actions: list[dict[str, Any]]
@@ -54,51 +56,55 @@ class TakenOut:
     several: np.ndarray
 
 
-def left(net: NetChanges) -> Left:
-    """What net changes leave. Values that the table has are not provided for."""
+def reset_keys(net: NetChanges) -> ResetKeys:
+    """The reset keys of net changes, which must not have missing values."""
     assert net.missing is None
-    wanted = np.flatnonzero(net.reset)
+    reset = np.flatnonzero(net.reset)
     number = np.full(len(net.reset) + 1, -1)  # the last one is for rows without a key
-    number[wanted] = np.arange(len(wanted))
+    number[reset] = np.arange(len(reset))
     index = np.where(net.first, number[net.code], -1)
-    alive = np.zeros(len(wanted), bool)
+    alive = np.zeros(len(reset), bool)
     alive[index[index >= 0]] = True
-    return Left(net.keys.take(pa.array(wanted)), alive, index)
+    return ResetKeys(net.keys.take(pa.array(reset)), alive, index)
 
 
-def taken(
+def delete_keys(
     table: Path,
     files: Sequence[Mapping[str, Any]],
     schema: TableSchema,
     keys: pa.Table,
     alive: np.ndarray,
     threads: int = 1,
-) -> TakenOut:
-    """Take the rows with these keys out of these files; nobody else works on the files."""
+) -> DeletedRows:
+    """Delete the rows with these keys from these files, which no other task changes."""
     found = find_rows(table, files, schema, keys, threads)
     before = np.bincount(found.code, minlength=keys.num_rows)
     actions: list[dict[str, Any]] = []
     if len(found.code):
-        replaced = (alive & (before == 1))[found.code]
-        kinds = rewrite.kinds(replaced, "update_preimage", "delete")
-        actions += rewrite.told(table, found.rows, kinds, schema)
-        actions += rewrite.taken_out(table, files, found)
-    return TakenOut(
+        if schema.feed is FeedMode.IMAGES:
+            replaced = (alive & (before == 1))[found.code]
+            kinds = rewrite.change_types(replaced, "update_preimage", "delete")
+            actions += rewrite.write_changes(table, found.rows, kinds, schema)
+        actions += rewrite.delete_rows(table, files, found)
+    return DeletedRows(
         actions, len(found.code), np.flatnonzero(before == 1), np.flatnonzero(before > 1)
     )
 
 
-def told(
+def write_after_images(
     table: Path, schema: TableSchema, rows: pa.Table, index: np.ndarray, once: np.ndarray
 ) -> tuple[list[dict[str, Any]], int]:
-    """Tell of the rows that are there now: the actions, and how many of them are updates.
+    """Write the after images of new rows. Returns the actions and the number of updates.
 
-    place: as in `Left`; once: bool, the keys that had one row in the table.
+    index: as in `ResetKeys`; once: bool, whether the key had one row in the table.
     """
     updated = np.zeros(len(index), bool)
     takes = index >= 0
     updated[takes] = once[index[takes]]
     if not rows.num_rows:
         return [], 0
-    kinds = rewrite.kinds(updated, "update_postimage", "insert")
-    return rewrite.told(table, rows, kinds, schema), int(updated.sum())
+    actions: list[dict[str, Any]] = []
+    if schema.feed is FeedMode.IMAGES:
+        kinds = rewrite.change_types(updated, "update_postimage", "insert")
+        actions = rewrite.write_changes(table, rows, kinds, schema)
+    return actions, int(updated.sum())

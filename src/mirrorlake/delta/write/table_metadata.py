@@ -1,4 +1,4 @@
-"""The protocol and the metaData action of tables that we make ourselves."""
+"""The protocol and metaData actions of tables that are created without Spark."""
 
 from __future__ import annotations
 
@@ -15,9 +15,27 @@ PROTOCOL = {
     "readerFeatures": ["deletionVectors", "columnMapping"],
     "writerFeatures": ["deletionVectors", "columnMapping", "changeDataFeed", "appendOnly"],
 }
+MAPPING_FEATURE = "columnMapping"
 PROPERTIES = {"delta.enableDeletionVectors": "true", "delta.enableChangeDataFeed": "true"}
 MODE, LAST_ID = "delta.columnMapping.mode", "delta.columnMapping.maxColumnId"
 ID, PHYSICAL = "delta.columnMapping.id", "delta.columnMapping.physicalName"
+
+
+def with_mapping(protocol: Mapping[str, Any]) -> dict[str, Any] | None:
+    """The protocol of a table that begins to map columns; None when it allows that already.
+
+    Delta Lake protocol, "Column Mapping" and "Table Features".
+    """
+    wider = dict(protocol)
+    for features, version, least, listed in (
+        ("readerFeatures", "minReaderVersion", 2, 3),
+        ("writerFeatures", "minWriterVersion", 5, 7),
+    ):
+        if protocol.get(version, 1) < listed:
+            wider[version] = max(protocol.get(version, 1), least)
+        elif MAPPING_FEATURE not in (found := protocol.get(features, ())):
+            wider[features] = [*found, MAPPING_FEATURE]
+    return None if wider == dict(protocol) else wider
 
 
 def metadata(
@@ -27,7 +45,7 @@ def metadata(
     partitions: Sequence[str] = (),
     properties: Mapping[str, str] | None = None,
 ) -> dict[str, Any]:
-    """The metaData action of a table with this schema. mapped: files have other column names."""
+    """The metaData action of a table with this schema. mapped: use column mapping by name."""
     fields = [_field(column, number if mapped else None) for number, column in enumerate(schema, 1)]
     mapping = {MODE: "name", LAST_ID: str(len(fields))} if mapped else {}
     return {
@@ -41,24 +59,24 @@ def metadata(
 
 
 def widened(
-    described: Mapping[str, Any], new: Sequence[Column], *, mapped: bool = False
+    metadata_: Mapping[str, Any], new: Sequence[Column], *, mapped: bool = False
 ) -> dict[str, Any]:
-    """A metaData action with further columns; files keep the names that they know.
+    """A metaData action with additional columns. Existing columns keep their names in files.
 
-    mapped: new files have other column names, as those of a table have that is mapped already.
+    mapped: enable column mapping if the table does not have it yet.
     """
-    fields = json.loads(described["schemaString"])["fields"]
-    is_mapped = mapped or MODE in described["configuration"]
+    fields, known = json.loads(metadata_["schemaString"])["fields"], metadata_["configuration"]
+    is_mapped = mapped or MODE in known
     if is_mapped:
         for number, field in enumerate(fields, 1):
             field["metadata"] = {ID: number, PHYSICAL: field["name"], **field["metadata"]}
-    first = len(fields) + 1
+    first = int(known.get(LAST_ID, len(fields))) + 1
     fields += [_field(c, n if is_mapped else None, uuid.uuid4()) for n, c in enumerate(new, first)]
-    mapping = {MODE: "name", LAST_ID: str(len(fields))} if is_mapped else {}
+    mapping = {MODE: "name", LAST_ID: str(first + len(new) - 1)} if is_mapped else {}
     return {
-        **described,
+        **metadata_,
         "schemaString": json.dumps({"type": "struct", "fields": fields}),
-        "configuration": {**described["configuration"], **mapping},
+        "configuration": {**known, **mapping},
     }
 
 

@@ -1,4 +1,4 @@
-"""Rows of a table that net changes would replace by rows that are equal to them."""
+"""Omits rows from net changes that would replace equal rows of the table."""
 
 from __future__ import annotations
 
@@ -8,17 +8,19 @@ import numpy as np
 import pyarrow as pa
 
 from mirrorlake.model.arrow import contiguous, taken
+from mirrorlake.model.change import METADATA_COLUMNS
 from mirrorlake.model.equality import same
-from mirrorlake.model.net import NetChanges
+from mirrorlake.model.net_changes import NetChanges
 
 
 def without_equal(
     net: NetChanges, rows: pa.Table, code: np.ndarray, found: pa.Table
 ) -> tuple[NetChanges, np.ndarray]:
-    """The net changes without rows that the table has already, each once and with equal values.
+    """The net changes without rows that equal the only existing row of their key, not counting
+    metadata columns.
 
-    rows: those of `net`, with every value; code: the key of each of the rows `found` in the table.
-    Returns also, bool: which of these still matter.
+    rows: those of `net`, with every value; found: the existing rows of the keys; code: the key of
+    each. Also returns, as bool, which of the existing rows are replaced.
     """
     keys = len(net.reset)
     holder = np.full(keys, -1)
@@ -28,8 +30,9 @@ def without_equal(
     left = taken(rows, index)
     right = taken(found, holder[net.code[index]]).cast(left.schema)
     equal = np.ones(len(index), bool)
-    for one, other in zip(left.columns, right.columns, strict=True):
-        equal &= same(contiguous(one), contiguous(other))
+    for name in left.column_names:
+        if name not in METADATA_COLUMNS:
+            equal &= same(contiguous(left[name]), contiguous(right[name]))
     spared = index[equal]
     kept = np.ones(rows.num_rows, bool)
     kept[spared] = False
