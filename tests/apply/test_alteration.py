@@ -45,7 +45,7 @@ def altering(
 WIDER = {"id": types.LONG, "n": types.DOUBLE, "d": types.decimal(12, 3), "f": types.DOUBLE}
 
 
-def test_wider_types_are_in_the_table_and_the_feed_tells_nothing_of_it(table: Mirrored) -> None:
+def test_wider_types_are_not_in_the_feed(table: Mirrored) -> None:
     before = table.reader.feed(table.path)
     table.engine.alter_columns(altering(table, WIDER), lambda: None)
     progress = table.engine.progress(table.path)
@@ -74,7 +74,7 @@ def test_the_feed_is_read_across_wider_types(table: Mirrored) -> None:
     assert {row["id"] for row in inserted} == {1, 2, 3, 2**40}
 
 
-def test_a_commit_tells_what_was_altered_and_no_batch(table: Mirrored) -> None:
+def test_a_commit_records_the_alteration_and_no_batch(table: Mirrored) -> None:
     table.engine.alter_columns(altering(table, t="t", n="id"), lambda: None)
     said = json.loads(table.reader.commit(table.path, 4)["userMetadata"])
     assert said["altered"] == {"before_file": 4, "columns": ["t", "n"]}
@@ -91,7 +91,7 @@ def test_a_value_that_does_not_fit_leaves_the_table_as_it_was(table: Mirrored) -
     assert table.engine.progress(table.path).version == 3
 
 
-def test_who_may_not_commit_writes_nothing(table: Mirrored) -> None:
+def test_without_permission_to_commit_nothing_is_committed(table: Mirrored) -> None:
     def refused() -> None:
         raise UnsupportedTable("no", table="t", hint="")
 
@@ -100,7 +100,7 @@ def test_who_may_not_commit_writes_nothing(table: Mirrored) -> None:
     assert table.engine.progress(table.path).version == 3
 
 
-def test_another_writer_is_never_overlooked(table: Mirrored) -> None:
+def test_a_commit_of_another_writer_is_detected(table: Mirrored) -> None:
     def meanwhile() -> None:
         table.apply([insert(9, 9, None, None, "x")])
 
@@ -109,8 +109,9 @@ def test_another_writer_is_never_overlooked(table: Mirrored) -> None:
     assert table.engine.progress(table.path).altered == 0
 
 
-def test_a_table_that_only_delta_may_write_stops(store: LocalStore) -> None:
+def test_a_table_that_only_delta_can_write_stops(store: LocalStore) -> None:
     engine = in_process_engine(store, merges=True)
     table = Mirrored(engine, store, HandmadeReader(store), SHAPE).create()
-    with pytest.raises(UnsupportedTable, match="only Delta itself"):
+    table.apply([insert(1, 10, None, 0.5, "a")])
+    with pytest.raises(UnsupportedTable, match="only Delta can write"):
         engine.alter_columns(altering(table, n="id"), lambda: None)

@@ -46,7 +46,7 @@ def test_rows_are_counted_by_marker(markers: list[Marker]) -> None:
 
 
 @given(st.lists(counts, min_size=1, max_size=300), st.integers(0, 3), st.integers(1, 50))
-def test_runs_hold_every_file_and_row_once_and_are_few(
+def test_runs_contain_every_file_and_row_once(
     read: list[tuple[int, int, int, int]], unread: int, most: int
 ) -> None:
     files = [FileRows(n, n, None) for n in range(1, unread + 1)]
@@ -96,7 +96,7 @@ def test_totals_are_carried_from_commit_to_commit(numbers: list[tuple[int, ...]]
     assert progress.batch.total.rows == sum(sum(one[:3]) for one in numbers)
 
 
-class TestHowTheFolderIsKnownAgain:
+class TestFolderIdentity:
     def test_the_first_file_is_remembered_in_every_commit(self) -> None:
         said = commit_metadata(step(1, 2), made(0), Counts(), [(0, 0, 0, 0)] * 2, identity)
         assert (said["begin"]["size"], said["last"]["size"]) == (1, 2)
@@ -104,11 +104,11 @@ class TestHowTheFolderIsKnownAgain:
         later = commit_metadata(step(3, 3), progress, Counts(), [(0, 0, 0, 0)], identity)
         assert (later["begin"], later["last"]["size"]) == (said["begin"], 3)
 
-    def test_a_file_that_is_gone_is_not_told(self) -> None:
+    def test_a_missing_file_is_not_recorded(self) -> None:
         said = commit_metadata(step(1, 1), made(0), Counts(), [(0, 0, 0, 0)], lambda _file: None)
         assert not {"begin", "last"} & set(said)
 
-    def test_a_zone_of_ours_has_its_generation(self) -> None:
+    def test_our_own_zone_records_no_identities(self) -> None:
         ours = replace(
             step(1, 1), evidence=Evidence(positions=("0/1:1", "0/1:1"), described="etag")
         )
@@ -117,7 +117,7 @@ class TestHowTheFolderIsKnownAgain:
 
 
 @pytest.mark.parametrize("read", [[[1]], [["a", 1]], [[1, 1, 0]], 7, [None]])
-def test_what_is_not_ours_is_no_batch(read: object) -> None:
+def test_foreign_commit_metadata_is_not_a_batch(read: object) -> None:
     said = {"mirrorlake": 1, "files": [1, 1], "rows": {"insert": 0, "update": 0, "delete": 0}}
     assert batch(said).files == ()
     info = {"timestamp": 0, "userMetadata": json.dumps(said | {"read": read})}

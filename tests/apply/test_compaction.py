@@ -17,7 +17,7 @@ from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.compaction.optimize import COSTS_ROWS, Join, Purge
 from mirrorlake.mirror.engine import Applied, Conflicted, Outcome
 from mirrorlake.mirror.steps import Compact
-from mirrorlake.mirror.strategy import Choice, Facts, Wanted, way_of
+from mirrorlake.mirror.strategy import Choice, StrategyFacts, StrategySetting, choose_strategy
 from mirrorlake.mirror.table.progress import Progress
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
@@ -65,9 +65,11 @@ class Table:
         metadata["configuration"] = metadata["configuration"] | properties
         self.by_hand.commit([{"protocol": protocol}, {"metaData": metadata}])
 
-    def compactor(self, wanted: Wanted = Wanted.AUTO, platform: str = "") -> Compactor:
+    def compactor(
+        self, setting: StrategySetting = StrategySetting.AUTO, platform: str = ""
+    ) -> Compactor:
         def choice(progress: Progress) -> Choice:
-            return way_of(Facts(wanted, platform, progress.delegated))
+            return choose_strategy(StrategyFacts(setting, platform, progress.delegated))
 
         store = self.orders.store
         logs = TableLogs(lambda path: TableLog.below(store, path))
@@ -98,31 +100,33 @@ FORGETS = {"delta.setTransactionRetentionDuration": "interval 1 day"}
 
 
 @pytest.mark.parametrize(
-    ("wanted", "platform", "features", "properties"),
+    ("setting", "platform", "features", "properties"),
     [
-        (Wanted.MERGE, "", (), {}),
-        (Wanted.AUTO, "not a tested pair", (), {}),
-        (Wanted.AUTO, "", (), CHECKED),
-        (Wanted.AUTO, "", ("rowTracking",), {}),
+        (StrategySetting.MERGE, "", (), {}),
+        (StrategySetting.AUTO, "not a tested pair", (), {}),
+        (StrategySetting.AUTO, "", (), CHECKED),
+        (StrategySetting.AUTO, "", ("rowTracking",), {}),
     ],
 )
 @pytest.mark.clause("CF-156")
-def test_delta_compacts_what_delta_writes(
-    table: Table, wanted: Wanted, platform: str, features: Any, properties: Any
+def test_tables_of_merge_are_compacted_by_delta(
+    table: Table, setting: StrategySetting, platform: str, features: Any, properties: Any
 ) -> None:
     table.alter(*features, **properties)
-    compactor, before = table.compactor(wanted, platform), table.by_hand.log.snapshot().version
+    compactor, before = table.compactor(setting, platform), table.by_hand.log.snapshot().version
     assert cost(compactor, table) == 2 + COSTS_ROWS
     assert compactor.compact([table.step], lambda: None) == [Applied(DELTA)]
     (command,) = table.delta.told
-    assert command.reach.rows == 2
+    assert command.rewrite.rows == 2
     assert table.by_hand.log.snapshot().version == before, "something else was committed"
 
 
-@pytest.mark.parametrize("wanted", [Wanted.AUTO, Wanted.DIRECT])
+@pytest.mark.parametrize("setting", [StrategySetting.AUTO, StrategySetting.DIRECT])
 @pytest.mark.clause("CF-156")
-def test_we_compact_what_we_write(table: Table, wanted: Wanted) -> None:
-    compactor, before = table.compactor(wanted), table.by_hand.log.snapshot().version
+def test_tables_of_direct_are_compacted_by_our_tasks(
+    table: Table, setting: StrategySetting
+) -> None:
+    compactor, before = table.compactor(setting), table.by_hand.log.snapshot().version
     assert cost(compactor, table) == 2
     assert compactor.compact([table.step], lambda: None) == [Applied(before + 1)]
     assert len(table.by_hand.files) == 1
@@ -130,30 +134,30 @@ def test_we_compact_what_we_write(table: Table, wanted: Wanted) -> None:
 
 
 @pytest.mark.parametrize(
-    ("wanted", "platform", "features", "properties"),
+    ("setting", "platform", "features", "properties"),
     [
-        (Wanted.DIRECT, "not a tested pair", (), {}),
-        (Wanted.DIRECT, "", (), CHECKED),
-        (Wanted.MERGE, "", (CLUSTERED,), {}),
-        (Wanted.MERGE, "", (), FORGETS),
+        (StrategySetting.DIRECT, "not a tested pair", (), {}),
+        (StrategySetting.DIRECT, "", (), CHECKED),
+        (StrategySetting.MERGE, "", (CLUSTERED,), {}),
+        (StrategySetting.MERGE, "", (), FORGETS),
     ],
 )
-def test_nobody_compacts_what_nobody_writes_or_what_has_clusters(
-    table: Table, wanted: Wanted, platform: str, features: Any, properties: Any
+def test_unwritable_and_clustered_tables_are_not_compacted(
+    table: Table, setting: StrategySetting, platform: str, features: Any, properties: Any
 ) -> None:
     table.alter(*features, **properties)
-    compactor, before = table.compactor(wanted, platform), table.by_hand.log.snapshot().version
+    compactor, before = table.compactor(setting, platform), table.by_hand.log.snapshot().version
     assert compactor.step(table.orders.path) is None
     assert compactor.compact([table.step], lambda: None) == [None]
     assert table.by_hand.log.snapshot().version == before
     assert not table.delta.told
 
 
-def test_delta_does_not_begin_when_another_writer_was_faster_or_may_commit(table: Table) -> None:
+def test_delta_does_not_start_after_another_commit_or_without_permission(table: Table) -> None:
     def refuse() -> None:
         raise LeaseLost("another process took over")
 
-    compactor = table.compactor(Wanted.MERGE)
+    compactor = table.compactor(StrategySetting.MERGE)
     (outcome,) = compactor.compact([table.step], lambda: table.insert(3))
     assert isinstance(outcome, Conflicted)
     with pytest.raises(LeaseLost):

@@ -78,8 +78,8 @@ def test_only_a_table_whose_tasks_die_alone_gets_an_error(
 def test_a_text_whose_survey_kills_its_task_is_read_by_one_task() -> None:
     runner = Deadly({"any"})
     runner.run = _dies  # type: ignore[method-assign]
-    landed = [LandedPath("1.csv", "/1.csv", 4 * input_splits.LEAST, TextFormat())]
-    assert input_splits.groups(runner, landed, is_load=True) is None
+    landed = [LandedPath("1.csv", "/1.csv", 4 * input_splits.MIN_BYTES, TextFormat())]
+    assert input_splits.split_inserts(runner, landed, is_load=True) is None
 
 
 def _dies(*_arguments: Any) -> list[Any]:

@@ -121,7 +121,7 @@ def life_of(store: LocalStore, reader: HandmadeReader, shape: Shape, kind: str =
 
 @settings(max_examples=tries(30), suppress_health_check=list(HealthCheck))
 @given(data=st.data())
-def test_every_step_of_a_life_is_that_of_the_model(
+def test_every_step_of_a_table_history_is_that_of_the_model(
     store: LocalStore, reader: HandmadeReader, data: st.DataObject
 ) -> None:
     live(data, lambda shape: life_of(store, reader, shape), batches=6)
@@ -140,7 +140,7 @@ def test_batches_that_join_small_files_are_those_of_the_model(
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_small_files_are_joined_between_the_batches_of_a_life(
+def test_small_files_are_joined_between_batches(
     store: LocalStore, reader: HandmadeReader, compacting: None, kind: str
 ) -> None:
     shape = Shape.of(["id"], id=types.LONG, name=types.STRING, day=types.DATE)
@@ -168,7 +168,7 @@ def test_twenty_thousand_random_batches_are_those_of_the_model(
 
 @settings(max_examples=tries(30), suppress_health_check=list(HealthCheck))
 @given(data=st.data(), way=st.sampled_from(Way))
-def test_batches_that_find_their_rows_in_one_way_are_those_of_the_model(
+def test_every_lookup_method_gives_the_result_of_the_model(
     store: LocalStore, reader: HandmadeReader, compacting: None, data: st.DataObject, way: Way
 ) -> None:
     with forced(way):
@@ -177,7 +177,7 @@ def test_batches_that_find_their_rows_in_one_way_are_those_of_the_model(
 
 @pytest.mark.long
 @pytest.mark.timeout(7_200)
-def test_twenty_thousand_random_batches_find_their_rows_in_each_way(
+def test_twenty_thousand_random_batches_with_each_lookup_method(
     store: LocalStore, reader: HandmadeReader, compacting: None
 ) -> None:
     ways = itertools.cycle(Way)
@@ -195,7 +195,7 @@ def test_twenty_thousand_random_batches_find_their_rows_in_each_way(
 
 
 @pytest.mark.parametrize("spread", [0, 3], ids=["alone", "spread"])
-def test_an_empty_text_in_a_partition_column_is_told(
+def test_an_empty_text_in_a_partition_column_is_reported(
     store: LocalStore, reader: HandmadeReader, spread: int
 ) -> None:
     """Delta would make it NULL, and the table would not be equal to its source."""

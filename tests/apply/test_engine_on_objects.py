@@ -53,7 +53,7 @@ def subject(subject_at: SubjectAt, tmp_path: Path) -> Subject:
 
 
 class TestEngineOnObjects(ApplyContract):
-    quick = 24
+    quick = 16
 
     @settings(max_examples=tries(6), suppress_health_check=list(HealthCheck))
     @given(drawn=st.lists(histories(), min_size=1, max_size=3))
@@ -77,7 +77,7 @@ def test_batches_that_are_spread_are_those_of_the_model(subject: Subject, drawn)
     apply_together([table], [landings])
 
 
-def test_a_fault_is_not_told_as_a_vector_that_was_not_fetched(
+def test_an_internal_error_is_not_reported_as_a_missing_vector(
     subject: Subject, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def fails(_batch: LandedBatch) -> None:

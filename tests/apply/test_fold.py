@@ -13,7 +13,7 @@ from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.errors import KeyedChangeWithoutKey, MissingBaseRow
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.model.net import NetChanges
+from mirrorlake.model.net_changes import NetChanges
 from tests.histories import KEYLESS, Landing, Shape, counted, histories, read_landed, rows_of
 from tests.reference import UNCHANGED, Change, Row, Table, identity
 
@@ -85,7 +85,7 @@ def plays(shape: Shape, landings: list[Landing]) -> None:
         max_size=4,
     )
 )
-def test_of_whole_rows_the_net_changes_leave_as_many_as_the_changes_one_by_one(drawn) -> None:
+def test_net_changes_of_whole_rows_equal_the_changes_one_by_one(drawn) -> None:
     shape = Shape.of([], a=types.LONG, x=types.DOUBLE, s=types.STRING)
     there: Counter[Row] = Counter()
     for batch in drawn:
@@ -109,13 +109,13 @@ def test_of_whole_rows_the_net_changes_leave_as_many_as_the_changes_one_by_one(d
 
 @pytest.mark.clause("LZ-109", "LZ-110")
 @given(histories())
-def test_net_changes_leave_the_same_rows_as_the_changes_one_by_one(history) -> None:
+def test_net_changes_equal_the_changes_one_by_one(history) -> None:
     plays(*history)
 
 
 @pytest.mark.clause("LZ-110")
 @given(histories(batches=1, files=1, rows=20, truncations=False))
-def test_a_long_file_leaves_the_same_rows_as_its_changes_one_by_one(history) -> None:
+def test_a_long_file_equals_its_changes_one_by_one(history) -> None:
     plays(*history)
 
 
@@ -132,7 +132,7 @@ def test_several_files_fold_like_one_after_another(history) -> None:
 
 
 @given(histories(truncations=False))
-def test_the_first_row_that_a_reset_key_is_left_with_takes_the_place_of_the_old_one(
+def test_the_first_resulting_row_of_a_reset_key_replaces_the_old_one(
     history,
 ) -> None:
     shape, landings = history
@@ -158,7 +158,7 @@ def test_rows_read_are_counted_by_their_marker(history) -> None:
 # -- what is left of a key --------------------------------------------------------------------
 
 
-def test_inserts_alone_touch_nothing_of_the_table() -> None:
+def test_inserts_do_not_change_existing_rows() -> None:
     net = folded(SHAPE, [(INSERT, (1, "a", None)), (INSERT, (1, "b", None))])
     assert net.is_append
     assert [row[1] for row in rows_of(net.rows)] == ["a", "b"]
@@ -179,20 +179,20 @@ def test_files_without_rows_change_nothing() -> None:
     assert (net.rows.num_rows, net.is_append) == (0, True)
 
 
-def test_a_truncation_alone_is_no_append() -> None:
+def test_a_truncation_is_not_an_append() -> None:
     assert not folded(SHAPE, truncate=True).is_append
 
 
 # -- values that were not sent ----------------------------------------------------------------
 
 
-def test_an_unchanged_value_comes_from_the_row_before_in_the_batch() -> None:
+def test_an_unchanged_value_is_taken_from_the_previous_row_in_the_batch() -> None:
     net = folded(SHAPE, [(UPSERT, (1, "a", "long"))], [(UPDATE, (1, "b", UNCHANGED))])
     assert rows_of(net.rows) == [(1, "b", "long")]
     assert net.missing is None
 
 
-def test_an_unchanged_value_without_a_row_in_the_batch_comes_from_the_table() -> None:
+def test_an_unchanged_value_without_a_previous_row_is_taken_from_the_table() -> None:
     net = folded(SHAPE, [(UPDATE, (1, "b", UNCHANGED))])
     assert net.missing is not None
     assert net.missing.tolist() == [[False, False, True]]
@@ -212,7 +212,7 @@ def test_unchanged_values_follow_the_row_through_changes_of_its_key() -> None:
     assert counted(left) == counted([(3, "a", "long"), (7, "x", "y")])
 
 
-def test_keys_that_change_places_keep_their_own_values() -> None:
+def test_exchanged_keys_keep_their_own_values() -> None:
     swap = [
         (DELETE, (1, None, None)),
         (INSERT, (3, "a", UNCHANGED)),
@@ -258,7 +258,7 @@ def test_an_unchanged_value_without_an_earlier_row_is_an_error_that_names_its_ro
     assert (caught.value.file, caught.value.row) == (file, row)
 
 
-def test_an_unchanged_value_of_a_row_that_a_truncation_took_is_an_error() -> None:
+def test_an_unchanged_value_of_a_truncated_row_is_an_error() -> None:
     with pytest.raises(MissingBaseRow) as caught:
         folded(SHAPE, [(UPSERT, (2, "a", "b")), (UPDATE, (1, "a", UNCHANGED))], truncate=True)
     assert (caught.value.file, caught.value.row) == ("file 1", 2)
@@ -275,7 +275,7 @@ def test_a_change_by_key_of_a_table_without_one_is_an_error_that_names_its_row(m
     assert (caught.value.file, caught.value.row) == ("file 2", 2)
 
 
-def test_a_table_without_a_key_only_grows() -> None:
+def test_a_table_without_a_key_accepts_only_inserts() -> None:
     table = Table(())
     net = folded(KEYLESS, [(INSERT, (1, "a")), (INSERT, (1, "a"))])
     table.apply([Change(INSERT, (1, "a"))] * 2)

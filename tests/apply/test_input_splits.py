@@ -25,8 +25,8 @@ PARTS = 1_000
 
 @pytest.fixture(autouse=True)
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(input_splits, "LEAST", PARTS)
-    monkeypatch.setattr(input_splits, "MOST", 2 * PARTS)
+    monkeypatch.setattr(input_splits, "MIN_BYTES", PARTS)
+    monkeypatch.setattr(input_splits, "MAX_BYTES", 2 * PARTS)
 
 
 @pytest.fixture
@@ -82,14 +82,14 @@ class TestLoads:
         assert (said["rows"]["insert"], len(said["read"])) == (500, 1)
         assert "500" in json.dumps(said["read"])
 
-    def test_inserts_with_markers_are_as_good_as_without(self, zone: Zone) -> None:
+    def test_inserts_with_markers_are_split_too(self, zone: Zone) -> None:
         text = "".join(f"{n},x,0\n" for n in range(1_000))
         write(zone, "t", f"id,v,{MARKER}\n{text}")
         zone.apply()
         assert rows(zone, "t") == [(n, "x") for n in range(1_000)]
         assert data_files(zone, "t") > 3
 
-    def test_a_text_whose_rows_touch_others_is_read_by_one_task(self, zone: Zone) -> None:
+    def test_a_text_with_other_markers_is_read_by_one_task(self, zone: Zone) -> None:
         text = "".join(f"{n},x,0\n" for n in range(1_000))
         write(zone, "t", f"id,v,{MARKER}\n{text}7,y,4\n8,,2\n")
         zone.apply()
@@ -115,7 +115,7 @@ class TestLoads:
 
 class TestFaults:
     @pytest.mark.clause("LZ-270")
-    def test_the_first_wrong_value_of_all_parts_is_told(self, zone: Zone) -> None:
+    def test_the_first_invalid_value_of_all_parts_is_reported(self, zone: Zone) -> None:
         write(zone, "t", "id,v\n" + QUOTED + "bad,x\n" + QUOTED + "worse,x\n" + QUOTED)
         error = fault(zone)
         assert (error.row, error.column, error.value) == (501, "id", "bad")
@@ -127,15 +127,15 @@ class TestFaults:
         error = fault(zone)
         assert (error.row, error.column) == (501, "id")
 
-    def test_a_file_that_goes_is_told_as_ever(self, tmp_path: Path) -> None:
+    def test_a_deleted_file_is_reported(self, tmp_path: Path) -> None:
         gone = LandedPath("1.csv", str(tmp_path / "gone.csv"), 10 * PARTS, TextFormat())
-        found = input_splits.groups(InProcessRunner(), [gone], is_load=True)
+        found = input_splits.split_inserts(InProcessRunner(), [gone], is_load=True)
         assert found == [(gone,)]
 
 
 class TestGroups:
     def groups(self, landed: list[LandedPath], *, is_load: bool = True) -> Any:
-        return input_splits.groups(InProcessRunner(), landed, is_load=is_load)
+        return input_splits.split_inserts(InProcessRunner(), landed, is_load=is_load)
 
     def text(self, size: int, **form: Any) -> LandedPath:
         return LandedPath(f"{size}.csv", "/nowhere", size, TextFormat(**form))
@@ -155,15 +155,15 @@ class TestGroups:
         assert self.groups([wide]) == [(wide,)]
 
 
-class TestTogether:
+class TestGrouping:
     @pytest.fixture(autouse=True)
     def small(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(input_splits, "LEAST_TOGETHER", PARTS)
+        monkeypatch.setattr(input_splits, "MIN_GROUP_BYTES", PARTS)
 
     def sizes(self, *sizes: int, slots: int = 2) -> list[list[int]]:
         """Of the files of each task."""
         landed = [LandedPath(f"{n}.parquet", "/nowhere", size) for n, size in enumerate(sizes)]
-        found = input_splits.together(landed, slots)
+        found = input_splits.group_files(landed, slots)
         assert [file for some in found for file in some] == landed
         return [[file.size for file in some] for some in found]
 
@@ -174,7 +174,7 @@ class TestTogether:
         assert self.sizes(*[3 * PARTS] * 3) == [[3 * PARTS]] * 3
         assert self.sizes(1, 3 * PARTS, 1) == [[1], [3 * PARTS], [1]]
 
-    def test_slots_have_something_to_do_and_no_task_reads_too_much(self) -> None:
+    def test_all_slots_are_used_and_no_task_reads_too_much(self) -> None:
         assert len(self.sizes(*[PARTS // 4] * 16)) == 4
         assert len(self.sizes(*[PARTS // 4] * 80)) == 10
         assert len(self.sizes(*[PARTS // 4] * 80, slots=8)) == 16

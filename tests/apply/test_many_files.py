@@ -70,7 +70,7 @@ def both(values: dict[str, Any]) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("spread", [0, 2])
-def test_a_batch_opens_the_files_of_its_keys_alone(tmp_path: Path, spread: int) -> None:
+def test_a_batch_opens_only_the_files_of_its_keys(tmp_path: Path, spread: int) -> None:
     zone = Zone(tmp_path, settings=MirrorSettings(compaction=False))
     filled(zone)
     add_many(zone)
@@ -90,7 +90,7 @@ def test_a_batch_opens_the_files_of_its_keys_alone(tmp_path: Path, spread: int) 
 
 
 @pytest.mark.parametrize("spread", [False, True])
-def test_tables_are_the_same_with_columns_and_without(
+def test_tables_are_equal_with_file_lists_and_dictionaries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spread: bool
 ) -> None:
     found = []

@@ -16,7 +16,7 @@ from mirrorlake.delta.write.rewrite import NoBaseRow
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
-from mirrorlake.model.net import NetChanges
+from mirrorlake.model.net_changes import NetChanges
 from tests.doubles.handmade_merge import merged
 from tests.histories import Landing, Shape, counted, histories, read_landed, rows_of
 from tests.reference import UNCHANGED, Change, Row, identity, plain
@@ -41,7 +41,7 @@ def looked_up(shape: Shape, net: NetChanges, rows: Sequence[Row]) -> tuple[np.nd
 @pytest.mark.clause("LZ-077", "LZ-089", "LZ-110", "LZ-130", "LZ-256", "LZ-257")
 @settings(suppress_health_check=list(HealthCheck))
 @given(history=histories(batches=4))
-def test_a_merge_of_the_acts_leaves_rows_and_feed_of_the_model(history) -> None:
+def test_merging_the_actions_gives_rows_and_feed_of_the_model(history) -> None:
     shape, landings = history
     model, rows = shape.table(), []
     for landing in landings:
@@ -71,7 +71,7 @@ def test_rows_beyond_the_first_of_a_key_are_counted() -> None:
     assert actions.counts == Counts(insert=1, delete=5, duplicates=3)
 
 
-def test_a_value_that_was_not_sent_needs_a_row_of_the_table() -> None:
+def test_an_unchanged_value_needs_a_row_of_the_table() -> None:
     net = folded(ORDERS, Landing(((Change(Marker.UPDATE, (1, UNCHANGED)),),)))
     with pytest.raises(NoBaseRow):
         merge_actions(net, np.zeros(0, np.int64), ORDERS.arrow([]))

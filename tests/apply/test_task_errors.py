@@ -10,7 +10,7 @@ import pytest
 from mirrorlake.apply.task.errors import table_error
 
 
-def test_a_full_disk_is_told_as_one(tmp_path: Path) -> None:
+def test_a_full_disk_is_reported_as_such(tmp_path: Path) -> None:
     with pytest.raises(OSError) as refused, Path("/dev/full").open("wb") as full:
         full.write(b"x")
     told = table_error("t", str(tmp_path), None, [], refused.value)
@@ -20,11 +20,11 @@ def test_a_full_disk_is_told_as_one(tmp_path: Path) -> None:
     assert "report" not in told.hint
 
 
-def test_a_place_without_rights_is_told_with_its_path(tmp_path: Path) -> None:
+def test_missing_permissions_are_reported_with_the_path(tmp_path: Path) -> None:
     refused = PermissionError(errno.EACCES, "Permission denied", "/some/file")
     told = table_error("t", str(tmp_path), None, [], refused)
     assert (told.code, "/some/file" in told.what) == ("storage_unavailable", True)
 
 
-def test_what_nobody_foresaw_stays_a_fault(tmp_path: Path) -> None:
+def test_an_unexpected_error_is_an_internal_error(tmp_path: Path) -> None:
     assert table_error("t", str(tmp_path), None, [], OSError("odd")).code == "internal"

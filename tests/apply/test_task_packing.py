@@ -35,7 +35,7 @@ BATCHES = st.builds(
 
 
 @given(batches=st.lists(BATCHES, max_size=20), slots=st.integers(1, 6))
-def test_all_work_is_done_once_and_what_takes_long_by_itself(
+def test_every_batch_is_packed_once_and_large_ones_alone(
     batches: list[BatchTask], slots: int
 ) -> None:
     tasks = packed(batches, slots)

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from mirrorlake.model import types
-from mirrorlake.model.change import Marker
+from mirrorlake.model.change import ROW_POSITION, Marker
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.apply.checks import check
 from tests.conformance.apply.player import Subject, play
@@ -33,7 +33,7 @@ _numbers = itertools.count(1)
 
 
 @pytest.mark.parametrize("way", some(list(Way), 2))
-def test_whole_rows_are_found_in_each_way(way: Way, tmp_path: Path) -> None:
+def test_whole_rows_are_found_by_each_lookup_method(way: Way, tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "root")
     subject = Subject(lambda: in_process_engine(store), store, HandmadeReader(store))
     with forced(way):
@@ -77,3 +77,27 @@ def test_values_of_every_type_are_found(store: LocalStore, kind: str, drawn) -> 
             else:
                 there.pop(next(i for i, one in enumerate(there) if identity(one) == identity(row)))
         assert counted(table.rows()) == counted(there)
+
+
+@pytest.mark.parametrize("kind", ["direct", "merge"])
+@settings(max_examples=tries(20), suppress_health_check=list(HealthCheck))
+@given(drawn=st.lists(st.lists(st.integers(-3, 3), max_size=8), min_size=1, max_size=4))
+def test_metadata_columns_do_not_identify_rows(store: LocalStore, kind: str, drawn) -> None:
+    shape = Shape.of([], v=types.LONG, **{ROW_POSITION: types.STRING})
+    engine = in_process_engine(store, merges=kind == "merge")
+    path = f"Tables/t{next(_numbers)}"
+    table = Mirrored(engine, store, HandmadeReader(store), shape, path).create()
+    there: Counter[int] = Counter()
+    positions = map(str, itertools.count(1))
+    for batch in drawn:
+        changes = []
+        for value in batch:
+            if value >= 0 or there[-value]:
+                there[abs(value)] += 1 if value >= 0 else -1
+                marker = Marker.INSERT if value >= 0 else Marker.DELETE
+                changes.append((marker, (abs(value), next(positions))))
+        if changes:
+            table.apply(changes, whole_rows=True)
+            rows = table.rows()
+            assert Counter(value for value, _position in rows) == +there
+            assert len({position for _value, position in rows}) == len(rows)

@@ -19,7 +19,7 @@ from mirrorlake.apply.table_definitions import TableDefinitions
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.schema import parse
 from mirrorlake.delta.write.compact import compact
-from mirrorlake.delta.write.rewrite import written
+from mirrorlake.delta.write.rewrite import write_data_files
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts
 from mirrorlake.mirror.steps import CreateTable
 from mirrorlake.model import types
@@ -43,7 +43,7 @@ class CommitterContract:
         """Those of a new data file."""
         schema = parse(TableLog(location).snapshot().metadata)
         rows = pa.table({"id": pa.array(numbers, pa.int64())})
-        return [json.dumps(one) for one in written(Path(location), schema, rows, ["id"])]
+        return [json.dumps(one) for one in write_data_files(Path(location), schema, rows, ["id"])]
 
     def batch(self, location: str, version: int, number: int, **more: Any) -> BatchCommit:
         facts: dict[str, Any] = {

@@ -13,6 +13,7 @@ from typing import Any, Protocol
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from mirrorlake.delta.schema import FeedMode
 from mirrorlake.landing.metadata import BY_TIME, SEQUENTIAL
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.landing.scan import Landed, data_files
@@ -85,6 +86,8 @@ class Mirrored:
         generation: str = GENERATION,
         required: tuple[str, ...] = (),
         detection: str = SEQUENTIAL,
+        soft: bool = False,
+        feed: FeedMode = FeedMode.IMAGES,
     ) -> Mirrored:
         self.engine.create(
             CreateTable(
@@ -97,6 +100,8 @@ class Mirrored:
                 replace,
                 required,
                 detection,
+                soft,
+                feed,
             )
         )
         return self

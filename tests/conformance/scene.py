@@ -282,6 +282,11 @@ def begun(source: Source, tables: Sequence[SourceTable]) -> Snapshot:
     return source.objects.establish(tables).snapshot if source.objects else source.snapshot()
 
 
+def resumed(source: Source, since: LogPoint) -> None:
+    """Be sure that the log of this source has what ends after a point."""
+    source.resume(since, source.identity())
+
+
 def included(source: Source, tables: Sequence[SourceTable]) -> None:
     """Let the stream of the source carry these tables too."""
     if source.objects:

@@ -229,7 +229,7 @@ class ReadingContract:
         listing = store.list("a")
         assert (listing.files, listing.folders) == ((), ())
 
-    def test_a_listing_tells_the_size(self, store: Store) -> None:
+    def test_a_listing_contains_the_size(self, store: Store) -> None:
         store.create("a/b", b"12345")
         assert entry_of(store, "a", "b").size == 5
 

@@ -20,7 +20,7 @@ LOADED = [
     "pyarrow.compute",
     "pyarrow.parquet",
     "pyspark.sql",
-    "mirrorlake.app.capture_process",
+    "mirrorlake.app.running.capture_process",
     "mirrorlake.app.mirror",
     "mirrorlake.capture.capture",
     "mirrorlake.publisher.publisher",

@@ -113,8 +113,9 @@ class Project:
         return Counter(self.database.sql.execute(f'select * from "{schema}"."{name}"').fetchall())
 
 
-def assert_landed(project: Project) -> None:
-    """What is landed, applied by the reference, equals the source; so does the feed of it."""
+def assert_landed(project: Project, *more: str) -> None:
+    """What is landed, applied by the reference, equals the source; so does the feed of it. more:
+    tables beside the usual ones."""
     store = LocalStore(project.root)
     lake = Lake()
     engine = ModelledEngine(lake, store, Random(0), no_crash, lost_answers=0.0)
@@ -123,7 +124,7 @@ def assert_landed(project: Project) -> None:
     report = loop.once()
     loop.close()
     assert not report.errors
-    for table in TABLES:
+    for table in (*TABLES, *more):
         mirrored = lake.tables["Tables/" + table.replace(".", "/")]
         assert Counter(mirrored.table.rows) == project.source_rows(table)
         assert replayed(mirrored) == project.source_rows(table)

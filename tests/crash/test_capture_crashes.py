@@ -62,6 +62,30 @@ def test_a_table_that_was_created_again_is_replaced_once(
     assert_landed(project)
 
 
+REPAIRING = [
+    CrashPoint.ESTABLISHED,
+    CrashPoint.REPAIR_RECORDED,
+    CrashPoint.REPAIR_REQUESTED,
+    CrashPoint.SLOT_CREATED,
+]
+
+
+@pytest.mark.parametrize("point", some(REPAIRING))
+def test_a_repair_that_is_killed_is_finished_by_the_next_capture(
+    project: Project, point: CrashPoint
+) -> None:
+    project.run("capture", "--once")
+    project.database.execute(
+        "select pg_drop_replication_slot(slot_name) from pg_replication_slots "
+        "where database = current_database()",
+        CHANGES,
+    )
+    project.killed_at(point, "repair", "--yes")
+    project.database.execute(MORE)
+    project.run("capture", "--once")
+    assert_landed(project)
+
+
 @pytest.mark.parametrize(("point", "passage"), some(WHILE_STREAMING))
 @pytest.mark.parametrize("roll_bytes", some([2_000, 50_000_000]))
 def test_a_stream_that_is_killed_goes_on_where_it_was(

@@ -19,7 +19,7 @@ POINTS = [CrashPoint.KEYS_WRITTEN, CrashPoint.EVENTS_COMMITTED, CrashPoint.EVENT
 
 @pytest.mark.parametrize("point", some(POINTS))
 @pytest.mark.parametrize("mode", some(["merge", "append"]))
-@pytest.mark.clause("ST-223", "ST-232")
+@pytest.mark.clause("ST-223")
 def test_tables_are_right_although_their_consumer_is_killed(
     tmp_path: Path, point: CrashPoint, mode: str
 ) -> None:

@@ -61,14 +61,22 @@ def content(root: Path, table: str) -> tuple[Any, ...]:
     """Of the rows, and of each kind of change in each version, as delta-rs reads them: how many,
     and the sum of their hashes."""
     path = root / "Tables/s" / table
-    feed = deltalake.DeltaTable(str(path)).load_cdf(starting_version=0).read_all()
-    return rows_of(path), _summed(feed, "_commit_version", "_change_type")
+    return rows_of(path), _summed(_feed_of(path), "_commit_version", "_change_type")
+
+
+def changes_of(path: Path) -> list[tuple[Any, ...]]:
+    """The changes of each kind, whatever their versions."""
+    return _summed(_feed_of(path), "_change_type")
 
 
 def rows_of(path: Path) -> list[tuple[Any, ...]]:
     """The rows alone, as `content` tells of them."""
     query = deltalake.QueryBuilder().register("t", deltalake.DeltaTable(str(path)))
     return _summed(query.execute("select * from t").read_all())
+
+
+def _feed_of(path: Path) -> Any:
+    return deltalake.DeltaTable(str(path)).load_cdf(starting_version=0).read_all()
 
 
 def _summed(rows: Any, *by: str) -> list[tuple[Any, ...]]:

@@ -10,8 +10,19 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from mirrorlake.spark.maintenance.vacuum import LISTING
 from tests.histories import rows_of
 from tests.reference import Row, plain
+
+SMALL = {
+    "spark.sql.adaptive.enabled": "false",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.shuffle.partitions": "1",
+    "spark.databricks.delta.snapshotPartitions": "1",
+    LISTING: "1",
+}
+"""Without what helps with large tables only: it takes most of the time with small ones."""
 
 
 def sql_name(path: str | Path) -> str:
@@ -31,7 +42,8 @@ def exact(session: SparkSession) -> SparkSession:
     """A session in which filters and the feed have the newer types of Java: the older ones have no
     10 October 1582, and Spark then looks for another day."""
     session = session.newSession()
-    session.conf.set("spark.sql.datetime.java8API.enabled", "true")
+    for name, value in {**SMALL, "spark.sql.datetime.java8API.enabled": "true"}.items():
+        session.conf.set(name, value)
     return session
 
 

@@ -6,7 +6,9 @@ import pyarrow as pa
 import pytest
 
 from mirrorlake import read_feed
-from mirrorlake.mirror.steps import AlterColumns
+from mirrorlake.apply.engine import Engine
+from mirrorlake.delta.schema import MAPPING
+from mirrorlake.mirror.steps import AddColumns, AlterColumns
 from mirrorlake.model import types
 from mirrorlake.model.table import Column
 from mirrorlake.spark.engine import spark_engine
@@ -21,14 +23,9 @@ from tests.spark.test_apply import SparkReader
 pytestmark = [pytest.mark.spark, pytest.mark.full]
 
 SHAPE = Shape.of(["id"], id=types.INTEGER, a=types.STRING, b=types.STRING, d=types.decimal(9, 2))
-WIDE = Shape.of(
-    ["id"],
-    id=types.LONG,
-    a=types.STRING,
-    b=types.STRING,
-    d=types.decimal(12, 3),
-    c=types.INTEGER,
-)
+OTHERS = {"b": types.STRING, "d": types.decimal(12, 3), "c": types.INTEGER}
+WIDE = Shape.of(["id"], id=types.LONG, a=types.STRING, **OTHERS)
+RETYPED = Shape.of(["id"], id=types.LONG, a=types.INTEGER, **OTHERS)
 
 
 def test_altered_columns_are_read_by_everybody(spark: Spark, store: LocalStore) -> None:
@@ -58,3 +55,39 @@ def test_altered_columns_are_read_by_everybody(spark: Spark, store: LocalStore) 
     assert feed.option("startingVersion", version + 1).load(location).count() > 0
     united = read_feed(location, from_version=0, on_schema_change="unite").to_arrow()
     assert united.num_rows > 8
+    other = AlterColumns(
+        *(table.table, table.path, 5, {"a_before_1": "a"}, None, {"a": types.INTEGER}),
+        converted=frozenset({"a"}),
+    )
+    engine.add_columns(AddColumns(table.table, table.path, (Column("a_before_1", types.STRING),)))
+    engine.alter_columns(other, lambda: None)
+    version = engine.progress(table.path).version
+    assert sorted(row[-1] for row in after.rows() if row[-1]) == ["n", "w"]
+    assert [row[1] for row in after.rows()] == [None] * 3
+    dropped = AlterColumns(table.table, table.path, 6, {}, None, {}, dropped=("a_before_1",))
+    engine.alter_columns(dropped, lambda: None)
+    last = Mirrored(engine, store, reader, RETYPED, table.path, recorded=3)
+    last.apply([update(1, 5, "x", None, 7)])
+    expected = [(1, 5, "x", None, 7), (2, None, "q", None, 7), (2**40, None, None, None, 8)]
+    for rows in (last.rows(), rows_by_duckdb(location), rows_by_delta_rs(location)):
+        assert sorted(rows, key=lambda row: row[0]) == expected
+    _drop_and_add_again(engine, last, store)
+    pieces = read_feed(location, from_version=version, to_version=version + 2)
+    assert [one.last - one.first for one in pieces.ranges] == [0, 1]
+    assert sum(commit.rows.num_rows for commit in pieces) == 6
+
+
+def _drop_and_add_again(engine: Engine, table: Mirrored, store: LocalStore) -> None:
+    """Column d is dropped by column mapping; another one of its name has other values."""
+    engine.set_properties(table.path, {MAPPING: "name"})
+    dropped = AlterColumns(table.table, table.path, 7, {}, None, {}, dropped=("d",))
+    engine.alter_columns(dropped, lambda: None)
+    engine.add_columns(AddColumns(table.table, table.path, (Column("d", types.LONG),)))
+    names = {"a": types.INTEGER, "b": types.STRING, "c": types.INTEGER, "d": types.LONG}
+    shape = Shape.of(["id"], id=types.LONG, **names)
+    again = Mirrored(engine, store, table.reader, shape, table.path, recorded=4)
+    again.apply([update(1, 6, "x", 7, 8)])
+    expected = [(1, 6, "x", 7, 8), (2, None, "q", 7, None), (2**40, None, None, 8, None)]
+    location = store.location(table.path)
+    for rows in (again.rows(), rows_by_duckdb(location), rows_by_delta_rs(location)):
+        assert sorted(rows, key=lambda row: row[0]) == expected

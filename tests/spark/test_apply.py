@@ -36,7 +36,10 @@ from tests.profiles import tries
 from tests.reference import Row
 from tests.spark import reading
 
-pytestmark = pytest.mark.spark
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(1_800),  # all scenarios are played for the first of them
+]
 
 
 class SparkReader:
@@ -161,7 +164,7 @@ class OnSpark:
 
 
 class TestSparkEngine(OnSpark, ApplyContract, ByTimeContract):
-    quick = 10
+    quick = 6
 
     @pytest.mark.full
     @pytest.mark.clause("LZ-255")

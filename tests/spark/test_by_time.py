@@ -67,7 +67,7 @@ def here(zone: Zone, folder: str = ".") -> set[str]:
     return {path.name for path in found}
 
 
-def told(zone: Zone) -> mirror_status.TableStatus:
+def status(zone: Zone) -> mirror_status.TableStatus:
     (table,) = mirror_status.read(Project.of_root(zone.root)).tables
     return table
 
@@ -80,7 +80,7 @@ def test_files_of_any_name_are_applied_once_in_the_order_of_their_times(zone: Zo
     land(zone, "_hidden.parquet", 1, 9)
     (planned,) = Mirror(Project.of_root(zone.root)).plan()
     assert applied(planned).names == (DATED, ODD, GUID)
-    assert told(zone).pending_files == 3
+    assert status(zone).pending_files == 3
     assert not zone.apply().errors
     assert zone.rows("t") == [(1, GUID), (2, GUID), (3, ODD), (4, ODD)]
     assert (here(zone), here(zone, "_FilesReadyToDelete")) == (
@@ -90,13 +90,13 @@ def test_files_of_any_name_are_applied_once_in_the_order_of_their_times(zone: Zo
 
     land(zone, "late.parquet", 1, 4)  # older than all of them
     land(zone, DATED, 9, 1)  # a processed path, written again
-    assert told(zone).pending_files == 1
+    assert status(zone).pending_files == 1
     report = zone.apply()
     assert not report.errors
     assert zone.rows("t") == [(1, GUID), (2, GUID), (3, ODD), (4, "late.parquet")]
     assert here(zone) == {"late.parquet", "_hidden.parquet"}
     assert [table.last_file for table in report.tables.values()] == ["late.parquet"]
-    table = told(zone)
+    table = status(zone)
     assert (table.last_file, table.pending_files, table.error) == ("late.parquet", 0, None)
     feed = reading.feed(zone.spark.session, zone.root / "Tables/s/t")
     assert feed[2] == Counter(
@@ -126,7 +126,7 @@ def test_what_was_applied_is_known_when_the_log_has_forgotten_it(zone: Zone) -> 
     assert error.code == "progress_lost"
     assert len(zone.rows("t")) == 4
     assert here(zone) == {"4.parquet", "5.parquet"}
-    assert told(zone).error is not None
+    assert status(zone).error is not None
 
     # The way out that the error names; what is still there is applied anew.
     reset = plan_reset(Project.of_root(zone.root), ["s.t"])

@@ -3,24 +3,32 @@
 from __future__ import annotations
 
 import os
-import shutil
+import signal
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Any
 
+import deltalake
+import psutil
 import pytest
 import yaml
 
 import mirrorlake
+from mirrorlake.apply.logs.table_reader import LogReader
+from mirrorlake.model.change import Marker
+from mirrorlake.model.clock import WallClock
+from mirrorlake.model.landed import FileKind, Footer
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import open_store
 from tests.app.zones import Zone
 from tests.objects import CREDENTIALS, S3Server
-from tests.spark.large import TABLES, content, fill, written_by_last
-from tests.standalone import Standalone, can_be_apart
+from tests.spark.large import TABLES, changes_of, content, fill, land, rows_of, written_by_last
+from tests.standalone import Standalone, can_be_apart, host_of
 
 pytestmark = [
     pytest.mark.spark,
@@ -31,10 +39,40 @@ pytestmark = [
 
 PATIENCE = 1_200
 
+SMALL = [f"small{number}" for number in range(10)]
+MAINTAINED = ("orders", "small0")
+ROWS = 1_000_000
+SECOND = 1 / 86_400
+"""Of a day."""
+KEEPS_NOTHING = {
+    "compaction": False,
+    "vacuum_days": SECOND,
+    "vacuum_early": True,
+    "subscription_days": 0,
+}
+"""What `maintain` finds to do is left to it."""
+ELASTIC = {
+    "spark.dynamicAllocation.enabled": "true",
+    "spark.dynamicAllocation.minExecutors": "0",
+    "spark.dynamicAllocation.maxExecutors": "2",
+    "spark.dynamicAllocation.executorIdleTimeout": "3s",
+    "spark.dynamicAllocation.cachedExecutorIdleTimeout": "3s",
+    "spark.dynamicAllocation.shuffleTracking.timeout": "3s",
+    "spark.speculation": "true",
+    "spark.speculation.interval": "100ms",
+    "spark.speculation.multiplier": "1.2",
+    "spark.speculation.quantile": "0.5",
+    "spark.speculation.minTaskRuntime": "100ms",
+}
+"""Executors that are idle for seconds leave; a task that takes a little longer than others runs
+twice."""
+EXECUTOR = "CoarseGrainedExecutorBackend"
+
 HOOKS = """
 import os, pathlib, signal
 
-once = pathlib.Path(os.environ.get("KILL_ONCE", "/"))
+host = os.environ.get("SPARK_LOCAL_IP", "")
+once = pathlib.Path(os.environ.get("KILL_ONCE", "/").replace("HOST", host))
 
 
 def parent(process):
@@ -50,7 +88,7 @@ def killing(function):
         except FileExistsError:
             return result
         executor = parent(os.getppid())
-        if "KILL_WORKER" in os.environ:
+        if os.environ.get("KILL_WORKER") == host:
             os.kill(parent(executor), signal.SIGKILL)
         os.kill(executor, signal.SIGKILL)
         os.kill(os.getpid(), signal.SIGKILL)
@@ -65,8 +103,8 @@ if not once.exists():
     setattr(data_files, name, killing(getattr(data_files, name)))
 """
 """In every Python of the executors: the first that has written a file of one kind kills its
-executor and all that runs in it, and with KILL_WORKER the worker that has started it, unless there
-is the file KILL_ONCE, which it leaves."""
+executor and all that runs in it, and on the host KILL_WORKER the worker that has started it, unless
+there is the file KILL_ONCE, which it leaves. HOST in its name is that of the worker."""
 
 
 @dataclass
@@ -79,29 +117,42 @@ class Project:
     conf: Mapping[str, str]
     tables: Mapping[str, str] = field(default_factory=dict)
     root: Mapping[str, str] = field(default_factory=dict)
+    mirror: Mapping[str, Any] = field(default_factory=dict)
 
     def apply(self) -> str:
         """`apply --once`, which must be good. Returns what it logs."""
+        return self.ended(self.start("apply", "--once"))
+
+    def start(self, *command: str) -> subprocess.Popen[str]:
         spark = {"master": self.master, "driver_memory": "1g", "conf": dict(self.conf)}
         settings = {
             "name": "shop",
             "root": dict(self.root) or str(self.zone.root),
             "spark": spark,
             "tables": dict(self.tables),
+            "mirror": dict(self.mirror),
         }
         file = self.folder / "mirrorlake.yaml"
         file.write_text(yaml.safe_dump(settings))
-        done = subprocess.run(
-            [sys.executable, "-m", "mirrorlake.cli.main", "apply", "--once", "-c", str(file)],
-            env=os.environ | {"TMPDIR": str(self.folder)},
-            cwd=self.folder,
-            capture_output=True,
-            text=True,
-            timeout=PATIENCE,
-            check=False,
-        )
-        assert done.returncode == 0, done.stderr
-        return done.stderr
+        with self._log(command[0]).open("w") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "mirrorlake.cli.main", *command, "-c", str(file)],
+                env=os.environ | {"TMPDIR": str(self.folder)},
+                cwd=self.folder,
+                stdout=log,
+                stderr=log,
+                text=True,
+            )
+
+    def ended(self, process: subprocess.Popen[str]) -> str:
+        """Wait for the end of a command, which must be good. Returns what it said."""
+        code = process.wait(PATIENCE)
+        said = self._log(str(process.args[3])).read_text()
+        assert code == 0, said
+        return said
+
+    def _log(self, command: str) -> Path:
+        return self.folder / f"{command}.log"
 
 
 @dataclass
@@ -128,12 +179,12 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 
 @contextmanager
-def started(folder: Path, hidden: Path | None = None) -> Iterator[Cluster]:
-    """A master and two workers of one core each. hidden: as of `Standalone`."""
+def started(folder: Path, hidden: Path | None = None, workers: int = 2) -> Iterator[Cluster]:
+    """A master and workers of one core each. hidden: as of `Standalone`."""
     (folder / "hooks").mkdir(parents=True)
     (folder / "hooks" / "sitecustomize.py").write_text(HOOKS)
     hooks = folder / "hooks"
-    with Standalone(folder / "spark", workers=2, hidden=hidden, visible=hooks) as standalone:
+    with Standalone(folder / "spark", workers, hidden=hidden, visible=hooks) as standalone:
         yield Cluster(standalone, folder)
 
 
@@ -175,37 +226,133 @@ def test_tables_on_s3_are_those_in_a_folder(
     assert len(written_by_last(copied)) == 2, "the changes were done on one task"
 
 
-def test_workers_that_share_nothing_but_a_bucket_mirror_what_lies_in_it(
-    expected: Path, s3: S3Server, tmp_path: Path
+def test_an_elastic_cluster_that_shares_nothing_but_a_bucket_mirrors_what_lies_in_it(
+    s3: S3Server, tmp_path: Path
 ) -> None:
-    """Each worker sees a folder of its own where that of the driver is, if we may make mount
-    namespaces. In each, the executor that first has written a data file is killed."""
-    url, are_apart = f"{s3.new_bucket()}/shop", can_be_apart()
-    hidden, store = tmp_path / "hidden", open_store(url, s3.options)
-    once = hidden / "killed"
-    kill = {"KILL_AFTER": "write_data", "KILL_ONCE": str(once)}
-    with started(hidden / "cluster", hidden if are_apart else None) as cluster:
-        project = cluster.project(hidden / "project", **CREDENTIALS, **kill)
+    """Executors come late, are killed with their worker or alone, leave, and come back, while one
+    mirror goes on. Each worker sees a folder of its own where that of the driver is, if we may make
+    mount namespaces."""
+    url, hidden = f"{s3.new_bucket()}/shop", tmp_path / "hidden"
+    zones = Zones(Zone(tmp_path / "here"), open_store(url, s3.options))
+    kill = {"KILL_AFTER": "write_data", "KILL_ONCE": str(hidden / "killed-HOST")}
+    with started(hidden / "cluster", hidden if can_be_apart() else None, workers=1) as cluster:
+        workers = cluster.standalone
+        project = cluster.project(hidden / "project", **CREDENTIALS, **kill, KILL_WORKER=host_of(0))
         reached = {"url": url, "endpoint": s3.endpoint, "region": "us-east-1"}
-        fill(project.zone)
-        uploaded(project.zone.root, store)
-        replace(project, root=reached).apply()
-        assert once.exists() is not are_apart
-        workers = cluster.standalone.running[1:]
-        killed = [Path(f"/proc/{worker.pid}/root{once}").exists() for worker in workers]
-        assert any(killed)
-    copied = copy_of(store, tmp_path / "copy")
-    for table in TABLES:
-        assert content(copied, table) == content(expected, table)
-    assert len(written_by_last(copied)) == 2, "the changes were done on one task"
-    assert store.list("Files/Monitoring").files
+        project = replace(
+            project, root=reached, conf={**project.conf, **ELASTIC}, mirror=KEEPS_NOTHING
+        )
+        zones.load()
+        mirror = project.start("apply")
+        first = workers.running[1]
+        until(mirror, lambda: first.poll() is not None)
+        workers.add(2)
+        others = workers.running[2:]
+        until(mirror, lambda: zones.applied(2))
+        zones.change(3, ROWS)
+        until(mirror, lambda: zones.applied(3))
+        assert len(written_by_last(zones.copied(tmp_path / "spread"))) > 1
+        until(mirror, lambda: not any(map(has_executors, others)))
+        zones.change(4, 1_000)
+        until(mirror, lambda: zones.applied(4))
+        mirror.send_signal(signal.SIGTERM)
+        project.ended(mirror)
+        killed = (Path(f"/proc/{one.pid}/root{hidden}").glob("killed-*") for one in others)
+        assert all(map(list, killed))
+        zones.assert_mirrored(zones.copied(tmp_path / "applied"))
+        # With executors that leave within seconds, each of the many small jobs would wait for one.
+        patient = replace(
+            project, conf={**project.conf, "spark.dynamicAllocation.enabled": "false"}
+        )
+        said = patient.ended(patient.start("maintain", *(f"s.{table}" for table in MAINTAINED)))
+        assert "compact" in said
+        assert said.count("vacuum") == said.count("checkpoint") == len(MAINTAINED)
+    copied = zones.copied(tmp_path / "maintained")
+    for table in MAINTAINED:
+        path = copied / "Tables/s" / table
+        assert rows_of(path) == rows_of(zones.here.root / "Tables/s" / table)
+        named = {Path(name).name for name in deltalake.DeltaTable(str(path)).file_uris()}
+        assert {file.name for file in path.glob("*.parquet")} == named
+        assert list(path.glob("_delta_log/*.checkpoint.parquet"))
 
 
-def uploaded(folder: Path, store: Store) -> None:
-    """Let the files of a folder lie in a store, and no longer here."""
-    for path in [path for path in folder.rglob("*") if path.is_file()]:
-        store.replace(path.relative_to(folder).as_posix(), path.read_bytes())
-    shutil.rmtree(folder)
+@dataclass
+class Zones:
+    """A landing zone in a bucket, and the same in a folder, which is applied in this process."""
+
+    here: Zone
+    store: Store
+
+    def load(self) -> None:
+        """One large table, and small ones. The last file of a load is empty."""
+        for table in ("orders", *SMALL):
+            self.here.table(table, "id")
+            self._publish(self.here.folder(table) / "_metadata.json")
+        for number in (1, 2):
+            footer = Footer("s", FileKind.LOAD, "0/1:0", "0/1:0", complete=number == 2)
+            ids = range(ROWS) if number == 1 else range(0)
+            self._land("orders", number, ids, "old", [Marker.INSERT] * len(ids), footer)
+            for table in SMALL:
+                self._land(
+                    table, number, range(number * 100), "old", [Marker.UPSERT] * number * 100
+                )
+        assert not self.here.apply().errors
+
+    def change(self, number: int, count: int) -> None:
+        """So many changes of the large table, and some of each small one."""
+        ids = range(ROWS // 2, ROWS // 2 + count)
+        markers = [Marker.DELETE if n % 50 == 0 else Marker.UPSERT for n in ids]
+        self._land("orders", number, ids, f"new{number}", markers)
+        for table in SMALL:
+            self._land(table, number, range(50, 150), f"new{number}", [Marker.UPSERT] * 100)
+        assert not self.here.apply().errors
+
+    def applied(self, number: int) -> bool:
+        reader = LogReader(self.store)
+        paths = [f"Tables/s/{table}" for table in ("orders", *SMALL)]
+        return all(reader.progress(path).recorded >= number for path in paths)
+
+    def copied(self, folder: Path) -> Path:
+        return copy_of(self.store, folder)
+
+    def assert_mirrored(self, copied: Path) -> None:
+        for table in ("orders", *SMALL):
+            there, here = copied / "Tables/s" / table, self.here.root / "Tables/s" / table
+            assert rows_of(there) == rows_of(here)
+            assert changes_of(there) == changes_of(here)
+
+    def _land(
+        self,
+        table: str,
+        number: int,
+        ids: range,
+        name: str,
+        markers: list[Marker],
+        footer: Footer | None = None,
+    ) -> None:
+        land(self.here, table, number, ids, name, [int(one) for one in markers], footer)
+        self._publish(self.here.folder(table) / f"{number:020d}.parquet")
+
+    def _publish(self, path: Path) -> None:
+        self.store.create(path.relative_to(self.here.root).as_posix(), path.read_bytes())
+
+
+def until(process: subprocess.Popen[str], holds: Callable[[], bool]) -> None:
+    """Wait until something holds, while a process goes on."""
+    deadline = time.monotonic() + PATIENCE
+    while not holds():
+        assert process.poll() is None, "it has ended"
+        assert time.monotonic() < deadline
+        WallClock().sleep(0.3)
+
+
+def has_executors(worker: subprocess.Popen[bytes]) -> bool:
+    """Whether an executor that a worker has started is there."""
+    for child in psutil.Process(worker.pid).children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            if EXECUTOR in " ".join(child.cmdline()):
+                return True
+    return False
 
 
 def copy_of(store: Store, folder: Path, below: str = "Tables") -> Path:
@@ -230,21 +377,5 @@ def test_an_executor_that_is_killed_costs_a_retry_and_nothing_else(
     fill(project.zone)
     project.apply()
     assert once.exists()
-    for table in TABLES:
-        assert content(project.zone.root, table) == content(expected, table)
-
-
-@pytest.mark.long
-def test_a_worker_that_is_killed_costs_a_retry_and_nothing_else(
-    expected: Path, tmp_path: Path
-) -> None:
-    once = tmp_path / "killed"
-    kill = {"KILL_AFTER": "write_data", "KILL_ONCE": str(once), "KILL_WORKER": "1"}
-    with started(tmp_path / "cluster") as cluster:
-        project = cluster.project(tmp_path / "project", **kill)
-        fill(project.zone)
-        project.apply()
-        assert once.exists()
-        assert [process.poll() is None for process in cluster.standalone.running].count(False) == 1
     for table in TABLES:
         assert content(project.zone.root, table) == content(expected, table)

@@ -18,7 +18,9 @@ from mirrorlake.mirror.settings import TableTemplate
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Column
+from mirrorlake.spark.committer import USER_METADATA
 from mirrorlake.spark.engine import spark_engine
+from mirrorlake.spark.merge.statements import APPLICATION_ID, APPLICATION_VERSION
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
 from tests.conformance.mirrored import Mirrored
@@ -31,7 +33,7 @@ LEFT_OUT = {"deletionVectors", "columnMapping"}
 
 
 @pytest.mark.spark
-@pytest.mark.clause("CF-157", "CF-081")
+@pytest.mark.clause("CF-157", "CF-081", "CF-152")
 def test_readers_that_know_no_deletion_vectors_read_a_compatible_table(
     spark: Spark, store: LocalStore
 ) -> None:
@@ -39,6 +41,8 @@ def test_readers_that_know_no_deletion_vectors_read_a_compatible_table(
     orders = Mirrored(engine, store, SparkReader(spark.session, store), SHAPE).create()
     orders.apply([(INSERT, (1, "a")), (INSERT, (2, "b")), (INSERT, (3, "c"))])
     orders.apply([(UPDATE, (1, "new")), (DELETE, (2, None))])
+    for name in (APPLICATION_ID, APPLICATION_VERSION, USER_METADATA):
+        assert spark.session.conf.get(name, None) is None
     location = store.location(orders.path)
     snapshot = TableLog(location).snapshot()
     assert not LEFT_OUT & snapshot.features

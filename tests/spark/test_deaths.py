@@ -19,7 +19,7 @@ from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows
 from mirrorlake.errors import TableError
 from mirrorlake.landing.parquet.reader import Rows
 from mirrorlake.mirror.settings import MirrorSettings
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model.clock import WallClock
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.spark.engine import spark_engine
@@ -63,11 +63,11 @@ class Scene:
     zone: Zone
     spark: Spark
     sign: Path
-    wanted: Wanted = Wanted.AUTO
+    setting: StrategySetting = StrategySetting.AUTO
 
     @contextmanager
     def loop(self) -> Iterator[ApplyLoop]:
-        engine = spark_engine(self.spark, self.zone.store, wanted=self.wanted)
+        engine = spark_engine(self.spark, self.zone.store, strategy=self.setting)
         loop = ApplyLoop(self.zone.store, engine, MirrorSettings(), WallClock())
         loop.open()
         try:
@@ -110,12 +110,12 @@ CHANGED = [
 @pytest.mark.spark
 @pytest.mark.clause("LZ-267")
 @pytest.mark.parametrize(
-    "wanted", [Wanted.AUTO, pytest.param(Wanted.MERGE, marks=pytest.mark.long)]
+    "setting", [StrategySetting.AUTO, pytest.param(StrategySetting.MERGE, marks=pytest.mark.long)]
 )
 def test_a_batch_that_kills_its_worker_stops_its_table_alone_and_is_applied_once_in_the_end(
-    scene: Scene, wanted: Wanted
+    scene: Scene, setting: StrategySetting
 ) -> None:
-    scene.wanted = wanted
+    scene.setting = setting
     (error,) = scene.apply().errors
     assert isinstance(error, TableError)
     assert (error.table, error.code) == ("s.deadly", "worker_lost")
@@ -133,7 +133,7 @@ def test_a_batch_that_kills_its_worker_stops_its_table_alone_and_is_applied_once
 
 
 @pytest.mark.parametrize(
-    ("said", "told"),
+    ("text", "reason"),
     [
         (str(CRASHED), "the Python process was killed or crashed"),
         (
@@ -142,14 +142,13 @@ def test_a_batch_that_kills_its_worker_stops_its_table_alone_and_is_applied_once
         ),
         (f"{ABORTED}java.lang.OutOfMemoryError: Java heap space", "Java ran out of memory"),
         (f"{ABORTED}ValueError: secret", "they failed"),
+        (f"{ABORTED}org.apache.spark.api.python.PythonException: ValueError: wrong", None),
         (str(CANCELLED), None),
         ("Job 3 cancelled because SparkContext was shut down", None),
     ],
 )
-def test_the_death_of_tasks_is_told_in_words_and_without_values(
-    said: str, told: str | None
-) -> None:
-    assert death(PySparkException(said)) == told
+def test_the_death_of_tasks_is_explained_without_values(text: str, reason: str | None) -> None:
+    assert death(PySparkException(text)) == reason
 
 
 def test_a_job_that_was_cancelled_is_no_death(monkeypatch: pytest.MonkeyPatch) -> None:

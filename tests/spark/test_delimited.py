@@ -64,7 +64,7 @@ def zone(tmp_path_factory: pytest.TempPathFactory, spark: Spark) -> Texts:
     zone = Texts(tmp_path_factory.mktemp("texts") / "root", spark)
     _first(zone)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(input_splits, "LEAST", 1_000)
+        patch.setattr(input_splits, "MIN_BYTES", 1_000)
         zone.first = zone.apply()  # type: ignore[attr-defined]
     _later(zone)
     zone.later = zone.apply()  # type: ignore[attr-defined]

@@ -11,7 +11,7 @@ import pytest
 from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import Applied, MirrorEngine
 from mirrorlake.mirror.steps import Compact, SetKey
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Column
@@ -57,18 +57,18 @@ class Story:
         self.table.engine.make_durable(self.table.path, outcome.version)
 
 
-@pytest.mark.parametrize("wanted", [Wanted.DIRECT, Wanted.MERGE])
+@pytest.mark.parametrize("setting", [StrategySetting.DIRECT, StrategySetting.MERGE])
 @pytest.mark.clause("LZ-258", "CF-150")
 def test_every_commit_of_ours_is_flushed(
     spark: Spark,
     store: LocalStore,
     flushed: set[str],
     monkeypatch: pytest.MonkeyPatch,
-    wanted: Wanted,
+    setting: StrategySetting,
 ) -> None:
     monkeypatch.setattr(compaction, "FANOUT", 2)
     monkeypatch.setattr(compaction, "SMALLEST", 2)
-    engine = spark_engine(spark, store, wanted=wanted, compaction=False)
+    engine = spark_engine(spark, store, strategy=setting, compaction=False)
     story = Story(engine, store, spark)
     table = story.table
 
@@ -94,15 +94,15 @@ def test_every_commit_of_ours_is_flushed(
     assert len(table.reader.rows(table.path)) == 3
 
 
-@pytest.mark.parametrize("wanted", [Wanted.DIRECT, Wanted.MERGE])
+@pytest.mark.parametrize("setting", [StrategySetting.DIRECT, StrategySetting.MERGE])
 def test_what_another_process_committed_is_flushed_before_anything_rests_on_it(
-    spark: Spark, store: LocalStore, flushed: set[str], wanted: Wanted
+    spark: Spark, store: LocalStore, flushed: set[str], setting: StrategySetting
 ) -> None:
-    story = Story(spark_engine(spark, store, wanted=wanted, compaction=False), store, spark)
+    story = Story(spark_engine(spark, store, strategy=setting, compaction=False), store, spark)
     story.table.create()
     story.insert(1, 2)
     flushed.clear()
-    engine = spark_engine(spark, store, wanted=wanted)
+    engine = spark_engine(spark, store, strategy=setting)
     batch = engine.progress(story.table.path).batch
     assert batch is not None
     for _ in range(2):

@@ -9,19 +9,21 @@ from typing import Any
 import deltalake
 import pyarrow as pa
 import pytest
+from pyspark.sql import SparkSession
 
 from mirrorlake import FeedError, read_feed, subscribe
 from mirrorlake.feed.bounds import FeedRequest
 from mirrorlake.feed.reasons import REASONS, reason_of
 from mirrorlake.model import types
 from mirrorlake.model.table import Column, Schema
-from mirrorlake.spark.feed import feed_errors, frame
+from mirrorlake.spark.feed import feed_errors, frame, spans
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.spark.subscription import FrameDelivery
-from tests.feed.handmade_feed import INSERT, SHAPE, FeedTable
+from tests.feed.handmade_feed import DELETE, INSERT, SHAPE, FeedTable
 from tests.histories import rows_of
 from tests.profiles import some
 from tests.spark import reading
+from tests.spark.plain_delta.plain import new_session
 
 pytestmark = pytest.mark.spark
 
@@ -32,7 +34,7 @@ PROPERTIES = (
 
 
 @pytest.fixture(scope="module")
-def table(spark: Spark, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def table(session: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("feed") / "orders"
     named = reading.sql_name(path)
     for statement in (
@@ -44,8 +46,13 @@ def table(spark: Spark, tmp_path_factory: pytest.TempPathFactory) -> Path:
         f"optimize {named}",
         f"insert into {named} values (2, 'again')",
     ):
-        spark.session.sql(statement).collect()
+        session.sql(statement).collect()
     return path
+
+
+@pytest.fixture(scope="module")
+def session(spark: Spark) -> SparkSession:
+    return new_session(spark)
 
 
 def counted(rows: pa.Table) -> Counter[tuple[Any, ...]]:
@@ -55,31 +62,31 @@ def counted(rows: pa.Table) -> Counter[tuple[Any, ...]]:
 @pytest.mark.clause("CF-163", "CF-179")
 @pytest.mark.parametrize("options", some([{}, {"skip_unchanged": True}]), ids=str)
 def test_both_readers_give_the_same_rows(
-    spark: Spark, table: Path, options: dict[str, Any]
+    session: SparkSession, table: Path, options: dict[str, Any]
 ) -> None:
-    before = spark.session.conf.getAll
+    before = session.conf.getAll
     for bounds in ({"from_version": 0}, {"from_version": 2, "to_version": 4}, {"from_version": 50}):
         ours = read_feed(table, **bounds, **options)
         rows = counted(ours.to_arrow())
-        theirs = read_feed(table, spark=spark.session, **bounds, **options)
+        theirs = read_feed(table, spark=session, **bounds, **options)
         assert theirs.columns == ours.schema().names
         assert counted(theirs.toArrow()) == rows
-        assert counted(frame(ours, spark.session, cap=2).toArrow()) == rows
-    assert spark.session.conf.getAll == before
+        assert counted(frame(ours, session, cap=2).toArrow()) == rows
+    assert session.conf.getAll == before
 
 
 @pytest.mark.clause("CF-220")
-def test_all_readers_give_the_same_rows(spark: Spark, table: Path, tmp_path: Path) -> None:
+def test_all_readers_give_the_same_rows(session: SparkSession, table: Path, tmp_path: Path) -> None:
     ours = read_feed(table, from_version=1, to_version=6).to_arrow()
     names = ours.column_names
-    batch = read_feed(table, spark=spark.session, from_version=1, to_version=6)
-    sql = spark.session.sql(f"select * from table_changes_by_path('{table}', 1, 6)")
+    batch = read_feed(table, spark=session, from_version=1, to_version=6)
+    sql = session.sql(f"select * from table_changes_by_path('{table}', 1, 6)")
     options = {"readChangeFeed": "true", "startingVersion": "1"}
-    stream = spark.session.readStream.format("delta").options(**options).load(str(table))
+    stream = session.readStream.format("delta").options(**options).load(str(table))
     target, checkpoint = str(tmp_path / "streamed"), str(tmp_path / "checkpoint")
     writer = stream.writeStream.format("parquet").option("checkpointLocation", checkpoint)
     writer.trigger(availableNow=True).start(target).awaitTermination()
-    streamed = spark.session.read.parquet(target)
+    streamed = session.read.parquet(target)
     rs = deltalake.DeltaTable(str(table)).load_cdf(starting_version=1, ending_version=6)
     assert counted(ours)
     for frame_ in (batch, sql, streamed):
@@ -89,11 +96,11 @@ def test_all_readers_give_the_same_rows(spark: Spark, table: Path, tmp_path: Pat
 
 @pytest.mark.full
 @pytest.mark.clause("CF-165", "CF-169")
-def test_what_delta_raises_is_an_error_of_the_feed(spark: Spark, table: Path) -> None:
+def test_what_delta_raises_is_an_error_of_the_feed(session: SparkSession, table: Path) -> None:
     request = FeedRequest.of(str(table), from_version=0)
     raised = {}
     for start, end in ((50, None), (3, 1), ("x", None)):
-        reader = spark.session.read.format("delta").option("readChangeFeed", "true")
+        reader = session.read.format("delta").option("readChangeFeed", "true")
         reader = reader.option("startingVersion", start)
         with pytest.raises(FeedError) as refused, feed_errors(request):
             (reader.option("endingVersion", end) if end else reader).load(str(table)).collect()
@@ -104,7 +111,7 @@ def test_what_delta_raises_is_an_error_of_the_feed(spark: Spark, table: Path) ->
         "DELTA_INVALID_CDC_RANGE": ("invalid_range", "22003"),
         "DELTA_VERSION_INVALID": ("invalid_argument", "42815"),
     }
-    found = read_feed(table, spark=spark.session, from_version=2, to_version=2)
+    found = read_feed(table, spark=session, from_version=2, to_version=2)
     hidden = [(file, file.with_suffix(".hidden")) for file in table.glob("_change_data/*.parquet")]
     for file, aside in hidden:
         file.rename(aside)
@@ -118,12 +125,27 @@ def test_what_delta_raises_is_an_error_of_the_feed(spark: Spark, table: Path) ->
             aside.rename(file)
 
 
-def test_spark_unites_no_columns_that_do_not_fit(spark: Spark, tmp_path: Path) -> None:
+def test_spark_unites_no_columns_that_do_not_fit(session: SparkSession, tmp_path: Path) -> None:
     small = Schema.of([Column("id", types.INTEGER), Column("name", types.STRING)])
     table = FeedTable(tmp_path / "t", small)
     table.describe(SHAPE.schema)
     with pytest.raises(FeedError, match="does not unite versions 0 to 0"):
-        read_feed(table.path, spark=spark.session, from_version=0, on_schema_change="unite")
+        read_feed(table.path, spark=session, from_version=0, on_schema_change="unite")
+
+
+@pytest.mark.clause("CF-175")
+def test_versions_that_delta_scans_by_themselves_count_more(tmp_path: Path) -> None:
+    replaced = {"mirrorlake.apply": "replace"}
+    for properties, expected in (
+        ({}, [(0, 19), (20, 24)]),
+        (replaced, [(0, 2), (3, 4), (5, 6), (7, 8)]),
+    ):
+        table = FeedTable(tmp_path / f"t{len(properties)}", **properties)
+        table.change(*((INSERT, (number, "a")) for number in range(30)))
+        for number in range(23):
+            table.change((DELETE, (number, None)))
+        feed = read_feed(table.path, from_version=0)
+        assert list(spans(feed, feed.ranges[0], 20))[: len(expected)] == expected
 
 
 @pytest.mark.clause("CF-166", "CF-168")
@@ -135,22 +157,24 @@ def test_each_condition_has_its_reason() -> None:
 
 
 @pytest.mark.clause("CF-176")
-def test_a_subscription_gives_frames_of_whole_commits(tmp_path: Path, spark: Spark) -> None:
+def test_a_subscription_gives_frames_of_whole_commits(
+    tmp_path: Path, session: SparkSession
+) -> None:
     table = FeedTable(tmp_path / "Tables/orders")
     table.change((INSERT, (1, "a")), (INSERT, (2, "b")))
 
-    def told(one: FrameDelivery) -> tuple[bool, int, list[tuple[Any, ...]]]:
-        rows = one.frame.select("_change_type", "_commit_version", "id").collect()
-        return one.is_snapshot, one.last, sorted(map(tuple, rows))
+    def content(delivery: FrameDelivery) -> tuple[bool, int, list[tuple[Any, ...]]]:
+        rows = delivery.frame.select("_change_type", "_commit_version", "id").collect()
+        return delivery.is_snapshot, delivery.last, sorted(map(tuple, rows))
 
-    with subscribe("audit", table.path, spark=spark.session) as subscription:
-        assert [told(one) for one in subscription] == [
+    with subscribe("audit", table.path, spark=session) as subscription:
+        assert [content(delivery) for delivery in subscription] == [
             (True, 1, [("snapshot", 1, 1), ("snapshot", 1, 2)])
         ]
         for number in (3, 4, 5):
             table.change((INSERT, (number, "c")))
         subscription.versions = 2
-        assert [told(one) for one in subscription] == [
+        assert [content(delivery) for delivery in subscription] == [
             (False, 3, [("insert", 2, 3), ("insert", 3, 4)]),
             (False, 4, [("insert", 4, 5)]),
         ]
@@ -160,10 +184,10 @@ def test_a_subscription_gives_frames_of_whole_commits(tmp_path: Path, spark: Spa
 
 @pytest.mark.full
 def test_a_target_that_holds_its_position_gets_each_change_once(
-    tmp_path: Path, spark: Spark
+    tmp_path: Path, session: SparkSession
 ) -> None:
     table = FeedTable(tmp_path / "Tables/orders")
-    target, session = str(tmp_path / "archive"), spark.session
+    target = str(tmp_path / "archive")
     after = None
     for number, is_killed in enumerate([True, False, True]):
         table.change((INSERT, (number, "a")))

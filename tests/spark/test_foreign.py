@@ -80,6 +80,7 @@ def by_hand(spark: Spark, store: LocalStore, table: Mirrored) -> Callable[[str],
     return lambda statement: spark.session.sql(statement.format(t=name)).collect()
 
 
+@pytest.mark.full
 @pytest.mark.parametrize("statement", some(list(STATEMENTS.values())), ids=STATEMENTS)
 def test_a_commit_between_reading_and_committing_is_a_conflict(
     table: Mirrored, by_hand: Callable[[str], None], statement: str
@@ -185,6 +186,7 @@ def test_a_newest_commit_that_is_another_file_is_looked_at(
     assert known == [False]
 
 
+@pytest.mark.full
 def test_each_commit_has_its_own_metrics(spark: Spark, store: LocalStore, table: Mirrored) -> None:
     changes = [(UPDATE, row(1, "new")), (UPDATE, row(2, "new")), (INSERT, row(4, "d"))]
     for each in (changes, [(UPDATE, row(3, "new"))], [(Marker.DELETE, row(4, "d"))]):
@@ -209,6 +211,7 @@ def test_a_restore_after_our_last_batch_is_noticed_and_nothing_is_applied(
     assert spark_engine(spark, store).progress(table.path).restored == 3
 
 
+@pytest.mark.clause("CF-154")
 def test_nothing_is_applied_to_a_table_that_would_forget_its_number(
     table: Mirrored, by_hand: Callable[[str], None]
 ) -> None:

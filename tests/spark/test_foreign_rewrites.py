@@ -15,7 +15,7 @@ from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.lookup import key_index, key_join
 from mirrorlake.delta.schema import parse
 from mirrorlake.mirror.engine import Conflicted
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.spark.engine import spark_engine
@@ -87,14 +87,14 @@ class Searched:
 
     def change(self, number: int) -> None:
         """A batch that seeks keys in each file: some are there, one is NULL, some are new."""
-        wanted = {
+        strategy = {
             UPDATE: [*range(number, 60, 5), None],
             DELETE: range(number, 60, 9),
             UPSERT: range(number + 50, 70, 4),
             INSERT: range(100 * number, 100 * number + 5),
         }
         name = f"batch {number}"
-        self.apply([Change(m, self.row(n, name)) for m, some in wanted.items() for n in some])
+        self.apply([Change(m, self.row(n, name)) for m, some in strategy.items() for n in some])
 
     def apply(self, changes: list[Change]) -> None:
         applied = self.ours.apply([(change.marker, change.row) for change in changes])
@@ -120,7 +120,7 @@ class Searched:
         snapshot = TableLog(self.path).snapshot()
         adds = [add for add in snapshot.files.values() if add["path"] in names]
         schema, key = parse(snapshot.metadata), self.ours.shape.key
-        found = [key_index.opened(self.path, add, schema, key) for add in adds]
+        found = [key_index.open_index(self.path, add, schema, key) for add in adds]
         return len(found) == len(names) and None not in found
 
     def holds_what_the_model_does(self) -> None:
@@ -133,7 +133,9 @@ class Searched:
 @pytest.fixture
 def make(spark: Spark, store: LocalStore) -> Callable[[Shape], Searched]:
     runner, reader = IndexedRunner(spark.session), SparkReader(spark.session, store)
-    engine = spark_engine(spark, store, wanted=Wanted.DIRECT, runner=runner, compaction=False)
+    engine = spark_engine(
+        spark, store, strategy=StrategySetting.DIRECT, runner=runner, compaction=False
+    )
     return lambda shape: Searched(spark, Mirrored(engine, store, reader, shape)).create()
 
 

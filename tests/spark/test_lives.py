@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import MirrorEngine
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.session.spark_session import Spark
 from mirrorlake.storage.local import LocalStore
@@ -23,12 +23,12 @@ from tests.spark.test_apply import SparkReader
 
 pytestmark = [pytest.mark.spark, pytest.mark.full]
 
-BATCHES = {Wanted.DIRECT: 1_000, Wanted.MERGE: 100}
+BATCHES = {StrategySetting.DIRECT: 1_000, StrategySetting.MERGE: 100}
 """By `merge` a batch takes some seconds, by `direct` less than one."""
 
 _numbers = itertools.count(1)
 
-NewLife = Callable[[Wanted], Callable[[Shape], Life]]
+NewLife = Callable[[StrategySetting], Callable[[Shape], Life]]
 
 
 @pytest.fixture
@@ -36,14 +36,14 @@ def new_life(spark: Spark, store: LocalStore) -> NewLife:
     """Makes what begins lives whose batches all go by one way."""
     reader = SparkReader(spark.session, store)
 
-    def by(wanted: Wanted) -> Callable[[Shape], Life]:
+    def by(setting: StrategySetting) -> Callable[[Shape], Life]:
         def new_engine() -> MirrorEngine:
-            return spark_engine(spark, store, wanted=wanted)
+            return spark_engine(spark, store, strategy=setting)
 
         def begin(shape: Shape) -> Life:
             path = f"Tables/t{next(_numbers)}"
             table = Mirrored(new_engine(), store, reader, shape, path).create()
-            return Life(table, shape.table(), new_engine, alters=wanted is Wanted.DIRECT)
+            return Life(table, shape.table(), new_engine, alters=setting is StrategySetting.DIRECT)
 
         return begin
 
@@ -67,13 +67,13 @@ def soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_every_step_of_a_short_life_by_merge_is_that_of_the_model(
     new_life: NewLife, data: st.DataObject
 ) -> None:
-    live(data, new_life(Wanted.MERGE), batches=3)
+    live(data, new_life(StrategySetting.MERGE), batches=3)
 
 
 @pytest.mark.long
 @pytest.mark.timeout(3_600)
-@pytest.mark.parametrize("wanted", BATCHES)
+@pytest.mark.parametrize("setting", BATCHES)
 def test_hundreds_of_random_batches_are_those_of_the_model(
-    new_life: NewLife, store: LocalStore, soon: None, wanted: Wanted
+    new_life: NewLife, store: LocalStore, soon: None, setting: StrategySetting
 ) -> None:
-    live_many(new_life(wanted), lambda: shutil.rmtree(store.root), batches=BATCHES[wanted])
+    live_many(new_life(setting), lambda: shutil.rmtree(store.root), batches=BATCHES[setting])

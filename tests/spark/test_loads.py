@@ -97,7 +97,7 @@ def test_what_spark_notes_of_a_shuffle_is_seen(spark: Spark) -> None:
 def test_a_load_of_several_files_is_one_stage_without_a_shuffle(
     spark: Spark, orders: Mirrored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(input_splits, "LEAST_TOGETHER", 0)
+    monkeypatch.setattr(input_splits, "MIN_GROUP_BYTES", 0)
     files = [[(Marker.INSERT, row) for row in rows_of(file)] for file in range(FILES)]
     step = orders.step(*files, is_load=True)
     found = stages(spark, lambda: orders.run(step))
@@ -110,8 +110,8 @@ def test_a_load_of_several_files_is_one_stage_without_a_shuffle(
 def test_a_large_text_of_a_load_is_cut_into_parts_without_a_shuffle(
     spark: Spark, orders: Mirrored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(input_splits, "LEAST", PART)
-    monkeypatch.setattr(input_splits, "MOST", PART)
+    monkeypatch.setattr(input_splits, "MIN_BYTES", PART)
+    monkeypatch.setattr(input_splits, "MAX_BYTES", PART)
     lines = (f"{n},{v}" for file in range(FILES) for n, v in rows_of(file))
     step = orders.step("\n".join(["id,v", *lines, ""]).encode(), is_load=True)
     step = replace(step, files=(replace(step.files[0], text=TextFormat()),))

@@ -16,7 +16,7 @@ from mirrorlake.errors import ForeignTable, StorageUnavailable, UsageError
 from mirrorlake.landing import Publisher
 from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import Applied, MirrorEngine
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.spark.engine import spark_engine
@@ -60,12 +60,12 @@ def table_of(engine: MirrorEngine, store: Any, reader: SparkReader) -> Mirrored:
 
 
 @pytest.mark.full
-@pytest.mark.parametrize("wanted", some([Wanted.DIRECT, Wanted.MERGE]))
+@pytest.mark.parametrize("setting", some([StrategySetting.DIRECT, StrategySetting.MERGE]))
 def test_rows_and_feed_are_those_of_the_changes(
-    spark: Spark, store: Store, reader: SparkReader, wanted: Wanted, monkeypatch: Any
+    spark: Spark, store: Store, reader: SparkReader, setting: StrategySetting, monkeypatch: Any
 ) -> None:
     monkeypatch.setattr(compaction, "SMALLEST", 2)
-    orders = table_of(spark_engine(spark, store, wanted=wanted), store, reader).create()
+    orders = table_of(spark_engine(spark, store, strategy=setting), store, reader).create()
     orders.apply([(INSERT, (n, "old")) for n in range(6)])
     done = orders.apply([(UPDATE, (1, "new")), (DELETE, (2, None)), (UPSERT, (7, "x"))])
     orders.engine.make_durable(orders.path, done.version)
@@ -77,9 +77,9 @@ def test_rows_and_feed_are_those_of_the_changes(
         ("delete", (2, "old")): 1,
         ("insert", (7, "x")): 1,
     }
-    again = spark_engine(spark, store, wanted=wanted)  # as after a restart
+    again = spark_engine(spark, store, strategy=setting)  # as after a restart
     assert again.progress(orders.path).recorded == 2
-    if wanted is Wanted.MERGE:
+    if setting is StrategySetting.MERGE:
         return  # the rest is not of its doing
     orders.engine = again
     orders.apply([(DELETE, (0, None))])
@@ -90,6 +90,7 @@ def test_rows_and_feed_are_those_of_the_changes(
     assert spark_engine(spark, store).progress(orders.path).recorded == orders.recorded
 
 
+@pytest.mark.full
 def test_a_batch_is_spread_over_tasks(spark: Spark, store: Store, reader: SparkReader) -> None:
     engine = spark_engine(spark, store, spread=SpreadSettings(rows=1))
     orders = table_of(engine, store, reader).create()
@@ -154,7 +155,7 @@ def store_objects(project: Project) -> list[bytes]:
 
 
 class TestTheWayThere:
-    def test_a_bucket_that_is_not_there_is_told_before_anything_is_written(
+    def test_a_missing_bucket_is_reported_before_anything_is_written(
         self, spark: Spark, s3: S3Server
     ) -> None:
         index = StorageLocation("s3://no-such-bucket/shop", s3.options)

@@ -19,7 +19,8 @@ pytestmark = pytest.mark.spark
 SHAPE = Shape.of(["id"], id=types.LONG, name=types.STRING)
 
 
-def test_operations_and_their_metrics_are_told(spark: Spark, store: LocalStore) -> None:
+@pytest.mark.full
+def test_operations_and_their_metrics_are_reported(spark: Spark, store: LocalStore) -> None:
     reader = SparkReader(spark.session, store)
     table = Mirrored(spark_engine(spark, store), store, reader, SHAPE, "Tables/told").create()
     table.apply([(Marker.INSERT, (1, "a")), (Marker.INSERT, (2, "b"))])
@@ -29,8 +30,8 @@ def test_operations_and_their_metrics_are_told(spark: Spark, store: LocalStore) 
     table.apply([(Marker.INSERT, (3, "d"))])
     table.apply([(Marker.INSERT, (4, "e"))], truncated=True)
     history = reading.history(spark.session, store.location(table.path))
-    told = [entry["operation"] for entry in reversed(history)][1:]
-    assert told == ["WRITE", "MERGE", "MERGE", "TRUNCATE", "WRITE", "MERGE"]
+    operations = [entry["operation"] for entry in reversed(history)][1:]
+    assert operations == ["WRITE", "MERGE", "MERGE", "TRUNCATE", "WRITE", "MERGE"]
     first = history[-2]
     assert first["operationMetrics"]["numOutputRows"] == "2"
     assert first["operationParameters"]["mode"] == "Append"

@@ -29,8 +29,10 @@ from tests.conformance.apply.histories import apply_together
 from tests.conformance.mirrored import Mirrored, marked
 from tests.delta.readers import feed_by_delta_rs, rows_by_delta_rs, rows_by_duckdb
 from tests.histories import DECIMAL, SHAPES, Shape, counted, histories
+from tests.profiles import tries
 from tests.reference import Row
 from tests.spark import reading
+from tests.spark.plain_delta.plain import new_session
 from tests.spark.test_apply import SparkReader
 
 pytestmark = pytest.mark.spark
@@ -46,7 +48,7 @@ PARTITIONED_AND_MAPPED = Shape.of(
     ["day"], **{"a key": types.LONG, "amount": DECIMAL, "day": types.DATE}
 )
 FEW = settings(
-    max_examples=3,
+    max_examples=tries(3),
     phases=[Phase.explicit, Phase.generate],
     suppress_health_check=list(HealthCheck),
     database=None,
@@ -57,7 +59,7 @@ Make = Callable[[Shape], Mirrored]
 
 @pytest.fixture
 def make(spark: Spark, store: LocalStore) -> Make:
-    engine, reader = spark_engine(spark, store), SparkReader(spark.session, store)
+    engine, reader = spark_engine(spark, store), SparkReader(new_session(spark), store)
     return lambda shape: Mirrored(
         engine, store, reader, shape, f"Tables/t{next(_numbers)}"
     ).create()
@@ -104,7 +106,7 @@ def test_all_readers_see_the_same_rows_and_the_same_feed(soon: None, make: Make,
 def test_all_readers_see_the_rows_of_files_that_are_compressed_in_part(make: Make) -> None:
     shape = Shape.of(["id"], id=types.LONG, digest=types.STRING, same=types.STRING)
     table = make(shape)
-    count = compression.LEAST_ROWS + 1
+    count = compression.MIN_ROWS + 1
     rows = [(n, md5(str(n).encode()).hexdigest(), "paid") for n in range(count)]
     table.apply(marked(shape.arrow(rows), Marker.INSERT))
     table.apply(marked(shape.arrow([(n, text, "late") for n, text, _same in rows[1:]])))

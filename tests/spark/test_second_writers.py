@@ -18,7 +18,7 @@ from mirrorlake.apply.strategy import OpenBatch
 from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.engine import AlreadyApplied, Applied, Conflicted, Outcome
 from mirrorlake.mirror.steps import ApplyFiles
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model.change import Marker
 from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.spark import committer as spark_committer
@@ -73,10 +73,10 @@ class Table:
 
     def __init__(self, spark: Spark, store: LocalStore, way: str = "direct") -> None:
         self.spark, self.points = spark, list[CrashPoint]()
-        wanted = Wanted.MERGE if way == "merge" else Wanted.AUTO
+        setting = StrategySetting.MERGE if way == "merge" else StrategySetting.AUTO
         spread = SpreadSettings(always=True) if way == "spread" else None
         engine = spark_engine(
-            spark, store, self.points.append, wanted=wanted, compaction=False, spread=spread
+            spark, store, self.points.append, strategy=setting, compaction=False, spread=spread
         )
         reader = SparkReader(spark.session, store)
         self.ours = Mirrored(engine, store, reader, SHAPE).create()
@@ -279,7 +279,7 @@ def compacting(
 
 @pytest.mark.full
 @pytest.mark.parametrize("name", ["optimize", "delete", "update"])
-def test_a_compaction_gives_way_to_whoever_changes_its_files_inside_its_transaction(
+def test_a_compaction_gives_way_to_a_writer_that_changes_its_files_inside_its_transaction(
     spark: Spark, store: LocalStore, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     table, batch = compacting(monkeypatch, spark, store, STATEMENTS[name]), BATCHES["changes"]
@@ -288,7 +288,8 @@ def test_a_compaction_gives_way_to_whoever_changes_its_files_inside_its_transact
     table.holds(AFTER.get(name, HELD), batch, table.ours.run(table.step(batch)))
 
 
-def test_a_compaction_follows_whoever_leaves_its_files_inside_its_transaction(
+@pytest.mark.full
+def test_a_compaction_commits_after_a_writer_that_leaves_its_files_inside_its_transaction(
     spark: Spark, store: LocalStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, batch = compacting(monkeypatch, spark, store, INSERTED), BATCHES["changes"]

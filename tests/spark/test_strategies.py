@@ -15,7 +15,7 @@ from mirrorlake.apply.engine import STRATEGY
 from mirrorlake.errors import ConstraintViolated, UnsupportedTable
 from mirrorlake.mirror.engine import Applied, Failed, Outcome
 from mirrorlake.mirror.faults import TableFault
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.mirror.table.progress import GENERATION, KEY_COLUMNS
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
@@ -82,7 +82,7 @@ def test_a_table_that_only_delta_can_write_goes_by_merge(spark: Spark, store: Lo
         assert isinstance(outcome.error, ConstraintViolated)
         assert said in outcome.error.what
     assert counted(table.rows()) == counted(rows)
-    forced = spark_engine(spark, store, wanted=Wanted.DIRECT)
+    forced = spark_engine(spark, store, strategy=StrategySetting.DIRECT)
     (outcome,) = forced.apply([table.step(changes((INSERT, 5, "e")))], lambda: None)
     assert isinstance(outcome, Failed)
     assert isinstance(outcome.error, UnsupportedTable)
@@ -141,7 +141,7 @@ def test_what_astonishes_the_direct_way_goes_by_merge(
 def test_a_way_that_is_asked_for_is_not_left(
     orders: Callable[..., Mirrored], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    table = orders(wanted=Wanted.DIRECT)
+    table = orders(strategy=StrategySetting.DIRECT)
     monkeypatch.setattr(Direct, "apply", astonished)
     assert isinstance(table.run(table.step([(INSERT, (1, "a"))])), Failed)
     assert table.rows() == []

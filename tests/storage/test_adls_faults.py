@@ -48,7 +48,7 @@ def calls(draw: st.DrawFn) -> tuple[str, Any, dict[int, Fault]]:
 
 @given(script=st.lists(calls(), min_size=1, max_size=12), target_first=st.booleans())
 @settings(max_examples=min(settings.default.max_examples // 4, 250))
-def test_a_mishap_changes_no_outcome(
+def test_a_fault_does_not_change_the_outcome(
     data_lake: DataLake,
     script: list[tuple[str, Any, dict[int, Fault]]],
     target_first: bool,

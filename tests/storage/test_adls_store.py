@@ -134,7 +134,7 @@ class TestListing:
         assert lake.store.list("a").folders == ("b",)
         assert names(lake.store, "a/b") == ["c"]
 
-    def test_a_container_that_is_not_there_is_no_empty_one(self, lake: Lake) -> None:
+    def test_a_container_that_is_not_there_is_not_an_empty_one(self, lake: Lake) -> None:
         del lake.service.trees[lake.name]
         for look in (lake.store.list, lake.store.read, lake.store.delete_folder):
             with pytest.raises(OSError, match="NotFound") as caught:
@@ -173,7 +173,7 @@ class TestReading:
         assert lake.store.read("a") == b"x" * 1000
         assert len(lake.service.seen) == 1
 
-    def test_what_was_replaced_meanwhile_is_not_mixed(self, large: Lake) -> None:
+    def test_content_of_a_replaced_file_is_not_mixed(self, large: Lake) -> None:
         with large.store.open("a") as file:
             assert file.read(10) == self.CONTENT[:10]
             large.store.replace("a", b"2" * len(self.CONTENT))
@@ -184,7 +184,7 @@ class TestReading:
         with large.store.open("a") as file, pytest.raises(OSError, match="beginning"):
             file.seek(-1 - len(self.CONTENT), 2)
 
-    def test_a_folder_is_no_file(self, lake: Lake) -> None:
+    def test_a_folder_is_not_a_file(self, lake: Lake) -> None:
         lake.store.create("a/b", b"x")
         with pytest.raises(FileNotFoundError):
             lake.store.read("a")
@@ -210,7 +210,7 @@ def any_refusal(request: pytest.FixtureRequest, lake: Lake) -> None:
 
 @pytest.mark.full
 @pytest.mark.usefixtures("any_etag", "any_refusal")
-class TestAnAnswerThatIsLost:
+class TestLostResponse:
     """The effect is there, the client tries again, and is told that it cannot be done."""
 
     @pytest.mark.clause("LZ-135", "LZ-139")
@@ -289,12 +289,14 @@ class TestAnAnswerThatIsLost:
         assert (f"{ROOT}/{path}" in lake.tree.nodes) == (action == "make_folder")
 
 
-class TestARenameThatFailed:
+class TestFailedRename:
     """Nothing is taken for ours that is not."""
 
     @pytest.mark.clause("LZ-134", "LZ-137")
     @pytest.mark.parametrize("content", [b"them", b"rows"])
-    def test_the_file_of_another_is_told_from_ours(self, lake: Lake, content: bytes) -> None:
+    def test_a_file_of_another_process_is_distinguished_from_ours(
+        self, lake: Lake, content: bytes
+    ) -> None:
         """Our request never arrives; meanwhile somebody else takes the name."""
         lost = []
 
@@ -314,7 +316,7 @@ class TestARenameThatFailed:
         assert lake.store.read(FINAL) == content
         assert lake.store.read(STAGED) == b"rows"
 
-    def test_what_the_mirror_took_meanwhile_is_not_found(self, lake: Lake) -> None:
+    def test_a_file_that_the_mirror_moved_is_not_found(self, lake: Lake) -> None:
         stage(lake.store, b"rows")
         other = lake.opened()
         lake.service.next(Fault.ANSWER_LOST, is_rename)
@@ -331,7 +333,7 @@ class TestARenameThatFailed:
         assert other.read("zone/t/_done/1") == b"rows"
 
     @pytest.mark.clause("LZ-133", "LZ-138")
-    def test_what_another_staged_under_our_name_is_not_published(self, lake: Lake) -> None:
+    def test_a_file_that_another_process_staged_is_not_published(self, lake: Lake) -> None:
         stage(lake.store, b"ours")
         stage(lake.opened(), b"half of th")
         with pytest.raises(OSError, match="replaced") as caught:
@@ -340,7 +342,7 @@ class TestARenameThatFailed:
         assert names(lake.store, "zone/t") == ["_stage-1"]
 
     @pytest.mark.clause("LZ-133", "LZ-134")
-    def test_a_late_request_moves_nothing_that_was_staged_since(self, lake: Lake) -> None:
+    def test_a_late_request_does_not_move_a_newer_staged_file(self, lake: Lake) -> None:
         stage(lake.store, b"first")
         lake.service.next(Fault.LATE, is_rename)
         lake.service.next(Fault.REQUEST_LOST, is_rename, ATTEMPTS - 1)
@@ -351,7 +353,7 @@ class TestARenameThatFailed:
             assert lake.service.arrive() == [412]
         assert names(lake.store, "zone/t") == ["_stage-1"]
 
-    def test_nobody_knows_while_nothing_can_be_seen(self, lake: Lake) -> None:
+    def test_the_outcome_is_unknown_while_the_storage_is_unreachable(self, lake: Lake) -> None:
         stage(lake.store, b"rows")
         lake.service.next(Fault.ANSWER_LOST, is_rename)
         lake.service.next(Fault.BUSY, lambda seen: seen.method == "HEAD", ATTEMPTS)
@@ -359,7 +361,7 @@ class TestARenameThatFailed:
             lake.store.publish(STAGED, FINAL)
         assert caught.value.errno == errno.EREMOTEIO
 
-    def test_a_condition_without_a_name_is_looked_into(
+    def test_a_failed_condition_without_a_code_is_examined(
         self, lake: Lake, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         def check(node: Node | None, conditions: Conditions) -> None:
@@ -373,7 +375,7 @@ class TestARenameThatFailed:
             lake.store.publish(STAGED, FINAL)
 
 
-class TestALateRequest:
+class TestLateRequest:
     """A request that was given up arrives when the world has gone on."""
 
     def late(self, lake: Lake, when: Callable[[Seen], bool], action: Callable[[], object]) -> None:
@@ -387,7 +389,7 @@ class TestALateRequest:
             action()
         lake.service.faults.clear()
 
-    def test_replaces_nothing_that_was_replaced_since(self, lake: Lake) -> None:
+    def test_does_not_replace_a_newer_version(self, lake: Lake) -> None:
         lake.store.replace("state", b"1")
         self.late(lake, is_rename, lambda: lake.store.replace("state", b"2"))
         next_process = lake.opened()
@@ -395,14 +397,14 @@ class TestALateRequest:
         assert lake.service.arrive() == [412]
         assert next_process.read("state") == b"3"
 
-    def test_replaces_nothing_that_was_made_since(self, lake: Lake) -> None:
+    def test_does_not_replace_a_newer_file(self, lake: Lake) -> None:
         self.late(lake, is_rename, lambda: lake.store.replace("state", b"1"))
         lake.opened().replace("state", b"2")
         assert lake.service.arrive() == [409]
         assert lake.store.read("state") == b"2"
 
     @pytest.mark.clause("LZ-134")
-    def test_moves_nothing_that_came_since(self, lake: Lake) -> None:
+    def test_does_not_move_a_newer_file(self, lake: Lake) -> None:
         lake.store.create("t/1", b"older")
         self.late(lake, is_rename, lambda: lake.store.move("t/1", "t/done/1"))
         lake.store.delete_folder("t")
@@ -411,7 +413,7 @@ class TestALateRequest:
         assert lake.service.arrive() == [412]
         assert lake.store.read("t/1") == b"newer"
 
-    def test_deletes_no_folder_that_came_since(self, lake: Lake) -> None:
+    def test_does_not_delete_a_newer_folder(self, lake: Lake) -> None:
         lake.store.create("t/1", b"older")
         self.late(lake, lambda s: s.method == "DELETE", lambda: lake.store.delete_folder("t"))
         lake.store.delete_folder("t")
@@ -419,9 +421,7 @@ class TestALateRequest:
         assert lake.service.arrive() == [412]
         assert lake.store.read("t/1") == b"newer"
 
-    def test_an_older_version_that_others_replaced_is_replaced_all_the_same(
-        self, lake: Lake
-    ) -> None:
+    def test_a_version_that_another_process_wrote_is_replaced(self, lake: Lake) -> None:
         lake.store.replace("a", b"1")
         lake.opened().replace("a", b"2")
         lake.store.replace("a", b"3")
@@ -430,9 +430,9 @@ class TestALateRequest:
         assert (names(lake.store, ""), lake.store.read("a")) == (["a"], b"4")
 
 
-class TestABusyService:
+class TestBusyService:
     @pytest.mark.parametrize("fault", [Fault.BUSY, Fault.REQUEST_LOST])
-    def test_is_asked_again(self, lake: Lake, fault: Fault) -> None:
+    def test_is_retried(self, lake: Lake, fault: Fault) -> None:
         lake.service.next(fault, lambda seen: seen.is_write, 2)
         lake.store.create("a/b", b"x")
         lake.service.next(fault, lambda seen: not seen.is_write, 2)
@@ -440,7 +440,7 @@ class TestABusyService:
         lake.service.next(fault, lambda seen: not seen.is_write, 2)
         assert names(lake.store, "a") == ["b"]
 
-    def test_that_stays_busy_is_an_error_that_says_so(self, lake: Lake) -> None:
+    def test_several_times_is_an_error(self, lake: Lake) -> None:
         lake.service.next(Fault.BUSY, lambda seen: True, ATTEMPTS)
         with pytest.raises(OSError, match="503 ServerBusy") as caught:
             lake.store.list("a")
@@ -472,23 +472,23 @@ class TestSecrets:
         store = AdlsStore.of_url(url, {**options, "endpoint": lake.service.url}, {})
         stage(store, b"rows")
         store.publish(STAGED, FINAL)
-        told = [repr(store), store.location("a"), caplog.text]
+        shown = [repr(store), store.location("a"), caplog.text]
         for action in (store.read, store.list):
             lake.service.next(Fault.DENIED, lambda seen: True)
-            told.append(_told(lambda action=action: action("a")))
-        told.append(_told(lambda: store.create(FINAL, b"x")))
-        assert "403" in told[3]
-        assert not [text for text in told if self.SECRET in text]
+            shown.append(error_text(lambda action=action: action("a")))
+        shown.append(error_text(lambda: store.create(FINAL, b"x")))
+        assert "403" in shown[3]
+        assert not [text for text in shown if self.SECRET in text]
 
-    def test_a_connection_that_fails_tells_no_signed_address(self, lake: Lake) -> None:
+    def test_a_connection_error_contains_no_signed_address(self, lake: Lake) -> None:
         from azure.storage.filedatalake import FileSystemClient
 
         client = FileSystemClient(
             "http://127.0.0.1:1", "zone", credential=self.TOKEN, retry_total=0
         )
-        told = _told(lambda: AdlsStore(client, ROOT, "abfss://zone@acme").list("a"))
-        assert "127.0.0.1" in told
-        assert self.SECRET not in told
+        shown = error_text(lambda: AdlsStore(client, ROOT, "abfss://zone@acme").list("a"))
+        assert "127.0.0.1" in shown
+        assert self.SECRET not in shown
 
     def test_a_signature_opens_the_source_of_a_rename_too(self, lake: Lake) -> None:
         url = f"abfss://{lake.name}@acme.dfs.core.windows.net/{ROOT}"
@@ -498,12 +498,12 @@ class TestSecrets:
         (rename,) = [seen for seen in lake.writes() if seen.is_rename]
         assert rename.headers["x-ms-rename-source"].endswith(f"?{self.TOKEN}")
 
-    def test_a_name_that_is_no_text_is_refused(self, lake: Lake) -> None:
+    def test_a_name_that_is_not_a_text_is_refused(self, lake: Lake) -> None:
         with pytest.raises(UnsafePath):
             lake.store.read("a\udcff")
 
 
-def _told(action: Callable[[], object]) -> str:
+def error_text(action: Callable[[], object]) -> str:
     with pytest.raises(OSError) as caught:
         action()
     return "".join(traceback.format_exception(caught.value)) + repr(caught.value)

@@ -40,13 +40,13 @@ PLACES = {
 
 
 @pytest.mark.parametrize("url", PLACES)
-def test_an_address_names_one_place(url: str) -> None:
+def test_an_address_has_one_location(url: str) -> None:
     assert handles(url)
     assert location_of(url) == PLACES[url]
 
 
 @pytest.mark.parametrize("location", PLACES.values(), ids=str)
-def test_a_place_is_found_again_by_what_it_is_called(location: AzureLocation) -> None:
+def test_a_location_is_parsed_from_its_printed_form(location: AzureLocation) -> None:
     assert location_of(str(location)) == location
 
 
@@ -71,7 +71,7 @@ def test_a_host_is_read_in_any_case() -> None:
         f"https://{ACCOUNT}.example.com/zone",
     ],
 )
-def test_other_addresses_are_left_to_others(url: str) -> None:
+def test_other_addresses_are_not_handled(url: str) -> None:
     assert not handles(url)
 
 
@@ -129,7 +129,7 @@ ACME = location_of(f"abfss://zone@{ACCOUNT}")
 LAKE = location_of(f"abfss://sales@{ONELAKE}/{ITEM}")
 
 
-class TestTheRight:
+class TestCredentials:
     def test_is_the_identity_of_the_process(self) -> None:
         for location in (ACME, LAKE):
             assert isinstance(credential_of(location, {}, {}), DefaultAzureCredential)

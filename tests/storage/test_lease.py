@@ -49,19 +49,17 @@ def alter(store: Store, **facts: Any) -> None:
     store.replace(path, json.dumps(json.loads(store.read(path)) | facts).encode())
 
 
-class TestTaking:
+class TestAcquire:
     def test_the_first_epoch_is_one(self, memory: MemoryStore, clock: SteppedClock) -> None:
         taken(memory, clock)
         assert epochs(memory) == [1]
 
-    def test_a_lease_that_is_held_is_not_given(
-        self, memory: MemoryStore, clock: SteppedClock
-    ) -> None:
+    def test_a_held_lease_cannot_be_taken(self, memory: MemoryStore, clock: SteppedClock) -> None:
         taken(memory, clock)
         with pytest.raises(LeaseHeld, match=r"process \d+ on "):
             taken(memory, clock)
 
-    def test_roles_do_not_know_each_other(self, memory: MemoryStore, clock: SteppedClock) -> None:
+    def test_roles_are_independent(self, memory: MemoryStore, clock: SteppedClock) -> None:
         taken(memory, clock)
         Lease(memory, "capture", clock).take()
 
@@ -75,14 +73,14 @@ class TestTaking:
         with pytest.raises(LeaseHeld):
             Lease(memory, "capture", clock, stream_id="crm").take()
 
-    def test_a_lease_given_back_is_free_at_once(
+    def test_a_released_lease_is_free_at_once(
         self, memory: MemoryStore, clock: SteppedClock
     ) -> None:
         taken(memory, clock).release()
         taken(memory, clock).check()
         assert max(epochs(memory)) == 2
 
-    def test_who_gave_it_back_takes_a_new_one(
+    def test_a_lease_can_be_taken_again_after_its_release(
         self, memory: MemoryStore, clock: SteppedClock
     ) -> None:
         lease = taken(memory, clock)
@@ -91,9 +89,7 @@ class TestTaking:
         lease.check()
         assert max(epochs(memory)) == 2
 
-    def test_a_lease_that_was_not_renewed_is_free_after_its_term(
-        self, memory: MemoryStore, clock: SteppedClock
-    ) -> None:
+    def test_an_expired_lease_is_free(self, memory: MemoryStore, clock: SteppedClock) -> None:
         taken(memory, clock)
         clock.advance(TERM.total_seconds())
         with pytest.raises(LeaseHeld):
@@ -117,7 +113,7 @@ class TestTaking:
         alter(memory, started="1")
         taken(memory, clock).check()
 
-    def test_of_another_machine_only_the_term_is_known(
+    def test_a_holder_on_another_machine_is_known_by_its_term_only(
         self, memory: MemoryStore, clock: SteppedClock
     ) -> None:
         taken(memory, clock)
@@ -133,7 +129,7 @@ class TestTaking:
         assert epochs(memory) == [9, 10]
 
     @pytest.mark.parametrize("kind", ["local", "memory"])
-    def test_one_of_many_takers_wins(
+    def test_one_of_several_concurrent_processes_takes_the_lease(
         self, kind: str, memory: MemoryStore, store: LocalStore, clock: SteppedClock
     ) -> None:
         location: Store = memory if kind == "memory" else store
@@ -154,11 +150,11 @@ class TestTaking:
             assert list(pool.map(race, range(racers))).count(True) == 1
 
 
-class TestAnAnswerThatIsLost:
+class TestLostResponse:
     """The lease was made, and nobody was told; or it was not."""
 
     @pytest.mark.parametrize("is_done", [True, False])
-    def test_the_one_who_asked_may_ask_again(
+    def test_the_same_holder_can_take_it_again(
         self, memory: MemoryStore, clock: SteppedClock, is_done: bool
     ) -> None:
         lease = Lease(LossyStore(memory, first("create"), is_done=is_done), "mirror", clock)
@@ -170,7 +166,7 @@ class TestAnAnswerThatIsLost:
         with pytest.raises(LeaseHeld):
             taken(memory, clock)
 
-    def test_a_lease_that_exists_because_we_made_it_is_ours(
+    def test_a_lease_that_we_created_is_ours(
         self, memory: MemoryStore, clock: SteppedClock
     ) -> None:
         """The storage's client tried again by itself, and was told that the name exists."""
@@ -179,7 +175,7 @@ class TestAnAnswerThatIsLost:
         lease.check()
         assert epochs(memory) == [1]
 
-    def test_a_lease_that_another_took_meanwhile_is_theirs(
+    def test_a_lease_that_another_process_took_is_not_ours(
         self, memory: MemoryStore, clock: SteppedClock
     ) -> None:
         lease = Lease(LossyStore(memory, first("create")), "mirror", clock)
@@ -191,7 +187,7 @@ class TestAnAnswerThatIsLost:
             lease.take()
         other.check()
 
-    def test_a_lease_that_was_made_long_ago_is_renewed(
+    def test_a_lease_that_was_created_long_ago_is_renewed(
         self, memory: MemoryStore, clock: SteppedClock
     ) -> None:
         lease = Lease(LossyStore(memory, first("create")), "mirror", clock)
@@ -222,7 +218,7 @@ class TestAnAnswerThatIsLost:
             b"\xff",
         ],
     )
-    def test_a_record_that_cannot_be_read_holds_nothing(
+    def test_an_unreadable_record_does_not_hold_the_lease(
         self, memory: MemoryStore, clock: SteppedClock, record: bytes
     ) -> None:
         memory.create(f"{PLACE}/{1:020}.json", record)
@@ -232,7 +228,7 @@ class TestAnAnswerThatIsLost:
 
 
 class TestHolding:
-    def test_a_holder_may_go_on(self, memory: MemoryStore, clock: SteppedClock) -> None:
+    def test_a_held_lease_passes_the_check(self, memory: MemoryStore, clock: SteppedClock) -> None:
         lease = taken(memory, clock)
         for _round in range(20):
             clock.advance(TERM.total_seconds() / 4)
@@ -252,7 +248,29 @@ class TestHolding:
         lease.check()
         assert memory.list(PLACE) != before
 
-    def test_a_late_holder_goes_on_when_nobody_took_over(
+    def test_a_clock_that_is_set_back_renews_at_once(self, memory: MemoryStore) -> None:
+        ahead, right = SteppedClock(), SteppedClock()
+        ahead.advance(3600)
+        lease = taken(memory, ahead)
+        lease._clock = right
+        lease.check()
+        right.advance(EXPIRED)
+        alter(memory, host="elsewhere")
+        assert holder_of(memory, "mirror", right.now()) is None
+
+    def test_the_error_mentions_a_holder_whose_clock_is_ahead(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
+        ahead = SteppedClock()
+        ahead.advance(86_400)
+        taken(memory, ahead)
+        alter(memory, host="elsewhere")
+        with pytest.raises(LeaseHeld) as held:
+            taken(memory, clock)
+        assert "clocks" in held.value.hint
+        assert "wait 30" not in held.value.hint
+
+    def test_an_expired_holder_continues_if_no_other_process_took_over(
         self, memory: MemoryStore, clock: SteppedClock
     ) -> None:
         lease = taken(memory, clock)
@@ -261,14 +279,16 @@ class TestHolding:
         with pytest.raises(LeaseHeld):
             taken(memory, clock)
 
-    def test_who_was_taken_over_has_lost(self, memory: MemoryStore, clock: SteppedClock) -> None:
+    def test_a_lease_that_was_taken_over_is_lost(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
         first = taken(memory, clock)
         clock.advance(EXPIRED)
         taken(memory, clock)
         with pytest.raises(LeaseLost, match="took over the lease"):
             first.check()
 
-    def test_who_was_taken_over_cannot_give_back(
+    def test_a_lease_that_was_taken_over_cannot_be_released(
         self, memory: MemoryStore, clock: SteppedClock
     ) -> None:
         first = taken(memory, clock)
@@ -277,13 +297,15 @@ class TestHolding:
         first.release()
         second.check()
 
-    def test_who_gave_back_has_lost(self, memory: MemoryStore, clock: SteppedClock) -> None:
+    def test_a_released_lease_is_lost(self, memory: MemoryStore, clock: SteppedClock) -> None:
         lease = taken(memory, clock)
         lease.release()
         with pytest.raises(LeaseLost):
             lease.check()
 
-    def test_who_never_took_it_has_lost(self, memory: MemoryStore, clock: SteppedClock) -> None:
+    def test_a_lease_that_was_never_taken_is_lost(
+        self, memory: MemoryStore, clock: SteppedClock
+    ) -> None:
         with pytest.raises(LeaseLost):
             Lease(memory, "mirror", clock).check()
 
@@ -296,29 +318,27 @@ class TestHolding:
             lease.check()
 
 
-class TestAsking:
-    def test_the_holder_is_told(self, memory: MemoryStore, clock: SteppedClock) -> None:
+class TestHolderOf:
+    def test_the_holder_is_named(self, memory: MemoryStore, clock: SteppedClock) -> None:
         taken(memory, clock)
         alter(memory, host="elsewhere", pid=7)
         assert holder_of(memory, "mirror", clock.now()) == "process 7 on elsewhere"
 
-    def test_nobody_holds_what_was_never_taken(
+    def test_a_lease_that_was_never_taken_has_no_holder(
         self, memory: MemoryStore, clock: SteppedClock
     ) -> None:
         assert holder_of(memory, "mirror", clock.now()) is None
 
-    def test_nobody_holds_what_was_given_back(
-        self, memory: MemoryStore, clock: SteppedClock
-    ) -> None:
+    def test_a_released_lease_has_no_holder(self, memory: MemoryStore, clock: SteppedClock) -> None:
         taken(memory, clock).release()
         assert holder_of(memory, "mirror", clock.now()) is None
 
-    def test_nobody_holds_what_expired(self, memory: MemoryStore, clock: SteppedClock) -> None:
+    def test_an_expired_lease_has_no_holder(self, memory: MemoryStore, clock: SteppedClock) -> None:
         taken(memory, clock)
         clock.advance(EXPIRED)
         assert holder_of(memory, "mirror", clock.now()) is None
 
-    def test_files_that_are_being_made_are_no_leases(
+    def test_incomplete_files_are_not_leases(
         self, memory: MemoryStore, clock: SteppedClock
     ) -> None:
         taken(memory, clock)
@@ -326,7 +346,7 @@ class TestAsking:
         assert holder_of(memory, "mirror", clock.now()) is not None
 
 
-class TestWithdrawing:
+class TestWithdraw:
     def test_a_first_lease_that_is_withdrawn_leaves_no_file(
         self, memory: MemoryStore, clock: SteppedClock
     ) -> None:
@@ -338,7 +358,7 @@ class TestWithdrawing:
         lease.take()
         lease.check()
 
-    def test_a_lease_that_others_had_before_stays(
+    def test_a_lease_with_an_earlier_holder_is_not_withdrawn(
         self, memory: MemoryStore, clock: SteppedClock
     ) -> None:
         taken(memory, clock).release()

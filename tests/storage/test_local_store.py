@@ -34,7 +34,7 @@ def outside(tmp_path: Path) -> Path:
     return folder
 
 
-def test_nothing_is_made_before_something_is_written(store: LocalStore) -> None:
+def test_the_root_is_not_created_before_the_first_write(store: LocalStore) -> None:
     store.list("")
     assert not store.root.exists()
 
@@ -77,7 +77,7 @@ class TestCrash:
         assert [name for name in store.list("zone").folders if not name.startswith("_")] == []
 
     @pytest.mark.parametrize(("following", "hours"), [("zone/t", 0), ("zone/u", 1)])
-    def test_what_is_left_of_a_removed_folder_goes_with_the_next(
+    def test_remains_of_a_removed_folder_are_deleted_with_the_next(
         self, store: LocalStore, monkeypatch: pytest.MonkeyPatch, following: str, hours: int
     ) -> None:
         """With the next of its name, and after an hour with any: it may be under way."""
@@ -91,7 +91,7 @@ class TestCrash:
         store.delete_folder(following)
         assert store.list("zone").folders == ()
 
-    def test_folders_beside_each_other_are_removed_at_once(self, store: LocalStore) -> None:
+    def test_several_folders_can_be_removed_at_once(self, store: LocalStore) -> None:
         folders = [f"zone/t{n}" for n in range(4)]
         for _round in range(20):
             for folder in folders:
@@ -150,7 +150,7 @@ class TestFlush:
         assert flushed[inode(store, "a")] == ["b"]
         assert flushed[store.root.stat().st_ino] == ["a"]
 
-    def test_what_a_killed_process_has_named_can_be_flushed(
+    def test_names_created_by_a_killed_process_can_be_flushed(
         self, store: LocalStore, flushed: Flushed
     ) -> None:
         folder = store.root / "zone/t"
@@ -230,7 +230,7 @@ class TestForeignNames:
 class TestUnlisted:
     """What a listing leaves out can be asked for, with the reason."""
 
-    def test_links_are_told_apart_by_where_they_lead(
+    def test_links_inside_and_out_of_the_root_are_distinguished(
         self, store: LocalStore, outside: Path
     ) -> None:
         store.create("a/file", b"x")
@@ -241,7 +241,7 @@ class TestUnlisted:
             Unlisted("out", Absence.LINK_OUT),
         )
 
-    def test_a_name_that_cannot_be_addressed_is_told_as_text(self, store: LocalStore) -> None:
+    def test_a_name_that_cannot_be_addressed_is_listed_as_text(self, store: LocalStore) -> None:
         store.create("a/file", b"x")
         (store.root / "a" / os.fsdecode(b"latin-\xe9")).mkdir()
         assert store.unlisted("a") == (Unlisted("latin-\\xe9", Absence.NAME),)
@@ -251,7 +251,7 @@ class TestUnlisted:
         os.mkfifo(store.root / "a/pipe")
         assert store.unlisted("a") == (Unlisted("pipe", Absence.KIND),)
 
-    def test_nothing_is_told_of_a_folder_outside_the_root(
+    def test_a_folder_outside_the_root_is_not_listed(
         self, store: LocalStore, outside: Path
     ) -> None:
         store.create("a", b"x")
@@ -284,7 +284,7 @@ def test_only_its_own_empty_folders_are_discarded(tmp_path: Path) -> None:
     assert found == ["a", "a/full", "theirs"]
 
 
-def test_a_root_that_it_has_made_and_not_filled_is_discarded(tmp_path: Path) -> None:
+def test_an_empty_root_that_the_store_created_is_discarded(tmp_path: Path) -> None:
     store = LocalStore(tmp_path / "above/root")
     store.make_folder("a")
     store.discard_empty_folders()

@@ -34,7 +34,7 @@ def test_times_are_those_of_the_clock(clock: SteppedClock, alive: MemoryStore) -
     assert alive.list("").files[0].modified == clock.now().timestamp()
 
 
-def test_the_hook_hears_of_an_effect_before_and_after(clock: SteppedClock) -> None:
+def test_the_hook_is_called_before_and_after_each_effect(clock: SteppedClock) -> None:
     heard: list[Effect] = []
     MemoryStore(clock, heard.append).create("a", b"x")
     assert heard == [Effect("create", "a", done=False), Effect("create", "a", done=True)]
@@ -52,7 +52,7 @@ def test_a_crash_after_an_effect_keeps_it(alive: MemoryStore) -> None:
     assert names(alive, "") == ["a"]
 
 
-def test_a_dead_store_changes_nothing_any_more(alive: MemoryStore) -> None:
+def test_a_store_does_not_write_after_a_crash(alive: MemoryStore) -> None:
     dead = alive.reopened(crash_at(1))
     for _attempt in range(2):
         with pytest.raises(Crash):
@@ -60,7 +60,7 @@ def test_a_dead_store_changes_nothing_any_more(alive: MemoryStore) -> None:
     assert names(alive, "") == []
 
 
-def test_a_dead_store_reads_nothing_any_more(alive: MemoryStore) -> None:
+def test_a_store_does_not_read_after_a_crash(alive: MemoryStore) -> None:
     alive.create("a", b"x")
     dead = alive.reopened(crash_at(1))
     with pytest.raises(Crash):
@@ -83,7 +83,7 @@ def test_a_crash_within_publication_leaves_both_names(alive: MemoryStore) -> Non
     assert names(alive, "zone/t") == ["1", "_stage-1"]
 
 
-def test_a_writer_that_the_dead_left_open_has_no_effect(alive: MemoryStore) -> None:
+def test_a_writer_left_open_by_a_crash_has_no_effect(alive: MemoryStore) -> None:
     dead = alive.reopened(crash_at(3))
     staging = dead.stage("_a")
     file: BinaryIO = staging.__enter__()

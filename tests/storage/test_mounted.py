@@ -11,7 +11,7 @@ from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.mounted import MountedStore
 from mirrorlake.storage.objects import ObjectStore
 from mirrorlake.storage.store import Store, UnsafePath
-from mirrorlake.storage.tree import ListedTree, look
+from mirrorlake.storage.tree import ListedTree, lister_for
 from tests.conformance.store import StoreContract, names
 
 
@@ -36,7 +36,7 @@ def parted(here: LocalStore, there: ObjectStore) -> MountedStore:
     return MountedStore(here, ["zone", "Files/Zone", "Files/deep/down"], there)
 
 
-def test_a_part_lies_elsewhere_under_the_same_path(
+def test_a_part_is_in_the_other_store_under_the_same_path(
     parted: MountedStore, here: LocalStore, there: ObjectStore
 ) -> None:
     parted.create("Files/Zone/a", b"there")
@@ -55,7 +55,7 @@ def test_a_folder_shows_the_parts_in_it(parted: MountedStore) -> None:
     assert parted.list("Files/deep").folders == ("down",)
 
 
-def test_what_the_rest_has_in_place_of_a_part_is_not_seen(
+def test_content_of_the_main_store_below_a_part_is_hidden(
     parted: MountedStore, here: LocalStore
 ) -> None:
     here.create("Files/Zone/a", b"x")
@@ -66,7 +66,7 @@ def test_what_the_rest_has_in_place_of_a_part_is_not_seen(
         parted.read("Files/Zone/a")
 
 
-def test_what_lies_elsewhere_outside_a_part_is_not_seen(
+def test_content_of_the_other_store_outside_the_parts_is_hidden(
     parted: MountedStore, there: ObjectStore
 ) -> None:
     there.create("Files/private/a", b"x")
@@ -88,8 +88,8 @@ def test_a_folder_of_both_is_not_deleted_at_once(parted: MountedStore) -> None:
         parted.delete_folder("Files")
 
 
-def test_a_part_on_objects_is_looked_at_as_a_whole(parted: MountedStore) -> None:
+def test_a_part_on_object_storage_is_listed_as_a_tree(parted: MountedStore) -> None:
     parted.create("zone/t/1", b"x")
     parted.create("mine/t/1", b"x")
-    assert isinstance(look(parted, "zone"), ListedTree)
-    assert look(parted, "mine") is parted
+    assert isinstance(lister_for(parted, "zone"), ListedTree)
+    assert lister_for(parted, "mine") is parted

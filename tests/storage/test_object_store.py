@@ -21,7 +21,7 @@ from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.objects import ObjectStore
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import Listing, Store
-from mirrorlake.storage.tree import ListedTree, Lister, look
+from mirrorlake.storage.tree import ListedTree, Lister, lister_for
 from mirrorlake.storage.urls import open_file, open_store
 from tests.conformance.store import (
     FINAL,
@@ -59,7 +59,7 @@ def bucket(s3: S3Server) -> ObjectStore:
 class TestPublication:
     @pytest.mark.clause("LZ-131")
     @pytest.mark.parametrize("size", [10, LARGE])
-    def test_a_crash_before_the_staged_name_goes_leaves_the_final_one_whole(
+    def test_a_crash_before_the_staged_file_is_deleted_leaves_the_final_file_complete(
         self, bucket: ObjectStore, size: int
     ) -> None:
         def die(*_args: object) -> None:
@@ -73,14 +73,16 @@ class TestPublication:
             bucket.publish(STAGED, FINAL)
 
     @pytest.mark.clause("LZ-134")
-    def test_one_of_many_publications_of_large_files_wins(self, bucket: ObjectStore) -> None:
+    def test_one_of_several_concurrent_publications_of_large_files_wins(
+        self, bucket: ObjectStore
+    ) -> None:
         for racer in range(4):
             stage(bucket, b"%d" % racer * LARGE, f"zone/t/_stage-{racer}")
         won = race(4, lambda racer: bucket.publish(f"zone/t/_stage-{racer}", FINAL))
         assert bucket.read(FINAL) == b"%d" % won * LARGE
 
     @pytest.mark.parametrize("size", [10, LARGE])
-    def test_a_storage_that_heeds_no_condition_is_refused(
+    def test_a_storage_that_ignores_conditions_is_refused(
         self, bucket: ObjectStore, size: int, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         put, copy = S3Store.put, S3Store.copy
@@ -99,9 +101,7 @@ class TestPublication:
             bucket.publish(STAGED, FINAL)
         assert bucket.read(FINAL) == b"first"
 
-    def test_where_nothing_is_copied_on_condition_the_bytes_are_put(
-        self, bucket: ObjectStore
-    ) -> None:
+    def test_without_conditional_copies_the_content_is_uploaded(self, bucket: ObjectStore) -> None:
         def refuse(*_args: object, **_options: object) -> None:
             raise NotSupportedError
 
@@ -125,18 +125,18 @@ class TestLostAnswers:
 
         return put
 
-    def test_a_creation_knows_its_own_file(self, bucket: ObjectStore) -> None:
+    def test_a_creation_recognizes_its_own_file(self, bucket: ObjectStore) -> None:
         hooked(bucket, put=self.twice(bucket)).create("a", b"x")
         assert bucket.read("a") == b"x"
 
-    def test_a_creation_does_not_take_the_same_content_for_its_own(
+    def test_a_creation_does_not_mistake_equal_content_for_its_own(
         self, bucket: ObjectStore
     ) -> None:
         bucket.create("a", b"x")
         with pytest.raises(FileExistsError):
             hooked(bucket, put=self.twice(bucket)).create("a", b"x")
 
-    def test_a_publication_knows_its_own_file(self, bucket: ObjectStore) -> None:
+    def test_a_publication_recognizes_its_own_file(self, bucket: ObjectStore) -> None:
         stage(bucket, b"rows")
         hooked(bucket, put=self.twice(bucket)).publish(STAGED, FINAL)
         assert names(bucket, "zone/t") == ["1"]
@@ -145,12 +145,14 @@ class TestLostAnswers:
 class TestForeignKeys:
     """Keys that tools and consoles make."""
 
-    def test_the_mark_of_a_folder_is_no_file_in_it(self, bucket: ObjectStore, s3: S3Server) -> None:
+    def test_the_object_that_represents_a_folder_is_not_a_file_in_it(
+        self, bucket: ObjectStore, s3: S3Server
+    ) -> None:
         s3.send("PUT", f"{location(bucket)}/zone/")
         bucket.create("zone/t/1", b"x")
         assert (names(bucket, "zone"), bucket.list("zone").folders) == ([], ("t",))
 
-    def test_a_folder_whose_mark_stays_is_not_taken_for_deleted(
+    def test_a_folder_whose_object_remains_is_not_considered_deleted(
         self, bucket: ObjectStore, s3: S3Server
     ) -> None:
         s3.send("PUT", f"{location(bucket)}/zone/t/")
@@ -158,7 +160,7 @@ class TestForeignKeys:
         with pytest.raises(OSError, match="1 objects are left"):
             bucket.delete_folder("zone/t")
 
-    def test_a_key_that_no_path_can_hold_spoils_its_own_folder_only(
+    def test_an_invalid_key_affects_only_its_own_folder(
         self, bucket: ObjectStore, s3: S3Server
     ) -> None:
         bucket.create("zone/t/1", b"x")
@@ -167,7 +169,7 @@ class TestForeignKeys:
         with pytest.raises(OSError, match="empty path segment"):
             bucket.list("zone/t")
         assert names(bucket, "zone/u") == ["1"]
-        assert names_of(look(bucket, "zone"), "zone/u") == ["1"]
+        assert names_of(lister_for(bucket, "zone"), "zone/u") == ["1"]
 
     def test_a_name_with_a_backslash_is_not_shown(self, bucket: ObjectStore, s3: S3Server) -> None:
         s3.send("PUT", f"{location(bucket)}/zone/a%5Cb")
@@ -177,7 +179,9 @@ class TestForeignKeys:
         assert [item.name for item in bucket.unlisted("zone")] == ["a\\b", "c\\d"]
 
     @pytest.mark.parametrize("name", ["a b", "a%2Fb", "é", "a?b", "a#b", "a+b", "~", "*", "[{}]"])
-    def test_any_other_name_is_itself(self, bucket: ObjectStore, s3: S3Server, name: str) -> None:
+    def test_other_names_are_not_changed(
+        self, bucket: ObjectStore, s3: S3Server, name: str
+    ) -> None:
         bucket.create(f"zone/{name}", b"x")
         assert names(bucket, "zone") == [name]
         with open_file(bucket.location(f"zone/{name}"), s3.options) as file:
@@ -196,31 +200,31 @@ class TestTree:
             max_size=30,
         )
     )
-    def test_it_shows_what_the_folders_show(self, paths: list[str]) -> None:
+    def test_a_tree_has_the_listings_of_all_folders(self, paths: list[str]) -> None:
         store = ObjectStore(MemoryStore(), "memory://")
         for path in paths:
             if not any(other.startswith(f"{path}/") for other in paths):
                 store.create(path, b"x")
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("mirrorlake.storage.objects.PAGE", 2)
-            seen = look(store, "a")
+            seen = lister_for(store, "a")
         assert isinstance(seen, ListedTree)
         assert walked(seen, "a") == walked(store, "a")
 
-    def test_a_local_store_is_looked_at_folder_by_folder(self, store: LocalStore) -> None:
-        assert look(store, "a") is store
+    def test_a_local_store_is_listed_folder_by_folder(self, store: LocalStore) -> None:
+        assert lister_for(store, "a") is store
 
-    def test_folders_cost_a_request_for_each_thousand_keys(
+    def test_a_tree_takes_one_request_per_thousand_keys(
         self, bucket: ObjectStore, s3: S3Server
     ) -> None:
         for table in range(20):
             bucket.replace(f"zone/t{table}/1", b"x")
         s3.requests.clear()
-        seen = look(bucket, "zone")
+        seen = lister_for(bucket, "zone")
         assert len(seen.list("zone").folders) == 20
         assert len(s3.requests) == 1
 
-    def test_what_is_long_processed_costs_one_request_however_much_it_is(
+    def test_a_cleanup_folder_takes_one_request_whatever_its_size(
         self, bucket: ObjectStore, s3: S3Server
     ) -> None:
         for table in ("t", "u"):
@@ -228,13 +232,13 @@ class TestTree:
         s3.fill(bucket.location("zone/t/_FilesReadyToDelete"), 3_500)
         bucket.replace("zone/t/_metadata.json", b"{}")
         s3.requests.clear()
-        seen = look(bucket, "zone")
+        seen = lister_for(bucket, "zone")
         assert names_of(seen, "zone/t") == ["1", "_metadata.json"]
         assert names_of(seen, "zone/u") == ["1"]
         assert len(s3.requests) == 2
 
 
-class TestPlaces:
+class TestLocations:
     """Paths and URLs."""
 
     def test_a_path_is_a_folder(self, tmp_path: Path) -> None:
@@ -263,7 +267,7 @@ class TestPlaces:
             ("s3://bucket/a//b", "empty part"),
         ],
     )
-    def test_what_is_no_place_is_refused_without_repeating_a_secret(
+    def test_an_invalid_location_is_refused_without_repeating_a_secret(
         self, url: str, said: str
     ) -> None:
         with pytest.raises(UsageError) as caught:
@@ -287,12 +291,12 @@ class TestPlaces:
         with pytest.raises(UsageError, match=r'pip install "mirrorlake\[objects\]"'):
             open_store("s3://bucket")
 
-    def test_credentials_are_neither_shown_nor_sent_along(self, bucket: ObjectStore) -> None:
+    def test_credentials_are_neither_shown_nor_pickled(self, bucket: ObjectStore) -> None:
         options = ObjectOptions(endpoint="https://host", region="r")
         shown = f"{bucket!r} {bucket.location('a')} {options!r} {pickle.dumps(options)!r}"
         assert not any(value in shown for value in CREDENTIALS.values())
 
-    def test_a_location_is_opened_wherever_its_options_are(
+    def test_a_location_is_opened_in_any_process_with_its_options(
         self, bucket: ObjectStore, s3: S3Server
     ) -> None:
         bucket.create("a/b", b"content")
@@ -313,7 +317,7 @@ class TestPlaces:
         assert "bucket" in found.hint
 
     @pytest.mark.parametrize("action", ["list", "tree", "create", "replace", "stage"])
-    def test_a_bucket_that_is_missing_is_no_missing_file(self, s3: S3Server, action: str) -> None:
+    def test_a_missing_bucket_is_not_a_missing_file(self, s3: S3Server, action: str) -> None:
         store = open_store("s3://nobody-made-this", s3.options)
         acts: dict[str, Callable[[Store], object]] = {
             "list": lambda store: store.list("a"),

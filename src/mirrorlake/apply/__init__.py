@@ -1,1 +1,1 @@
-"""One batch, without a JVM: read, fold, look up, write, commit."""
+"""Applies batches without a JVM: read, fold, look up, write, commit."""

@@ -1,4 +1,4 @@
-"""Altering the columns of a table, in one commit that records for which file it was done."""
+"""Alters the columns of a table, in one commit that records the number of the altering file."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ from mirrorlake.apply.task.alter import AlterResult, AlterTask, run_alter
 from mirrorlake.apply.task.errors import worker_lost
 from mirrorlake.delta import schema as schemas
 from mirrorlake.delta.log.table_log import TableSnapshot
-from mirrorlake.delta.write.alter import Assigned
+from mirrorlake.delta.write.alter import ColumnAssignment
 from mirrorlake.errors import UnsupportedTable
 from mirrorlake.mirror.engine import Applied, Counts, Failed
 from mirrorlake.mirror.faults import TableFault
 from mirrorlake.mirror.steps import AlterColumns
-from mirrorlake.mirror.strategy import Choice, Way
-from mirrorlake.mirror.table.progress import Progress
+from mirrorlake.mirror.strategy import Choice, StrategyName
+from mirrorlake.mirror.table.progress import KEY_COLUMNS, WHOLE_ROWS, Progress
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.storage.store import Store
 
 
 class Alterer:
-    """Rewrites tables that our own tasks may write. choice: by which strategy a table goes."""
+    """Rewrites tables of the strategy `direct`. choice: chooses the strategy of a table."""
 
     def __init__(
         self,
@@ -40,15 +40,16 @@ class Alterer:
         self._logs, self._choice, self._reached = logs, choice, reached
 
     def alter(self, step: AlterColumns, before_commit: Callable[[], None]) -> int | None:
-        """Do the step. Returns the version that it made; None when it was done before. Raises
+        """Execute the step. Returns the new version; None if the step was already done. Raises
         TableError."""
         with self._logs.snapshot(step.path, str(step.table)) as (snapshot, progress):
-            if progress.altered >= step.number and not step.types:
+            if progress.altered >= step.number and not (step.types or step.dropped):
                 return None
-            self._check(step, progress)
             found = self._work(step, snapshot, progress)
             version, described = snapshot.version, snapshot.metadata
         tasks, assigned = found
+        if tasks:
+            self._check(step, progress)
         results = self._run(tasks)
         for result in results:
             if result.error is not None:
@@ -56,11 +57,11 @@ class Alterer:
         self._reached(CrashPoint.COLUMNS_WRITTEN)
         changed = sum(result.changed for result in results)
         actions = [action for result in results for action in result.actions]
-        if changed:  # the change files tell which rows; without them the files change nothing
+        if changed:  # otherwise there are no change files, and `dataChange` stays false
             actions = [_changing(action) for action in actions]
-        if assigned.widens:
-            types = {name: str(kind) for name, kind in step.types.items()}
-            actions.append(json.dumps({"metaData": schemas.retyped(described, types)}))
+        if assigned.before != assigned.after or step.key is not None:
+            metadata = schemas.altered(described, _types(step), step.dropped, _properties(step))
+            actions.append(json.dumps({"metaData": metadata}))
         before_commit()
         outcome = self._committer.commit(
             BatchCommit(
@@ -78,10 +79,10 @@ class Alterer:
         if isinstance(outcome, Failed):
             raise outcome.error
         if not isinstance(outcome, Applied):
-            # It may have happened; the next look at the table tells.
+            # It may have been committed; the next plan reads the table again.
             raise TableFault(
-                "its columns could not be altered, because another writer was faster or the "
-                "storage gave no answer",
+                "its columns could not be altered, because another writer committed first or the "
+                "storage did not answer",
                 table=str(step.table),
                 hint="It is retried.",
             )
@@ -89,30 +90,29 @@ class Alterer:
 
     def _check(self, step: AlterColumns, progress: Progress) -> None:
         choice = self._choice(progress)
-        if choice.way is Way.MERGE:
+        if choice.strategy is StrategyName.MERGE:
             raise UnsupportedTable(
-                f"its columns {', '.join(step.columns)} were altered in the source, and only Delta "
-                f"itself may write the table: {choice.reason}",
+                f"its columns {', '.join(step.columns)} were altered in the source, but only Delta "
+                f"can write the table: {choice.reason}",
                 table=str(step.table),
                 hint=f"Run `mirrorlake reset {step.table}` to reload it.",
             )
 
     def _work(
         self, step: AlterColumns, snapshot: TableSnapshot, progress: Progress
-    ) -> tuple[list[AlterTask], Assigned]:
-        """What is to be done on one version, in tasks of about the same size."""
-        types = {name: str(kind) for name, kind in step.types.items()}
+    ) -> tuple[list[AlterTask], ColumnAssignment]:
+        """The tasks to alter one version, of about equal size, and the new values."""
         before = schemas.parse(snapshot.metadata)
-        after = schemas.parse(schemas.retyped(snapshot.metadata, types)) if types else before
-        assigned = Assigned(before, after, step.copied, step.filled)
+        after = schemas.parse(schemas.altered(snapshot.metadata, _types(step), step.dropped))
+        assigned = ColumnAssignment(before, after, step.copied, step.filled, step.converted)
+        if not (assigned.copied or assigned.filled or assigned.retypes):
+            return [], assigned  # dropped columns stay in the files
         files = list(snapshot.files.values())
         sizes = [int(add["size"]) for add in files]
         location, options = self._store.location(step.path), self._store.options(step.path)
         groups = balanced(files, sizes, self._runner.slots) if files else []
-        table = str(step.table)
-        tasks = [
-            AlterTask(table, location, assigned, progress.key, group, options) for group in groups
-        ]
+        table, key = str(step.table), progress.key if step.key is None else step.key
+        tasks = [AlterTask(table, location, assigned, key, group, options) for group in groups]
         return tasks, assigned
 
     def _run(self, tasks: list[AlterTask]) -> list[AlterResult]:
@@ -124,8 +124,19 @@ class Alterer:
             return [AlterResult(error=worker_lost(task.table, str(died))) for task in tasks]
 
 
+def _types(step: AlterColumns) -> dict[str, str]:
+    return {name: str(kind) for name, kind in step.types.items()}
+
+
+def _properties(step: AlterColumns) -> dict[str, str]:
+    if step.key is None:
+        return {}
+    whole_rows = json.dumps(step.whole_rows)
+    return {KEY_COLUMNS: json.dumps(list(step.key)), WHOLE_ROWS: whole_rows}
+
+
 def _changing(action: str) -> str:
-    """An action of a file, as one that changes data."""
+    """A file action with `dataChange` true."""
     found = json.loads(action)
     for kind in ("add", "remove"):
         if kind in found:
@@ -134,9 +145,10 @@ def _changing(action: str) -> str:
 
 
 def _metadata(step: AlterColumns, changed: int) -> dict[str, object]:
-    """The commit's userMetadata: no batch, and which columns were altered before which file."""
+    """The `userMetadata` of the commit: the altered columns, and the file that follows."""
+    key = {} if step.key is None else {"key": list(step.key)}
     return {
         "mirrorlake": 1,
-        "altered": {"before_file": step.number, "columns": list(step.columns)},
+        "altered": {"before_file": step.number, "columns": list(step.columns), **key},
         "rows": {"insert": 0, "update": changed, "delete": 0},
     }

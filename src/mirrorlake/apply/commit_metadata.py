@@ -1,8 +1,8 @@
-"""What the commit of a batch says of it, format version 1.
+"""The commit metadata of a batch, format version 1.
 
-It is the one record of what was applied: written with the rows or not at all. Every later view, of
-files, totals and states, is read from it, so that none can say something else. What concerns the
-table as a whole is carried on from commit to commit, and so outlives the log's retention.
+It is the only record of what was applied, and is committed together with the rows. Everything that
+is shown about files, totals and states is derived from it. Facts about the whole table are copied
+from commit to commit, so they outlive the retention of the log.
 """
 
 from __future__ import annotations
@@ -23,16 +23,16 @@ from mirrorlake.model.change import Marker
 from mirrorlake.model.landed import format_time
 
 RUNS = 200
-"""Files that are acknowledged one by one in a commit; of more, equal runs are."""
+"""Maximum number of entries for files in a commit; more files are joined into equal runs."""
 
 Rows = tuple[int, int, int, int]
 """Inserts, updates, deletes, upserts."""
 
 
 def by_marker(marker: pa.Array | pa.ChunkedArray) -> Rows:
-    """How many rows of a file have which marker."""
+    """The number of rows of each marker."""
     counts = np.bincount(marker.to_numpy(zero_copy_only=False), minlength=Marker.UPSERT + 1)
-    insert, update, delete, upsert = (int(counts[one]) for one in Marker)
+    insert, update, delete, upsert = (int(counts[value]) for value in Marker)
     return insert, update, delete, upsert
 
 
@@ -43,16 +43,16 @@ def commit_metadata(
     read: Sequence[Rows],
     identity: Callable[[Landed], Identity | None],
 ) -> dict[str, Any]:
-    """The commit's userMetadata.
+    """The `userMetadata` of the commit.
 
-    before: the table that the batch was computed on; read: rows of each of `step.files`; identity:
-    of a landed file now, None when it is gone.
+    before: the progress of the version that the batch was computed on; read: rows of each of
+    `step.files`; identity: returns the current identity of a landed file, None if it is missing.
     """
     previous = before.batch
     total = (previous.total if previous else Totals()) + Totals(
         counts.insert, counts.update, counts.delete, counts.duplicates, step.evidence.landed_bytes
     )
-    said: dict[str, Any] = {
+    metadata: dict[str, Any] = {
         "mirrorlake": 1,
         "files": [step.first, step.last],
         "on": before.version,
@@ -63,20 +63,20 @@ def commit_metadata(
         "read": [run.as_record() for run in in_runs(_files(step, read), RUNS)],
     }
     if step.names:
-        said["names"] = list(step.names)
+        metadata["names"] = list(step.names)
     if counts.duplicates:
-        said["duplicates"] = counts.duplicates
+        metadata["duplicates"] = counts.duplicates
     if step.evidence.source_time is not None:
-        said["source_time"] = format_time(step.evidence.source_time)
+        metadata["source_time"] = format_time(step.evidence.source_time)
     if step.evidence.loading:
-        said["loading"] = True
+        metadata["loading"] = True
     if step.backfill:
-        said["backfill"] = {"id": step.backfill.backfill, "chunk": step.backfill.number}
-    return said | _folder(step, before, identity)
+        metadata["backfill"] = {"id": step.backfill.backfill, "chunk": step.backfill.number}
+    return metadata | _folder_identity(step, before, identity)
 
 
 def _files(step: ApplyFiles, read: Sequence[Rows]) -> list[FileRows]:
-    """By number; in timestamp mode by the place of the name among those of the batch, from 1 on."""
+    """The rows of each file, by number; in timestamp mode by the index of its name, from 1."""
     if step.names:
         return [FileRows(index, index, rows) for index, rows in enumerate(read, start=1)]
     files = [
@@ -88,21 +88,22 @@ def _files(step: ApplyFiles, read: Sequence[Rows]) -> list[FileRows]:
     return unread + files
 
 
-def _folder(
+def _folder_identity(
     step: ApplyFiles, before: Progress, identity: Callable[[Landed], Identity | None]
 ) -> dict[str, Any]:
-    """How the folder of others is known again, who write no generation."""
+    """The facts by which a recreated folder of another publisher is detected; our own publisher
+    writes a generation instead."""
     if step.evidence.positions is not None:
         return {}
     found = {
-        "last": identity(step.files[-1]) if step.names else _of(step, step.last, identity),
+        "last": identity(step.files[-1]) if step.names else _identity_of(step, step.last, identity),
         "begin": _begin(step, before, identity),
     }
-    known = {name: one.as_record() for name, one in found.items() if one is not None}
+    known = {name: file.as_record() for name, file in found.items() if file is not None}
     return known | ({"described": step.evidence.described} if step.evidence.described else {})
 
 
-def _of(
+def _identity_of(
     step: ApplyFiles, number: int, identity: Callable[[Landed], Identity | None]
 ) -> Identity | None:
     file = next((file for file in step.files if file.number == number), None)
@@ -112,7 +113,7 @@ def _of(
 def _begin(
     step: ApplyFiles, before: Progress, identity: Callable[[Landed], Identity | None]
 ) -> Identity | None:
-    """File 1, where there is one sequence."""
+    """The identity of file 1, if there is a single sequence."""
     if step.names:
         return None
-    return _of(step, 1, identity) if step.first == 1 else before.begin
+    return _identity_of(step, 1, identity) if step.first == 1 else before.begin

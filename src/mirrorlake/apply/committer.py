@@ -1,4 +1,4 @@
-"""The contract of a committer: it makes actions part of a Delta table, all of them or none."""
+"""The contract of a committer, which commits actions to a Delta table atomically."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from mirrorlake.mirror.engine import Counts, Outcome
 
 
 class CommitOperation(StrEnum):
-    """What the history of a table calls the commit of a batch."""
+    """The operation of a batch in the history of a table."""
 
     WRITE = "WRITE"
-    """Rows were added, and nothing else."""
+    """Rows were only added."""
+
     TRUNCATE = "TRUNCATE"
-    """All rows were removed, and nothing else."""
+    """All rows were removed, and none added."""
     MERGE = "MERGE"
 
 
 @dataclass(frozen=True, slots=True)
 class BatchCommit:
-    """What the commit of a batch holds. version: of the table that the tasks have read;
-    application, number: what it records as applied; metadata: for `userMetadata`."""
+    """The commit of a batch. version: the version that the tasks have read; application, number:
+    of the recorded transaction; actions: as JSON texts; metadata: for `userMetadata`."""
 
     table: str
     location: str
@@ -45,13 +46,13 @@ class BatchCommit:
         return CommitOperation.MERGE
 
     def number_of(self, kind: str) -> int:
-        """How many actions are of a kind."""
+        """The number of actions of a kind."""
         return sum(action.startswith(f'{{"{kind}"') for action in self.actions)
 
 
 @dataclass(frozen=True, slots=True)
 class CompactionCommit:
-    """What a commit holds that leaves the rows as they are, and records nothing."""
+    """The commit of a compaction, which changes no rows and records no transaction."""
 
     table: str
     location: str
@@ -60,23 +61,23 @@ class CompactionCommit:
 
 
 class Committer(Protocol):
-    """Commits actions, as JSON texts, on the version of a table that they were made for.
+    """Commits actions, as JSON texts, on the version of a table that they were computed on.
 
-    The commit happens only when the table is still at that version: what another writer did is
-    never overlooked, and no commit is ever replaced. The outcome is Applied with the new version,
-    Conflicted when another writer was faster, Failed when nothing was sent, Unknown when it was
-    sent and no answer came: then it may have happened, and the caller reads the table. A committer
-    retries nothing and raises nothing of these. For several threads, and different tables.
+    The commit succeeds only if the table is still at that version, and never replaces another
+    commit. The outcome is Applied with the new version; Conflicted if another writer committed
+    first; Failed if no commit was attempted; Unknown if the result is not known: then the caller
+    reads the table. A committer does not retry, and returns these outcomes instead of raising.
+    Thread-safe for different tables.
     """
 
     def commit(self, commit: BatchCommit) -> Outcome:
-        """Commit a batch, and in the same commit what it records."""
+        """Commit a batch together with its transaction."""
         ...
 
     def compact(self, commit: CompactionCommit) -> Outcome:
-        """Commit files in the place of others."""
+        """Commit a compaction."""
         ...
 
     def forget(self, location: str) -> None:
-        """Assume nothing of a table's log at the next commit: somebody else may have written it."""
+        """Read the log of a table again at the next commit: another writer may have changed it."""
         ...

@@ -1,8 +1,7 @@
 """Compaction of tables between batches (CF-156).
 
-Whoever may write a table may compact it, and nobody else: our own tasks the files of a table that
-goes by `direct`, and Delta's own commands those of one that goes by `merge`, whose log is never
-written through insides of Delta.
+A table is compacted by the strategy that writes it: by our own tasks for `direct`, and by Delta's
+commands for `merge`.
 """
 
 from __future__ import annotations
@@ -25,36 +24,36 @@ from mirrorlake.mirror.compaction import small_files as compaction
 from mirrorlake.mirror.compaction.optimize import Join, Purge
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed, Outcome
 from mirrorlake.mirror.steps import Compact
-from mirrorlake.mirror.strategy import Choice, Way
-from mirrorlake.mirror.table.progress import Progress, table_at
+from mirrorlake.mirror.strategy import Choice, StrategyName
+from mirrorlake.mirror.table.progress import Progress, table_name
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
 
 CLUSTERED = "clustering"
-"""The table feature of liquid clustering: OPTIMIZE writes anew all that is not in a cluster of 100
-GB, each time, and takes no bounds."""
+"""The table feature of liquid clustering. Such tables are not compacted: OPTIMIZE accepts no
+parameters for them, and each run would rewrite everything that is not in a cluster of 100 GB."""
 
 Files = Sequence[Mapping[str, Any]]
-"""Add actions of files to write anew together by our own tasks."""
+"""Add actions of files that our own tasks join."""
 
 Work = Files | Join | Purge
 
 
 class Optimizer(Protocol):
-    """Runs Delta's own commands, each in a commit of Delta's."""
+    """Runs Delta's commands, which commit themselves."""
 
     def run(
         self, table: str, location: str, schema: TableSchema, command: Join | Purge
     ) -> Outcome | None:
-        """Run a command; None when Delta found nothing to do. Whatever goes wrong, rows and feed
-        are what they were."""
+        """Run a command. Returns None if Delta found nothing to do. Rows and change feed do not
+        change, also after an error."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class _Chosen:
-    """What to do with the files of a table, as they are at one version."""
+    """The compaction of one version of a table."""
 
     step: Compact
     location: str
@@ -65,8 +64,8 @@ class _Chosen:
 
 
 class Compactor:
-    """Chooses files of tables, and has them written anew. choice: by which strategy a table goes;
-    optimizer: for those of `merge`, which are left alone without one."""
+    """Compacts tables. choice: chooses the strategy of a table; optimizer: for tables of `merge`,
+    which are not compacted without one."""
 
     def __init__(
         self,
@@ -83,31 +82,31 @@ class Compactor:
         self._optimizer = optimizer
 
     def step(self, path: str) -> Compact | None:
-        """What there is to do now; None for nothing."""
-        chosen = self._chosen(TableId.parse(table_at(path)), path)
+        """The compaction that a table needs now; None if it needs none."""
+        chosen = self._chosen(TableId.parse(table_name(path)), path)
         return chosen.step if chosen else None
 
     def compact(
         self, steps: Sequence[Compact], before_commit: Callable[[], None]
     ) -> Sequence[Outcome | None]:
-        """Do what there is to do now with each of these tables, each in a commit of its own."""
+        """Compact each of these tables as needed now, each in a commit of its own."""
         found = [self._chosen(step.table, step.path) for step in steps]
         tasks = [
             CompactTask(
-                str(one.step.table),
-                one.location,
-                one.schema,
-                one.key,
-                one.work,
-                self._store.options(one.step.path),
+                str(chosen.step.table),
+                chosen.location,
+                chosen.schema,
+                chosen.key,
+                chosen.work,
+                self._store.options(chosen.step.path),
             )
-            for one in found
-            if one and not isinstance(one.work, Join | Purge)
+            for chosen in found
+            if chosen and not isinstance(chosen.work, Join | Purge)
         ]
         results = iter(self._run(tasks))
         if tasks:
             self._reached(CrashPoint.FILES_COMPACTED)
-        return [self._done(one, results, before_commit) if one else None for one in found]
+        return [self._done(chosen, results, before_commit) if chosen else None for chosen in found]
 
     def _run(self, tasks: Sequence[CompactTask]) -> list[CompactResult]:
         try:
@@ -116,7 +115,7 @@ class Compactor:
             return [CompactResult(error=worker_lost(task.table, str(died))) for task in tasks]
 
     def _chosen(self, table: TableId, path: str) -> _Chosen | None:
-        """What to do, on the newest version of the table."""
+        """The compaction of the newest version of a table."""
         try:
             with self._logs.snapshot(path, str(table)) as (snapshot, progress):
                 if progress.unsupported or not progress.exists:
@@ -124,7 +123,7 @@ class Compactor:
                 schema, version = schemas.parse(snapshot.metadata), snapshot.version
                 work = chosen_work(snapshot, self._choice(progress))
         except ForeignTable:
-            return None  # its next batch says so
+            return None  # the next batch reports the error
         if not work or (isinstance(work, Join | Purge) and self._optimizer is None):
             return None
         step, location = described(table, path, work), self._store.location(path)
@@ -159,7 +158,8 @@ class Compactor:
     def _optimized(
         self, chosen: _Chosen, command: Join | Purge, before_commit: Callable[[], None]
     ) -> Outcome | None:
-        """Delta commits when it is done, and asks nobody: who may not commit now does not begin."""
+        """Run a command of Delta. It commits without calling `before_commit`, which is therefore
+        called first."""
         assert self._optimizer is not None
         before_commit()
         table, path = str(chosen.step.table), chosen.step.path
@@ -175,19 +175,23 @@ class Compactor:
 
 
 def chosen_work(snapshot: TableSnapshot, choice: Choice) -> Work | None:
-    """What to do with the files of a table at one version; nothing when all is well."""
+    """The compaction of one version of a table; None or empty if it needs none."""
     files = list(snapshot.files.values())
     if choice.refused or CLUSTERED in (snapshot.protocol.get("writerFeatures") or ()):
         return None
-    return optimize.choose(files) if choice.way is Way.MERGE else compaction.choose(files)
+    return (
+        optimize.choose(files)
+        if choice.strategy is StrategyName.MERGE
+        else compaction.choose(files)
+    )
 
 
 def described(table: TableId, path: str, work: Work) -> Compact:
-    """The step of some work."""
+    """The step of a compaction."""
     match work:
         case Join():
-            return Compact(table, path, work.reach.cost, "OPTIMIZE")
+            return Compact(table, path, work.rewrite.cost, "OPTIMIZE")
         case Purge():
-            return Compact(table, path, work.reach.cost, "REORG ... APPLY (PURGE)")
+            return Compact(table, path, work.rewrite.cost, "REORG ... APPLY (PURGE)")
         case _:
             return Compact(table, path, compaction.rows_of(work), f"{len(work)} files")

@@ -1,4 +1,4 @@
-"""The direct strategy: tasks read, fold, look up and write; the driver commits their actions."""
+"""The strategy `direct`: tasks read, fold, look up and write; the driver commits their actions."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import structlog
 from mirrorlake.apply import input_splits
 from mirrorlake.apply.commit_metadata import commit_metadata
 from mirrorlake.apply.committer import BatchCommit, Committer
+from mirrorlake.apply.fold import SoftDeletes
 from mirrorlake.apply.runner import Runner, TasksDied
 from mirrorlake.apply.stages.spread import Spread, SpreadSettings
 from mirrorlake.apply.strategy import OpenBatch
@@ -20,9 +21,9 @@ from mirrorlake.apply.task.landed_rows import landed_paths
 from mirrorlake.apply.task_packing import packed
 from mirrorlake.delta.file_list import in_columns
 from mirrorlake.errors import MirrorlakeError, printable
-from mirrorlake.landing.file_identity import Identity, altered
+from mirrorlake.landing.file_identity import Identity, first_changed
 from mirrorlake.landing.scan import Landed
-from mirrorlake.mirror.compaction.small_files import taken_along
+from mirrorlake.mirror.compaction.small_files import files_to_join
 from mirrorlake.mirror.engine import Conflicted, Counts, Failed, Outcome
 from mirrorlake.model.change import Marker
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
@@ -31,16 +32,16 @@ from mirrorlake.storage.store import Store
 log = structlog.get_logger()
 
 COMMITTERS = 4
-"""Commits wait for the file system more than they compute."""
+"""Number of parallel commits, which mostly wait for the file system."""
 
 TASKS_DIED = "tasks_died"
 
 
 class Direct:
-    """A `Strategy`: one job carries the batches of many tables, one commit each.
+    """A `Strategy` that applies the batches of many tables in one job, with one commit per table.
 
-    A batch that is too large for one task goes in stages, in jobs of its own. joins: batches join
-    small files of their tables on their way.
+    A batch that is too large for one task is spread over several tasks, in jobs of its own. joins:
+    batches also join small files of their tables.
     """
 
     def __init__(
@@ -56,14 +57,14 @@ class Direct:
         self._runner, self._committer, self._store = runner, committer, store
         self._reached, self._joins = reached, joins
         self._spread = Spread(runner, reached, spread)
-        # For as long as there are batches: each thread has a session of its own.
+        # Never shut down, because each thread has a session of its own.
         self._pool = ThreadPoolExecutor(COMMITTERS, thread_name_prefix="commit")
 
     def apply(
         self, batches: Sequence[OpenBatch], before_commit: Callable[[], None]
     ) -> Sequence[Outcome]:
         steps, slots = [batch.step for batch in batches], self._runner.slots
-        # Each task of a partitioned table would write a file for each partition that it meets.
+        # Not for partitioned tables: each task would write a file per partition.
         spread = [
             batch
             for batch in batches
@@ -71,7 +72,7 @@ class Direct:
         ]
         found = {id(batch): self._spread_one(batch) for batch in spread}
         others = [batch for batch in batches if id(batch) not in found]
-        found |= zip(map(id, others), self._together(others), strict=True)
+        found |= zip(map(id, others), self._run_batches(others), strict=True)
         self._reached(CrashPoint.BATCH_WRITTEN)
         return list(
             self._pool.map(
@@ -80,31 +81,31 @@ class Direct:
         )
 
     def _spread_one(self, batch: OpenBatch) -> list[BatchResult]:
-        """The batch in stages; in one task, if that cannot be."""
+        """Apply a batch in stages, or in one task if that is not possible."""
         try:
-            result = self._spread.run(self._whole(batch, 1))
+            result = self._spread.run(self._whole_task(batch, 1))
         except TasksDied as died:
             return [BatchResult(error=worker_lost(str(batch.step.table), str(died)))]
         if result is not None:
             return [result]
-        (alone,) = self._together([batch])
+        (alone,) = self._run_batches([batch])
         return [replace(result, again=True) for result in alone]
 
-    def _together(self, batches: Sequence[OpenBatch]) -> list[list[BatchResult]]:
-        """The results of batches, each in one task, or in several where all rows are inserts.
+    def _run_batches(self, batches: Sequence[OpenBatch]) -> list[list[BatchResult]]:
+        """Apply each batch in one task, or in several if all rows are inserts.
 
-        One of which some row is none after all is then done by one task.
+        If a row turns out not to be an insert, the batch is applied again in one task.
         """
         threads = self._runner.threads(len(batches))
         tasks = [list(self._tasks(batch, threads)) for batch in batches]
-        results = iter(self._run([task for some in tasks for task in some]))
-        found = [[next(results) for _ in some] for some in tasks]
+        results = iter(self._run([task for group in tasks for task in group]))
+        found = [[next(results) for _ in group] for group in tasks]
         over = [
             index
-            for index, some in enumerate(found)
-            if any(result.not_append_only for result in some)
+            for index, group in enumerate(found)
+            if any(result.not_append_only for result in group)
         ]
-        again = self._run([self._whole(batches[index], threads) for index in over])
+        again = self._run([self._whole_task(batches[index], threads) for index in over])
         for index, result in zip(over, again, strict=True):
             found[index] = [result]
         return found
@@ -112,9 +113,8 @@ class Direct:
     def _run(self, tasks: Sequence[BatchTask]) -> list[BatchResult]:
         """The results of tasks, in their order.
 
-        A task that dies with its process ends the job of all. Then each table has a job of its own,
-        once and one after another, so that none dies of a neighbour; a table whose tasks die alone
-        gets that as its error.
+        If a task dies with its process, the whole job ends. Then the tasks of each table run again
+        in a job of their own, one table after another; a table whose tasks die again gets an error.
         """
         try:
             return self._runner.run(run_batch, tasks, packed(tasks, self._runner.slots))
@@ -130,18 +130,19 @@ class Direct:
         return [found[index] for index in range(len(tasks))]
 
     def _tasks(self, batch: OpenBatch, threads: int) -> Iterator[BatchTask]:
-        """The tasks of a batch: one, or several where all rows are inserts (`input_splits`)."""
+        """The tasks of a batch: one, or several if all rows are inserts (`input_splits`)."""
         step = batch.step
         landed = landed_paths(self._store, step.files)
         split = None
-        if step.default is Marker.INSERT and not (step.truncated or step.backfill):
-            split = input_splits.groups(self._runner, landed, is_load=step.is_load)
+        looks_up = step.truncated or step.backfill or (step.marks and step.key)
+        if step.default is Marker.INSERT and not looks_up:
+            split = input_splits.split_inserts(self._runner, landed, is_load=step.is_load)
         if split:
             groups = split
         elif step.is_load and not step.truncated and landed:
-            groups = input_splits.together(landed, self._runner.slots)
+            groups = input_splits.group_files(landed, self._runner.slots)
         else:
-            yield self._whole(batch, threads)
+            yield self._whole_task(batch, threads)
             return
         for group in groups:
             yield BatchTask(
@@ -154,16 +155,22 @@ class Direct:
                 options=batch.options,
             )
 
-    def _whole(self, batch: OpenBatch, threads: int) -> BatchTask:
+    def _whole_task(self, batch: OpenBatch, threads: int) -> BatchTask:
+        evidence, soft = batch.step.evidence, None
+        if batch.step.marks:
+            position = evidence.positions[1] if evidence.positions else None
+            soft = SoftDeletes(position, evidence.source_time)
         return BatchTask(
             rows=batch.rows(threads),
             location=batch.location,
             landed=tuple(landed_paths(self._store, batch.step.files)),
             truncate=batch.step.truncated,
             files=in_columns(batch.files),
-            joins=taken_along(batch.files) if self._joins else (),
+            joins=files_to_join(batch.files) if self._joins else (),
             options=batch.options,
             backfill=batch.step.backfill.keys if batch.step.backfill else None,
+            skip_equal=batch.step.skip_equal,
+            soft=soft,
         )
 
     def _commit(
@@ -176,9 +183,9 @@ class Direct:
         for result in results:
             if result.error is not None:
                 return Failed(result.error)
-        # A file that is opened by one task after another may have been replaced meanwhile.
+        # A file that was opened several times may have been replaced in the meantime.
         again = any(result.continues or result.again for result in results)
-        if (step.names or again) and (file := altered(self._store, step.files)):
+        if (step.names or again) and (file := first_changed(self._store, step.files)):
             return Conflicted(f"{printable(file.name)} changed while it was read")
         counts = Counts.total(result.counts for result in results)
         read = rows_of_files(results)

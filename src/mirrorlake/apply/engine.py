@@ -1,7 +1,8 @@
-"""The engine: what a batch may rest on, by which strategy it goes, and what became of it.
+"""The engine: opens batches on a version of their tables, chooses their strategies, and returns
+their outcomes.
 
-Progress is read from the log of the table. Tasks are run by a `Runner`, commits made by a
-`Committer`, tables made by `TableDefinitions`: on Spark or in this process.
+Progress is read from the log of the table. A `Runner` runs tasks, a `Committer` commits, and
+`TableDefinitions` creates and changes tables: on Spark or in this process.
 """
 
 from __future__ import annotations
@@ -45,9 +46,15 @@ from mirrorlake.mirror.steps import (
     DropTable,
     SetKey,
 )
-from mirrorlake.mirror.strategy import Choice, Facts, Wanted, Way, way_of
+from mirrorlake.mirror.strategy import (
+    Choice,
+    StrategyFacts,
+    StrategyName,
+    StrategySetting,
+    choose_strategy,
+)
 from mirrorlake.mirror.table.progress import Progress
-from mirrorlake.mirror.table.refusals import closed
+from mirrorlake.mirror.table.refusals import strategy_refusal
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import NamedBatch
 from mirrorlake.model.table import TableId
@@ -57,17 +64,17 @@ from mirrorlake.storage.urls import is_url
 log = structlog.get_logger()
 
 STRATEGY = "strategy_chosen"
-PATIENCE = 30.0
-"""Seconds for which what a table on objects says of itself is taken for granted: nobody else may
-write it, and a batch begins with a look."""
+PROGRESS_MAX_AGE = 30.0
+"""Seconds for which the progress of a table on object storage is cached: no other process may write
+the table, and a batch always reads the log."""
 
 
 class Engine:
-    """A `MirrorEngine`. store: locates landed files and tables.
+    """A `MirrorEngine`.
 
-    merge: the strategy by Delta's own MERGE, and optimizer its commands for compaction, where there
-    is a Delta; wanted: the strategy that the project asks for; platform: why `direct` is not open
-    here, in words; compaction: batches join small files on their way.
+    store: locates landed files and tables; merge, optimizer: Delta's MERGE and its commands for
+    compaction, if there is a Spark; strategy: the setting; platform: why `direct` is not
+    possible here, as text; compaction: batches also join small files.
     """
 
     def __init__(
@@ -80,24 +87,24 @@ class Engine:
         merge: Strategy | None = None,
         optimizer: Optimizer | None = None,
         reached: CrashHook = no_crash,
-        wanted: Wanted = Wanted.AUTO,
+        strategy: StrategySetting = StrategySetting.AUTO,
         platform: str = "",
         compaction: bool = True,
         spread: SpreadSettings | None = None,
     ) -> None:
         self._store, self._runner, self._committer = store, runner, committer
         self._tables, self._reached = tables, reached
-        self._strategies: dict[Way, Strategy] = {
-            Way.DIRECT: Direct(runner, committer, store, reached, spread, joins=compaction)
+        self._strategies: dict[StrategyName, Strategy] = {
+            StrategyName.DIRECT: Direct(runner, committer, store, reached, spread, joins=compaction)
         }
         if merge is not None:
-            self._strategies[Way.MERGE] = merge
-        self._wanted, self._platform = wanted, platform
-        self._told: set[tuple[str, str]] = set()
-        self._applied: dict[str, int] = {}  # the version of the last batch that was flushed
+            self._strategies[StrategyName.MERGE] = merge
+        self._strategy, self._platform = strategy, platform
+        self._logged: set[tuple[str, str]] = set()
+        self._applied: dict[str, int] = {}  # by path: the version whose files are flushed
         self._logs = TableLogs(
             lambda path: TableLog.below(store, path),
-            lambda path: PATIENCE if is_url(store.location(path)) else 0.0,
+            lambda path: PROGRESS_MAX_AGE if is_url(store.location(path)) else 0.0,
         )
         self._compactor = Compactor(
             runner, committer, store, self._logs, self._choose, reached, optimizer
@@ -106,11 +113,10 @@ class Engine:
 
     @property
     def slots(self) -> int:
-        """How many tasks run at once."""
         return self._runner.slots
 
     def cancel(self) -> None:
-        """End the tasks that are under way."""
+        """Cancel the running tasks."""
         self._runner.cancel()
 
     # -- tables -----------------------------------------------------------------------------------
@@ -150,6 +156,7 @@ class Engine:
         known = self.progress(path)
         self._tables.set_properties(path, properties)
         self._flush_commits_since(path, known.version)
+        self._reached(CrashPoint.PROPERTIES_SET)
 
     def drop(self, step: DropTable) -> None:
         if self.progress(step.path).generation != step.generation:
@@ -160,12 +167,14 @@ class Engine:
 
     def vacuum(self, path: str, retention: timedelta, before_commit: Callable[[], None]) -> None:
         known = self.progress(path)
+        self._reached(CrashPoint.VACUUM_BEGUN)
         self._tables.vacuum(path, retention, before_commit)
         self._flush_commits_since(path, known.version)
+        self._reached(CrashPoint.VACUUM_DONE)
 
     def checkpoint(self, path: str) -> None:
         progress = self.progress(path)
-        self._tables.checkpoint(path, progress, self._choose(progress).way)
+        self._tables.checkpoint(path, progress, self._choose(progress).strategy)
         self._committer.forget(self._store.location(path))
 
     # -- batches ----------------------------------------------------------------------------------
@@ -174,8 +183,8 @@ class Engine:
         self, steps: Sequence[ApplyFiles], before_commit: Callable[[], None]
     ) -> Sequence[Outcome]:
         found = [self._open(step) for step in steps]
-        for way in self._strategies:
-            self._apply(way, found, before_commit)
+        for strategy in self._strategies:
+            self._apply(strategy, found, before_commit)
         for step, outcome in zip(steps, found, strict=True):
             self._logs.changed(step.path)
             if isinstance(outcome, Applied):
@@ -186,9 +195,9 @@ class Engine:
         ]
 
     def make_durable(self, path: str, version: int) -> None:
-        if self._applied.get(path) == version:  # what it names was flushed before
+        if self._applied.get(path) == version:  # its files were flushed when they were written
             self._flush_commit(path, version)
-        else:  # nobody knows how far its writer came after it
+        else:  # its writer may have ended before it flushed
             self._flush(path, version)
             self._applied[path] = version
         self._reached(CrashPoint.COMMIT_DURABLE)
@@ -207,47 +216,54 @@ class Engine:
                 self._flush_commit(step.path, outcome.version)
         return found
 
-    # -- how a batch goes -------------------------------------------------------------------------
+    # -- strategies -------------------------------------------------------------------------------
 
     def _apply(
-        self, way: Way, found: list[OpenBatch | Outcome], before_commit: Callable[[], None]
+        self,
+        strategy: StrategyName,
+        found: list[OpenBatch | Outcome],
+        before_commit: Callable[[], None],
     ) -> None:
-        """Replace the batches that go by this strategy by their outcomes."""
+        """Apply the batches of this strategy, and replace them by their outcomes."""
         chosen = [
-            (index, one)
-            for index, one in enumerate(found)
-            if isinstance(one, OpenBatch) and one.choice.way is way
+            (index, batch)
+            for index, batch in enumerate(found)
+            if isinstance(batch, OpenBatch) and batch.choice.strategy is strategy
         ]
         if not chosen:
             return
         batches = [batch for _index, batch in chosen]
-        outcomes = self._strategies[way].apply(batches, before_commit)
+        outcomes = self._strategies[strategy].apply(batches, before_commit)
         for (index, batch), outcome in zip(chosen, outcomes, strict=True):
             found[index] = self._fall_back(batch, outcome)
 
     def _fall_back(self, batch: OpenBatch, outcome: Outcome) -> OpenBatch | Outcome:
-        """A batch that met what the direct strategy did not expect goes by `merge`."""
+        """A batch that `direct` failed to apply with an internal error is applied by `merge`."""
         doubtful = isinstance(outcome, Failed) and isinstance(outcome.error, TableFault)
-        able = batch.choice.way is Way.DIRECT and Way.MERGE in self._strategies
-        if not (doubtful and able and self._wanted is Wanted.AUTO):
+        able = (
+            batch.choice.strategy is StrategyName.DIRECT and StrategyName.MERGE in self._strategies
+        )
+        able = able and not (batch.step.soft or batch.schema.feed is schemas.FeedMode.REPLACE)
+        if not (doubtful and able and self._strategy is StrategySetting.AUTO):
             return outcome
         assert isinstance(outcome, Failed)
-        choice = replace(batch.choice, way=Way.MERGE, reason=outcome.error.what)
-        self._tell(batch.step.table, choice)
+        choice = replace(batch.choice, strategy=StrategyName.MERGE, reason=outcome.error.what)
+        self._log_strategy(batch.step.table, choice)
         return replace(batch, choice=choice)
 
     def _open(self, step: ApplyFiles) -> OpenBatch | Outcome:
-        """The batch on the newest version of its table; an outcome when it does not fit it.
+        """Open a batch on the newest version of its table; an outcome if it does not follow the
+        recorded progress.
 
-        All is decided on one snapshot: what it has recorded is what the commit rests on.
+        All decisions use the same snapshot, on whose version the batch commits.
         """
         try:
             with self._logs.snapshot(step.path, str(step.table)) as (snapshot, progress):
-                return self._fitting(step, snapshot, progress)
+                return self._open_on(step, snapshot, progress)
         except ForeignTable as error:
             return Failed(error)
 
-    def _fitting(
+    def _open_on(
         self, step: ApplyFiles, snapshot: TableSnapshot, progress: Progress
     ) -> OpenBatch | Outcome:
         if progress.recorded >= step.last:
@@ -257,45 +273,50 @@ class Engine:
         if not progress.exists or progress.restored is not None or progress.unsupported:
             return Conflicted("the table changed after the step was planned")
         choice = self._choose(progress, appends=step.appends)
-        # Told once for its table, unless it is for the reason that was told for all tables.
-        if choice.way is not Way.DIRECT and choice.reason != self._platform:
-            self._tell(step.table, choice)
-        if shut := closed(str(step.table), choice):
-            return Failed(shut)
+        # Logged once per table, unless the reason is the one that is logged for all tables.
+        if choice.strategy is not StrategyName.DIRECT and choice.reason != self._platform:
+            self._log_strategy(step.table, choice)
+        schema = schemas.parse(snapshot.metadata)
+        if refusal := strategy_refusal(str(step.table), choice, soft=step.soft, feed=schema.feed):
+            return Failed(refusal)
         return OpenBatch(
             choice,
             step,
             self._store.location(step.path),
             snapshot.version,
             progress,
-            schemas.parse(snapshot.metadata),
+            schema,
             tuple(snapshot.files.values()),
             self._store.options(step.path),
         )
 
     def _choose(self, progress: Progress, *, appends: bool = False) -> Choice:
-        return way_of(Facts(self._wanted, self._platform, progress.delegated, appends))
+        return choose_strategy(
+            StrategyFacts(self._strategy, self._platform, progress.delegated, appends)
+        )
 
-    def _tell(self, table: TableId, choice: Choice) -> None:
-        if (str(table), choice.reason) not in self._told:
-            self._told.add((str(table), choice.reason))
-            log.info(STRATEGY, table=str(table), strategy=str(choice.way), reason=choice.reason)
+    def _log_strategy(self, table: TableId, choice: Choice) -> None:
+        if (str(table), choice.reason) not in self._logged:
+            self._logged.add((str(table), choice.reason))
+            log.info(
+                STRATEGY, table=str(table), strategy=str(choice.strategy), reason=choice.reason
+            )
 
     def _read_back(self, step: ApplyFiles, outcome: Unknown) -> Outcome:
-        """A commit whose answer was lost: the table knows whether it happened."""
+        """The outcome of a commit with an unknown result, by the recorded progress."""
         self._logs.forget(step.path)
         try:
             progress = self.progress(step.path)
         except TableError as error:
             return Failed(error)
         if progress.recorded >= step.last:
-            if progress.batch is not None:  # what follows rests on it, as on one that was answered
+            if progress.batch is not None:  # later steps depend on it
                 self.make_durable(step.path, progress.batch.version)
             return AlreadyApplied(progress.recorded)
         log.warning("commit_unanswered", table=str(step.table), reason=outcome.reason)
         return outcome
 
-    # -- durability: objects are durable as soon as they are there --------------------------------
+    # -- durability: objects are durable as soon as they exist ------------------------------------
 
     def _flush_commit(self, path: str, version: int) -> None:
         location = self._store.location(path)
@@ -303,7 +324,7 @@ class Engine:
             flush_commit(Path(location), version)
 
     def _flush_commits_since(self, path: str, version: int) -> None:
-        """Make durable what Delta has committed for us beyond a version, and look at it."""
+        """Flush the commits that Delta made after a version, and read the log again next time."""
         self._logs.changed(path)
         location = self._store.location(path)
         if not is_url(location):

@@ -1,18 +1,18 @@
-"""Net changes against the rows that a table has: what is left for a `MERGE` to do, row by row.
+"""Converts net changes to the actions of a `MERGE`, given the existing rows of the table.
 
-`MERGE` refuses two source rows for one row of the table, and knows no row that is added whatever is
-there. So every key gets at most one act that matches (update or delete), and everything else is an
-insert that matches nothing. Which of them a key gets depends on how many rows it has, so that rows
-and feed are those of the specification (LZ-077, LZ-089, CF-144):
+`MERGE` rejects two source rows for one row of the table, and has no unconditional insert. So every
+key gets at most one matching action (update or delete); all others are inserts that match nothing.
+The actions of a key depend on the number of its existing rows, so that rows and change feed are
+those of the specification (LZ-077, LZ-089, CF-144):
 
-    rows there   rows to come    acts
-    one          some            one update; the others are inserts
-    one          none            delete
-    several      any             delete, which takes all of them; inserts
-    none         any             inserts
+    existing rows   new rows   actions
+    one             some       one update; inserts for the others
+    one             none       delete
+    several         any        delete, which removes all of them; inserts
+    none            any        inserts
 
-Where all columns are the key, and some of several equal rows go, a delete takes all of them, and
-those that stay are inserted again.
+If all columns are the key, and some of several equal rows are deleted, a delete removes all of
+them, and the remaining ones are inserted again.
 """
 
 from __future__ import annotations
@@ -23,24 +23,24 @@ from enum import IntEnum
 import numpy as np
 import pyarrow as pa
 
-from mirrorlake.delta.write.rewrite import completed, some_of
-from mirrorlake.delta.write.spared import without_equal
+from mirrorlake.delta.write.equal_rows import without_equal
+from mirrorlake.delta.write.rewrite import choose_rows, fill_unchanged
 from mirrorlake.mirror.engine import Counts
-from mirrorlake.model.net import NetChanges
+from mirrorlake.model.net_changes import NetChanges
 
 
 class MergeAction(IntEnum):
-    """What a row of the source of a `MERGE` does."""
+    """The action of a row of the source of a `MERGE`."""
 
     NOTHING = -1
-    INSERT = 0  # adds a row, whatever is there
-    UPDATE = 1  # takes the place of the one row of its key
+    INSERT = 0  # adds a row unconditionally
+    UPDATE = 1  # replaces the only row of its key
     DELETE = 2  # removes all rows of its key
 
 
 @dataclass(frozen=True, slots=True)
 class MergeActions:
-    """rows: n rows with all columns of the table, of a delete only the key; act: int8, n."""
+    """rows: n rows with all columns of the table, for a delete only the key; action: int8, n."""
 
     rows: pa.Table
     action: np.ndarray
@@ -52,20 +52,19 @@ def merge_actions(
     code: np.ndarray,
     found: pa.Table | None = None,
     *,
-    spares_equal: bool = False,
+    skip_equal: bool = False,
 ) -> MergeActions:
-    """What is to be done, given the rows that the keys of a batch have.
+    """The actions of a batch that does not truncate the table, given the existing rows of its keys.
 
-    code: int64, for each row of the table that has a key which is reset, the number of that key in
-    `net.keys`; found: those rows with all columns, where values are missing or compared;
-    spares_equal: rows that are as they shall be are left alone. Not for a batch that empties the
-    table. Raises NoBaseRow, NoSuchRow.
+    code: int64, for each existing row of a reset key, the row number of the key in `net.keys`;
+    found: those rows with all columns, if values are missing, compared or kept; skip_equal: do
+    not rewrite rows whose values do not change. Raises NoBaseRow, NoSuchRow.
     """
     keys = len(net.reset)
     if net.take is not None:
-        return _some_taken(net, code)
-    rows = net.rows if found is None else completed(net, found, code)
-    if spares_equal and found is not None:
+        return _whole_row_actions(net, code, found)
+    rows = net.rows if found is None else fill_unchanged(net, found, code)
+    if skip_equal and found is not None:
         net, matters = without_equal(net, rows, code, found)
         rows, code = net.rows, code[matters]
     before = np.bincount(code, minlength=keys)
@@ -74,16 +73,16 @@ def merge_actions(
         updated = net.first & (before == 1)[net.code]
     replaced = np.zeros(keys, bool)
     replaced[net.code[updated]] = True
-    gone = np.flatnonzero((before > 0) & ~replaced)
+    deleted_keys = np.flatnonzero((before > 0) & ~replaced)
     action = np.concatenate(
         (
             np.where(updated, MergeAction.UPDATE, MergeAction.INSERT),
-            np.full(len(gone), MergeAction.DELETE),
+            np.full(len(deleted_keys), MergeAction.DELETE),
         )
     )
     count = int(updated.sum())
     return MergeActions(
-        pa.concat_tables([rows, _keys_only(net, gone, rows.schema)]),
+        pa.concat_tables([rows, _keys_only(net, deleted_keys, rows.schema)]),
         action.astype(np.int8),
         Counts(
             insert=rows.num_rows - count,
@@ -94,24 +93,25 @@ def merge_actions(
     )
 
 
-def _some_taken(net: NetChanges, code: np.ndarray) -> MergeActions:
-    """What is to be done where all columns are the key. Raises NoSuchRow."""
+def _whole_row_actions(net: NetChanges, code: np.ndarray, found: pa.Table | None) -> MergeActions:
+    """The actions if all columns, except metadata columns, are the key. Raises NoSuchRow."""
     assert net.take is not None
-    stays = code[~some_of(code, net.take)]
-    gone = np.flatnonzero(net.reset)
-    both = [net.keys.take(pa.array(which)).cast(net.rows.schema) for which in (stays, gone)]
-    inserts = net.rows.num_rows + len(stays)
-    action = np.repeat([MergeAction.INSERT, MergeAction.DELETE], [inserts, len(gone)])
+    kept_mask = ~choose_rows(code, net.take)
+    rows = net.keys.take(pa.array(code)) if found is None else found
+    stays = rows.filter(pa.array(kept_mask)).cast(net.rows.schema)
+    deleted_keys = np.flatnonzero(net.reset)
+    inserts = net.rows.num_rows + stays.num_rows
+    action = np.repeat([MergeAction.INSERT, MergeAction.DELETE], [inserts, len(deleted_keys)])
     return MergeActions(
-        pa.concat_tables([net.rows, *both]),
+        pa.concat_tables([net.rows, stays, _keys_only(net, deleted_keys, net.rows.schema)]),
         action.astype(np.int8),
         Counts(insert=inserts, delete=len(code)),
     )
 
 
 def inserts_of(net: NetChanges, deleted: int = 0) -> MergeActions:
-    """What is to be done where no row of the table matters: a table that only grows, or one that
-    was emptied of `deleted` rows."""
+    """The actions that do not depend on existing rows: those of a batch of inserts, or of a batch
+    that truncates the table. deleted: number of rows that the truncation removes."""
     rows = net.rows
     counts = Counts(insert=rows.num_rows, delete=deleted)
     return MergeActions(rows, np.full(rows.num_rows, MergeAction.INSERT, np.int8), counts)

@@ -1,4 +1,4 @@
-"""The contract of a runner: it runs tasks, wherever that is, and exchanges bytes between them."""
+"""The contract of a runner, which runs tasks in other processes and exchanges data between them."""
 
 from __future__ import annotations
 
@@ -11,28 +11,27 @@ S = TypeVar("S")
 
 
 class TasksDied(Exception):
-    """Tasks died with their process, as often as they were tried. Its text says why, in words."""
+    """Tasks died with their process at every attempt. The message contains the reason."""
 
 
 class Runner(Protocol):
     """Runs work on items; work, items and results are pickled.
 
-    Results come in the order of the items. A task may run again, twice at the same time, late, or
-    on a machine that joined a moment ago: work writes only new files, of which those that it names
-    in its result count. Work raises nothing; what it raises all the same ends the call. A call may
-    be made from several threads.
+    Results are in the order of the items. A task may run repeatedly, several times at once, late,
+    or on a new machine: so work only writes new files, and only those in its result are used. Work
+    should not raise; an exception ends the call. Thread-safe.
 
-    Raises TasksDied when tasks died with their process; what else ends a call (it was cancelled,
-    the cluster is gone) is raised as it comes.
+    Raises TasksDied if tasks died with their process. Other errors that end a call, such as a
+    cancellation or a lost cluster, are raised unchanged.
     """
 
     @property
     def slots(self) -> int:
-        """How many tasks run at once."""
+        """The number of tasks that can run at the same time."""
         ...
 
     def threads(self, tasks: int) -> int:
-        """How many threads each of so many tasks may use."""
+        """The number of threads that each of `tasks` tasks may use."""
         ...
 
     def run(
@@ -41,12 +40,12 @@ class Runner(Protocol):
         items: Sequence[T],
         packing: Sequence[Sequence[int]] | None = None,
     ) -> list[R]:
-        """Run work on each item. packing: the items of each task, as indexes; by default a task for
-        each item."""
+        """Run work on each item. packing: the indexes of the items of each task; by default one
+        task per item."""
         ...
 
     def broadcast(self, work: Callable[[T, S], R], items: Sequence[T], shared: S) -> list[R]:
-        """Run work on each item and on what all of them share, which is sent once to a machine."""
+        """Run work on each item and a shared value, which is sent once per machine."""
         ...
 
     def shuffle(
@@ -56,14 +55,14 @@ class Runner(Protocol):
         merge: Callable[[int, Sequence[bytes]], R],
         partitions: int,
     ) -> tuple[list[S], list[R]]:
-        """Split each item into a block for each partition; then merge the blocks of each partition,
-        which come in the order of the items.
+        """Split each item into one block per partition; then merge the blocks of each partition, in
+        the order of the items.
 
-        Returns what `split` says of each item, and what `merge` made of each partition.
+        Returns the first result of `split` for each item, and the result of `merge` for each
+        partition.
         """
         ...
 
     def cancel(self) -> None:
-        """Let what is under way end early, if that can be; its callers get an error. From any
-        thread."""
+        """Cancel running calls if possible; their callers get an error. Thread-safe."""
         ...

@@ -1,4 +1,4 @@
-"""The contract of a strategy: a way to apply batches that fit their tables."""
+"""The contract of a strategy, which applies batches."""
 
 from __future__ import annotations
 
@@ -12,15 +12,16 @@ from mirrorlake.mirror.engine import Outcome
 from mirrorlake.mirror.steps import ApplyFiles
 from mirrorlake.mirror.strategy import Choice
 from mirrorlake.mirror.table.progress import Progress
+from mirrorlake.model.change import METADATA_COLUMNS
 from mirrorlake.storage.options import ObjectOptions
 
 
 @dataclass(frozen=True, slots=True)
 class OpenBatch:
-    """A batch, and the one version of its table that all of it rests on.
+    """A batch, opened on one version of its table.
 
-    choice: by which strategy it goes; location: of the table; files: the add actions of its live
-    files; options: how the location is reached when that is a URL.
+    choice: its strategy; location: of the table; files: the add actions of its live files; options:
+    how to access the location if it is a URL.
     """
 
     choice: Choice
@@ -34,13 +35,14 @@ class OpenBatch:
 
     @property
     def key(self) -> tuple[str, ...]:
-        """The columns by which its rows are found in the table."""
+        """The columns that identify rows in the table."""
         if not self.step.whole_rows:
             return self.step.key
-        return tuple(n for n in self.schema.schema.names if n not in self.progress.computed)
+        others = {*self.progress.computed, *METADATA_COLUMNS}
+        return tuple(name for name in self.schema.schema.names if name not in others)
 
     def rows(self, threads: int = 1) -> LandedRows:
-        """How tasks read its landed files."""
+        """The reader of its landed files, for tasks."""
         return LandedRows(
             str(self.step.table),
             self.schema,
@@ -50,16 +52,17 @@ class OpenBatch:
             self.step.row_checks,
             threads,
             self.step.whole_rows,
+            self.step.soft,
         )
 
 
 class Strategy(Protocol):
-    """Applies batches: each in one commit, on the version it was opened on or not at all, with
-    rows, change images and the recorded number; see `mirror.engine.MirrorEngine`. For several
-    threads, and different tables."""
+    """Applies each batch in one commit with rows, change images and the recorded number, on the
+    version it was opened on, or not at all; see `mirror.engine.MirrorEngine`. Thread-safe for
+    different tables."""
 
     def apply(
         self, batches: Sequence[OpenBatch], before_commit: Callable[[], None]
     ) -> Sequence[Outcome]:
-        """Apply one batch per table; outcomes in their order."""
+        """Apply one batch per table. Returns the outcomes in the order of the batches."""
         ...

@@ -1,4 +1,4 @@
-"""The contract of table definitions: what is done to a Delta table as a whole."""
+"""The contract of table definitions: creating, altering, moving and vacuuming Delta tables."""
 
 from __future__ import annotations
 
@@ -7,31 +7,33 @@ from collections.abc import Callable, Mapping
 from datetime import timedelta
 from typing import Protocol
 
+from mirrorlake.delta.schema import FeedMode
 from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, CreateTable, SetKey
-from mirrorlake.mirror.strategy import Way
+from mirrorlake.mirror.strategy import StrategyName
 from mirrorlake.mirror.table.progress import (
+    DELETES,
     DETECTION,
     FOLDER,
     GENERATION,
     KEY_COLUMNS,
     REQUIRED,
     RESEEDED,
+    SOFT,
     Progress,
 )
 
 
 class TableDefinitions(Protocol):
-    """Makes and alters Delta tables at paths below one root. For several threads, and different
-    tables. What it commits need not be durable when it returns: the caller flushes it.
+    """Creates and changes Delta tables at paths below one root. Thread-safe for different tables.
 
-    Every method raises TableError for what the table or its storage refuses, and changes nothing
-    then.
+    Commits need not be durable on return: the caller flushes them. Every method raises TableError
+    for an error of the table or its storage, after which nothing has changed.
     """
 
     def create(self, step: CreateTable) -> None:
-        """Make the table, with the change feed on from version 0. One that is there is left alone,
-        or removed first where the step says so."""
+        """Create the table, with the change feed enabled from version 0 unless the step disables
+        it. If it exists, do nothing, or replace it if `step.replace`."""
         ...
 
     def add_columns(self, step: AddColumns, known: Progress) -> None:
@@ -39,21 +41,21 @@ class TableDefinitions(Protocol):
         ...
 
     def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
-        """Give properties of the table other values, all in one commit."""
+        """Set properties of the table in one commit."""
         ...
 
     def put_aside(self, path: str) -> None:
-        """Move the table, whole, to where no reader looks."""
+        """Move the table to the folder of dropped tables."""
         ...
 
     def vacuum(self, path: str, retention: timedelta, before: Callable[[], None]) -> None:
-        """Remove data files that no version of the last `retention` needs. before: called first;
-        it refuses by raising. Raises ForeignTable when another table lies inside."""
+        """Delete data files that no version of the last `retention` needs. before: called first;
+        prevents it by raising. Raises ForeignTable if the table contains another table."""
         ...
 
-    def checkpoint(self, path: str, known: Progress, way: Way) -> None:
-        """Write a checkpoint of the newest version, or have Delta write them from now on where only
-        it may write the table."""
+    def checkpoint(self, path: str, known: Progress, strategy: StrategyName) -> None:
+        """Write a checkpoint of the newest version; if only Delta can write the table, make Delta
+        write checkpoints from now on."""
         ...
 
 
@@ -62,7 +64,7 @@ def key_property(step: SetKey) -> dict[str, str]:
 
 
 def properties_of(step: CreateTable) -> dict[str, str]:
-    """The properties by which a table that is made by a step says whose it is."""
+    """The properties of a new table that identify its mirror, folder and generation."""
     ours = {
         GENERATION: step.generation,
         KEY_COLUMNS: json.dumps(list(step.key)),
@@ -71,6 +73,10 @@ def properties_of(step: CreateTable) -> dict[str, str]:
     }
     if step.replace:
         ours[RESEEDED] = "true"
+    if step.soft:
+        ours[DELETES] = SOFT
+    if step.feed is not FeedMode.IMAGES:  # which is what tables are made with
+        ours |= step.feed.properties
     if step.required:
         ours[REQUIRED] = json.dumps(list(step.required))
     if needs_mapping(step.schema):

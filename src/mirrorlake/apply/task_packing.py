@@ -1,8 +1,8 @@
-"""Small batches share a task: to start a task takes as long as a batch of a few hundred rows.
+"""Task packing: several small batches share a task, because starting a task takes as long as a
+batch of a few hundred rows.
 
-What a batch takes follows its rows, except where its table is large: then it may have to look into
-many files. So only small batches of tables that are not large share a task, and there are never
-fewer tasks than slots as long as there is work for them.
+The cost of a batch depends on its rows, and for a large table also on the number of files to
+search. So only small batches of tables that are not large share a task, and all slots are used.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from mirrorlake.apply.task.batch import BatchTask
 from mirrorlake.delta.file_list import total_bytes
 
 LANDED = 256 << 10
-"""Bytes of landed files up to which a batch is small."""
+"""Maximum bytes of landed files of a small batch."""
 
 STORED = 256 << 20
-"""Bytes of data files from which on a table is large."""
+"""Minimum bytes of data files of a large table."""
 
 ALONE = 64 << 10
-"""What a batch without a row takes, in bytes of landed files that take as long."""
+"""The fixed cost of a batch, as bytes of landed files."""
 
 
 def packed(batches: Sequence[BatchTask], slots: int) -> list[list[int]]:
-    """The batches of each task, as indexes: every index once."""
+    """The batches of each task, as indexes."""
     shared = [index for index, batch in enumerate(batches) if _is_small(batch)]
     tasks: list[list[int]] = [[] for _ in range(min(slots, len(shared)))]
     weights = [0] * len(tasks)

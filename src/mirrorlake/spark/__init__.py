@@ -1,1 +1,1 @@
-"""Spark: the only room that knows it."""
+"""Everything that uses Spark; no other package imports it."""

@@ -1,12 +1,13 @@
-"""One Delta commit: actions that tasks have prepared, through Delta's own transaction.
+"""Commits actions that tasks have prepared, through Delta's own transaction.
 
-This is Scala API that Delta calls internal; it is used for the tested pairs only. What must hold:
+This uses a Scala API that Delta considers internal; it is used for the tested pairs of versions
+only. Requirements:
 
-- The transaction is on the very version that the tasks have read, so that nothing another writer
-  did is overlooked; the recorded number is that version's.
-- The application id is registered as read, so that two commits under one id conflict.
+- The transaction starts at the exact version that the tasks have read, so that no other writer's
+  commit is missed; the recorded number is that version's.
+- The application id is registered as read, so that two commits with the same id conflict.
 - The operation is WRITE, TRUNCATE or MERGE with its metrics, or OPTIMIZE: a "manual update"
-  switches the incremental checksum off and makes every later commit slow.
+  disables the incremental checksum and makes every later commit slow.
 """
 
 from __future__ import annotations
@@ -32,8 +33,8 @@ USER_METADATA = "spark.databricks.delta.commitInfo.userMetadata"
 
 
 class SparkCommitter:
-    """A `Committer` through Delta's transaction. Each thread commits in a session of its own,
-    because the metadata of a commit is a setting of the session."""
+    """A `Committer` through Delta's transaction. Each thread commits in its own session, because
+    the metadata of a commit is a session setting."""
 
     def __init__(self, spark: SparkSession) -> None:
         self._sessions, self._jvm = Sessions(spark), spark._jvm  # noqa: SLF001
@@ -41,7 +42,7 @@ class SparkCommitter:
 
     @cached_property
     def _delta(self) -> _Delta:
-        """Looked up at the first commit: a Delta that has other insides still knows MERGE."""
+        """Looked up at the first commit: with untested Delta internals, MERGE still works."""
         return _Delta(self._jvm)
 
     def forget(self, location: str) -> None:
@@ -54,9 +55,9 @@ class SparkCommitter:
         return self._attempted(commit, "compacting")
 
     def create(self, location: str, described: Mapping[str, Any]) -> None:
-        """Commit version 0 of a table with this metaData action, unless there is a version.
+        """Commit version 0 of a table with this metaData action, unless a version exists.
 
-        Spark's SQL would do the same, and take seconds to start for it.
+        Spark SQL would do the same, but takes seconds to initialise.
         """
         with self._sessions.active() as session:
             transaction = self._delta.transaction(session, location)
@@ -101,8 +102,8 @@ class SparkCommitter:
         return _outcome(transaction, self._delta.sequence(actions), operation, counts)
 
     def _transaction(self, session: SparkSession, location: str, version: int) -> Any:
-        """On the newest version of the table. Delta lists the log for it, which takes a third of a
-        commit, unless the log still ends as our last commit has left it."""
+        """A transaction on the newest version of the table. Delta lists the log for it, which takes
+        a third of a commit; this is skipped if the log still ends with our last commit."""
         tip = self._tips.pop(location, None)
         if tip is not None and tip == _tip(location, version):
             known = self._delta.transaction(session, location, known=True)
@@ -112,7 +113,7 @@ class SparkCommitter:
 
 
 def _tip(location: str, version: int) -> tuple[int, ...] | None:
-    """The end of the log of a table in a local folder, if it is at a version: this and its file."""
+    """The identity of the last commit file of a local table, if it is that of `version`."""
     log = Path(location, "_delta_log")
     try:
         facts = (log / f"{version:020d}.json").stat()
@@ -124,10 +125,10 @@ def _tip(location: str, version: int) -> tuple[int, ...] | None:
 
 
 class _Delta:
-    """What of Delta and Scala a commit is made of.
+    """Lookups of the Delta and Scala objects that a commit needs.
 
-    Each part of a name like `org.apache.spark` is a question to the JVM, and each question takes as
-    long as a commit's own: names are looked up once.
+    Each part of a name like `org.apache.spark` is one request to the JVM, which takes as long as
+    the commit itself: each name is looked up once.
     """
 
     def __init__(self, jvm: Any) -> None:
@@ -159,7 +160,8 @@ class _Delta:
         return self._create_table(metadata, False, False, self._none)
 
     def transaction(self, session: SparkSession, location: str, *, known: bool = False) -> Any:
-        """On the newest version of a table; known: on the newest one that was looked at here."""
+        """A transaction on the newest version of a table; known: on the newest version that this
+        session has read."""
         log = self._log.forTable(session._jsparkSession, location)  # noqa: SLF001
         seen = self._some(log.unsafeVolatileSnapshot()) if known else self._none
         return log.startTransaction(self._none, seen)
@@ -174,8 +176,8 @@ class _Delta:
         return self._python.toSeq(items)
 
     def described(self, session: SparkSession, commit: BatchCommit) -> tuple[Any, Any]:
-        """The operation of the commit that this thread makes now, and its metrics; the next one of
-        its kind gets the same objects."""
+        """The operation of this thread's commit, and its metrics. The objects are reused for later
+        commits with the same operation."""
         operation, values = commit.operation, _metrics(commit)
         if not hasattr(self._local, operation):
             context = session.sparkContext._jsc.sc()  # noqa: SLF001
@@ -191,7 +193,7 @@ class _Delta:
 
 
 def _metrics(commit: BatchCommit) -> dict[str, int]:
-    """By the names that Delta has for them."""
+    """The metrics under Delta's names."""
     counts = commit.counts
     match commit.operation:
         case CommitOperation.WRITE:
@@ -210,7 +212,8 @@ def _metrics(commit: BatchCommit) -> dict[str, int]:
 
 
 def _defaults(companion: Any, first: int) -> list[Any]:
-    """The defaults of a case class from a parameter on; releases differ in their number."""
+    """The defaults of a case class from parameter `first` on; their number differs between
+    releases."""
     defaults: list[Any] = []
     while True:
         try:

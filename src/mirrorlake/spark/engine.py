@@ -6,7 +6,7 @@ from mirrorlake.apply.committer import Committer
 from mirrorlake.apply.engine import Engine
 from mirrorlake.apply.stages.spread import SpreadSettings
 from mirrorlake.mirror.settings import TableTemplate
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.spark.committer import SparkCommitter
 from mirrorlake.spark.maintenance.optimize import SparkOptimizer
@@ -22,7 +22,7 @@ def spark_engine(
     store: Store,
     reached: CrashHook = no_crash,
     *,
-    wanted: Wanted = Wanted.AUTO,
+    strategy: StrategySetting = StrategySetting.AUTO,
     platform: str = "",
     compaction: bool = True,
     spread: SpreadSettings | None = None,
@@ -30,21 +30,27 @@ def spark_engine(
     committer: Committer | None = None,
     template: TableTemplate = TableTemplate.FAST,
 ) -> Engine:
-    """An engine whose tasks and commits go by a session. template: of the tables that it makes; the
+    """An engine whose tasks and commits use a session. template: of the tables that it creates; the
     other parameters are those of `Engine`."""
     session = spark.session
     runner = runner or SparkRunner(session)
     own_committer = SparkCommitter(session)
-    direct = not platform and wanted is not Wanted.MERGE  # the insides of Delta are known
+    direct = not platform and strategy is not StrategySetting.MERGE  # internals of a tested Delta
     return Engine(
         store,
         runner,
         committer or own_committer,
-        SparkTables(session, store, committer=own_committer if direct else None, template=template),
+        SparkTables(
+            session,
+            store,
+            committer=own_committer if direct else None,
+            template=template,
+            reached=reached,
+        ),
         merge=Merge(runner, session, store, reached),
         optimizer=SparkOptimizer(session, runner),
         reached=reached,
-        wanted=wanted,
+        strategy=strategy,
         platform=platform,
         compaction=compaction,
         spread=spread,

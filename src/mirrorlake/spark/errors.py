@@ -1,4 +1,4 @@
-"""What Spark and Delta raise, as errors of the table it happened to, and of no other."""
+"""Translates exceptions of Spark and Delta to errors of the affected table."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError
@@ -19,7 +20,7 @@ from mirrorlake.mirror.faults import TableFault
 from mirrorlake.model.table import TableId
 
 RAISED = (PySparkException, Py4JJavaError)
-"""What the JVM says while it is there; that it is gone is told otherwise, and ends the run."""
+"""Exceptions of a live JVM. Loss of the JVM raises others and ends the run."""
 
 CONFLICTS = frozenset(
     {
@@ -32,7 +33,7 @@ CONFLICTS = frozenset(
         "ProtocolChangedException",
     }
 )
-"""What Delta calls it when another writer was faster, and nothing was committed."""
+"""Delta's exceptions when another writer committed first and nothing was committed."""
 
 _DEATHS = {
     "OutOfMemoryError": "Java ran out of memory",
@@ -40,14 +41,27 @@ _DEATHS = {
     "ExecutorLostFailure": "their executors were lost",
     "Python worker exited": "the Python process was killed or crashed",
 }
-"""What Spark says of tasks that died, and what it means. Other texts may quote values."""
+"""Texts in Spark's message for failed tasks, and their meaning. Other texts may contain values."""
+
+_RAISED_BY_WORK = "org.apache.spark.api.python.PythonException"
+"""In Spark before 4.2, the exception of a job that failed because the Python code of a task
+raised."""
 
 _VIOLATIONS = frozenset({"DeltaInvariantViolationException", "InvariantViolationException"})
 
 
+@dataclass(frozen=True, slots=True)
+class RaisedCondition:
+    """An error condition of Delta or Spark. parameters: its message parameters."""
+
+    name: str
+    sqlstate: str
+    parameters: Mapping[str, str]
+
+
 @contextmanager
 def refused_by_delta(table: TableId) -> Iterator[None]:
-    """What Delta refuses of a table's definition is an error of the table."""
+    """Translates Delta's refusal of a table definition to an error of the table."""
     try:
         yield
     except RAISED as error:
@@ -60,25 +74,30 @@ def refused_by_delta(table: TableId) -> Iterator[None]:
 
 
 def death(error: Exception) -> str | None:
-    """Why the tasks of a job died as often as Spark lets them, in words; None if it ended
-    otherwise: cancelled, or with its session."""
-    said = str(error)
-    if "Job aborted due to stage failure" not in said:
+    """Why the tasks of a job died, after Spark's retries, in words. None if the job ended for
+    another reason, such as cancellation or the end of its session."""
+    text = str(error)
+    if "Job aborted due to stage failure" not in text:
         return None
-    told = next((told for mark, told in _DEATHS.items() if mark in said), "they failed")
-    code = re.search(r"exited with code (\d+)", said)
-    return f"{told} (exit code {code[1]})" if code else told
+    meaning = next((meaning for mark, meaning in _DEATHS.items() if mark in text), None)
+    if meaning is None:
+        if _RAISED_BY_WORK in text:
+            return None
+        meaning = "they failed"
+    code = re.search(r"exited with code (\d+)", text)
+    return f"{meaning} (exit code {code[1]})" if code else meaning
 
 
 def name_of(error: Exception) -> str:
-    """Delta's name of a condition, whether or not somebody translated it for Python."""
+    """Delta's name of an exception, whether or not PySpark has translated it."""
     if isinstance(error, Py4JJavaError):
         return str(error.java_exception.getClass().getSimpleName())
     return type(error).__name__
 
 
 def fault(error: Exception, table: str, doing: str) -> TableError:
-    """What was raised before a commit was sent, by its kind: its text may quote values."""
+    """The error for an exception before a commit was sent, by its class only, because its text may
+    contain values."""
     if reason := death(error):
         return worker_lost(table, reason)
     if os.strerror(errno.ENOSPC) in str(error):
@@ -91,38 +110,42 @@ def fault(error: Exception, table: str, doing: str) -> TableError:
 
 
 def raised(error: Exception, table: str, moved: str) -> Outcome:
-    """What an error of a statement that commits means. moved: what our own fence raises."""
-    names = [type(error).__name__, *(name for name, _told in _causes(error))]
+    """The outcome for an exception of a statement that commits. moved: the exception of our own
+    fence."""
+    names = [type(error).__name__, *(name for name, _parameters in _causes(error))]
     if conflict := next((name for name in names if name in CONFLICTS), None):
         return Conflicted(conflict)
     if moved in str(error):
         return Conflicted("another commit was made to the table during the write")
-    for name, told in _causes(error):
+    for name, parameters in _causes(error):
         if name in _VIOLATIONS:
-            return Failed(_violated(table, told))
+            return Failed(_violated(table, parameters))
     if isinstance(error, AnalysisException):
-        return Failed(fault(error, table, "merging"))  # before anything was written
+        return Failed(fault(error, table, "merging"))  # nothing was written yet
     return Unknown(names[-1])
 
 
 def _causes(error: Exception) -> Iterator[tuple[str, dict[str, str]]]:
-    """The names of the Java exceptions behind an error, with what they tell by name."""
+    """The names of the Java exceptions that caused an error, with their message parameters."""
     found = error.java_exception if isinstance(error, Py4JJavaError) else _origin(error)
     while found is not None:
-        told: dict[str, str] = {}
-        with suppress(Py4JError, TypeError):  # not every one has something to tell
-            told = dict(found.getMessageParameters())
-        yield str(found.getClass().getSimpleName()), told
+        parameters: dict[str, str] = {}
+        with suppress(Py4JError, TypeError):  # not all have parameters
+            parameters = dict(found.getMessageParameters())
+        yield str(found.getClass().getSimpleName()), parameters
         found = found.getCause()
 
 
-def conditions(error: Exception) -> Iterator[tuple[str, str]]:
-    """The conditions of the Java exceptions behind an error, with their SQLSTATE."""
+def conditions(error: Exception) -> Iterator[RaisedCondition]:
+    """The error conditions of an error and of its causes."""
+    if isinstance(error, PySparkException) and (name := error.getCondition()):
+        yield RaisedCondition(name, error.getSqlState() or "", error.getMessageParameters() or {})
     found = error.java_exception if isinstance(error, Py4JJavaError) else _origin(error)
     while found is not None:
-        with suppress(Py4JError, TypeError):  # not every one has a condition
+        with suppress(Py4JError, TypeError):  # not all have a condition
             if condition := found.getCondition():
-                yield str(condition), str(found.getSqlState() or "")
+                parameters = dict(found.getMessageParameters())
+                yield RaisedCondition(str(condition), str(found.getSqlState() or ""), parameters)
         found = found.getCause()
 
 
@@ -130,11 +153,11 @@ def _origin(error: Exception) -> Any:
     return getattr(error, "_origin", None)  # PySpark has no public way
 
 
-def _violated(table: str, told: Mapping[str, str]) -> ConstraintViolated:
-    """Which demand was not met; its values are not told."""
-    column, constraint = told.get("columnName"), told.get("constraintName")
+def _violated(table: str, parameters: Mapping[str, str]) -> ConstraintViolated:
+    """The error for a violated constraint, without its values."""
+    column, constraint = parameters.get("columnName"), parameters.get("constraintName")
     named = f"the constraint {constraint}" if constraint else "a constraint"
-    if length := told.get("expr"):  # of a CHAR or VARCHAR, which has no name
+    if length := parameters.get("expr"):  # of a CHAR or VARCHAR, which has no name
         named = f"the length limit {printable(length)}"
     return ConstraintViolated(
         f"a row violates {f'NOT NULL of {column}' if column else named} of the Delta table",

@@ -1,21 +1,21 @@
-"""The change feed of a table as a frame, read by Delta within the range that we fixed.
+"""The change feed of a table as a DataFrame, read by Delta within a fixed range.
 
-Delta gets versions only, and both of them: it would cut a late end in silence, determine a missing
-end at each run, and read times in the zone of the session (CF-118, CF-122, CF-125). Of the session
-nothing is changed.
+Delta always gets both versions: it would silently clip a late end, resolve a missing end at each
+execution, and interpret times in the session's time zone (CF-118, CF-122, CF-125). The session is
+not changed.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TypeAlias
 
 import pyarrow as pa
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession, functions
 
+from mirrorlake.delta.log.table_log import Action
 from mirrorlake.errors import FeedError
 from mirrorlake.feed import rows as by_key
 from mirrorlake.feed.bounds import FeedRequest
@@ -23,36 +23,41 @@ from mirrorlake.feed.ranges import SchemaRange
 from mirrorlake.feed.reader import Feed
 from mirrorlake.feed.reasons import HINTS, FeedReason, reason_of
 from mirrorlake.feed.widening import fits
-from mirrorlake.spark.errors import RAISED, conditions
+from mirrorlake.spark.errors import RAISED, RaisedCondition, conditions
 from mirrorlake.spark.sql_text import quoted
 
 CAP = 200
-"""Versions that one query of Delta reads at most, as the driver plans each of them."""
+"""Maximum number of versions in one Delta query, because the driver plans each of them (CF-175)."""
+
+SCANNED = 10
+"""The weight of a version with deletion vectors and without change files, which Delta scans
+individually (CF-128)."""
 
 Frame: TypeAlias = DataFrame
 Session: TypeAlias = SparkSession
 
 
 def frame(feed: Feed, session: SparkSession, cap: int = CAP) -> DataFrame:
-    """The rows of a feed, in no order. Raises FeedError, also when they have not one schema.
+    """The rows of a feed, in no order. Raises FeedError, also when they do not have a single
+    schema.
 
-    What Delta finds out only while the frame is computed it raises by itself; `feed_errors` turns
-    that into a FeedError.
+    Errors that Delta detects only while the frame is computed are raised by Delta; `feed_errors`
+    translates them to FeedError.
     """
     feed.one_schema()
-    for one in feed.ranges:
-        if not fits(one.schema, feed.ranges[-1].schema):
+    for part in feed.ranges:
+        if not fits(part.schema, feed.ranges[-1].schema):
             raise feed.request.refused(
-                f"Delta does not unite versions {one.first} to {one.last} with the columns of "
+                f"Delta does not unite versions {part.first} to {part.last} with the columns of "
                 f"version {feed.last}",
                 FeedReason.SCHEMA_CHANGED,
                 hint="Leave out spark=, or read each range by itself.",
             )
     with feed_errors(feed.request):
-        found = [part for one in feed.ranges for part in _parts(feed, session, one, cap)]
+        found = [query for part in feed.ranges for query in _parts(feed, session, part, cap)]
         if not found:
             return _empty(feed, session)
-        whole = functools.reduce(lambda one, other: one.unionByName(other), found)
+        whole = functools.reduce(lambda left, right: left.unionByName(right), found)
         arranged = _arranged(feed)
         if arranged is None:
             return whole
@@ -61,7 +66,7 @@ def frame(feed: Feed, session: SparkSession, cap: int = CAP) -> DataFrame:
 
 @contextmanager
 def feed_errors(request: FeedRequest) -> Iterator[None]:
-    """What Delta and Spark raise, as an error of the feed, by its condition."""
+    """Translates exceptions of Delta and Spark to errors of the feed, by their condition."""
     try:
         yield
     except RAISED as error:
@@ -69,38 +74,56 @@ def feed_errors(request: FeedRequest) -> Iterator[None]:
 
 
 def feed_error(error: Exception, request: FeedRequest) -> FeedError:
-    """The error of the feed for what Delta or Spark raised, itself or as a cause."""
-    condition, sqlstate = _condition(error)
-    reason = reason_of(condition)
+    """The error of the feed for an exception of Delta or Spark, or one of its causes."""
+    raised = _condition(error)
+    reason = reason_of(raised.name, is_before_oldest=_is_before_oldest(raised))
     return FeedError(
-        f"Delta refused the read: {condition or type(error).__name__}",
+        f"Delta refused the read: {raised.name or type(error).__name__}",
         reason=reason,
         table=request.table,
         requested=str(request),
         hint=HINTS[reason],
-        condition=condition,
-        sqlstate=sqlstate,
+        condition=raised.name,
+        sqlstate=raised.sqlstate,
     )
 
 
-def _condition(error: Exception) -> tuple[str, str]:
-    """The name of the condition and its SQLSTATE: the innermost that is known, or the first."""
-    found = [*_conditions(error)]
-    known = [one for one in found if reason_of(one[0]) != "other"]
-    return (known or found or [("", "")])[-1 if known else 0]
+def _condition(error: Exception) -> RaisedCondition:
+    """The innermost known condition, else the first one."""
+    found = [*conditions(error), RaisedCondition("", "", {})]
+    known = [condition for condition in found if reason_of(condition.name) != FeedReason.OTHER]
+    return known[-1] if known else found[0]
 
 
-def _conditions(error: Exception) -> Iterator[tuple[str, str]]:
-    if isinstance(error, PySparkException) and (name := error.getCondition()):
-        yield name, error.getSqlState() or ""
-    yield from conditions(error)
+def _is_before_oldest(raised: RaisedCondition) -> bool:
+    """Whether a version that was not found is before the available ones (CF-168)."""
+    versions = [raised.parameters.get(name, "") for name in ("userVersion", "earliest")]
+    return all(version.isdecimal() for version in versions) and int(versions[0]) < int(versions[1])
 
 
-def _parts(feed: Feed, session: SparkSession, one: SchemaRange, cap: int) -> Iterator[DataFrame]:
-    """Queries of at most `cap` versions each."""
-    for first in range(one.first, one.last + 1, cap):
-        rows = _query(feed, session, first, min(first + cap - 1, one.last))
+def _parts(feed: Feed, session: SparkSession, part: SchemaRange, cap: int) -> Iterator[DataFrame]:
+    """Queries of at most `cap` versions each, in version order."""
+    for first, last in spans(feed, part, cap):
+        rows = _query(feed, session, first, last)
         yield rows.select(*map(quoted, feed.schema().names))
+
+
+def spans(feed: Feed, part: SchemaRange, cap: int) -> Iterator[tuple[int, int]]:
+    """The first and the last version of each query."""
+    first, cost = part.first, 0
+    for version in range(part.first, part.last + 1):
+        own = SCANNED if _is_scanned(feed.history.actions(version)) else 1
+        if cost + own > cap and version > first:
+            yield first, version - 1
+            first, cost = version, 0
+        cost += own
+    yield first, part.last
+
+
+def _is_scanned(actions: Sequence[Action]) -> bool:
+    files = (action.get("add") or action.get("remove") or {} for action in actions)
+    has_vectors = any(file.get("deletionVector") for file in files)
+    return has_vectors and not any("cdc" in action for action in actions)
 
 
 def _empty(feed: Feed, session: SparkSession) -> DataFrame:
@@ -118,7 +141,7 @@ def _query(feed: Feed, session: SparkSession, first: int, last: int) -> DataFram
 
 
 def _arranged(feed: Feed) -> Callable[[pa.Table], pa.Table] | None:
-    """What is done to the rows of each commit."""
+    """The function that is applied to the rows of each commit."""
     request, key = feed.request, feed.key
     if not request.pair_updates and not request.skip_unchanged:
         return None

@@ -1,4 +1,4 @@
-"""Tasks as Spark jobs, which are ended without touching other jobs of the session."""
+"""Runs tasks as Spark jobs, which can be cancelled without affecting other jobs of the session."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from functools import partial
 from itertools import chain
 from typing import Any, TypeVar
 
+from pyspark import SparkConf
 from pyspark.sql import SparkSession
 
 from mirrorlake.apply.runner import TasksDied
@@ -21,39 +22,46 @@ R = TypeVar("R")
 S = TypeVar("S")
 
 Versions = Mapping[str, str] | None
-"""What executors must have; None where they are this Python."""
+"""The versions that executors must have; None if they run this Python."""
 
 POOL = "spark.scheduler.pool"
 
+ELASTIC_SLOTS = 16
+"""Maximum number of tasks of a job when executors are allocated dynamically and fewer exist. Spark
+allocates executors because of waiting tasks."""
+
 
 class SparkRunner:
-    """A `Runner` on a session. Its jobs have a tag of their own; rows between tasks go by Spark's
-    shuffle and broadcast, so that tasks share nothing but storage."""
+    """A `Runner` on a session. Its jobs have their own tag; rows between tasks use Spark's shuffle
+    and broadcast, so that tasks share nothing but storage."""
 
     def __init__(self, session: SparkSession) -> None:
-        self._context, self._needed = session.sparkContext, workers.wanted(session)
+        self._context, self._needed = session.sparkContext, workers.required_versions(session)
+        self._elastic = elastic_slots(self._context.getConf())
         self._tag = f"mirrorlake-{uuid.uuid4().hex[:12]}"
 
     @property
     def slots(self) -> int:
         context = self._context._jsc.sc()  # noqa: SLF001  (no public way)
         profile = context.resourceProfileManager().defaultResourceProfile()
-        # None while executors are only on their way.
-        return context.maxNumConcurrentTasks(profile) or self._context.defaultParallelism
+        # None while executors are still starting.
+        now = context.maxNumConcurrentTasks(profile) or self._context.defaultParallelism
+        return max(now, self._elastic)
 
     def threads(self, tasks: int) -> int:
-        """Executors give a task what is its own; in the driver's process all cores are ours."""
+        """On executors, a task uses its own cores; in local mode, all cores of the machine are
+        ours."""
         if str(self._context.master).startswith("local"):
             return max(1, self.slots // max(1, tasks))
         return int(self._context.getConf().get("spark.task.cpus") or 1)
 
     @contextmanager
     def tagged(self) -> Iterator[None]:
-        """Jobs of this thread are ours meanwhile. Raises TasksDied, and SparkUnavailable for an
+        """Tags the jobs of this thread as ours. Raises TasksDied, and SparkUnavailable for an
         executor that lacks what tasks need."""
         self._context.addJobTag(self._tag)
-        # Each thread that runs jobs has a fair share of the tasks, where the scheduler is fair: a
-        # job with many tasks does not make one with few wait for all of them.
+        # With the fair scheduler, each thread that runs jobs gets a fair share of the slots: a job
+        # with few tasks does not wait for all tasks of a large one.
         self._context.setLocalProperty(POOL, f"mirrorlake-{threading.current_thread().name}")
         try:
             yield
@@ -99,19 +107,28 @@ class SparkRunner:
     ) -> tuple[list[S], list[R]]:
         with self.tagged():
             numbered = self._context.parallelize(list(enumerate(items)), len(items))
-            # One partition more, for what `split` says of the items.
+            # One more partition, for the results of `split`.
             blocks = numbered.flatMap(partial(_split, split, partitions, self._needed)).partitionBy(
                 partitions + 1, _itself
             )
             merged = blocks.mapPartitionsWithIndex(
                 partial(_merge, merge, partitions, self._needed)
             ).collect()
-        *results, said = [result for _partition, result in sorted(merged, key=_first)]
-        return said, results
+        *results, report = [result for _partition, result in sorted(merged, key=_first)]
+        return report, results
 
     def cancel(self) -> None:
-        """End our own jobs, and no others of the session."""
+        """Cancel our own jobs, but no others of the session."""
         self._context.cancelJobsWithTag(self._tag)
+
+
+def elastic_slots(conf: SparkConf) -> int:
+    """How many tasks may be planned with dynamic allocation of executors; 0 without it."""
+    if conf.get("spark.dynamicAllocation.enabled", "false") != "true":
+        return 0
+    most = int(conf.get("spark.dynamicAllocation.maxExecutors", str(ELASTIC_SLOTS)))
+    cores = int(conf.get("spark.executor.cores", "1")) // int(conf.get("spark.task.cpus", "1"))
+    return min(most * max(1, cores), ELASTIC_SLOTS)
 
 
 def _done(work: Callable[[T], R], needed: Versions, items: Sequence[T]) -> list[R]:
@@ -123,7 +140,7 @@ def _with_broadcast(work: Callable[[T, S], R], sent: Any, item: T) -> R:
 
 
 Block = tuple[int, tuple[int, Any]]
-"""The partition that a block is for, and the number and content of it."""
+"""The partition for which a block is meant, and the block's number and content."""
 
 
 def _split(
@@ -133,8 +150,8 @@ def _split(
     numbered: tuple[int, T],
 ) -> Iterator[Block]:
     number, item = numbered
-    ((said, blocks),) = workers.done(split, [item], needed)
-    yield partitions, (number, said)
+    ((report, blocks),) = workers.done(split, [item], needed)
+    yield partitions, (number, report)
     for partition, block in enumerate(blocks):
         yield partition, (number, block)
 

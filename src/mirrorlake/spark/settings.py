@@ -1,4 +1,4 @@
-"""What a project may say about Spark."""
+"""The Spark settings of a project."""
 
 from __future__ import annotations
 
@@ -9,9 +9,15 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class SparkSettings:
-    """master: None for the session that is there. jars: a folder, for sites without a registry."""
+    """Settings of the session.
+
+    master: None to use the existing session.
+    jars: a folder, for sites without access to a package registry.
+    brief: the session will end soon, so its JVM compiles as little as possible.
+    """
 
     master: str | None = "local[*]"
     jars: Path | None = None
     conf: Mapping[str, str] = field(default_factory=dict)
     driver_memory: str = "2g"
+    brief: bool = False

@@ -1,8 +1,8 @@
-"""Names as SQL."""
+"""Quotes names in SQL."""
 
 from __future__ import annotations
 
 
 def quoted(name: str) -> str:
-    """A name of somebody else's, as an identifier in a statement."""
+    """A user-defined name as an identifier in a statement."""
     return "`" + name.replace("`", "``") + "`"

@@ -1,4 +1,4 @@
-"""A subscription whose changes are read by Delta, as frames of whole commits."""
+"""A subscription whose changes Delta reads, as DataFrames of whole commits."""
 
 from __future__ import annotations
 
@@ -22,9 +22,10 @@ Session: TypeAlias = SparkSession
 class FrameDelivery:
     """Versions `first` to `last` of a table, each with all its changes, or the snapshot of `last`.
 
-    frame: the rows, in no order; those of a snapshot have the `_change_type` `snapshot`. position:
-    to be stored by a consumer with its effect, such as the version of a Delta transaction;
-    schema_changes: the versions that changed the columns of the table since the delivery before.
+    frame: the rows, in no order; those of a snapshot have the `_change_type` `snapshot`.
+    position: for the consumer to store together with its effect, for example as the version of a
+        Delta transaction.
+    schema_changes: the versions that changed the columns since the previous delivery.
     """
 
     first: int
@@ -36,8 +37,7 @@ class FrameDelivery:
 
 
 class SparkSubscription:
-    """As `Subscription`, with frames of up to `versions` versions. Nothing in the session is
-    changed."""
+    """Like `Subscription`, with frames of up to `versions` versions. The session is not changed."""
 
     def __init__(
         self, subscription: Subscription, session: SparkSession, versions: int = CAP
@@ -51,35 +51,36 @@ class SparkSubscription:
         self.close()
 
     def close(self) -> None:
-        """Let another process read under this name."""
+        """Release the name for other processes."""
         self.subscription.close()
 
     def __iter__(self) -> Iterator[FrameDelivery]:
-        """What is there now. The position behind each is stored when the next one is asked for.
+        """The available changes. The position after each delivery is stored when the next one is
+        requested.
 
-        Raises as `Subscription`; what Delta finds out only while a frame is computed it raises by
-        itself.
+        Raises as `Subscription` does; errors that Delta detects only while a frame is computed are
+        raised by Delta.
         """
-        for one in self.subscription.ranges(self.versions):
-            content = one.content
+        for part in self.subscription.ranges(self.versions):
+            content = part.content
             rows = (
                 _snapshot(content, self._session)
                 if isinstance(content, FeedSnapshot)
                 else frame(content, self._session)
             )
             yield FrameDelivery(
-                one.first, one.last, one.is_snapshot, rows, one.position, one.schema_changes
+                part.first, part.last, part.is_snapshot, rows, part.position, part.schema_changes
             )
 
     def follow(self, wait: Callable[[float], bool], seconds: float) -> Iterator[FrameDelivery]:
-        """As iterating, and then what comes."""
+        """Like iterating, and then new changes as they arrive."""
         while True:
             yield from self
             if wait(seconds):
                 return
 
     def reseed(self) -> None:
-        """Begin again with a snapshot of the table that is there now (CF-182)."""
+        """Start again with a snapshot of the current table (CF-182)."""
         self.subscription.reseed()
 
 

@@ -1,4 +1,4 @@
-"""Table definitions by Delta's public interface."""
+"""Creates and alters tables through Delta's public interface."""
 
 from __future__ import annotations
 
@@ -13,14 +13,16 @@ from pyspark.sql import SparkSession
 
 from mirrorlake.apply.table_definitions import properties_of
 from mirrorlake.delta import tables
+from mirrorlake.delta.schema import VECTORS
 from mirrorlake.delta.write.table_metadata import metadata
 from mirrorlake.errors import UnsupportedColumn
 from mirrorlake.mirror.batch_limits import CHECKPOINT_EVERY
 from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.settings import TableTemplate
 from mirrorlake.mirror.steps import AddColumns, CreateTable
-from mirrorlake.mirror.strategy import Way
-from mirrorlake.mirror.table.progress import Progress, table_at
+from mirrorlake.mirror.strategy import StrategyName
+from mirrorlake.mirror.table.progress import Progress, table_name
+from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import Schema, TableId
 from mirrorlake.root import DROPPED
 from mirrorlake.spark.committer import SparkCommitter
@@ -31,14 +33,12 @@ from mirrorlake.spark.sql_text import quoted
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url
 
-VECTORS = "delta.enableDeletionVectors"
-
 PROPERTIES = {
     "delta.enableChangeDataFeed": "true",  # in the CREATE, so that version 0 is covered (CF-142)
     VECTORS: "true",
     "delta.enableInCommitTimestamps": "true",  # a copied table keeps its times (CF-143)
     # Delta writes checkpoints within a commit, which then takes a second longer. Ours are written
-    # between commits (`mirror/batch_limits.py`); this is for whoever writes the table without us.
+    # between commits (`mirror/batch_limits.py`); this is for other writers of the table.
     "delta.checkpointInterval": "10000",
 }
 
@@ -47,8 +47,12 @@ COMPATIBLE = {**PROPERTIES, VECTORS: "false"}
 
 
 class SparkTables:
-    """A `TableDefinitions` on a session. committer: makes tables, where the insides of Delta are
-    known; clock: monotonic, in seconds; template: of the tables that it makes."""
+    """A `TableDefinitions` on a session.
+
+    committer: creates tables, with a tested Delta.
+    clock: monotonic, in seconds.
+    template: of the tables that it creates.
+    """
 
     def __init__(
         self,
@@ -57,12 +61,13 @@ class SparkTables:
         clock: Callable[[], float] = time.monotonic,
         committer: SparkCommitter | None = None,
         template: TableTemplate = TableTemplate.FAST,
+        reached: CrashHook = no_crash,
     ) -> None:
         self._spark, self._store, self._template = spark, store, template
         # What it writes has the features of the other template.
         self._committer = committer if template is TableTemplate.FAST else None
         self._properties = PROPERTIES if template is TableTemplate.FAST else COMPATIBLE
-        self._checkpoints = Checkpoints(spark, clock)
+        self._checkpoints = Checkpoints(spark, clock, reached)
 
     def create(self, step: CreateTable) -> None:
         location = self._store.location(step.path)
@@ -77,7 +82,7 @@ class SparkTables:
                 created = {"createdTime": int(time.time() * 1000)}
                 self._committer.create(location, described | created)
                 return
-            # The name says where, with its backticks doubled; the builder needs the location too.
+            # The name is the path, with backticks doubled; the builder needs the location too.
             named = DeltaTable.createIfNotExists(self._spark).tableName(_name(location))
             builder = named.location(location)
             for column in step.schema:
@@ -91,7 +96,7 @@ class SparkTables:
         if not new:
             return
         table = _name(self._store.location(step.path))
-        if known.properties.get(VECTORS) != "true":  # a table of the other template may be there
+        if known.properties.get(VECTORS) != "true":  # the table may have the other template
             self._check_names(step.table, Schema.of(new))
         mapped = needs_mapping(Schema.of(new)) and not needs_mapping(known.schema)
         columns = ", ".join(f"{quoted(column.name)} {column.type}" for column in new)
@@ -103,24 +108,26 @@ class SparkTables:
 
     def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
         table = _name(self._store.location(path))
-        given = ", ".join(f"{_literal(key)} = {_literal(one)}" for key, one in properties.items())
-        with refused_by_delta(TableId.parse(table_at(path))):
+        given = ", ".join(
+            f"{_literal(key)} = {_literal(value)}" for key, value in properties.items()
+        )
+        with refused_by_delta(TableId.parse(table_name(path))):
             self._spark.sql(f"alter table {table} set tblproperties ({given})")
 
     def put_aside(self, path: str) -> None:
-        with refused_by_delta(TableId.parse(table_at(path))):
+        with refused_by_delta(TableId.parse(table_name(path))):
             tables.put_aside(self._store, path, f"{DROPPED}/{path}")
             self._forget(path)
 
     def vacuum(self, path: str, retention: timedelta, before: Callable[[], None]) -> None:
         location, options = self._store.location(path), self._store.options(path)
-        with refused_by_delta(TableId.parse(table_at(path))):
+        with refused_by_delta(TableId.parse(table_name(path))):
             vacuum(self._spark, location, options, retention, before)
 
-    def checkpoint(self, path: str, known: Progress, way: Way) -> None:
+    def checkpoint(self, path: str, known: Progress, strategy: StrategyName) -> None:
         location = self._store.location(path)
-        with refused_by_delta(TableId.parse(table_at(path))):
-            if way is Way.MERGE:
+        with refused_by_delta(TableId.parse(table_name(path))):
+            if strategy is StrategyName.MERGE:
                 leave_to_delta(self._spark, location, known.properties, CHECKPOINT_EVERY)
             else:
                 self._checkpoints.write(location)
@@ -139,23 +146,22 @@ class SparkTables:
         )
 
     def _is_free(self, path: str) -> bool:
-        """Whether nothing lies there; what to do with something else is Delta's to say."""
+        """Whether the location is empty; otherwise Delta decides what to do."""
         if is_url(location := self._store.location(path)):
             return not tables.has_files(self._store, path)
         return not Path(location).exists() or not any(Path(location).iterdir())
 
     def _remove(self, path: str) -> None:
-        """Remove a table; there may be none. Delta replaces no table that has a path for its
-        name."""
+        """Remove a table, if it exists. Delta cannot replace a table that is named by its path."""
         if is_url(self._store.location(path)):
-            tables.remove(self._store, path)  # a copy of each object would be all that moving adds
+            tables.remove(self._store, path)  # moving would only add a copy of each object
         else:
             tables.put_aside(self._store, path, f"{DROPPED}/{path}")
             self._store.delete_folder(f"{DROPPED}/{path}")
         self._forget(path)
 
     def _forget(self, path: str) -> None:
-        """Let the session forget what it remembers of a table."""
+        """Invalidate what the session has cached of a table."""
         jvm: Any = self._spark._jvm  # noqa: SLF001
         location = jvm.org.apache.hadoop.fs.Path(self._store.location(path))
         log = jvm.org.apache.spark.sql.delta.DeltaLog
@@ -163,7 +169,7 @@ class SparkTables:
 
 
 def _literal(text: str) -> str:
-    """A string of SQL, in which backslashes escape."""
+    """An SQL string literal, in which backslashes are escape characters."""
     escaped = text.replace("\\", "\\\\").replace("'", "\\'")
     return f"'{escaped}'"
 

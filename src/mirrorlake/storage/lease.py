@@ -24,6 +24,7 @@ from typing import Any
 from mirrorlake import root
 from mirrorlake.errors import LeaseHeld, LeaseLost
 from mirrorlake.model.clock import Clock, WallClock
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import DEFAULT_STREAM, format_time, parse_time
 from mirrorlake.storage.store import Store
 
@@ -49,27 +50,29 @@ class Lease:
         clock: Clock,
         holder: str | None = None,
         stream_id: str = DEFAULT_STREAM,
+        reached: CrashHook = no_crash,
     ) -> None:
         self._store, self._role, self._clock = store, role, clock
+        self._reached = reached
         folder = f"{root.LEASES}/{role}"
         self._folder = folder if stream_id == DEFAULT_STREAM else f"{folder}/{stream_id}"
         self._stream_id = stream_id
         self._holder = holder or uuid.uuid4().hex
-        self._epoch = self._asked = 0
+        self._epoch = self._requested = 0
         self.predecessor: str | None = None
-        """Who held the lease before and never released it, in words, once it is taken."""
+        """After `take`: the previous holder, as text, if it never released the lease."""
         self._renewed = clock.now() - TERM
-        self._lock = Lock()  # whoever renews it in a thread does not undo its release
+        self._lock = Lock()  # a renewal in another thread must not undo the release
 
     def take(self) -> None:
         """Take the lease. Raises LeaseHeld, which names the holder.
 
-        After any other error it is unknown whether the lease was taken. Call it again, which finds
-        out.
+        After any other error it is unknown whether the lease was taken; a repeated call determines
+        it.
         """
         epoch = self._newest()
         record = self._read(epoch) if epoch else {}
-        if epoch and epoch == self._asked and self._is_mine(record):
+        if epoch and epoch == self._requested and self._is_mine(record):
             self._renewed = self._clock.now() - RENEW  # it was created by the first attempt
         else:
             if _lives(record, self._clock.now()):
@@ -79,7 +82,8 @@ class Lease:
             epoch += 1
             self._create(epoch)
             self._renewed = self._clock.now()
-        self._epoch, self._asked = epoch, 0
+            self._reached(CrashPoint.LEASE_TAKEN)
+        self._epoch, self._requested = epoch, 0
         with suppress(OSError):  # the next holder deletes what is left
             for older in range(max(epoch - 4, 1), epoch - 1):
                 self._store.delete(self._path(older))
@@ -98,20 +102,22 @@ class Lease:
                 where=self._store.location(self._folder),
                 hint="Let the other process run, or stop it and start this one again.",
             )
-        if self._clock.now() - self._renewed >= RENEW:
+        if abs(self._clock.now() - self._renewed) >= RENEW:  # or the clock was set back
             self._store.replace(self._path(self._epoch), self._record())
             self._renewed = self._clock.now()
+            self._reached(CrashPoint.LEASE_RENEWED)
 
     def release(self) -> None:
         """Release the lease, if it is still ours."""
         with self._lock:
             if self._epoch and self._newest() == self._epoch:
                 self._store.replace(self._path(self._epoch), self._record(released=True))
+                self._reached(CrashPoint.LEASE_RELEASED)
             self._epoch = 0
 
     def withdraw(self) -> bool:
-        """Give up a lease that nobody had before, as if it was never taken. Returns False for any
-        other one, which stays."""
+        """Delete a lease that nobody held before, as if it was never taken. Returns False, and
+        deletes nothing, if it had another holder before."""
         if self._epoch != 1 or self._newest() != 1:
             return False
         self._store.delete(self._path(1))
@@ -119,11 +125,11 @@ class Lease:
         return True
 
     def _create(self, epoch: int) -> None:
-        self._asked = epoch
+        self._requested = epoch
         try:
             self._store.create(self._path(epoch), self._record())
         except FileExistsError:
-            # It may be ours: the answer was lost, and the client of the storage retried.
+            # It may be ours: the response was lost, and the client of the storage retried.
             found = self._read(epoch)
             if not self._is_mine(found):
                 raise self._held(found) from None
@@ -132,11 +138,18 @@ class Lease:
         return record.get("holder") == self._holder
 
     def _held(self, record: dict[str, Any]) -> LeaseHeld:
+        hint = f"Stop it first; if it crashed, wait {TERM.seconds} seconds."
+        if _age(record, self._clock.now()) < -TERM:
+            hint = (
+                f"Its lease was renewed at {record['renewed']}, which is in the future on this "
+                "machine: set the clocks right. Stop it first; if it crashed, delete the newest "
+                "file there."
+            )
         return LeaseHeld(
             f"{_COMMANDS.get(self._role, self._other())} is already active here, as "
             f"{_named(record)}",
             where=self._store.location(self._folder),
-            hint=f"Stop it first; if it crashed, wait {TERM.seconds} seconds.",
+            hint=hint,
         )
 
     def _other(self) -> str:
@@ -157,20 +170,20 @@ class Lease:
         ).encode()
 
     def holder(self, now: datetime) -> str | None:
-        """The holder of the role, in words; None if there is none. Takes nothing."""
+        """The holder of the role as text, None if there is none. Does not take the lease."""
         record = self._read(self._newest())
         return _named(record) if _lives(record, now) else None
 
     def abandoned(self, now: datetime) -> tuple[str, str] | None:
-        """When the last holder of the role renewed, and who it was, in words, if it neither lives
-        nor has released the lease."""
+        """The time of the last renewal, and the last holder as text, if the holder has ended
+        without releasing the lease; None otherwise."""
         record = self._read(self._newest())
         if not record or record.get("released") or _lives(record, now):
             return None
         return str(record.get("renewed", "")), _named(record)
 
     def check_free(self) -> None:
-        """Raise LeaseHeld where `take` would. Takes nothing."""
+        """Raise LeaseHeld if `take` would. Does not take the lease."""
         record = self._read(self._newest())
         if _lives(record, self._clock.now()):
             raise self._held(record)
@@ -194,8 +207,10 @@ class Lease:
 
 @contextmanager
 def renewed(lease: Lease) -> Iterator[None]:
-    """Renew a lease for as long as this lasts, in a thread, while the caller does something long.
-    One that is lost is lost: the caller finds out by `check`."""
+    """Renew a lease in a thread while the context is open, for a caller that is busy for long.
+
+    If the lease is lost, the renewals stop; the caller learns of it by `check`.
+    """
     ended = Event()
 
     def work() -> None:
@@ -218,7 +233,7 @@ def renewed(lease: Lease) -> Iterator[None]:
 def holder_of(
     store: Store, role: str, now: datetime, stream_id: str = DEFAULT_STREAM
 ) -> str | None:
-    """The holder of a role below this root, in words; None if there is none."""
+    """As `Lease.holder`."""
     return Lease(store, role, WallClock(), stream_id=stream_id).holder(now)
 
 
@@ -228,16 +243,24 @@ def abandoned_by(store: Store, role: str, now: datetime) -> tuple[str, str] | No
 
 
 def _lives(record: dict[str, Any], now: datetime) -> bool:
-    """Whether the holder of a lease is active: not released, renewed in time, not known to be
-    dead."""
+    """Whether the holder of a lease is active: it has not released the lease, has renewed it in
+    time, and is not known to have ended."""
     if not record or record.get("released"):
         return False
     try:
         if record["host"] == socket.gethostname() and not _runs(record["pid"], record["started"]):
             return False
-        return now - parse_time(record["renewed"]) <= TERM
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError):
         return False
+    return _age(record, now) <= TERM
+
+
+def _age(record: Mapping[str, Any], now: datetime) -> timedelta:
+    """The time since the lease was renewed; `timedelta.max` if that is unknown."""
+    try:
+        return now - parse_time(record["renewed"])
+    except (KeyError, TypeError, ValueError):
+        return timedelta.max
 
 
 def _named(record: dict[str, Any]) -> str:

@@ -27,13 +27,13 @@ from mirrorlake.storage.store import (
 )
 
 GONE = ".gone"
+"""The suffix of a folder while it is removed."""
 REMOVAL_SECONDS = 3_600.0
 """The longest time that the removal of one folder takes."""
-"""The end of the name that a folder has while it is removed."""
 
 
 class LocalStore(FolderStore):
-    """A `Store` below a folder. The folder is made when something is first written.
+    """A `Store` below a folder. The folder is created by the first write.
 
     Names that are not valid store paths, such as those with a backslash, are not listed.
     """
@@ -124,11 +124,11 @@ class LocalStore(FolderStore):
             flush_folder(self._path(folder))
 
     def create(self, path: str, content: bytes) -> None:
-        with self._beside(path, content) as written:
+        with self._temporary(path, content) as written:
             os.link(written, self._path(path))
 
     def replace(self, path: str, content: bytes) -> None:
-        with self._beside(path, content) as written:
+        with self._temporary(path, content) as written:
             written.rename(self._path(path))
 
     def move(self, path: str, target: str) -> None:
@@ -143,7 +143,7 @@ class LocalStore(FolderStore):
         target = self._path(folder)
         own = hashlib.sha256(target.name.encode()).hexdigest()[:16]
         for left in target.parent.glob(f"_{'?' * 32}{GONE}"):
-            # A process ended before it had removed it. Of another folder it may be under way.
+            # Left by a process that ended too early. Another folder may still be being removed.
             if left.name.startswith(f"_{own}") or _is_old(left):
                 shutil.rmtree(left, ignore_errors=True)
         aside = target.with_name(f"_{own}{uuid.uuid4().hex[:16]}{GONE}")
@@ -157,7 +157,7 @@ class LocalStore(FolderStore):
     def discard_empty_folders(self) -> None:
         made, self._made = self._made, []
         for folder in reversed(made):
-            with suppress(OSError):  # there is something in it, or it is gone
+            with suppress(OSError):  # it is not empty, or does not exist
                 folder.rmdir()
 
     def _make(self, folder: Path) -> None:
@@ -175,7 +175,7 @@ class LocalStore(FolderStore):
         return real != self._real and not real.startswith(self._real.rstrip(os.sep) + os.sep)
 
     @contextmanager
-    def _beside(self, path: str, content: bytes) -> Iterator[Path]:
+    def _temporary(self, path: str, content: bytes) -> Iterator[Path]:
         """A flushed file next to `path`, to be named by the caller; deleted afterwards."""
         target = self._path(path)
         self._make(target.parent)
@@ -192,7 +192,7 @@ class LocalStore(FolderStore):
 
 
 def _is_old(left: Path) -> bool:
-    """Whether something was renamed so long ago that nobody removes it any more."""
+    """Whether a folder was renamed so long ago that its removal must have been interrupted."""
     try:
         return time.time() - left.stat().st_ctime > REMOVAL_SECONDS
     except FileNotFoundError:
@@ -200,8 +200,8 @@ def _is_old(left: Path) -> bool:
 
 
 def make_folder(folder: Path) -> list[Path]:
-    """Create a folder and its parents, and make each durable in its parent. Returns those that were
-    missing, from the outermost."""
+    """Create a folder and its parents, and make each durable in its parent. Returns the created
+    folders, the outermost first."""
     if folder.is_dir():
         return []
     made = make_folder(folder.parent)

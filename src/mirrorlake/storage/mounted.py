@@ -29,18 +29,18 @@ class MountedStore:
             return self._elsewhere.list(folder)
         listing = self._rest.list(folder)
         inside = f"{folder}/" if folder else ""
-        led = {part.removeprefix(inside) for part in self._parts if part.startswith(inside)}
-        if not led:
+        inner = {part.removeprefix(inside) for part in self._parts if part.startswith(inside)}
+        if not inner:
             return listing
-        # A part is listed from the other store; a folder that leads to a part exists if either has
-        # it.
-        whole = {name for name in led if "/" not in name}
-        ways = {name.partition("/")[0] for name in led}
-        folders = set(listing.folders) - whole
-        if not ways <= folders:
-            folders |= set(self._elsewhere.list(folder).folders) & ways
+        # A part is listed from the other store; a parent folder of a part exists if it is in
+        # either store.
+        parts = {path for path in inner if "/" not in path}
+        names = {path.partition("/")[0] for path in inner}
+        folders = set(listing.folders) - parts
+        if not names <= folders:
+            folders |= set(self._elsewhere.list(folder).folders) & names
         return Listing(
-            tuple(file for file in listing.files if file.name not in whole), tuple(sorted(folders))
+            tuple(file for file in listing.files if file.name not in parts), tuple(sorted(folders))
         )
 
     def tree(self, folder: str) -> Mapping[str, Listing] | None:
@@ -87,7 +87,7 @@ class MountedStore:
 
     def delete_folder(self, folder: str) -> None:
         if any(part.startswith(f"{folder}/") for part in self._parts):
-            raise UnsafePath(f"a part of it lies in another storage: {folder!r}")
+            raise UnsafePath(f"a part of it is on another storage: {folder!r}")
         self.at(folder).delete_folder(folder)
 
     def discard_empty_folders(self) -> None:

@@ -5,9 +5,9 @@ its final name by one conditional write (`If-None-Match: *`) of its whole conten
 file is small, otherwise a copy by the storage itself. This never overwrites. A crash may leave both
 names; a publisher that repeats the write finds the final name with its own content.
 
-The answer to a conditional write may be lost, and the write retried by the client. Then the name
-exists because the first attempt created it. Each small write therefore carries a token by which it
-recognizes itself.
+The response to a conditional write may be lost, and the client may retry the write. Then the name
+exists because the first attempt created it. Each small write therefore carries a token by which the
+writer recognizes its own object.
 """
 
 from __future__ import annotations
@@ -167,8 +167,8 @@ class ObjectStore:
         """Download a whole object into a file by one request. Raises FileNotFoundError."""
         key = _key(path)
         with _translated(path):
-            for some in self._client.get(key).stream(_CHUNK):
-                target.write(some)
+            for chunk in self._client.get(key).stream(_CHUNK):
+                target.write(chunk)
 
     # -- writing --------------------------------------------------------------------------------
 
@@ -192,7 +192,7 @@ class ObjectStore:
         try:
             self._client.copy(key, target)
         except FileNotFoundError:
-            # It is gone, or it ends in a slash, which the client does not tell.
+            # It was deleted, or its key ends in a slash, which the client does not show.
             if not any(meta["path"] == key for meta in self._client.list(key).collect()):
                 raise
 
@@ -208,7 +208,7 @@ class ObjectStore:
     def publish(self, staged: str, final: str) -> None:
         """As in the contract, for files of up to `LARGEST` bytes.
 
-        The name may exist because the answer to an earlier attempt was lost: a caller that gets
+        The name may exist because the response to an earlier attempt was lost: a caller that gets
         FileExistsError compares the content, as after a crash.
         """
         source, target = _key(staged), _key(final)
@@ -226,7 +226,7 @@ class ObjectStore:
             self._client.delete(source)
 
     def discard_empty_folders(self) -> None:
-        """There are none."""
+        """Nothing to do: an object storage has no empty folders."""
 
     def make_folder(self, folder: str) -> None:
         _key(folder)  # a folder exists as soon as it has a file
@@ -260,16 +260,14 @@ class ObjectStore:
     def delete_folder(self, folder: str, last: str = "") -> None:
         """Delete all objects below a folder in the order of their names, so that the state of a
         publisher is deleted last; those in its folder `last`, if given, after all others. Readers
-        may see a part in the meantime, and a crash may leave one.
+        may see some of them in the meantime, and a crash may leave some.
 
         Raises OSError if something is left: an object by which a console represents the folder, and
         which only the console can delete, or a file that was written in the meantime.
         """
         prefix = _key(folder)
         with _translated(folder):
-            for keys in self._phases(
-                prefix, last
-            ):  # without the object that represents a folder, or a file of the same name
+            for keys in self._phases(prefix, last):
                 for start in range(0, len(keys), PAGE):
                     self._client.delete(keys[start : start + PAGE])
             left = [meta["path"] for meta in self._client.list(prefix).collect()]
@@ -277,7 +275,8 @@ class ObjectStore:
             raise OSError(errno.ENOTEMPTY, f"{len(left)} objects are left in the folder", folder)
 
     def _phases(self, prefix: str, last: str) -> tuple[Sequence[str], Sequence[str]]:
-        """The keys below a prefix: those outside a folder in it, and those inside."""
+        """The keys below a prefix: those outside its folder `last`, then those inside. Excludes
+        the prefix itself, which represents the folder or is a file of the same name."""
         keys = [meta["path"] for meta in self._client.list(prefix).collect()]
         keys = sorted(key for key in keys if key != prefix)
         inside = f"{prefix}/{last}/"
@@ -289,7 +288,7 @@ class ObjectStore:
     # -- conditional writes ---------------------------------------------------------------------
 
     def _put_new(self, key: str, content: bytes, path: str) -> None:
-        self._test(_PUT, lambda reached: self._put(reached, b"", "probe"))
+        self._test(_PUT, lambda existing: self._put(existing, b"", "probe"))
         token = uuid.uuid4().hex
         try:
             with _in_bucket(path):
@@ -301,7 +300,7 @@ class ObjectStore:
     def _copy_new(self, source: str, target: str, path: str) -> None:
         if self._copies:
             try:
-                self._test(_COPY, lambda reached: self._copy(source, reached))
+                self._test(_COPY, lambda existing: self._copy(source, existing))
                 with _translated(path):
                     return self._copy(source, target)
             except NotSupportedError:
@@ -331,15 +330,15 @@ class ObjectStore:
         with self._testing:
             if kind in self._tested:
                 return
-            reached = f"{_CHECK_NAME}{uuid.uuid4().hex}"
-            with _in_bucket(reached):
-                self._client.put(reached, b"", use_multipart=False)
+            existing = f"{_CHECK_NAME}{uuid.uuid4().hex}"
+            with _in_bucket(existing):
+                self._client.put(existing, b"", use_multipart=False)
                 try:
-                    write(reached)
+                    write(existing)
                 except AlreadyExistsError:
                     self._tested.add(kind)
                 finally:
-                    self._client.delete(reached)
+                    self._client.delete(existing)
             if kind not in self._tested:
                 raise UnsafeStorage(
                     f"the storage ignores If-None-Match: a {kind} overwrites existing objects",
@@ -365,8 +364,8 @@ def _entry(meta: ObjectMeta) -> Entry:
 
 @contextmanager
 def _translated(path: str) -> Iterator[None]:
-    """Convert errors of the client to those of a store. Their full text may contain signed
-    addresses, so only a part is kept."""
+    """Convert errors of the client to those of a store. Their full text may contain signed URLs, so
+    only a part is kept."""
     try:
         yield
     except FileNotFoundError:
@@ -374,15 +373,15 @@ def _translated(path: str) -> Iterator[None]:
     except AlreadyExistsError:
         raise FileExistsError(errno.EEXIST, "the object already exists", path) from None
     except (PermissionDeniedError, UnauthenticatedError) as error:
-        raise PermissionError(errno.EACCES, _said(error), path) from None
+        raise PermissionError(errno.EACCES, _message(error), path) from None
     except NotSupportedError:
         raise
     except InvalidPathError as error:
-        raise StorageFailed(errno.EILSEQ, _said(error), path) from None
+        raise StorageFailed(errno.EILSEQ, _message(error), path) from None
     except BaseError as error:
-        raise StorageFailed(errno.EREMOTEIO, _said(error), path) from None
+        raise StorageFailed(errno.EREMOTEIO, _message(error), path) from None
     except ValueError as error:
-        raise UnsafePath(f"not a valid object name: {path!r} ({_said(error)})") from None
+        raise UnsafePath(f"not a valid object name: {path!r} ({_message(error)})") from None
 
 
 @contextmanager
@@ -395,8 +394,8 @@ def _in_bucket(path: str) -> Iterator[None]:
         raise StorageFailed(errno.EREMOTEIO, "the bucket does not exist", path) from None
 
 
-def _said(error: Exception) -> str:
-    """The first line, and only the code of the answer that follows."""
+def _message(error: Exception) -> str:
+    """The first line of the message, and the error code of the response that follows it."""
     text = str(error)
     line = text.partition("\n")[0].partition(": <?xml")[0]
     code = _CODE.search(text)

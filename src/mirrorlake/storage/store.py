@@ -97,7 +97,7 @@ class Store(Protocol):
         """Give a staged file its final name, completely or not at all.
 
         Raises FileExistsError if the final name exists: it is never overwritten (LZ-134). After a
-        crash or a lost answer, the existing file may be this very file: compare the content.
+        crash or a lost response, the existing file may be the same file: compare the content.
         """
         ...
 
@@ -131,55 +131,58 @@ class Store(Protocol):
         ...
 
     def discard_empty_folders(self) -> None:
-        """Remove the folders that were made through this store and have nothing in them, if the
-        storage has folders on their own. Those that others made stay."""
+        """Remove the empty folders that this store created, if the storage has real folders.
+        Folders that others created are kept."""
         ...
 
     def location(self, path: str) -> str:
-        """The path or URL by which Spark and other readers address it."""
+        """The path or URL of a file or folder, for Spark and other readers."""
         ...
 
     def options(self, path: str) -> ObjectOptions | None:
-        """What another process needs, beside its location, to reach a path."""
+        """What another process needs to access a path in addition to its location."""
         ...
 
     def tree(self, folder: str) -> Mapping[str, Listing] | None:
-        """Every folder that is reached from `folder`, by its path, without entering one whose name
-        begins with an underscore: such are shown by their names. None where it takes as much as to
-        list them one by one. Raises OSError."""
+        """The listings of `folder` and all folders below it, by path, if the storage can list them
+        together; None if listing folders one by one takes as many requests. Folders whose name
+        begins with an underscore are listed by name, but not entered. Raises OSError."""
         ...
 
     def unlisted(self, folder: str) -> Sequence[Unlisted]:
-        """What `list` does not show of a folder, by name."""
+        """What `list` omits from a folder, sorted by name."""
         ...
 
     def keyed(self, path: str) -> KeyedFolders | None:
-        """How folders are taken away there, where a storage has keys and no folders; None where a
-        folder is renamed and removed whole."""
+        """The operations on folders of a storage that has keys instead of folders; None if folders
+        can be renamed and removed as a whole."""
         ...
 
 
 class KeyedFolders(Protocol):
-    """Folders of a storage that has only keys: what is done to one is done key by key, to those
-    below its subfolder `last` last, so that a process that ends in between has not hidden it."""
+    """Operations on folders of a storage that has only keys.
+
+    They process one key after another, those below the subfolder `last` after all others, so that
+    readers can recognize an incomplete folder if the process ends in between.
+    """
 
     def copy_folder(self, folder: str, target: str, last: str) -> None:
-        """Copy all keys of a folder. What `target` has of the same names is replaced."""
+        """Copy all keys of a folder, replacing keys of the same names in `target`."""
         ...
 
     def delete_folder(self, folder: str, last: str = "") -> None:
-        """Remove all keys of a folder; there may be none."""
+        """Delete all keys of a folder, if there are any."""
         ...
 
 
 class FolderStore:
-    """What a store has to say whose folders are real, and which needs nothing but its location."""
+    """Defaults for stores that have real folders and need no options."""
 
     def options(self, path: str) -> ObjectOptions | None:  # noqa: ARG002  (of the contract)
         return None
 
     def discard_empty_folders(self) -> None:
-        """Nothing: an empty folder is not worth a request."""
+        """Does nothing: an empty folder is not worth a request."""
 
     def tree(self, folder: str) -> Mapping[str, Listing] | None:  # noqa: ARG002
         return None

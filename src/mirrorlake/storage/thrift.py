@@ -1,6 +1,6 @@
-"""The compact protocol of Thrift, as far as Parquet files need it.
+"""The subset of the Thrift compact protocol that Parquet files need.
 
-A structure is a mapping of field numbers to values: whole numbers, bytes, lists, structures.
+A structure is a mapping of field numbers to values: integers, bytes, lists, structures.
 https://github.com/apache/thrift/blob/master/doc/specs/thrift-compact-protocol.md
 """
 
@@ -14,11 +14,11 @@ from typing import Any
 _TRUE, _FALSE, _BYTE, _I16, _I32, _I64, _DOUBLE, _BINARY, _LIST, _SET, _MAP, _STRUCT = range(1, 13)
 _WHOLE = frozenset({_I16, _I32, _I64})
 _SIZES = {_BYTE: 1, _DOUBLE: 8, _BINARY: 0}
-"""Bytes of other values; 0 where they say it themselves."""
+"""Sizes of other values in bytes; 0 if the size is encoded before the value."""
 
 
 class BrokenThrift(ValueError):
-    """The bytes are no structure of the compact protocol."""
+    """The bytes are not a structure of the compact protocol."""
 
 
 class TruncatedThrift(BrokenThrift):
@@ -27,19 +27,20 @@ class TruncatedThrift(BrokenThrift):
 
 @dataclass(frozen=True, slots=True)
 class Raw:
-    """A structure as it stands encoded, to be copied."""
+    """The encoded bytes of a structure, to be copied unchanged."""
 
     encoded: bytes
 
 
 class ThriftReader:
-    """Reads from bytes, from `position` on."""
+    """Reads structures from bytes, beginning at `position`."""
 
     def __init__(self, data: bytes | mmap) -> None:
         self._data, self.position = data, 0
 
     def structure(self, raw: frozenset[int] = frozenset()) -> dict[int, Any]:
-        """The structure at the position. raw: fields whose lists of structures stay encoded.
+        """Read the structure at the position. raw: fields whose lists of structures are returned
+        encoded, as `Raw`.
 
         Raises BrokenThrift.
         """
@@ -71,11 +72,11 @@ class ThriftReader:
         if kind == _STRUCT:
             return self._structure()
         if kind not in _SIZES:
-            raise BrokenThrift(f"a value of kind {kind}")
+            raise BrokenThrift(f"unknown type {kind}")
         return self._bytes(_SIZES[kind] or self._varint())
 
     def count(self) -> int:
-        """How long the list is whose head is at the position."""
+        """Read the header of a list at the position; returns its length."""
         count = self._data[self.position] >> 4
         self.position += 1
         return count if count < 15 else self._varint()
@@ -119,13 +120,13 @@ class ThriftReader:
 
 @dataclass(frozen=True, slots=True)
 class I32:
-    """A whole number that is written as one of 32 bits; a bare one is of 64."""
+    """An integer that is encoded as i32; a plain int is encoded as i64."""
 
     value: int
 
 
 def encode(fields: Mapping[int, Any]) -> bytes:
-    """A structure: I32, int (64 bits), bytes, lists of one kind, structures, or a Raw of one."""
+    """Encode a structure of I32, int (i64), bytes, lists of one type, mappings and `Raw`."""
     out = bytearray()
     before = 0
     for number, value in sorted(fields.items()):

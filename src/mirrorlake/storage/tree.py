@@ -13,7 +13,7 @@ from typing import Protocol
 from mirrorlake.storage.store import Entry, Listing, Store
 
 PAGE = 1_000
-"""Keys per answer of S3 and of Google."""
+"""Keys per response of S3 and Google Cloud Storage."""
 
 
 class Lister(Protocol):
@@ -23,7 +23,7 @@ class Lister(Protocol):
 
 
 class ListedTree:
-    """A tree as it was when it was looked at."""
+    """A lister of a tree that was read before."""
 
     def __init__(self, tree: Mapping[str, Listing]) -> None:
         self._tree = tree
@@ -32,13 +32,13 @@ class ListedTree:
         return self._tree.get(folder, Listing((), ()))
 
 
-def look(store: Store, folder: str) -> Lister:
-    """What shows the folders at and below `folder` for the fewest requests: a look at all of them
-    now, or the store itself. Only for folders that no underscore name leads to."""
+def lister_for(store: Store, folder: str) -> Lister:
+    """A lister for `folder` and the folders below it that takes the fewest requests: it reads all
+    of them now, or it is the store itself. Folders below an underscore name are not included."""
     try:
         tree = store.tree(folder)
     except OSError:
-        return store  # which tells of each folder by itself whether it can be read
+        return store  # which reports for each folder whether it can be read
     return store if tree is None else ListedTree(tree)
 
 

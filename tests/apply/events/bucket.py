@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from mirrorlake.apply.events.consumer import EventConsumer
 from mirrorlake.apply.events.settings import EventInput
@@ -17,6 +16,7 @@ from mirrorlake.errors import TableError
 from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.local import LocalStore
+from mirrorlake.storage.store import Listing
 from tests.apply.events.drawn_files import rows_of
 
 MINUTE = "2026/11/20/10/05"
@@ -26,7 +26,7 @@ def event(
     number: int,
     payload: Mapping[str, Any],
     change: str = "INSERT",
-    key: Sequence[str] = ("id",),
+    key: Sequence[str | None] = ("id",),
     **changed: Any,
 ) -> dict[str, Any]:
     """A change of PostgreSQL, the later the larger its number. changed: other fields of the event,
@@ -98,11 +98,18 @@ class Bucket:
             self._consumer = self.consumer(reached)
         return self._consumer.cycle()
 
-    def consumer(self, reached: CrashHook = no_crash) -> EventConsumer:
-        store = LocalStore(self.root)
-        source = _Noted(LocalStore(self.folder), self.opened.append)
+    def consumer(
+        self, reached: CrashHook = no_crash, ended: Callable[[], bool] = lambda: False
+    ) -> EventConsumer:
         return EventConsumer(
-            store, source, self.settings, self.clock, self, reached=reached, check=lambda: None
+            LocalStore(self.root),
+            _Noted(self.folder, self.opened.append),
+            self.settings,
+            self.clock,
+            self,
+            reached=reached,
+            check=lambda: None,
+            ended=ended,
         )
 
     def applied(self, table: TableId, done: EventTableReport, files: int) -> None:
@@ -126,19 +133,17 @@ class Bucket:
         return TableLog(str(self.root / "Tables" / table))
 
 
-class _Noted:
+class _Noted(LocalStore):
     """A store that tells which folders are listed and which files are opened."""
 
-    def __init__(self, store: LocalStore, told: Callable[[str], None]) -> None:
-        self._store, self._told = store, told
+    def __init__(self, folder: Path, told: Callable[[str], None]) -> None:
+        super().__init__(folder)
+        self._told = told
 
-    def list(self, folder: str) -> Any:
+    def list(self, folder: str) -> Listing:
         self._told(folder)
-        return self._store.list(folder)
+        return super().list(folder)
 
-    def open(self, path: str) -> io.BufferedIOBase:
+    def open(self, path: str) -> BinaryIO:
         self._told(path)
-        return self._store.open(path)
-
-    def read(self, path: str) -> bytes:
-        return self._store.read(path)
+        return super().open(path)

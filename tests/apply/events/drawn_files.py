@@ -11,8 +11,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from mirrorlake.apply.events.content import content_of
-from mirrorlake.apply.events.reading import TableEvents, events_of
+from mirrorlake.apply.events.reading import FileEvents, TableEvents, event_parts
+from mirrorlake.apply.events.remembered.content import content_of
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.lookup.key_lookup import live_rows
@@ -56,7 +56,10 @@ def line(source: str, event: Event, key: Sequence[str] = ("id",)) -> str:
     cdc, backfill = METHODS[source]
     named = {name: event[name] for name in OWN if event.get(name) is not None}
     payload: dict[str, Any] = {"v": value_of(event)}
-    if event["key"] is not None:
+    change = "DELETE" if event["deletion"] else "INSERT"
+    if event.get("truncation"):
+        change, payload = "TRUNCATE", {"id": None, "v": None}
+    elif event["key"] is not None:
         payload = {"id": event["key"], **payload}
     return json.dumps(
         {
@@ -71,7 +74,7 @@ def line(source: str, event: Event, key: Sequence[str] = ("id",)) -> str:
                 **PLACES[source],
                 **named,
                 ("replication_index" if source == "sqlserver" else "primary_keys"): list(key),
-                "change_type": "DELETE" if event["deletion"] else "INSERT",
+                "change_type": change,
                 "is_deleted": event["deletion"],
             },
             "payload": payload,
@@ -82,14 +85,28 @@ def line(source: str, event: Event, key: Sequence[str] = ("id",)) -> str:
 def read(source: str, batch: Sequence[Event], **changed: Any) -> list[TableEvents]:
     """The events of a batch, as out of one file."""
     text = "\n".join(line(source, event, changed.pop("key", ("id",))) for event in batch)
-    found = events_of(io.BytesIO(text.encode()), "file", settings(source, **changed))
+    file = io.BytesIO(text.encode())
+    found = FileEvents.together([*event_parts(file, "file", settings(source, **changed))])
     assert not found.letters
     return list(found.tables)
 
 
 def value_of(event: Event) -> int:
     """Of events that nothing else tells apart the one with the larger content is the last."""
+    if (value := event.get("value")) is not None:
+        return int(value)
     return _VALUES[event["key"]][event["payload"]]
+
+
+def numbered(events: Sequence[Event]) -> list[Event]:
+    """The events with values of their own; their payload is the hash of their content."""
+    kinds = {"id": pa.int64(), "v": pa.int64()}
+    rows = [{"id": event["key"], "v": number} for number, event in enumerate(events)]
+    content = content_of(pa.Table.from_pylist(rows, pa.schema(kinds))).tolist()
+    return [
+        {**event, "value": number, "payload": content[number]}
+        for number, event in enumerate(events)
+    ]
 
 
 def _in_order(key: int | None) -> list[int]:

@@ -6,37 +6,21 @@ import tempfile
 from collections.abc import Sequence
 from contextlib import suppress
 from pathlib import Path
+from random import Random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from mirrorlake.apply.events.table import EventTable
-from mirrorlake.errors import KeyColumnUnknown
-from mirrorlake.model.crash_points import CrashPoint
-from mirrorlake.model.table import TableId
-from mirrorlake.storage.local import LocalStore
+from mirrorlake.apply.events import file_reader
+from mirrorlake.events.decode import json_events
 from tests.apply.events import drawn_files
-from tests.apply.events.drawn_files import read, rows_of, value_of
-from tests.mirror.order.drawn import SOURCES, arrivals
+from tests.apply.events.bucket import Bucket
+from tests.apply.events.drawn_files import line, numbered, read, rows_of, value_of
+from tests.apply.events.killed_tables import POINTS, Killed, opened, rows_after
+from tests.mirror.order.drawn import SOURCES, arrivals, many
 from tests.mirror.order.model import Event, table_of
-from tests.profiles import tries
-
-ORDERS = TableId("shop", "orders")
-POINTS = [CrashPoint.KEYS_WRITTEN, CrashPoint.EVENTS_COMMITTED]
-
-
-class Killed(Exception):
-    """A process that ends at a point."""
-
-
-def opened(root: str, source: str, dies: CrashPoint | None = None, **changed: bool) -> EventTable:
-    def reached(point: CrashPoint) -> None:
-        if point is dies:
-            raise Killed
-
-    asked = drawn_files.settings(source, **changed)
-    return EventTable(LocalStore(Path(root)), ORDERS, asked, reached)
+from tests.profiles import some, tries
 
 
 def expected(source: str, events: Sequence[Event]) -> dict[int, int]:
@@ -45,24 +29,59 @@ def expected(source: str, events: Sequence[Event]) -> dict[int, int]:
     return {key: value_of({"key": key, "payload": payload}) for key, payload in by_key.items()}
 
 
-@pytest.mark.clause("ST-219", "ST-233", "ST-248", "ST-249", "ST-254")
+@pytest.mark.clause("ST-219", "ST-233", "ST-248", "ST-249")
 @pytest.mark.parametrize("source", SOURCES)
-@settings(max_examples=tries(12, long=1500), deadline=None)
+@settings(max_examples=tries(12, long=10_000), deadline=None)
 @given(data=st.data())
 def test_any_order_with_crashes_makes_the_same_table(source: str, data: st.DataObject) -> None:
     events, batches = data.draw(arrivals(source))
+    rows = rows_after(data, source, batches)
+    assert len(rows) == len({row["id"] for row in rows})
+    assert {row["id"]: row["v"] for row in rows} == expected(source, events)
+
+
+@pytest.mark.clause("ST-011", "ST-180", "ST-181", "ST-184", "ST-219", "ST-232")
+@pytest.mark.parametrize("source", SOURCES)
+@pytest.mark.parametrize("seed", range(tries(1, long=100)))
+def test_a_hundred_keys_in_any_order_with_crashes_make_the_same_table(
+    source: str, seed: int
+) -> None:
+    """Each key is a case of its own: no event of one says anything of another."""
+    events = numbered(many(source, seed, 100))
+    random = Random(seed)
+    arriving = events + random.choices(events, k=len(events) // 2)
+    random.shuffle(arriving)
+    values = {event["payload"]: event["value"] for event in events}
     with tempfile.TemporaryDirectory() as root:
-        table, waiting = opened(root, source), list[Event]()
-        for batch in filter(None, batches):
-            dies = data.draw(st.sampled_from([None, *POINTS]))
-            waiting += batch
-            with suppress(KeyColumnUnknown):
-                if dies is not None:
-                    with suppress(Killed):
-                        opened(root, source, dies).apply(read(source, waiting))
-                    table = opened(root, source)
-                table.apply(read(source, waiting))
-                waiting = []
+        table = opened(root, source)
+        while arriving:
+            count, dies = random.choice([50, 200, 400]), random.choice([None, *POINTS])
+            batch, arriving = arriving[:count], arriving[count:]
+            with suppress(Killed):
+                opened(root, source, dies).apply(read(source, batch))
+            table.apply(read(source, batch))
         rows = rows_of(f"{root}/Tables/shop/orders")
+    assert len(rows) == len({row["id"] for row in rows})
+    wanted = {key: values[payload] for key, payload in table_of(source, events).items()}
+    assert {row["id"]: row["v"] for row in rows} == wanted
+
+
+@pytest.mark.parametrize("source", some(SOURCES))
+@settings(max_examples=tries(20, long=300), deadline=None)
+@given(data=st.data())
+def test_any_order_of_files_and_of_their_parts_makes_the_same_table(
+    source: str, data: st.DataObject
+) -> None:
+    events, batches = data.draw(arrivals(source))
+    with tempfile.TemporaryDirectory() as root, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(file_reader, "MOST_TOGETHER", data.draw(st.sampled_from([1, 64 << 20])))
+        patch.setattr(json_events, "_MOST_TOGETHER", data.draw(st.sampled_from([2, 20_000])))
+        bucket = Bucket(Path(root))
+        bucket.settings = drawn_files.settings(source, bucket.folder)
+        for number, batch in enumerate(filter(None, batches)):
+            bucket.put(f"{number}.jsonl", *(line(source, event) for event in batch), minute="")
+            bucket.cycle(anew=data.draw(st.booleans()))
+        bucket.cycle(anew=True)
+        rows = rows_of(bucket.root / "Tables/shop/orders")
     assert len(rows) == len({row["id"] for row in rows})
     assert {row["id"]: row["v"] for row in rows} == expected(source, events)

@@ -3,13 +3,21 @@
 from __future__ import annotations
 
 import gzip
+import json
+import shutil
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 
 import pytest
 
+from mirrorlake.apply.events import file_reader
 from mirrorlake.apply.events import journal as journals
+from mirrorlake.errors import EventRecordsUnreadable
+from mirrorlake.events.decode import json_events
 from tests.apply.events.bucket import Bucket, event
+from tests.events.decode.files import avro
+from tests.events.decode.files import event as golden
 
 
 @pytest.mark.clause("ST-178", "ST-179", "ST-182")
@@ -43,6 +51,50 @@ def test_a_look_back_reaches_from_the_last_look_where_that_was_earlier(tmp_path:
     assert bucket.cycle(anew=True) == 1
 
 
+def test_a_longer_look_back_finds_what_a_shorter_one_did_not(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1}))
+    bucket.cycle()
+    bucket.put("late.jsonl", event(2, {"id": 2}), minute="2026/11/10/00/00")
+    assert bucket.cycle() == 0
+    bucket.settings = replace(bucket.settings, look_back=timedelta(days=30))
+    assert bucket.cycle(anew=True) == 1
+    assert bucket.cycle() == bucket.cycle(anew=True) == 0
+    assert bucket.plain() == [{"id": 1}, {"id": 2}]
+
+
+def test_a_consumer_that_has_to_stop_stops_in_the_middle_of_a_batch(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    for number in range(3):
+        one = event(1, {"id": number}), event(1, {"id": number}, table="others")
+        bucket.put(f"{number}.jsonl", *one)
+    for calls in range(5):  # after each of the files, and before each of the tables
+        answers = iter([*[False] * calls, True])
+        assert bucket.consumer(ended=answers.__next__).cycle() == 0
+    assert bucket.log().snapshot().exists
+    assert not (bucket.root / "Tables/public/others").exists()
+    assert bucket.cycle(anew=True) == 3
+    assert len(bucket.rows()) == len(bucket.rows("public/others")) == 3
+    assert bucket.log().snapshot().version == 0
+
+
+def test_digits_that_are_no_minute_do_not_hold_the_look_back(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("odd.jsonl", event(1, {"id": 1}), minute="2026/11/31/99/99")
+    bucket.put("a.jsonl", event(2, {"id": 2}))
+    bucket.cycle()
+    assert bucket.consumer()._journal.horizon == "20261117"
+    assert bucket.cycle(anew=True) == 0
+
+
+def test_a_minute_of_long_ago_hides_nothing(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1}), minute="0500/01/01/00/00")
+    bucket.cycle()
+    bucket.put("b.jsonl", event(2, {"id": 2}))
+    assert bucket.cycle() == 1
+
+
 def test_what_is_remembered_does_not_grow_with_the_age_of_the_bucket(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -70,14 +122,16 @@ def test_what_cannot_be_applied_is_told_and_everything_else_goes_on(tmp_path: Pa
         event(5, {"id": 5}, lsn="nowhere"),
         event(6, {"id": 6}, table=None),
         "no JSON",
-        event(7, {"id": 7}),
+        event(7, {"id": 7}, key=(None,)),
+        event(8, {"id": 8, "\ud800": 1}),
+        event(9, {"id": 9}),
     )
     (bucket.folder / "b.avro").write_bytes(b"Obj\x01 and no header")
     (bucket.folder / "c.jsonl.gz").write_bytes(gzip.compress(b"{}" * 99)[:-9])
     assert bucket.cycle() == 3
-    assert [row["id"] for row in bucket.plain()] == [1, 7]
+    assert bucket.plain() == [{"id": 1}, {"id": 9}]
     dead = {file.path.rpartition("/")[2]: file for file in bucket.consumer()._journal.dead}
-    assert {row for one in dead["a.jsonl"].letters for row in one.rows} == {1, 2, 3, 4, 5, 6}
+    assert {row for one in dead["a.jsonl"].letters for row in one.rows} == {*range(1, 9)}
     assert [one.is_file for one in dead["b.avro"].letters] == [True]
     assert [one.is_file for one in dead["c.jsonl.gz"].letters] == [True]
 
@@ -108,6 +162,22 @@ def test_a_replay_applies_what_was_mended_and_obeys_the_order(tmp_path: Path) ->
     assert bucket.consumer()._journal.dead == []
 
 
+@pytest.mark.parametrize("text", ["{", "[]", "null", '{"format": 2, "horizon": "", "files": []}'])
+def test_a_journal_that_cannot_be_read_is_refused_and_can_be_removed(
+    tmp_path: Path, text: str
+) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1}))
+    bucket.cycle()
+    folder = bucket.root / "Files/Mirrorlake/events/files"
+    next(folder.iterdir()).write_text(text)
+    with pytest.raises(EventRecordsUnreadable, match="which event files were applied"):
+        bucket.cycle(anew=True)
+    shutil.rmtree(folder)
+    assert bucket.cycle(anew=True) == 1
+    assert bucket.plain() == [{"id": 1}]
+
+
 def test_a_file_that_grows_is_read_again(tmp_path: Path) -> None:
     bucket = Bucket(tmp_path)
     first, second = event(1, {"id": 1}), event(2, {"id": 2})
@@ -129,11 +199,99 @@ def test_values_without_a_schema_file_have_the_type_that_holds_all_of_them(tmp_p
     assert [row["v"] for row in bucket.plain()] == ["1", "1.5", None, "4"]
 
 
+@pytest.mark.parametrize("is_anew", [False, True])
+def test_types_of_one_table_are_not_those_of_another_in_the_same_folder(
+    tmp_path: Path, is_anew: bool
+) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1, "v": 1}))
+    bucket.cycle()
+    bucket.put("b.jsonl", event(1, {"id": "x", "v": 1.5}, table="others"))
+    bucket.put("c.jsonl", event(1, {"id": 7, "v": "7"}, table="texts"))
+    bucket.put("d.jsonl", event(2, {"id": 2, "v": 2}))
+    bucket.cycle(anew=is_anew)
+    assert bucket.plain() == [{"id": 1, "v": 1}, {"id": 2, "v": 2}]
+    assert bucket.plain("public/others") == [{"id": "x", "v": "1.5"}]
+    assert bucket.plain("public/texts") == [{"id": 7, "v": "7"}]
+
+
+def test_tables_in_one_file_have_the_columns_of_their_own_events(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    other = event(1, {"id": 1, "name": "x"}, table="others")
+    bucket.put("a.jsonl", event(1, {"id": 1, "v": 1}), other)
+    bucket.cycle()
+    bucket.put(
+        "b.jsonl", event(2, {"id": 2, "v": 2}), event(2, {"id": 1}, "DELETE", table="others")
+    )
+    bucket.cycle()
+    assert bucket.plain() == [{"id": 1, "v": 1}, {"id": 2, "v": 2}]
+    bucket.put("c.jsonl", event(3, {"id": 3, "name": "y"}, table="others"))
+    bucket.cycle()
+    assert bucket.plain("public/others") == [{"id": 3, "name": "y"}]
+
+
+@pytest.mark.parametrize("is_append", [False, True])
+@pytest.mark.parametrize("is_cut", [False, True])
+def test_a_file_that_does_not_fit_in_memory_is_read_twice_and_applied_in_parts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, is_append: bool, is_cut: bool
+) -> None:
+    monkeypatch.setattr(file_reader, "MOST_TOGETHER", 20_000)
+    monkeypatch.setattr(json_events, "_MOST_TOGETHER", 50)
+    bucket = Bucket(tmp_path, is_append=is_append)
+    rows = [event(n, {"id": n % 300, "v": n}, uuid=f"u{n}") for n in range(1, 400)]
+    rows[120:120] = [event(1, {"id": 5}, "MOVE"), event(1, {"id": 1}, table="others")]
+    # The column of the key is not in the first part, and the type of v only in the last.
+    dead = [event(n, {"v": n}, "DELETE", uuid=f"d{n}") for n in range(60)]
+    rows = [*dead, *rows, event(500, {"id": 7, "v": 1.5}, uuid="last")]
+    content = gzip.compress("".join(f"{json.dumps(one)}\n" for one in rows).encode())
+    (bucket.folder / "a.jsonl.gz").write_bytes(content[:-9] if is_cut else content)
+    bucket.put("b.jsonl", event(1, {"id": 1}, table="small"))
+    assert bucket.cycle() == 2
+    assert not bucket.errors
+    assert bucket.plain("public/small") == [{"id": 1}]
+    (file,) = bucket.consumer()._journal.dead
+    if is_cut:
+        assert [one.is_file for one in file.letters] == [True]
+        assert not (bucket.root / "Tables/public/orders").exists()
+        return
+    assert {one.reason: one.count for one in file.letters} == {
+        "the event has no key column id": 50,
+        "the key column id is null": 10,
+        "change_type 'MOVE' is not known": 1,
+    }
+    assert bucket.log().snapshot().version > 2
+    found = {row["id"]: row["v"] for row in bucket.rows()}
+    assert len(bucket.rows()) == (400 if is_append else 300)
+    assert found.keys() == set(range(300))
+    if not is_append:
+        assert (found[7], found[8], found[200]) == ("1.5", "308", "200")
+    assert bucket.cycle(anew=True) == 0
+
+
+@pytest.mark.parametrize(("most", "commits"), [(1, 4), (160 << 20, 2)])
+def test_files_that_do_not_fit_in_memory_together_are_applied_one_after_another(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most: int, commits: int
+) -> None:
+    monkeypatch.setattr(file_reader, "MOST_OF_FILES", most)
+    monkeypatch.setattr(file_reader, "MOST_TOGETHER", 20_000)
+    bucket = Bucket(tmp_path)
+    for number, count in enumerate([1, 1, 100, 1]):
+        (bucket.folder / f"{number}.avro").write_bytes(
+            avro([golden(100 * number + one) for one in range(count)])
+        )
+    assert bucket.cycle() == 4
+    assert len(bucket.rows("ea_main/my_table")) == 103
+    assert bucket.log("ea_main/my_table").snapshot().version + 1 == commits
+    assert bucket.cycle(anew=True) == 0
+
+
 def test_files_elsewhere_than_in_minute_folders_are_found(tmp_path: Path) -> None:
     bucket = Bucket(tmp_path)
     bucket.put("a.jsonl", event(1, {"id": 1}), minute="")
     bucket.put("b.jsonl", event(2, {"id": 2}), minute="part=1/2026")
     bucket.cycle()
-    bucket.put("c.jsonl", event(3, {"id": 3}), minute="part=1/2026")
+    folders = ["part=1/2026", "2019", "2019/12", "2019/x/2026/11/20/10/05"]
+    for number, folder in enumerate(folders):
+        bucket.put("c.jsonl", event(3, {"id": 3 + number}), minute=folder)
     bucket.cycle(anew=True)
-    assert [row["id"] for row in bucket.plain()] == [1, 2, 3]
+    assert [row["id"] for row in bucket.plain()] == [1, 2, 3, 4, 5, 6]

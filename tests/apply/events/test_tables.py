@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +16,12 @@ import pytest
 
 from mirrorlake import read_feed
 from mirrorlake.apply.events.columns import column_name
+from mirrorlake.apply.events.remembered.state import states
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.delta.schema import parse
+from mirrorlake.model.crash_points import CrashPoint
 from mirrorlake.model.table import TableId
+from mirrorlake.storage.local import LocalStore
 from tests.apply.events.bucket import Bucket, event
 
 GOLDEN = [
@@ -35,6 +40,27 @@ def fields(bucket: Bucket, table: str = "public/orders") -> dict[str, Any]:
     schema = json.loads(bucket.log(table).snapshot().metadata["schemaString"])
     struct = next(one for one in schema["fields"] if one["name"] == "datastream_metadata")
     return {one["name"]: one["type"] for one in struct["type"]["fields"]}
+
+
+@pytest.mark.clause("ST-293")
+def test_files_of_a_backfill_that_come_late_are_applied_in_their_order(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    backfill = {"read_method": "postgresql-backfill", "lsn": None, "tx_id": None}
+
+    def loaded(key: int, note: str) -> dict[str, Any]:
+        payload = {"id": key, "note": note}
+        return event(1, payload, uuid=f"backfill-{key}", sort_keys=[1, ""], **backfill)
+
+    bucket.put("a.jsonl", loaded(1, "first"))
+    bucket.put("b.jsonl", event(9_000_000, {"id": 2, "note": "changed"}, "UPDATE"))
+    bucket.cycle()
+    bucket.put("late.jsonl", loaded(2, "first"), loaded(3, "first"))
+    bucket.cycle()
+    assert {row["id"]: row["note"] for row in bucket.rows()} == {
+        1: "first",
+        2: "changed",
+        3: "first",
+    }
 
 
 @pytest.mark.clause("ST-236", "ST-237", "ST-246", "ST-247")
@@ -92,6 +118,20 @@ def test_a_table_without_a_key_keeps_every_event_once(tmp_path: Path) -> None:
     assert told == [(1, False), (1, False), (1, True), (2, False)]
 
 
+@pytest.mark.clause("ST-234")
+def test_events_without_a_uuid_are_told_apart_by_place_and_content(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    places = [(1, "a"), (1, "b"), (2, "a"), (1, "a")]
+    bucket.put("a.jsonl", *(event(n, {"v": v}, key=(), uuid=None) for n, v in places))
+    bucket.cycle()
+    bucket.put("b.jsonl", *(event(n, {"v": v}, key=(), uuid="") for n, v in places))
+    bucket.cycle(anew=True)
+    assert [row["v"] for row in bucket.plain()] == ["a", "a", "b"]
+    bucket.put("c.jsonl", event(3, {"v": "c"}, key=(), uuid=""))
+    bucket.cycle()
+    assert {row["datastream_metadata"]["UUID"] for row in bucket.rows()} == {None}
+
+
 @pytest.mark.clause("ST-239", "ST-240", "ST-236")
 def test_in_append_mode_every_event_is_kept_with_its_place(tmp_path: Path) -> None:
     bucket = Bucket(tmp_path, is_append=True)
@@ -114,7 +154,64 @@ def test_in_append_mode_every_event_is_kept_with_its_place(tmp_path: Path) -> No
     assert told[0]["CHANGE_SEQUENCE_NUMBER"].split("/")[0] == f"{1:016x}"
 
 
-@pytest.mark.clause("ST-255", "ST-259", "ST-260", "ST-261", "ST-252")
+WHERE = ["_mirrorlake_position", "_mirrorlake_commit_time"]
+
+
+@pytest.mark.parametrize("is_append", [False, True])
+def test_metadata_columns_tell_position_and_time_of_the_event(
+    tmp_path: Path, *, is_append: bool
+) -> None:
+    bucket = Bucket(tmp_path, is_append=is_append, metadata_columns=True)
+    bucket.put("a.jsonl", event(4096, {"id": 1}, uuid="u"), event(2, {"id": 2}, uuid="v"))
+    read = {"read_method": "postgres-backfill-fulldump", "sort_keys": [3, None]}
+    bucket.put("b.jsonl", event(3, {"id": 3}, lsn=None, tx_id=None, **read))
+    bucket.cycle()
+    rows = {row["id"]: [row[name] for name in WHERE] for row in bucket.rows()}
+    assert {key: time for key, (_position, time) in rows.items()} == {
+        key: datetime.fromtimestamp(n / 1000, UTC) for key, n in ((1, 4096), (2, 2), (3, 3))
+    }
+    assert rows[3][0] is None
+    assert f"{4096:016x}" in rows[1][0].split("/")
+    assert rows[2][0] < rows[1][0]
+
+
+def test_a_time_that_microseconds_cannot_tell_is_none(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path, metadata_columns=True)
+    bucket.put("a.jsonl", event(1, {"id": 1}, source_timestamp=10**17))
+    bucket.cycle()
+    (row,) = bucket.rows()
+    assert row[WHERE[1]] is None
+    assert row["datastream_metadata"]["SOURCE_TIMESTAMP"] == 10**17
+
+
+def test_metadata_columns_come_to_a_table_and_stay(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1}), event(2, {"id": 2}))
+    bucket.cycle()
+    assert not set(WHERE) & set(bucket.rows()[0])
+    bucket.settings = replace(bucket.settings, metadata_columns=True)
+    bucket.put("b.jsonl", event(3, {"id": 1}, "UPDATE"))
+    bucket.cycle(anew=True)
+    bucket.settings = replace(bucket.settings, metadata_columns=False)
+    bucket.put("c.jsonl", event(4, {"id": 3}))
+    bucket.cycle(anew=True)
+    told = {row["id"]: all(row[name] for name in WHERE) for row in bucket.rows()}
+    assert told == {1: True, 2: False, 3: True}
+    feed = read_feed(bucket.root / "Tables/public/orders", from_version=1).to_arrow().to_pylist()
+    kinds = sorted((row["_change_type"], row["id"]) for row in feed)
+    assert kinds == [("insert", 3), ("update_postimage", 1), ("update_preimage", 1)]
+
+
+def test_a_column_of_events_that_has_the_name_of_a_metadata_column_stops_the_table(
+    tmp_path: Path,
+) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1, "_MIRRORLAKE_POSITION": "x"}))
+    bucket.cycle()
+    assert "would have one name" in str(bucket.errors["public.orders"])
+
+
+@pytest.mark.clause("ST-259", "ST-260", "ST-261", "ST-252")
 def test_columns_come_and_never_go(tmp_path: Path) -> None:
     bucket = Bucket(tmp_path)
     bucket.put("a.jsonl", event(1, {"id": 1, "old": "x"}))
@@ -264,6 +361,85 @@ def test_a_table_that_was_restored_or_removed_stops(tmp_path: Path) -> None:
     shutil.rmtree(bucket.root / "Tables")
     bucket.cycle(anew=True)
     assert "removed" in bucket.errors["public.orders"].what
+
+
+@pytest.mark.parametrize("schemas", [(None, "sales"), ("sales", None)])
+def test_of_two_tables_that_would_lie_inside_each_other_the_second_is_refused(
+    tmp_path: Path, schemas: tuple[str | None, ...]
+) -> None:
+    bucket = Bucket(tmp_path)
+    names = [(schema, "orders" if schema else "sales") for schema in schemas]
+    for number, (schema, table) in enumerate(names):
+        one = event(1, {"id": 1}, schema=schema, table=table)
+        bucket.put(f"{number}.jsonl", one)
+        bucket.cycle()
+    second = ".".join(filter(None, names[1]))
+    assert list(bucket.errors) == [second]
+    assert bucket.errors[second].code == "nested_tables"
+
+
+def test_two_tables_that_would_have_one_name_are_never_one(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path, dataset="x", keys={"a.b.c": ("id",)})
+    bucket.put("a.jsonl", event(1, {"id": 1}, key=(), schema="a", table="b.c"))
+    bucket.cycle()
+    bucket.put("b.jsonl", event(2, {"id": 1}, key=(), schema="a.b", table="c"))
+    bucket.cycle()
+    assert 'events of "a.b".c and of a.b.c would be in one table' in bucket.errors["x.a_b_c"].what
+
+
+def test_a_table_whose_name_is_too_long_stops_alone(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    long = event(1, {"id": 1}, schema="s" * 200, table="t" * 200)
+    bucket.put("a.jsonl", event(1, {"id": 1}, table="x" * 300), event(1, {"id": 1}), long)
+    bucket.cycle()
+    (error,) = bucket.errors.values()
+    assert "300 bytes, more than 255" in error.what
+    assert bucket.plain() == bucket.plain(f"{'s' * 200}/{'t' * 200}") == [{"id": 1}]
+
+
+def test_a_table_is_told_of_after_a_process_that_died_with_its_first_commit(
+    tmp_path: Path,
+) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1}))
+
+    def dies(point: CrashPoint) -> None:
+        if point is CrashPoint.EVENTS_COMMITTED:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bucket.cycle(dies)
+    assert bucket.cycle(anew=True) == 1
+    assert list(states(LocalStore(bucket.root))) == [TableId("public", "orders")]
+
+
+def test_what_a_later_release_remembers_is_refused_and_kept(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1}))
+    bucket.cycle()
+    folder = bucket.root / "Files/Mirrorlake/events/tables"
+    (record,) = folder.rglob("0*.json")
+    text = record.read_text()
+    record.write_text(text.replace('"format": 1', '"format": 2'))
+    bucket.put("b.jsonl", event(2, {"id": 2}))
+    bucket.cycle(anew=True)
+    assert "its format is 2" in bucket.errors["public.orders"].what
+    record.write_text(text)
+    bucket.cycle(anew=True)
+    assert bucket.plain() == [{"id": 1}, {"id": 2}]
+
+
+def test_a_file_that_is_gone_stops_its_table_alone(tmp_path: Path) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("a.jsonl", event(1, {"id": 1}), event(1, {"id": 1}, table="others"))
+    bucket.cycle()
+    for file in (bucket.root / "Files/Mirrorlake/events/tables/public~2Eorders").rglob("*.parquet"):
+        file.unlink()
+    bucket.put("b.jsonl", event(2, {"id": 1}), event(2, {"id": 2}, table="others"))
+    bucket.cycle(anew=True)
+    assert list(bucket.errors) == ["public.orders"]
+    assert "is missing" in bucket.errors["public.orders"].what
+    assert bucket.plain("public/others") == [{"id": 1}, {"id": 2}]
 
 
 def test_nested_columns_are_read_back(tmp_path: Path) -> None:

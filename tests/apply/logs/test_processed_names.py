@@ -57,7 +57,7 @@ def recorded(store: MemoryStore, number: int) -> None:
 
 @pytest.mark.clause("LZ-127")
 @given(st.integers(0, 6), st.integers(0, 6), st.integers(0, 12))
-def test_record_and_commits_together_tell_it_or_the_table_stops(
+def test_record_and_commits_together_are_complete_or_the_table_stops(
     held: int, more: int, forgotten: int
 ) -> None:
     store, table = MemoryStore(SteppedClock()), Table(held + more, forgotten)
@@ -65,40 +65,40 @@ def test_record_and_commits_together_tell_it_or_the_table_stops(
     found = follower(store)
     if more and forgotten > held:
         with pytest.raises(ProgressLost, match=f"batch {held + 1}"):
-            found.follow(table.recorded, table)
+            found.update(table.recorded, table)
         assert not found.unrecorded
         return
-    processed = found.follow(table.recorded, table)
+    processed = found.update(table.recorded, table)
     assert processed.names == {name for n in range(1, held + more + 1) for name in batch(n).names}
     assert processed.last == (f"{held + more}b" if held + more else None)
     assert [one.number for one in found.unrecorded] == list(range(held + 1, held + more + 1))
     found.save()
     assert not found.unrecorded
-    assert follower(store).follow(table.recorded, Table()).names == processed.names
+    assert follower(store).update(table.recorded, Table()).names == processed.names
 
 
-def test_only_what_is_new_is_asked_for(store: MemoryStore) -> None:
+def test_only_new_batches_are_requested(store: MemoryStore) -> None:
     table, found = Table(2), follower(store)
     for count in (2, 2, 3, 3):
         table.recorded = count
-        found.follow(count, table)
+        found.update(count, table)
     assert table.asked == [0, 2]
 
 
-def test_a_record_that_got_on_meanwhile_is_no_error(store: MemoryStore) -> None:
+def test_a_record_that_another_process_extended_is_accepted(store: MemoryStore) -> None:
     recorded(store, 3)
-    assert follower(store).follow(2, Table(3)).batches == 3
+    assert follower(store).update(2, Table(3)).batches == 3
 
 
 def test_a_record_that_is_ahead_of_the_table_stops_it(store: MemoryStore) -> None:
     recorded(store, 3)
     with pytest.raises(ProgressLost, match="fewer than before"):
-        follower(store).follow(2, Table(2))
+        follower(store).update(2, Table(2))
 
 
-def test_what_was_lost_is_looked_for_again(store: MemoryStore) -> None:
+def test_lost_names_are_looked_for_again(store: MemoryStore) -> None:
     table, found = Table(2, forgotten=1), follower(store)
     with pytest.raises(ProgressLost):
-        found.follow(2, table)
+        found.update(2, table)
     table.forgotten = 0  # somebody put the log back
-    assert found.follow(2, table).batches == 2
+    assert found.update(2, table).batches == 2

@@ -29,7 +29,7 @@ def table(tmp_path: Path) -> HandmadeTable:
     return HandmadeTable(tmp_path / PATH, SCHEMA)
 
 
-def test_no_table_is_no_progress_until_there_is_one(logs: TableLogs, tmp_path: Path) -> None:
+def test_a_missing_table_has_no_progress(logs: TableLogs, tmp_path: Path) -> None:
     assert not logs.progress(PATH).exists
     HandmadeTable(tmp_path / PATH, SCHEMA)
     assert logs.progress(PATH).version == 0
@@ -45,9 +45,7 @@ def test_a_commit_is_seen_at_once(logs: TableLogs, table: HandmadeTable) -> None
     assert (before.version, logs.progress(PATH).version) == (0, 1)
 
 
-def test_a_commit_that_another_look_has_followed_is_seen_too(
-    logs: TableLogs, table: HandmadeTable
-) -> None:
+def test_a_commit_read_by_another_call_is_seen_too(logs: TableLogs, table: HandmadeTable) -> None:
     logs.progress(PATH)
     table.commit([])
     with logs.snapshot(PATH, "t") as (snapshot, progress):
@@ -55,7 +53,7 @@ def test_a_commit_that_another_look_has_followed_is_seen_too(
     assert logs.progress(PATH).version == 1
 
 
-def test_another_table_in_its_place_is_another(logs: TableLogs, tmp_path: Path) -> None:
+def test_a_replaced_table_is_detected(logs: TableLogs, tmp_path: Path) -> None:
     HandmadeTable(tmp_path / PATH, SCHEMA, properties={"mirrorlake.generation": "one"})
     assert logs.progress(PATH).generation == "one"
     shutil.rmtree(tmp_path / PATH)
@@ -63,7 +61,7 @@ def test_another_table_in_its_place_is_another(logs: TableLogs, tmp_path: Path) 
     assert logs.progress(PATH).generation == "other"
 
 
-def test_what_is_forgotten_is_read_again(logs: TableLogs, table: HandmadeTable) -> None:
+def test_a_forgotten_log_is_read_again(logs: TableLogs, table: HandmadeTable) -> None:
     before = logs.progress(PATH)
     logs.forget(PATH)
     after = logs.progress(PATH)
@@ -71,7 +69,7 @@ def test_what_is_forgotten_is_read_again(logs: TableLogs, table: HandmadeTable) 
     assert after is not before
 
 
-def test_what_others_do_is_seen_when_patience_ends(tmp_path: Path) -> None:
+def test_changes_of_others_are_seen_after_the_maximum_age(tmp_path: Path) -> None:
     table, now = HandmadeTable(tmp_path / PATH, SCHEMA), [100.0]
     logs = TableLogs(lambda path: TableLog(tmp_path / path), lambda _path: 30.0, lambda: now[0])
     recorded = {"txn": {"appId": "mirrorlake/", "version": 7}}
@@ -85,7 +83,7 @@ def test_what_others_do_is_seen_when_patience_ends(tmp_path: Path) -> None:
     assert logs.progress(PATH).recorded == 7
 
 
-def test_what_we_do_is_seen_at_once(tmp_path: Path) -> None:
+def test_our_own_changes_are_seen_at_once(tmp_path: Path) -> None:
     table = HandmadeTable(tmp_path / PATH, SCHEMA)
     logs = TableLogs(lambda path: TableLog(tmp_path / path), lambda _path: 30.0, lambda: 1.0)
     assert logs.progress(PATH).recorded == 0
@@ -94,7 +92,7 @@ def test_what_we_do_is_seen_at_once(tmp_path: Path) -> None:
     assert logs.progress(PATH).recorded == 7
 
 
-def test_a_table_that_is_not_there_yet_is_looked_for(tmp_path: Path) -> None:
+def test_a_missing_table_is_checked_every_time(tmp_path: Path) -> None:
     logs = TableLogs(lambda path: TableLog(tmp_path / path), lambda _path: 30.0, lambda: 1.0)
     assert not logs.progress(PATH).exists
     HandmadeTable(tmp_path / PATH, SCHEMA)
@@ -110,7 +108,7 @@ def test_a_table_that_is_not_there_yet_is_looked_for(tmp_path: Path) -> None:
     ],
     ids=["commit", "properties", "schema"],
 )
-def test_a_log_that_says_things_in_another_form_is_an_error_of_its_table(
+def test_a_log_of_another_form_is_an_error_of_its_table(
     logs: TableLogs, table: HandmadeTable, said: dict[str, Any]
 ) -> None:
     table.commit([{kind: value} for kind, value in said.items()])

@@ -120,7 +120,7 @@ def given_up(action: Callable[[], object]) -> list[str]:
     return [line["reason"] for line in logs if line["event"] == "spread_given_up"]
 
 
-def test_a_plain_batch_is_done_in_stages(orders: Mirrored) -> None:
+def test_an_ordinary_batch_is_applied_in_stages(orders: Mirrored) -> None:
     """Several files of the table, each read by one task; keys in all of its parts."""
     filled(orders)
     assert given_up(lambda: orders.apply(BATCH[:80], BATCH[80:])) == []
@@ -135,7 +135,7 @@ def test_rows_of_several_files_stay_in_their_order(orders: Mirrored) -> None:
     assert rows == {n: str(min(n, 6)) for n in range(100)}
 
 
-def test_the_answer_is_that_of_one_task(make: Callable[..., Mirrored]) -> None:
+def test_the_result_is_that_of_one_task(make: Callable[..., Mirrored]) -> None:
     """Counts, and the rows read of each file, which the commit says."""
     batch = [(INSERT, (n, "a", None)) for n in range(9)]
     more = [(UPSERT, (n, "b", None)) for n in range(5, 15)] + [(DELETE, (2, None, None))]
@@ -159,14 +159,14 @@ def test_a_key_with_rows_in_files_of_several_tasks_is_left_to_one(orders: Mirror
     assert sorted(name for _id, name, _note in orders.rows()) == ["a", "b", "c"]
 
 
-def test_values_that_were_not_sent_are_left_to_one_task(orders: Mirrored) -> None:
+def test_unchanged_values_are_left_to_one_task(orders: Mirrored) -> None:
     orders.apply([(INSERT, (1, "a", "long"))])
     reasons = given_up(lambda: orders.apply([(UPDATE, (1, "b", UNCHANGED))]))
     assert reasons == ["values that the source did not send"]
     assert orders.rows() == [(1, "b", "long")]
 
 
-def test_rows_of_a_file_are_counted_together_whoever_read_them(
+def test_rows_of_a_file_are_counted_across_tasks(
     make: Callable[..., Mirrored],
 ) -> None:
     """Row groups of one file are read by several tasks, and its commit says what it held."""
@@ -206,7 +206,7 @@ class Otherwise(InProcessRunner):
         return [read[0], *(replace(one, hasher="another") for one in read[1:])], merged
 
 
-def test_tasks_that_hash_otherwise_are_not_believed(
+def test_tasks_with_another_hash_function_are_detected(
     store: LocalStore, reader: HandmadeReader
 ) -> None:
     engine = in_process_engine(store, spread=2, runner=Otherwise(2))
@@ -231,7 +231,7 @@ def failed(
     return said[0]
 
 
-def test_an_error_is_the_one_of_the_whole(make: Callable[..., Mirrored]) -> None:
+def test_an_error_is_that_of_the_whole_batch(make: Callable[..., Mirrored]) -> None:
     """The first in file and row order, in the same words."""
 
     def bad(markers: list[int]) -> pa.Table:
@@ -241,7 +241,7 @@ def test_an_error_is_the_one_of_the_whole(make: Callable[..., Mirrored]) -> None
     assert "row 51" in failed(make, bad([0] * 50 + [7]), bad([9]))
 
 
-def test_what_files_must_have_is_looked_at_in_stages_too(make: Callable[..., Mirrored]) -> None:
+def test_required_columns_are_checked_in_stages_too(make: Callable[..., Mirrored]) -> None:
     good = [(INSERT, (n, "a", None)) for n in range(9)]
     no_rows = pa.table({"id": pa.array([], pa.int64()), MARKER_COLUMN: pa.array([], pa.float64())})
     assert MARKER_COLUMN in failed(make, no_rows, good)
@@ -256,7 +256,7 @@ def test_what_files_must_have_is_looked_at_in_stages_too(make: Callable[..., Mir
 
 
 @pytest.mark.parametrize("rows", [4, 3], ids=["as many rows", "fewer rows"])
-def test_a_file_that_is_replaced_between_two_looks_at_it_is_not_applied(
+def test_a_file_that_is_replaced_between_two_reads_is_not_applied(
     store: LocalStore, reader: HandmadeReader, rows: int
 ) -> None:
     """Keys of one and rows of the other would be a batch that nobody has landed."""
@@ -297,7 +297,9 @@ class Twice(InProcessRunner):
         return [both[next(self._turn)] for both in zip(*answers, strict=True)]
 
 
-def test_a_task_that_runs_twice_doubles_nothing(store: LocalStore, reader: HandmadeReader) -> None:
+def test_a_task_that_runs_twice_has_no_second_effect(
+    store: LocalStore, reader: HandmadeReader
+) -> None:
     orders = Mirrored(in_process_engine(store), store, reader, ORDERS).create()
     orders.apply([(INSERT, (n, "a", None)) for n in range(30)])
     orders.engine = in_process_engine(store, spread=3, runner=Twice())
@@ -308,7 +310,7 @@ def test_a_task_that_runs_twice_doubles_nothing(store: LocalStore, reader: Handm
     assert feed == {"update_preimage": 10, "update_postimage": 10, "insert": 10}
 
 
-def test_stages_that_do_not_fit_together_are_given_up(
+def test_inconsistent_stages_are_given_up(
     orders: Mirrored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     truly = tasks._write
@@ -345,7 +347,9 @@ def test_only_a_batch_that_would_keep_others_waiting_is_spread() -> None:
         assert not spread.suits(step, [step], slots=8)
 
 
-def test_a_table_rests_after_a_batch_that_was_given_up(store: LocalStore, orders: Mirrored) -> None:
+def test_a_table_is_not_spread_for_some_batches_after_one_was_given_up(
+    store: LocalStore, orders: Mirrored
+) -> None:
     spread = Spread(InProcessRunner(2), lambda _point: None, SpreadSettings(rest=2))
     table, other = step_of(1_000_000), step_of(1_000_000, table=TableId("", "other"))
     file = orders.land(1, [(INSERT, (1, "a", UNCHANGED))])
@@ -394,7 +398,7 @@ def test_shares_are_all_of_the_files_in_their_order(sizes: list[int], count: int
     assert [number for number, _share in flat] == sorted(number for number, _share in flat)
 
 
-def test_one_large_file_is_shared_out_and_a_text_is_not() -> None:
+def test_a_large_parquet_file_is_divided_but_a_text_is_not() -> None:
     assert len(shares([LandedPath("a", "", 1001)], 4)) == 4
     assert len(shares([LandedPath("a", "", 1001, TEXT)], 4)) == 1
 

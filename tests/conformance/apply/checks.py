@@ -14,7 +14,7 @@ from tests.conformance.apply.player import OTHER_GENERATION
 from tests.conformance.apply.scenario import MODELLED, Compacts, Lands, Made, Played, Refused
 from tests.conformance.mirrored import GENERATION, Feeds, Mirrored
 from tests.histories import counted
-from tests.reference import Change, Row, plain
+from tests.reference import Change, Row, plain, without_equal
 from tests.sim.engine import backfilled
 
 
@@ -103,6 +103,8 @@ def _modelled(played: Played) -> tuple[list[Row], Feeds] | None:
         changes = [Change(*change) for file in files for change in file]
         chunk = act.step.get("backfill")
         feed += backfilled(model, chunk.keys, changes) if chunk else model.apply(changes)
+        if act.step.get("suppress_unchanged"):
+            feed = without_equal(feed)
         if feed:
             feeds[outcome.version] = feed
     return model.rows, feeds

@@ -51,6 +51,24 @@ MARKERS = [
 ]
 """The table of markers: what each does to the rows of its key, and what the feed says of it."""
 
+SUPPRESSED = [
+    Scenario(
+        "updates that change no value are left out",
+        ["CF-147"],
+        Shape.of(["a"], a=types.LONG, b=types.STRING, v=types.LONG),
+        [
+            lands([insert(1, None, None), insert(2, "b", 5), insert(3, "c", 6)]),
+            lands(
+                [update(1, None, None), update(2, "b", 6), upsert(3, "c", 6)],
+                feed={"update_preimage": [(2, "b", 5)], "update_postimage": [(2, "b", 6)]},
+                suppress_unchanged=True,
+            ),
+            lands([upsert(3, "c", 6)], feed={}, suppress_unchanged=True),
+        ],
+        rows=[(1, None, None), (2, "b", 6), (3, "c", 6)],
+    )
+]
+
 FOUR_FILES = [
     [insert(1, "a", "x"), insert(2, "b", "y"), insert(2, "b", "y")],
     [update(1, "c", UNCHANGED), delete(2, None, None), insert(3, "d", "z")],
@@ -76,6 +94,7 @@ TRUNCATION = Scenario(
 
 ROWS = [
     *MARKERS,
+    *SUPPRESSED,
     Scenario(
         "a delete takes all rows of its key and counts them",
         ["LZ-088"],

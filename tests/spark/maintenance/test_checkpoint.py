@@ -11,11 +11,11 @@ from typing import Any
 
 import pytest
 
-from mirrorlake.delta.log.checkpoint import Unfamiliar, write
+from mirrorlake.delta.log.checkpoint import UnsupportedLog, write
 from mirrorlake.delta.log.table_log import TableLog, _parquet_actions
 from mirrorlake.errors import TableError
 from mirrorlake.mirror.engine import Applied
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model.change import Marker
 from mirrorlake.spark.engine import spark_engine
 from mirrorlake.spark.maintenance import checkpoint
@@ -46,7 +46,7 @@ def checkpoints(orders: Mirrored) -> list[str]:
 
 
 @pytest.mark.full
-def test_no_commit_writes_one_and_whoever_asks_does(orders: Mirrored) -> None:
+def test_no_commit_writes_a_checkpoint_but_a_request_does(orders: Mirrored) -> None:
     for number in range(DELTAS_OWN + 1):
         assert isinstance(orders.apply([(UPSERT, (number % 3, str(number), None))]), Applied)
     assert checkpoints(orders) == []
@@ -66,7 +66,7 @@ def test_a_table_that_is_merged_gets_them_within_commits_and_not_through_insides
 ) -> None:
     monkeypatch.delattr(checkpoint.Checkpoints, "write")
     monkeypatch.setattr("mirrorlake.spark.tables.CHECKPOINT_EVERY", 3)
-    engine = spark_engine(spark, store, wanted=Wanted.MERGE)
+    engine = spark_engine(spark, store, strategy=StrategySetting.MERGE)
     orders = Mirrored(engine, store, SparkReader(spark.session, store), ORDERS).create()
     orders.engine.checkpoint(orders.path)
     before = orders.engine.progress(orders.path)
@@ -166,8 +166,8 @@ def test_vacuum_spares_what_ours_says_was_deleted_lately(spark: Spark, orders: M
 def test_a_log_that_is_not_known_gets_one_of_deltas(
     spark: Spark, orders: Mirrored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def unfamiliar(_table: Path) -> int:
-        raise Unfamiliar("action rowIds")
+    def unfamiliar(_table: Path, **_options: object) -> int:
+        raise UnsupportedLog("action rowIds")
 
     monkeypatch.setattr(checkpoint, "write", unfamiliar)
     orders.apply([(UPSERT, (1, "a", None))])
@@ -194,6 +194,7 @@ def test_delta_is_asked_once_a_day_to_remove_what_has_expired_of_a_log(
     assert looks == [0.0, 25 * 3600.0]
 
 
+@pytest.mark.full
 def test_what_has_expired_of_a_log_goes(spark: Spark, orders: Mirrored) -> None:
     """Delta goes by the times that commits say of themselves, in whole days."""
     location = orders.store.location(orders.path)

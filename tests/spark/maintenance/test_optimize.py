@@ -13,9 +13,9 @@ from pyspark.errors import PySparkException
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.schema import TableSchema
 from mirrorlake.mirror.compaction import small_files as compaction
-from mirrorlake.mirror.compaction.optimize import Purge, Reach
+from mirrorlake.mirror.compaction.optimize import Purge, Rewrite
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.spark import committer as spark_committer
@@ -90,7 +90,7 @@ def test_a_table_that_is_merged_is_kept_compact_without_insides_of_delta(
         raise AssertionError("a Delta with other insides was asked for them")
 
     monkeypatch.setattr(spark_committer._Delta, "__init__", other)
-    engine = spark_engine(spark, store, wanted=Wanted.MERGE)
+    engine = spark_engine(spark, store, strategy=StrategySetting.MERGE)
     table = Mirrored(engine, store, SparkReader(spark.session, store), SHAPE).create()
     for start in (0, 1_000):
         table.apply([(INSERT, row(n)) for n in range(start, start + 1_000)])
@@ -131,17 +131,17 @@ def test_only_partitions_that_need_it_are_rearranged(spark: Spark, store: LocalS
         (PySparkException("row values"), Failed),
     ],
 )
-def test_another_writer_that_was_faster_is_told_from_a_fault(
+def test_a_conflict_is_distinguished_from_a_fault(
     spark: Spark, monkeypatch: pytest.MonkeyPatch, raised: Exception, outcome: Any
 ) -> None:
     def fail(*_all: Any) -> None:
         raise raised
 
     monkeypatch.setattr(optimize, "_run", fail)
-    command = Purge(Reach(((),), rows=1, gone=1, bytes=1))
+    command = Purge(Rewrite(((),), rows=1, gone=1, bytes=1))
     schema = TableSchema(SHAPE.schema, (), ())
-    told = SparkOptimizer(spark.session, SparkRunner(spark.session)).run(
+    result = SparkOptimizer(spark.session, SparkRunner(spark.session)).run(
         "s.t", "/none", schema, command
     )
-    assert told == outcome if isinstance(outcome, Conflicted) else isinstance(told, outcome)
-    assert "row values" not in str(told)
+    assert result == outcome if isinstance(outcome, Conflicted) else isinstance(result, outcome)
+    assert "row values" not in str(result)

@@ -20,7 +20,7 @@ from mirrorlake.apply.strategy import OpenBatch
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import BadValue, UnsupportedColumn
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed, MirrorEngine
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.spark.engine import spark_engine
@@ -64,7 +64,7 @@ def reader(spark: Spark, store: LocalStore) -> SparkReader:
 
 @pytest.fixture
 def new_engine(spark: Spark, store: LocalStore) -> Callable[[], MirrorEngine]:
-    return lambda: spark_engine(spark, store, wanted=Wanted.MERGE)
+    return lambda: spark_engine(spark, store, strategy=StrategySetting.MERGE)
 
 
 @pytest.fixture
@@ -259,7 +259,9 @@ class ByMerge:
         def at(folder: Path) -> Subject:
             store = LocalStore(folder / "root")
             reader = SparkReader(spark.session, store)
-            return Subject(lambda: spark_engine(spark, store, wanted=Wanted.MERGE), store, reader)
+            return Subject(
+                lambda: spark_engine(spark, store, strategy=StrategySetting.MERGE), store, reader
+            )
 
         return at
 
@@ -268,7 +270,7 @@ class TestMergeCore(ByMerge, ScenarioContract):
     """What of the suite runs each time: every marker, and a truncation."""
 
     scenarios = (*MARKERS, TRUNCATION, PATTERN, LOST_OTHER_GONE, REPEATED, SOME)
-    quick = 2
+    quick = 1
 
 
 @pytest.mark.long

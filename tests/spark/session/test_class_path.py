@@ -108,6 +108,7 @@ print(json.dumps(sorted({line.split()[-1] for line in maps.splitlines() if ".jsa
 """
 
 
+@pytest.mark.full
 @pytest.mark.spark
 def test_a_session_begins_with_the_classes_that_set_up_has_written() -> None:
     assert fetch.main() == 0  # nothing to do where set-up has just been

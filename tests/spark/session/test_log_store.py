@@ -89,6 +89,7 @@ def test_a_listing_of_no_folder_says_so(spark: Spark, tmp_path: Path) -> None:
         LogStore(spark, tmp_path.as_uri(), "nowhere").names_from("0")
 
 
+@pytest.mark.full
 def test_of_several_writers_of_a_version_one_wins(log: LogStore, folder: Path) -> None:
     def tries(writer: int) -> list[bool]:
         return [log.write(f"{version}.json", [str(writer)]) for version in range(VERSIONS)]

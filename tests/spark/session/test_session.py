@@ -98,6 +98,7 @@ def settings_of(session: SparkSession) -> tuple[Any, ...]:
     )
 
 
+@pytest.mark.full
 def test_a_given_session_is_neither_changed_nor_stopped(spark: Spark, store: LocalStore) -> None:
     session = spark.session
     before = settings_of(session)
@@ -192,7 +193,7 @@ from mirrorlake.spark.settings import SparkSettings
 
 handler = signal.getsignal(signal.SIGINT)
 conf = {"spark.sql.shuffle.partitions": "3"}
-settings = SparkSettings(master="local[1]", jars=Path(sys.argv[1]), driver_memory="512m", conf=conf)
+settings = SparkSettings("local[1]", Path(sys.argv[1]), conf, driver_memory="512m", brief=True)
 with Spark.start(settings) as spark:
     session, log = spark.session, spark.log
     found = {
@@ -201,6 +202,7 @@ with Spark.start(settings) as spark:
         "jvm zone": session._jvm.java.util.TimeZone.getDefault().getID(),
         "ours wins": session.conf.get("spark.sql.shuffle.partitions"),
         "delta": session.sql("select 1").count(),
+        "java": session.conf.get("spark.driver.extraJavaOptions"),
     }
 found["stopped"] = SparkContext._active_spark_context is None
 found["log removed"] = not log.exists()
@@ -215,6 +217,7 @@ def test_our_own_session_starts_from_a_folder_of_jars_and_is_stopped(tmp_path: P
         (tmp_path / Path(jar).name).symlink_to(jar)
     may = subprocess.run([*NAMELESS, "true"], check=False, capture_output=True).returncode == 0
     found = in_a_process_of_its_own(OF_OUR_OWN, str(tmp_path), under=NAMELESS if may else ())
+    assert "-XX:TieredStopAtLevel=1" in found.pop("java")
     assert found == {
         "handler kept": True,
         "zone": "UTC",

@@ -33,6 +33,7 @@ from mirrorlake.storage.local import LocalStore
 from mirrorlake.storage.urls import StorageLocation, open_store
 from tests.app.zones import Zone
 from tests.objects import S3Server
+from tests.profiles import some
 
 pytestmark = pytest.mark.spark
 
@@ -77,20 +78,23 @@ def answers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     return found
 
 
+@pytest.mark.full
 def test_ten_rows_come_through_the_insides_of_the_tested_versions(spark: Spark) -> None:
     assert trial.fails(spark) == ""
 
 
 @pytest.mark.parametrize(
     ("expected", "row", "said"),
-    [
-        ("EXPECTED", (0, "other"), "the self-test of direct read other rows than it wrote"),
-        (
-            "FEED",
-            ("insert", 0, "other"),
-            "the self-test of direct read another change feed than it wrote",
-        ),
-    ],
+    some(
+        [
+            ("EXPECTED", (0, "other"), "the self-test of direct read other rows than it wrote"),
+            (
+                "FEED",
+                ("insert", 0, "other"),
+                "the self-test of direct read another change feed than it wrote",
+            ),
+        ],
+    ),
 )
 def test_a_trial_that_meets_other_insides_says_so(
     spark: Spark, monkeypatch: pytest.MonkeyPatch, expected: str, row: object, said: str
@@ -99,6 +103,7 @@ def test_a_trial_that_meets_other_insides_says_so(
     assert trial.fails(spark) == said
 
 
+@pytest.mark.full
 @pytest.mark.parametrize(
     ("expected", "said"),
     [
@@ -114,6 +119,7 @@ def test_a_trial_that_meets_other_features_says_so(
     assert features.fails(spark, LocalStore(tmp_path / "root")) == told
 
 
+@pytest.mark.full
 def test_a_trial_whose_truncation_leaves_rows_says_so(
     spark: Spark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -122,6 +128,7 @@ def test_a_trial_whose_truncation_leaves_rows_says_so(
     assert features.fails(spark, LocalStore(tmp_path / "root")) == told
 
 
+@pytest.mark.full
 def test_a_trial_whose_features_are_not_written_says_how_it_ended(
     spark: Spark, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -136,7 +143,7 @@ def test_a_trial_without_a_deletion_vector_says_so(
     spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # The second batch writes all rows of the first one anew: rows and feed are the same.
-    monkeypatch.setattr(direct, "taken_along", tuple)
+    monkeypatch.setattr(direct, "files_to_join", tuple)
     assert trial.fails(spark) == "the self-test of direct wrote no deletion vector"
 
 
@@ -152,7 +159,7 @@ def forgets(truly: Any) -> Any:
 def test_a_trial_that_is_written_twice_says_so(
     spark: Spark, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(Engine, "_fitting", forgets(Engine._fitting))
+    monkeypatch.setattr(Engine, "_open_on", forgets(Engine._open_on))
     assert trial.fails(spark) == "the self-test of direct applied a batch twice"
 
 

@@ -1,1 +1,1 @@
-"""Tables from event files, whoever wrote them, in whatever order they arrive (ST-236 to ST-263)."""
+"""Tables from anyone's event files, in whatever order they arrive (ST-236 to ST-263)."""

@@ -1,7 +1,8 @@
-"""The columns of tables that are made of events: names, types, values (ST-245, ST-259 to ST-262).
+"""The columns of tables built from events: names, types, values (ST-245, ST-259 to ST-262).
 
-A new column is added, a missing one is NULL in new rows, a renamed one is a new one. A value of
-another type than its column has is no value of it, unless the column has every value of that type.
+A new column is added, a missing one is NULL in new rows, a renamed one counts as new. A value of
+another type than its column is rejected, unless the column's type can represent every value of that
+type.
 """
 
 from __future__ import annotations
@@ -19,16 +20,30 @@ import pyarrow.compute as pc
 
 from mirrorlake.errors import EventTableError
 from mirrorlake.events.encode.json_lines import json_texts
-from mirrorlake.events.types import UnifiedKind, UnifiedType
+from mirrorlake.events.types import TIME, UnifiedKind, UnifiedType
 from mirrorlake.model import types
 from mirrorlake.model.arrow import arrow_type, contiguous
+from mirrorlake.model.change import (
+    FEED_COLUMNS,
+    METADATA_COLUMNS,
+    ROW_COMMIT_TIME,
+    ROW_POSITION,
+)
 from mirrorlake.model.table import Column, Schema
 from mirrorlake.model.types import DataType
 
 METADATA = "datastream_metadata"
 """The struct column of every table (ST-237 to ST-239)."""
 
-_TAKEN = {METADATA, "_change_type", "_commit_version", "_commit_timestamp"}
+POSITION_AND_TIME = (
+    Column(ROW_POSITION, types.STRING),
+    Column(ROW_COMMIT_TIME, types.TIMESTAMP),
+)
+"""The additional columns of a table when the project requests metadata columns."""
+
+_DAY = 86_400_000_000
+"""Microseconds. A time may be 24:00:00."""
+_TAKEN = {METADATA, *METADATA_COLUMNS, *FEED_COLUMNS}
 _SIMPLE: Mapping[UnifiedKind, DataType] = {
     UnifiedKind.BOOLEAN: types.BOOLEAN,
     UnifiedKind.BYTES: types.BINARY,
@@ -45,12 +60,12 @@ _SIMPLE: Mapping[UnifiedKind, DataType] = {
 _KEYS = frozenset(
     ["boolean", "byte", "short", "integer", "long", "decimal", "string", "date", "timestamp"]
 )
-"""Types of Delta that a key may have (ST-243)."""
+"""Delta types that a key may have (ST-243)."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventTableColumn:
-    """A column: its name in the events, the one in the table, and its type in both."""
+    """A column: its name in the events, its name in the table, and its unified type."""
 
     source: str
     name: str
@@ -65,7 +80,7 @@ class EventTableColumn:
 
 @dataclass(frozen=True, slots=True)
 class EventTableColumns:
-    """All columns of a table but METADATA, in their order."""
+    """All columns of a table except METADATA, in order."""
 
     columns: tuple[EventTableColumn, ...] = ()
 
@@ -74,15 +89,17 @@ class EventTableColumns:
         """Raises ValueError, KeyError."""
         return cls(
             tuple(
-                EventTableColumn(one["source"], one["name"], UnifiedType.parse(one["type"]))
-                for one in record
+                EventTableColumn(
+                    member["source"], member["name"], UnifiedType.parse(member["type"])
+                )
+                for member in record
             )
         )
 
     def as_record(self) -> list[dict[str, str]]:
         return [
-            {"source": one.source, "name": one.name, "type": str(one.unified)}
-            for one in self.columns
+            {"source": column.source, "name": column.name, "type": str(column.unified)}
+            for column in self.columns
         ]
 
     def __iter__(self) -> Iterator[EventTableColumn]:
@@ -93,16 +110,16 @@ class EventTableColumns:
 
     @property
     def known(self) -> dict[str, UnifiedType]:
-        """The types by the names in the events."""
-        return {one.source: one.unified for one in self.columns}
+        """The types by name in the events."""
+        return {column.source: column.unified for column in self.columns}
 
     def name_of(self, source: str) -> str | None:
-        """The name in the table; None for a column that it has not."""
-        return next((one.name for one in self.columns if one.source == source), None)
+        """The name in the table; None for an unknown column."""
+        return next((column.name for column in self.columns if column.source == source), None)
 
     def widened(self, table: str, found: Mapping[str, UnifiedType]) -> EventTableColumns:
-        """With the columns of some events that are new (ST-259). Raises EventTableError for two
-        columns that would have one name."""
+        """With the new columns of some events (ST-259). Raises EventTableError when two columns
+        would have the same name."""
         names = {one.name.casefold(): one.source for one in self.columns}
         names |= dict.fromkeys(_TAKEN, "a column of the table's own")
         added = []
@@ -121,10 +138,11 @@ class EventTableColumns:
             added.append(EventTableColumn(source, name, kind))
         return replace(self, columns=(*self.columns, *added)) if added else self
 
-    def schema(self, metadata: DataType) -> Schema:
-        """Of the table."""
-        plain = [Column(one.name, one.type) for one in self.columns]
-        return Schema.of([*plain, Column(METADATA, metadata)])
+    def schema(self, metadata: DataType, *, with_metadata: bool) -> Schema:
+        """The schema of the table. with_metadata: with position and time."""
+        plain = [Column(column.name, column.type) for column in self.columns]
+        more = POSITION_AND_TIME if with_metadata else ()
+        return Schema.of([*plain, Column(METADATA, metadata), *more])
 
     def rows(
         self,
@@ -133,45 +151,57 @@ class EventTableColumns:
         key: Sequence[str],
         spared: np.ndarray,
     ) -> tuple[list[pa.Array], dict[int, str]]:
-        """The values of each column, and which events have one that is none of it, with the reason.
+        """The values of each column, and the events with a value that does not fit, with the
+        reason.
 
-        payload: by the names in the events, of `payload_type`; spared: bool, events of which only
-        the columns of the key matter.
+        payload: by name in the events, of `payload_type`.
+        spared: bool, events of which only the key columns matter.
         """
         found, rejected = [], dict[int, str]()
-        for one in self.columns:
-            target = arrow_type(one.type)
-            kind = kinds.get(one.source)
+        for column in self.columns:
+            target = arrow_type(column.type)
+            kind = kinds.get(column.source)
             if kind is None or kind.kind is UnifiedKind.UNSUPPORTED:
                 found.append(pa.nulls(payload.num_rows, target))
                 continue
-            values = contiguous(payload.column(one.source))
+            values = contiguous(payload.column(column.source))
             given = delta_type(kind)
-            if given == one.type:
+            if given == column.type:
+                if (timeless := _timeless(values, kind)).any():
+                    reason = f"column {column.source} has a time that no day has"
+                    rejected |= dict.fromkeys(np.flatnonzero(timeless).tolist(), reason)
+                    values = pc.if_else(pa.array(~timeless), values, pa.scalar(None, values.type))
                 found.append(delta_values(values, kind))
                 continue
-            if given is not None and types.is_wider(one.type, given):
+            if given is not None and types.is_wider(column.type, given):
                 found.append(delta_values(values, kind).cast(target))
                 continue
             wrong = values.is_valid().to_numpy(zero_copy_only=False)
-            if one.source not in key:
+            if column.source not in key:
                 wrong &= ~spared
-            reason = f"column {one.source} is {one.unified} in the table, and {kind} in the event"
+            reason = (
+                f"column {column.source} is {column.unified} in the table, and {kind} in the event"
+            )
             rejected |= dict.fromkeys(np.flatnonzero(wrong).tolist(), reason)
             found.append(pa.nulls(payload.num_rows, target))
         return found, rejected
 
 
 def check_key(table: str, columns: EventTableColumns, key: Sequence[str]) -> None:
-    """Refuse a key whose type none can be (ST-243). Raises EventTableError."""
+    """Refuse a key of a type that cannot be a key (ST-243). Raises EventTableError."""
     for one in columns:
-        if one.source in key and one.type.name not in _KEYS:
+        if one.source in key and not has_key_type(one.type):
             raise EventTableError(
                 f"its key column {one.source} is {one.unified}, by which no row can be found",
                 table=table,
                 column=one.source,
                 hint="Name another key in source.keys.",
             )
+
+
+def has_key_type(kind: DataType) -> bool:
+    """Whether rows can be found by a value of the type (ST-243)."""
+    return kind.name in _KEYS
 
 
 def column_name(source: str) -> str:
@@ -181,8 +211,8 @@ def column_name(source: str) -> str:
 
 
 def delta_type(kind: UnifiedType) -> DataType | None:
-    """What a unified type becomes; None for one without values. What Delta has no type for is
-    text: as ISO 8601 has it, or JSON."""
+    """The Delta type of a unified type; None for UNSUPPORTED. Types without a Delta equivalent
+    become text in ISO 8601 or JSON."""
     if kind.kind is UnifiedKind.UNSUPPORTED:
         return None
     if kind.kind is UnifiedKind.DECIMAL and kind.precision <= types.MAX_PRECISION:
@@ -191,7 +221,7 @@ def delta_type(kind: UnifiedType) -> DataType | None:
 
 
 def delta_values(values: pa.Array, kind: UnifiedType) -> pa.Array:
-    """The values in the type of `delta_type`. values: of `payload_type`."""
+    """The values converted to `delta_type`. values: of `payload_type`."""
     target = delta_type(kind)
     assert target is not None
     match kind.kind:
@@ -208,8 +238,30 @@ def delta_values(values: pa.Array, kind: UnifiedType) -> pa.Array:
             return values.cast(arrow_type(target))
 
 
+def _timeless(values: pa.Array, kind: UnifiedType) -> np.ndarray:
+    """Which rows have a time that ISO 8601 cannot represent; bool."""
+    found = np.zeros(len(values), bool)
+    match kind.kind:
+        case UnifiedKind.TIME:
+            found |= _flags(pc.or_(pc.less(values, 0), pc.greater(values, _DAY)))
+        case UnifiedKind.TIME_WITH_TIME_ZONE:
+            offset = pc.multiply(pc.struct_field(values, "offset").cast(pa.int64()), 1000)
+            found |= _flags(pc.greater_equal(pc.abs(offset), _DAY))
+            found |= _timeless(pc.struct_field(values, "time"), TIME)
+        case UnifiedKind.ARRAY:
+            assert kind.element is not None
+            lists = pc.struct_field(values, "elements")
+            inside = _timeless(contiguous(lists.flatten()), kind.element)
+            found[pc.list_parent_indices(lists).to_numpy()[inside]] = True
+    return found
+
+
+def _flags(values: pa.Array) -> np.ndarray:
+    return np.asarray(pc.fill_null(values, False).to_numpy(zero_copy_only=False))
+
+
 def _arrays(values: pa.StructArray, element: UnifiedType) -> pa.Array:
-    """Arrays as JSON, of numbers, truth values and texts."""
+    """Arrays as JSON, of numbers, booleans and strings."""
     dimensions = pc.struct_field(values, "dimensions").to_pylist()
     lists = pc.struct_field(values, "elements")
     elements = iter(delta_values(contiguous(lists.flatten()), element).to_pylist())

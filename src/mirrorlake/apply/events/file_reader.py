@@ -1,17 +1,20 @@
-"""Reads event files, and finds the types of those that do not say them.
+"""Reads event files and determines the column types of those that do not contain them.
 
-An Avro file names its columns, and so does the schema file beside files of JSON (ST-175). Without
-one a column has the type that its table has; in a new table, the one that holds all the values of
-the files that are read together.
+An Avro file contains its types; for JSON, the schema file beside it does (ST-175). Without one, a
+column has its type in the table; in a new table, it has the type that fits all values of the files
+that are read together. A file that cannot be read completely is a dead letter as a whole, and
+nothing of it is applied; therefore a file that does not fit in memory is read twice.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import BinaryIO, Self
 
 from mirrorlake.apply.events.listing import FoundFile
-from mirrorlake.apply.events.reading import WHOLE_FILE, DeadLetter, FileEvents, events_of
+from mirrorlake.apply.events.reading import WHOLE_FILE, DeadLetter, FileEvents, event_parts
 from mirrorlake.apply.events.settings import EventInput
 from mirrorlake.errors import TableError
 from mirrorlake.events import types
@@ -23,62 +26,169 @@ from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Store
 
 Types = Mapping[str, UnifiedType]
-"""Of columns, by their names in events."""
+"""Types of columns, by name in the events."""
+
+
+MOST_TOGETHER = 64 << 20
+"""Maximum bytes of the events of one file that are in memory at once."""
+MOST_OF_FILES = 160 << 20
+"""The same of several files, if they contain their types."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Read:
-    """What a file holds. is_told: whether it says its types."""
+    """The content of a file.
+
+    types: the types with which it was read, or has to be read again.
+    has_types: whether the file contains its types.
+    is_large: whether its events were left out because they do not fit in memory.
+    """
 
     events: FileEvents
-    is_told: bool = True
+    types: Types
+    has_types: bool = True
+    is_large: bool = False
+
+    @classmethod
+    def of(cls, parts: Iterable[FileEvents], types: Types, *, has_types: bool) -> Self:
+        held, size = list[FileEvents](), 0
+        for part in parts:
+            held.append(part)
+            size += part.size
+            if size > MOST_TOGETHER:
+                held = [FileEvents.together(held).without_rows()]
+        return cls(FileEvents.together(held), types, has_types, size > MOST_TOGETHER)
 
 
 class FileReader:
-    """Reads the files of a store. known: the types of a table; it may raise TableError."""
+    """Reads the files of a store.
+
+    known: returns the types of a table; may raise TableError.
+    go_on: called after each part of a file; raises to stop.
+    """
 
     def __init__(
-        self, store: Store, settings: EventInput, known: Callable[[TableId], Types]
+        self,
+        store: Store,
+        settings: EventInput,
+        known: Callable[[TableId], Types],
+        go_on: Callable[[], None],
     ) -> None:
-        self._store, self._settings, self._known = store, settings, known
+        self._store, self._settings, self._known, self._go_on = store, settings, known, go_on
         self._likely: dict[str, Types] = {}  # by the folder of an object
 
-    def read(self, files: Sequence[FoundFile]) -> list[FileEvents]:
-        """The events of each file. Raises OSError.
+    def parts(self, files: Sequence[FoundFile]) -> Iterator[Sequence[FileEvents]]:
+        """The events of the files, in groups with one entry per file: consecutive files that fit in
+        memory together, then each large file among them in parts. Raises OSError.
 
-        Memory: all of them.
+        Memory: the returned group.
         """
-        found = [self._read(file, self._likely.get(self._object(file), {})) for file in files]
+        for first, found in self._groups(files):
+            large = {number: one for number, one in enumerate(found, first) if one.is_large}
+            events = [FileEvents() if one.is_large else one.events for one in found]
+            yield _placed(events, first, len(files))
+            events.clear()
+            found.clear()  # before the next ones are read
+            for number, one in large.items():
+                for part in self._again(files[number], one.types):
+                    yield _placed([part], number, len(files))
+                    del part
+
+    def _groups(self, files: Sequence[FoundFile]) -> Iterator[tuple[int, list[_Read]]]:
+        """Consecutive files, with the number of the first. Files that do not contain their types
+        are in one group, because they are read with the types of all of them."""
+        of_table = cache(self._of_table)
+        found, first, size = list[_Read](), 0, 0
+        for number, file in enumerate(files):
+            read = self._first(file, of_table)
+            size += read.events.size
+            if found and size > MOST_OF_FILES and all(one.has_types for one in found):
+                yield first, found
+                found, first, size = [], number, read.events.size
+            found.append(read)
+        yield first, self._agreed(files[first:], found, of_table)
+
+    def _agreed(
+        self,
+        files: Sequence[FoundFile],
+        found: list[_Read],
+        of_table: Callable[[TableId], Types],
+    ) -> list[_Read]:
+        """The same files, with the same types in all that do not contain them."""
         wanted: dict[TableId, dict[str, UnifiedType]] = {}
-        for read in (one for one in found if not one.is_told):
+        for read in (one for one in found if not one.has_types):
             for part in read.events.tables:
                 known = wanted.setdefault(part.table, {})
                 for name, kind in part.columns.items():
                     known[name] = _both(known.get(name, types.UNSUPPORTED), kind)
         for table in wanted:
-            wanted[table] |= self._of_table(table)
+            wanted[table] |= of_table(table)
         for number, (file, read) in enumerate(zip(files, found, strict=True)):
-            if read.is_told:
+            if read.has_types:
                 continue
             types_ = {k: v for part in read.events.tables for k, v in wanted[part.table].items()}
             self._likely[self._object(file)] = types_
-            if any(_differ(part.columns, types_) for part in read.events.tables):
+            if read.is_large:
+                found[number] = replace(read, types=types_)
+            elif any(_differ(part.columns, types_) for part in read.events.tables):
                 found[number] = self._read(file, types_)
-        return [read.events for read in found]
+        return found
+
+    def _first(self, file: FoundFile, of_table: Callable[[TableId], Types]) -> _Read:
+        """Read a file with the types of earlier files of the same object, if these are the types of
+        its tables; otherwise with inferred types."""
+        likely = self._likely.get(self._object(file), {})
+        read = self._read(file, likely)
+        if read.has_types or not likely:
+            return read
+        guessed = (
+            name in likely and name not in of_table(part.table)
+            for part in read.events.tables
+            for name in part.columns
+        )
+        return self._read(file, {}) if read.events.letters or any(guessed) else read
 
     def _read(self, file: FoundFile, likely: Types) -> _Read:
         try:
             columns = self._schema(file)
             with self._store.open(file.path) as opened:
-                is_told = opened.read(len(MAGIC)) == MAGIC or columns is not None
+                has_types = opened.read(len(MAGIC)) == MAGIC or columns is not None
                 opened.seek(0)
-                events = events_of(opened, file.path, self._settings, columns, likely)
-                return _Read(events, is_told)
+                parts = self._parts(opened, file, columns, likely)
+                return _Read.of(parts, likely, has_types=has_types)
         except FileNotFoundError:
-            reason = "the file is gone"
+            return _Read(_dead(file, "the file is gone"), likely)
         except UnreadableEvents as error:
-            reason = str(error)
-        return _Read(FileEvents((), [DeadLetter(file.path, WHOLE_FILE, reason)]))
+            return _Read(_dead(file, str(error)), likely)
+
+    def _again(self, file: FoundFile, known: Types) -> Iterator[FileEvents]:
+        """The events of a file that was already read completely, in parts."""
+        held, size = list[FileEvents](), 0
+        try:
+            with self._store.open(file.path) as opened:
+                columns = self._schema(file)
+                for part in self._parts(opened, file, columns, known):
+                    held.append(part)
+                    size += part.size
+                    if size > MOST_TOGETHER:
+                        together, held, size = FileEvents.together(held), [], 0
+                        yield together
+                        del part, together  # before the next ones are read
+        except (FileNotFoundError, UnreadableEvents) as error:
+            yield _dead(file, f"it was replaced while it was read: {error}")
+        else:
+            yield FileEvents.together(held)
+
+    def _parts(
+        self,
+        opened: BinaryIO,
+        file: FoundFile,
+        columns: Sequence[EventColumn] | None,
+        known: Types,
+    ) -> Iterator[FileEvents]:
+        for part in event_parts(opened, file.path, self._settings, columns, known):
+            self._go_on()
+            yield part
 
     def _schema(self, file: FoundFile) -> list[EventColumn] | None:
         return schema_columns(self._store.read(file.schema)) if file.schema else None
@@ -87,20 +197,30 @@ class FileReader:
         try:
             return self._known(table)
         except TableError:
-            return {}  # it says so when events are applied to it
+            return {}  # applying events to the table reports the error
 
     def _object(self, file: FoundFile) -> str:
         return file.path.removeprefix(self._settings.path).strip("/").partition("/")[0]
+
+
+def _dead(file: FoundFile, reason: str) -> FileEvents:
+    return FileEvents((), [DeadLetter(file.path, WHOLE_FILE, reason)])
 
 
 def _differ(columns: Types, wanted: Types) -> bool:
     return any(wanted.get(name, kind) != kind for name, kind in columns.items())
 
 
-def _both(one: UnifiedType, other: UnifiedType) -> UnifiedType:
-    """The type of the values of both, as `events.decode.json_values.inferred` has it."""
-    if UnifiedKind.UNSUPPORTED in {one.kind, other.kind}:
-        return other if one.kind is UnifiedKind.UNSUPPORTED else one
-    if one == other:
-        return one
-    return types.NUMBER if {one, other} == {types.LONG, types.NUMBER} else types.STRING
+def _both(first: UnifiedType, second: UnifiedType) -> UnifiedType:
+    """The type for values of both types, as `events.decode.json_values.inferred` determines it."""
+    if UnifiedKind.UNSUPPORTED in {first.kind, second.kind}:
+        return second if first.kind is UnifiedKind.UNSUPPORTED else first
+    if first == second:
+        return first
+    return types.NUMBER if {first, second} == {types.LONG, types.NUMBER} else types.STRING
+
+
+def _placed(events: Sequence[FileEvents], first: int, count: int) -> list[FileEvents]:
+    """An entry for each of `count` files; `events` are those from the file number `first` on."""
+    after = count - first - len(events)
+    return [*[FileEvents()] * first, *events, *[FileEvents()] * after]

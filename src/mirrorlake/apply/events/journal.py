@@ -1,9 +1,10 @@
-"""Which event files were applied, and which of their events could not be (ST-178, ST-253).
+"""Records which event files were applied, and which of their events are dead letters (ST-178,
+ST-253).
 
-A record is written for each batch of files, after their events are in their tables; the events of
-files that are not recorded come again, and change nothing then. Records are joined from time to
-time, without the files of minute folders that are not looked into any more. So the work of a cycle
-follows the files that are new, and those of the look-back.
+A record is written for each batch of files, after their events are in their tables. Events of files
+that are not recorded are read again and then change nothing. Records are merged from time to time,
+without the files of minute folders that are no longer listed. The work of a cycle is therefore
+proportional to the new files and those of the look-back.
 """
 
 from __future__ import annotations
@@ -15,22 +16,27 @@ from datetime import datetime
 from typing import Any, Self
 
 from mirrorlake.apply.events.reading import WHOLE_FILE, DeadLetter
-from mirrorlake.apply.events.state import FOLDER, numbers_in
+from mirrorlake.apply.events.remembered.state import FOLDER, numbers_in
+from mirrorlake.errors import EventRecordsUnreadable
+from mirrorlake.mirror.table.progress import MALFORMED
 from mirrorlake.storage.store import Store
 
+FORMAT = 1
 MOST_RECORDS = 64
-"""Records that are joined to one."""
+"""Number of records that are merged into one."""
 
 MOST_ROWS = 100
-"""Rows that are named of a reason; how many there are is told in any case."""
+"""Maximum number of rows that are listed for one reason; `count` is always exact."""
 
 _FILES = f"{FOLDER}/files"
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetters:
-    """Events of a file that are not applied for one reason. rows: the first of them, from 0 on, or
-    WHOLE_FILE alone; count: how many they are."""
+    """Events of a file that are not applied for the same reason.
+
+    rows: the first of them, from 0, or only WHOLE_FILE. count: the number of all.
+    """
 
     table: str
     reason: str
@@ -44,8 +50,13 @@ class DeadLetters:
 
 @dataclass(frozen=True, slots=True)
 class ReadFile:
-    """A file that was applied. etag: of its content; minute: of its folder, `yyyymmddhhmm`, "" for
-    one elsewhere; retries: how often it was read again for its dead letters; time: when."""
+    """A file that was applied.
+
+    etag: of its content.
+    minute: of its folder, `yyyymmddhhmm`, "" for any other folder.
+    retries: how often it was read again for its dead letters.
+    time: when it was applied.
+    """
 
     path: str
     etag: str
@@ -55,20 +66,27 @@ class ReadFile:
     time: str = ""
 
     def as_record(self) -> list[Any]:
-        told = [[one.table, one.reason, list(one.rows), one.count] for one in self.letters]
-        return [self.path, self.etag, self.minute, told, self.retries, self.time]
+        letters = [
+            [letter.table, letter.reason, list(letter.rows), letter.count]
+            for letter in self.letters
+        ]
+        return [self.path, self.etag, self.minute, letters, self.retries, self.time]
 
     @classmethod
     def parse(cls, record: Sequence[Any]) -> Self:
-        path, etag, minute, told, retries, time = record
-        letters = (DeadLetters(t, reason, tuple(rows), count) for t, reason, rows, count in told)
+        path, etag, minute, records, retries, time = record
+        letters = (DeadLetters(t, reason, tuple(rows), count) for t, reason, rows, count in records)
         return cls(path, etag, minute, tuple(letters), int(retries), time)
 
 
 @dataclass(frozen=True, slots=True)
 class FileJournal:
-    """What is recorded. files: by path; horizon: `yyyymmdd`, before which no minute folder is
-    looked into, "" as long as not all of them were; numbers: of the records."""
+    """The recorded files.
+
+    files: by path.
+    horizon: `yyyymmdd`, the first day whose minute folders are listed, "" until all of them were.
+    numbers: of the records.
+    """
 
     files: Mapping[str, ReadFile] = field(default_factory=dict)
     horizon: str = ""
@@ -76,30 +94,40 @@ class FileJournal:
 
     @property
     def dead(self) -> list[ReadFile]:
-        """The files with dead letters, by path."""
+        """The files with dead letters, sorted by path."""
         return [file for _path, file in sorted(self.files.items()) if file.letters]
 
 
 class FileJournals:
-    """Keeps the journal of one root, on its own disk."""
+    """Stores the journal of one root, on local disk."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
 
     def read(self) -> FileJournal:
-        """What is recorded now. Raises ValueError for a damaged record."""
+        """The current journal. Raises EventRecordsUnreadable."""
         numbers = numbers_in(self._store, _FILES)
         files: dict[str, ReadFile] = {}
         horizon = ""
         for number in numbers:
-            said = json.loads(self._store.read(_path(number)))
-            horizon = max(horizon, str(said["horizon"]))
-            files |= {one.path: one for one in map(ReadFile.parse, said["files"])}
+            try:
+                record = json.loads(self._store.read(_path(number)))
+                if record["format"] != FORMAT:
+                    raise ValueError(f"its format is {record['format']}, not {FORMAT}")
+                files |= {file.path: file for file in map(ReadFile.parse, record["files"])}
+                horizon = str(record["horizon"])
+            except MALFORMED as error:
+                raise EventRecordsUnreadable(
+                    f"it cannot be read which event files were applied: {error}",
+                    where=self._store.location(_path(number)),
+                    hint="Use the release that wrote it, or remove the folder that it is in: all "
+                    "event files are read again then, and what was applied changes nothing.",
+                ) from error
         return FileJournal(files, horizon, tuple(numbers))
 
     def add(self, journal: FileJournal, files: Iterable[ReadFile], horizon: str) -> FileJournal:
-        """Record files, in the place of what was told of them before. horizon: from now on."""
-        new = {one.path: one for one in files}
+        """Record files, replacing their earlier entries. horizon: from now on."""
+        new = {file.path: file for file in files}
         number = journal.numbers[-1] + 1 if journal.numbers else 1
         known = {**journal.files, **new}
         if len(journal.numbers) < MOST_RECORDS:
@@ -107,33 +135,37 @@ class FileJournals:
             return replace(
                 journal, files=known, horizon=horizon, numbers=(*journal.numbers, number)
             )
-        left = {path: one for path, one in known.items() if is_looked_at(one, horizon)}
-        # The newest record says all; what the others say is no longer asked for.
+        left = {path: file for path, file in known.items() if is_looked_at(file, horizon)}
+        # The newest record contains everything; the others are no longer needed.
         self._write(number, left.values(), horizon)
         for old in journal.numbers:
             self._store.delete(_path(old))
         return FileJournal(left, horizon, (number,))
 
     def delete(self) -> None:
-        """Forget all: every file is read again."""
+        """Delete the journal: every file is read again."""
         self._store.delete_folder(_FILES)
 
     def _write(self, number: int, files: Iterable[ReadFile], horizon: str) -> None:
-        said = {"format": 1, "horizon": horizon, "files": [one.as_record() for one in files]}
-        content = json.dumps(said, ensure_ascii=False).encode()
+        record = {
+            "format": FORMAT,
+            "horizon": horizon,
+            "files": [file.as_record() for file in files],
+        }
+        content = json.dumps(record, ensure_ascii=False).encode()
         self._store.replace(_path(number), content)
 
 
 def is_looked_at(file: ReadFile, horizon: str) -> bool:
-    """Whether it has to be remembered: it can be listed again, or has dead letters."""
+    """Whether the file has to be kept: it can be listed again, or has dead letters."""
     return bool(file.letters) or not file.minute or file.minute >= horizon
 
 
 def letters_of(letters: Iterable[DeadLetter]) -> tuple[DeadLetters, ...]:
-    """Dead letters of one file, by table and reason."""
+    """Dead letters of one file, grouped by table and reason."""
     found: dict[tuple[str, str], list[int]] = {}
-    for one in letters:
-        found.setdefault((one.table, one.reason), []).append(one.row)
+    for letter in letters:
+        found.setdefault((letter.table, letter.reason), []).append(letter.row)
     return tuple(
         DeadLetters(table, reason, tuple(rows[:MOST_ROWS]), len(rows))
         for (table, reason), rows in found.items()
@@ -141,7 +173,7 @@ def letters_of(letters: Iterable[DeadLetter]) -> tuple[DeadLetters, ...]:
 
 
 def day_of(moment: datetime) -> str:
-    return f"{moment:%Y%m%d}"
+    return f"{moment.year:04}{moment:%m%d}"
 
 
 def _path(number: int) -> str:

@@ -1,9 +1,9 @@
-"""The events of a file, by table, and those that are none."""
+"""The events of a file by table, and its dead letters."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, replace
 from typing import BinaryIO
 
 import numpy as np
@@ -13,7 +13,6 @@ import pyarrow.compute as pc
 from mirrorlake.apply.events.settings import EventInput, event_name
 from mirrorlake.events.checks import check, key_names
 from mirrorlake.events.decode.batch import EventBatch
-from mirrorlake.events.decode.errors import UnreadableEvents
 from mirrorlake.events.envelope import EventSource
 from mirrorlake.events.metadata import OBJECT_PARTS
 from mirrorlake.events.reading import read_events
@@ -23,13 +22,15 @@ from mirrorlake.model.arrow import contiguous
 from mirrorlake.model.table import TableId
 
 WHOLE_FILE = -1
-"""The row of a dead letter that is a file."""
+"""The row of a dead letter for a whole file."""
 
 
 @dataclass(frozen=True, slots=True)
 class DeadLetter:
-    """An event that cannot be applied, and why (ST-253). row: its number in the file, from 0 on, or
-    WHOLE_FILE; table: where it is known."""
+    """An event that cannot be applied, with the reason (ST-253).
+
+    row: its number in the file, from 0, or WHOLE_FILE. table: if known.
+    """
 
     file: str
     row: int
@@ -41,9 +42,13 @@ class DeadLetter:
 class TableEvents:
     """n events of one table, of one file.
 
-    name: of the table in the source; keys: the sets of columns that they name as key; head: HEAD of
-    `events.decode.batch`; columns: the types of `payload`, by name; row: int64, n, their numbers in
-    the file; backfill, deletion: bool, n; change_type: texts of ST-240.
+    name: of the table in the source.
+    keys: the distinct sets of key columns of the events.
+    head: HEAD of `events.decode.batch`.
+    columns: the types of `payload`, by name.
+    row: int64, n, the numbers of the events in the file.
+    backfill, deletion: bool, n.
+    change_type: strings from the list of ST-240, or TRUNCATE.
     """
 
     table: TableId
@@ -63,14 +68,14 @@ class TableEvents:
         return int(self.head.num_rows)
 
     def letters(self, reasons: Mapping[int, str]) -> list[DeadLetter]:
-        """Some of the events, by their number here, as dead letters."""
+        """Dead letters for some of the events, given by index, with their reasons."""
         return [
             DeadLetter(self.file, int(self.row[at]), reason, str(self.table))
             for at, reason in sorted(reasons.items())
         ]
 
     def only(self, which: np.ndarray) -> TableEvents:
-        """Some of them: bool, n."""
+        """The events for which `which` (bool, n) is true."""
         if which.all():
             return self
         mask = pa.array(which)
@@ -82,7 +87,7 @@ class TableEvents:
             self.keys,
             self.head.filter(mask),
             self.columns,
-            _filtered(self.payload, mask),
+            _filtered(self.payload, which),
             self.row[which],
             self.backfill[which],
             self.deletion[which],
@@ -92,32 +97,49 @@ class TableEvents:
 
 @dataclass(frozen=True, slots=True)
 class FileEvents:
-    """All that a file holds."""
+    """The events of a file, or some of them."""
 
     tables: Sequence[TableEvents] = ()
-    letters: Sequence[DeadLetter] = field(default_factory=list)
+    letters: Sequence[DeadLetter] = ()
+
+    @classmethod
+    def together(cls, parts: Sequence[FileEvents]) -> FileEvents:
+        """Several parts combined."""
+        return cls(
+            [one for part in parts for one in part.tables],
+            [one for part in parts for one in part.letters],
+        )
+
+    @property
+    def size(self) -> int:
+        """Bytes in memory."""
+        return sum(table.head.nbytes + table.payload.nbytes for table in self.tables)
+
+    def without_rows(self) -> FileEvents:
+        """The tables and columns without events, and the dead letters."""
+        return replace(
+            self, tables=[table.only(np.zeros(len(table), bool)) for table in self.tables]
+        )
 
 
-def events_of(
+def event_parts(
     file: BinaryIO,
     name: str,
     settings: EventInput,
     columns: Sequence[EventColumn] | None = None,
     known: Mapping[str, UnifiedType] | None = None,
-) -> FileEvents:
-    """Read a file. name: its path; columns, known: as for `read_events`. Raises OSError.
+) -> Iterator[FileEvents]:
+    """The events of a file in order, in parts.
 
-    Memory: the events of the file. A file that cannot be read to its end is a dead letter as a
-    whole, and nothing of it is applied.
+    name: the path of the file. columns, known: as for `read_events`. Raises OSError, and
+        UnreadableEvents also after parts: use none of them before the last one has been read.
     """
-    tables: list[TableEvents] = []
-    letters: list[DeadLetter] = []
-    try:
-        for batch in read_events(file, columns=columns, known=known):
-            _sort(batch, name, settings, tables, letters)
-    except UnreadableEvents as error:
-        return FileEvents((), [DeadLetter(name, WHOLE_FILE, str(error))])
-    return FileEvents(tables, letters)
+    for batch in read_events(file, columns=columns, known=known):
+        tables: list[TableEvents] = []
+        letters: list[DeadLetter] = []
+        _sort(batch, name, settings, tables, letters, is_inferred=columns is None)
+        del batch  # which may be large, as may the next one
+        yield FileEvents(tables, letters)
 
 
 def _sort(
@@ -126,8 +148,14 @@ def _sort(
     settings: EventInput,
     tables: list[TableEvents],
     letters: list[DeadLetter],
+    *,
+    is_inferred: bool,
 ) -> None:
-    """Put the events of a batch with their tables, or among the dead letters."""
+    """Distribute the events of a batch to their tables and the dead letters.
+
+    is_inferred: whether the columns are those of all events, so that a table has only those of
+        which its events have values.
+    """
     try:
         checked = check(batch, settings.source)
     except ValueError as error:
@@ -135,7 +163,8 @@ def _sort(
         return
     rejected = dict(batch.rejected) | dict(checked.rejected)
     parts = [
-        pc.fill_null(contiguous(batch.head.column(one)), "") for one in OBJECT_PARTS[checked.source]
+        pc.fill_null(contiguous(batch.head.column(column)), "")
+        for column in OBJECT_PARTS[checked.source]
     ]
     nameless = pc.equal(parts[1], "").to_numpy(zero_copy_only=False)
     for row in np.flatnonzero(nameless).tolist():
@@ -146,11 +175,14 @@ def _sort(
     named: dict[int, str] = {}
     for group, first in enumerate(groups.first.tolist()):
         namespace, table = (part[first].as_py() for part in parts)
-        named[group] = event_name(namespace, table)
+        # Quoted where a dot in a name could be mistaken for the separator.
+        named[group] = event_name(f'"{namespace}"' if "." in namespace else namespace, table)
         which = good & (groups.code == group)
         if which.any():
-            found = batch.head.filter(pa.array(which))
-            configured = settings.keys.get(named[group], ())
+            found, payload = _filtered(batch.head, which), _filtered(batch.payload, which)
+            if is_inferred and len(groups.first) > 1:
+                payload = _with_values(payload)
+            configured = settings.keys.get(event_name(namespace, table), ())
             some = EventBatch(0, found, (), found.select([]), np.zeros(0, bool))
             tables.append(
                 TableEvents(
@@ -160,8 +192,12 @@ def _sort(
                     checked.source,
                     key_names(some, configured),
                     found,
-                    {one.name: one.type for one in batch.columns},
-                    _filtered(batch.payload, pa.array(which)),
+                    {
+                        column.name: column.type
+                        for column in batch.columns
+                        if column.name in payload.schema.names
+                    },
+                    payload,
                     batch.first + np.flatnonzero(which),
                     checked.backfill[which],
                     checked.deletion[which],
@@ -173,15 +209,24 @@ def _sort(
         letters.append(DeadLetter(name, batch.first + row, reason, table))
 
 
-def _filtered(rows: pa.Table, which: pa.Array) -> pa.Table:
-    """Rows without a column, too, are as many as are wanted."""
+def _with_values(rows: pa.Table) -> pa.Table:
+    """The columns that are not NULL in all rows."""
+    columns = zip(rows.column_names, rows.columns, strict=True)
+    return rows.select([name for name, one in columns if one.null_count < rows.num_rows])
+
+
+def _filtered(rows: pa.Table, which: np.ndarray) -> pa.Table:
+    """The rows for which `which` (bool, n) is true, with the right count also without columns."""
+    if which.all():
+        return rows
+    mask = pa.array(which)
     if rows.num_columns:
-        return rows.filter(which)
-    return pa.table({"_": which}).filter(which).select([])
+        return rows.filter(mask)
+    return pa.table({"_": mask}).filter(mask).select([])
 
 
 def by_table(files: Sequence[FileEvents]) -> Iterator[tuple[TableId, list[TableEvents]]]:
-    """The events of some files, each table once."""
+    """The events of some files, grouped by table."""
     found: dict[TableId, list[TableEvents]] = {}
     for file in files:
         for events in file.tables:

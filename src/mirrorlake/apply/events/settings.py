@@ -1,4 +1,4 @@
-"""What a project says of a bucket of events, and of the tables that are made of them."""
+"""The settings of a bucket of event files and of the tables built from them."""
 
 from __future__ import annotations
 
@@ -19,15 +19,20 @@ STRICT_ORACLE = "oracle-strict"
 
 @dataclass(frozen=True, slots=True)
 class EventInput:
-    """Where event files are, and what becomes of them.
+    """Where event files are, and how they are applied.
 
-    location: a folder, or a URL and how to access it; path: the folder below it. extensions: of the
-    files that are read; all files without. source: of the events, where their `read_method` does
-    not name it. is_append: every event is kept (ST-236). keys: the key columns of tables whose
-    events name none, by schema and table (ST-250). guard: by how much a change may be older than a
-    backfill and win (ST-217). look_back: for how long minute folders are looked into again
-    (ST-178). dataset: the one schema of all tables; prefix: of the schemas otherwise (ST-241).
-    strict_oracle: order Oracle as ST-190 says. poll_seconds: between two looks for new files.
+    location: a folder, or a URL and how to access it; path: the folder below it.
+    extensions: of the files to read; empty for all files.
+    source: of the events, if their `read_method` does not name it.
+    is_append: keep every event (ST-236).
+    keys: key columns for tables whose events name none, by schema and table (ST-250).
+    guard: how much older than a backfill a change may be to still win (ST-217).
+    look_back: how long minute folders are listed again (ST-178).
+    retention: how long events are remembered that determine no row.
+    dataset: one schema for all tables; prefix: of the schemas otherwise (ST-241).
+    strict_oracle: order Oracle's events as in ST-190.
+    metadata_columns: whether rows have the position and the time of their event.
+    poll_seconds: interval between two listings.
     """
 
     location: StorageLocation | Path
@@ -38,25 +43,27 @@ class EventInput:
     keys: Mapping[str, Sequence[str]] = field(default_factory=dict)
     guard: timedelta = timedelta(minutes=30)
     look_back: timedelta = timedelta(days=3)
+    retention: timedelta = timedelta(days=30)
     dataset: str | None = None
     prefix: str = ""
     strict_oracle: bool = False
+    metadata_columns: bool = False
     poll_seconds: float = 2.0
 
     @property
     def described(self) -> str:
-        """The place, for people."""
+        """The location, for people."""
         location = self.location
         url = location.url if isinstance(location, StorageLocation) else str(location)
         return f"{url}/{self.path}".removesuffix("/")
 
     def rule(self, source: EventSource) -> str:
-        """By which rule the events of a source are ordered (ST-206)."""
+        """The rule that orders the events of a source (ST-206)."""
         strict = self.strict_oracle and source is EventSource.ORACLE
         return STRICT_ORACLE if strict else str(source)
 
     def table(self, namespace: str, name: str) -> TableId:
-        """The table of events of a schema or database and a table (ST-241, ST-245)."""
+        """The table for events of a schema or database and a table (ST-241, ST-245)."""
         if self.dataset is not None:
             joined = "_".join(filter(None, [namespace, name]))
             return TableId(self.dataset, _OF_TABLE.sub("_", joined))
@@ -65,5 +72,5 @@ class EventInput:
 
 
 def event_name(namespace: str, name: str) -> str:
-    """How `keys` names the table of events."""
+    """The name of a table in `keys`."""
     return f"{namespace}.{name}" if namespace else name

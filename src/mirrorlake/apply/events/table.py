@@ -1,30 +1,32 @@
-"""One table that is made of events.
+"""One table that is built from events.
 
-Order: read → write what is remembered → write rows → commit rows and the number of the batch at
-once. The record of what is remembered has the same number, and counts when the table has it; so a
-process may die at any point, and the same events may come again (ST-223, ST-232).
+Order: read → write the state → write rows → commit rows and the number of the batch together. The
+record of the state has the same number and becomes current with the commit. A crash may happen at
+any point, and the same events may be applied again (ST-223, ST-232).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, field, replace
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from mirrorlake.apply.events import merging
 from mirrorlake.apply.events.columns import (
     check_key,
 )
-from mirrorlake.apply.events.content import identities
-from mirrorlake.apply.events.keyed_files import KeyedFiles
 from mirrorlake.apply.events.reading import DeadLetter, TableEvents
+from mirrorlake.apply.events.remembered import merging, retention
+from mirrorlake.apply.events.remembered.content import identities
+from mirrorlake.apply.events.remembered.keyed_files import KeyedFiles
+from mirrorlake.apply.events.remembered.merging import IDENTITY
+from mirrorlake.apply.events.remembered.state import MOST_NAME, EventTableState, StateFolder
+from mirrorlake.apply.events.remembered.truncating import truncated
 from mirrorlake.apply.events.rows import (
     AppliedRows,
     appended_rows,
@@ -34,48 +36,46 @@ from mirrorlake.apply.events.rows import (
     table_rows,
 )
 from mirrorlake.apply.events.settings import EventInput
-from mirrorlake.apply.events.state import MALFORMED, EventTableState, StateFolder
-from mirrorlake.delta.log import checkpoint
-from mirrorlake.delta.log.durability import flush_commit
+from mirrorlake.delta.log.files import FOLDER
 from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
 from mirrorlake.delta.schema import OF_EVENTS, TableSchema, parse
-from mirrorlake.delta.workspace import at_hand
+from mirrorlake.delta.workspace import open_workspace
 from mirrorlake.delta.write import flush
 from mirrorlake.delta.write.append import append
-from mirrorlake.delta.write.commit import write_commit
 from mirrorlake.delta.write.compact import compact
+from mirrorlake.delta.write.durable_commit import durable_commit, flush_names
 from mirrorlake.delta.write.rewrite import rewrite
 from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata, widened
-from mirrorlake.errors import EventTableError, KeyColumnUnknown, Unavailable
+from mirrorlake.errors import EventTableError, KeyColumnUnknown, NestedTables
 from mirrorlake.events.types import UnifiedType
 from mirrorlake.mirror.compaction import small_files
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.mirror.order import first_of_each
 from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.strategy import TableFacts
-from mirrorlake.mirror.table.progress import KEY_COLUMNS
-from mirrorlake.model import types
+from mirrorlake.mirror.table.progress import KEY_COLUMNS, MALFORMED
 from mirrorlake.model.arrow import contiguous
+from mirrorlake.model.change import ROW_POSITION
 from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
-from mirrorlake.model.table import Column, TableId
-from mirrorlake.root import delta_path
-from mirrorlake.storage.local import flush_folder
+from mirrorlake.model.table import TableId
+from mirrorlake.root import delta_path, escaped
 from mirrorlake.storage.store import Store
 from mirrorlake.storage.urls import is_url
 
 APPLICATION = "mirrorlake-events"
 ATTEMPTS = 20
-"""At one batch, while other writers are faster."""
-CHECKPOINT = 50
-"""Commits from one checkpoint to the next."""
+"""Attempts at one batch while other writers commit first."""
 THREADS = 2
-IDENTITY = "identity"
 
 
 @dataclass(frozen=True, slots=True)
 class EventTableReport:
-    """What a batch did. version: of the table; letters: events that could not be applied; parked:
-    deletions that wait for the event that tells their key (ST-230)."""
+    """The result of a batch.
+
+    version: of the table.
+    letters: events that could not be applied.
+    parked: deletions that wait for the event with their key (ST-230).
+    """
 
     version: int
     counts: Counts = field(default_factory=Counts)
@@ -83,10 +83,20 @@ class EventTableReport:
     parked: int = 0
     commits: int = 0
 
+    def then(self, other: EventTableReport) -> EventTableReport:
+        """Both, this one first."""
+        return EventTableReport(
+            other.version,
+            Counts.total([self.counts, other.counts]),
+            [*self.letters, *other.letters],
+            self.parked + other.parked,
+            self.commits + other.commits,
+        )
+
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """The table and what is remembered of it, at one version."""
+    """The table and its state at one version."""
 
     snapshot: TableSnapshot
     state: EventTableState
@@ -116,20 +126,27 @@ class EventTable:
         self.location, self._options = store.location(path), store.options(path)
         self._log = TableLog(self.location, self._options)
         self._folder = StateFolder(store, table)
-        self._is_swept = False
+        self._is_swept = self._is_described = False
 
     @property
     def known(self) -> dict[str, UnifiedType]:
-        """The types of its columns, by their names in events. Raises EventTableError."""
+        """The types of its columns, by name in the events. Raises EventTableError."""
         return self._load().state.columns.known
 
     def apply(self, events: Sequence[TableEvents]) -> EventTableReport:
-        """Apply events, in whatever order, whether they were applied before or not.
+        """Apply events in any order, including events that were applied before.
 
-        Raises TableError for a table that stops, Unavailable.
+        Raises TableError when the table stops, Unavailable.
         """
-        for _attempt in range(ATTEMPTS):
-            done = self._apply(self._load(), events)
+        for attempt in range(ATTEMPTS):
+            loaded = self._load()
+            try:
+                done = self._apply(loaded, events)
+            except FileNotFoundError as error:
+                if not attempt:  # another vacuum may have removed files that a newer version lacks
+                    continue
+                name = Path(str(error.filename or "")).name
+                raise self._error(f"a file of it, or of its keys, is missing: {name}") from error
             if done is not None:
                 return done
         raise self._error(
@@ -137,21 +154,42 @@ class EventTable:
         )
 
     def compact(self) -> None:
-        """Write small files of the table anew together, where there are many; one step."""
+        """Merge small files of the table if there are many; one step."""
         loaded = self._load()
         chosen = small_files.choose(loaded.files) if loaded.snapshot.exists else ()
         if not chosen:
             return
-        with at_hand(self.location, self._options) as workspace, flush.behind():
+        with open_workspace(self.location, self._options) as workspace, flush.flush_in_background():
             workspace.fetch(chosen)
             key = self._key_names(loaded.state)
             actions = compact(workspace.folder, chosen, loaded.schema, key)
-            workspace.keep(actions)
+            workspace.upload(actions)
         self._commit(loaded.snapshot.version + 1, actions, "OPTIMIZE", {})
+
+    def prune(self, now: datetime) -> None:
+        """Remove state that is no longer needed, once a day."""
+        loaded = self._load()
+        before = retention.horizon(loaded.state, self._settings.retention, now)
+        if not loaded.snapshot.exists or before - loaded.state.pruned_ms < retention.STEP_MS:
+            return
+        with flush.flush_in_background():
+            state = self._folder.add(retention.pruned(loaded.state, self._folder.files, before))
+        self._reached(CrashPoint.KEYS_WRITTEN)
+        actions = [{"txn": {"appId": APPLICATION, "version": state.number}}]
+        said = {"mirrorlake_events": state.number}
+        if self._commit(loaded.snapshot.version + 1, actions, "TXN", said):
+            self._folder.discard(state)
 
     # -- what there is --------------------------------------------------------------------------
 
     def _load(self) -> _Loaded:
+        for name in (self.table.schema, self.table.name):
+            if len(escaped(name).encode()) > MOST_NAME:
+                raise self._error(
+                    f"its name would be one of {len(escaped(name).encode())} bytes, more than "
+                    f"{MOST_NAME}",
+                    "Leave the table out of the stream.",
+                )
         if not self._is_swept:
             self._folder.sweep()
             self._is_swept = True
@@ -163,8 +201,9 @@ class EventTable:
             raise self._error(f"its Delta log cannot be read: {error}") from error
         number = snapshot.transactions.get(APPLICATION, 0) if snapshot.exists else 0
         if not snapshot.exists:
-            if self._folder.is_described:
+            if self._folder.is_described():
                 raise self._error("the table was removed, but not what is remembered of it")
+            self._check_apart()
             return _Loaded(snapshot, EventTableState())
         self._check_table(snapshot, number)
         try:
@@ -173,7 +212,22 @@ class EventTable:
             raise self._error(f"what is remembered of its keys cannot be read: {error}") from error
         if state is None or state.table_id != snapshot.metadata["id"]:
             raise self._error("what is remembered of its keys is missing")
+        self._describe()
         return _Loaded(snapshot, state)
+
+    def _check_apart(self) -> None:
+        """Refuse a new table inside another one or around it: `reset` of the outer one would delete
+        the inner one."""
+        path = delta_path(self.table, None)
+        around = path.rpartition("/")[0]
+        inner = (f"{path}/{name}" for name in self._store.list(path).folders)
+        for other in [around] if self.table.schema else inner:
+            if FOLDER in self._store.list(other).folders:
+                raise NestedTables(
+                    f"one of the tables {path} and {other} would lie inside the other",
+                    table=str(self.table),
+                    hint="Set source.dataset_prefix or source.dataset, with another root.",
+                )
 
     def _check_table(self, snapshot: TableSnapshot, number: int) -> None:
         if OF_EVENTS not in snapshot.properties or not number:
@@ -189,18 +243,30 @@ class EventTable:
             if any(one.get("operation") == "RESTORE" for one in said):
                 raise self._error("it was restored to an earlier version")
 
+    def _describe(self) -> None:
+        """Record that the table exists, for those who look for tables."""
+        if not self._is_described:
+            self._folder.describe(self.table)
+            self._is_described = True
+
     def _error(self, what: str, hint: str = "") -> EventTableError:
         hint = hint or f"Make it anew from the files: mirrorlake reset {self.table}."
         return EventTableError(what, table=str(self.table), hint=hint)
 
     # -- what a batch does ----------------------------------------------------------------------
 
-    def _apply(self, loaded: _Loaded, events: Sequence[TableEvents]) -> EventTableReport | None:
-        """None when another writer was faster."""
+    def _apply(
+        self, loaded: _Loaded, events: Sequence[TableEvents], *, is_truncated: bool = False
+    ) -> EventTableReport | None:
+        """None when another writer committed first. is_truncated: whether the rows that new
+        truncations delete were deleted."""
         before = loaded.state
         state = self._described(before, events)
         rows, letters = self._rows(state, events)
         state = replace(state, source_ms=max(state.source_ms, rows.latest))
+        if not before.number:
+            kept_ms = self._settings.retention // timedelta(milliseconds=1)
+            state = replace(state, pruned_ms=state.source_ms - kept_ms)
         key = merging.key_columns(state.columns, state.key) if state.merges else []
         folder = self._folder.files
         if not state.merges:
@@ -210,10 +276,17 @@ class EventTable:
         if state.rule.startswith("oracle"):
             changes = merging.changes_of(folder, key, state.changes)
         guard = self._settings.guard // timedelta(milliseconds=1)
-        with flush.behind():
-            found = merging.merge(state.rule, guard, merge_batch(state, key, rows), keys, changes)
+        truncations = state.truncated(rows.order.filter(pa.array(rows.truncation)))
+        state = replace(state, truncations=tuple(truncations.to_pylist()))
+        if state.truncations != before.truncations and before.number and not is_truncated:
+            return self._truncate(loaded, events, keys, changes, truncations)
+        rows = rows.only(~rows.truncation)
+        with flush.flush_in_background():
+            batch = merge_batch(state, key, rows)
+            found = merging.merge(state.rule, guard, batch, keys, changes, truncations)
+        del rows, batch  # copies of the events, which are not needed any more
         if found is None:
-            if before.number:
+            if before.number and state.truncations == before.truncations:
                 return EventTableReport(loaded.snapshot.version, letters=letters)
             found = merging.Merged(
                 keys, changes, keys.arrow.empty_table(), keys.arrow.empty_table()
@@ -225,17 +298,43 @@ class EventTable:
         )
         return self._write(loaded, state, found, letters)
 
+    def _truncate(
+        self,
+        loaded: _Loaded,
+        events: Sequence[TableEvents],
+        keys: KeyedFiles,
+        changes: KeyedFiles | None,
+        truncations: pa.Table,
+    ) -> EventTableReport | None:
+        """Delete the rows that new truncations delete, and apply the events. The truncations are
+        remembered with these: a process that ends before gets them again."""
+        done = EventTableReport(loaded.snapshot.version)
+        guard = self._settings.guard // timedelta(milliseconds=1)
+        for found in truncated(loaded.state.rule, guard, keys, changes, truncations):
+            state = replace(loaded.state, keys=found.keys.files)
+            part = self._write(loaded, state, found, ())
+            if part is None:
+                return None
+            done, loaded = done.then(part), self._load()
+        rest = self._apply(loaded, events, is_truncated=True)
+        return rest and done.then(rest)
+
     def _described(self, state: EventTableState, events: Sequence[TableEvents]) -> EventTableState:
-        """With name, key and columns as these events have them. Raises TableError."""
+        """The state with name, key and columns of these events. Raises TableError."""
         table = str(self.table)
         name, source = events[0].name, events[0].source
         rule = self._settings.rule(source)
         for one in events:
-            if (one.name, one.source) != (name, source) or (state.number and state.name != name):
-                other = state.name if state.number else name
+            other = state.name if state.number else name
+            if one.name != other:
                 raise self._error(
                     f"events of {one.name} and of {other} would be in one table",
-                    "Read them with two projects, or set source.dataset or source.prefix.",
+                    "Read them with two projects, or set source.dataset or source.dataset_prefix.",
+                )
+            if one.source is not source:
+                raise self._error(
+                    f"its events are of {one.source} and of {source}",
+                    "Read them with two projects, or name the source in source.system.",
                 )
         if state.number and (state.rule, state.is_append) != (rule, self._settings.is_append):
             raise self._error("it was made with another order or mode")
@@ -284,20 +383,26 @@ class EventTable:
         letters: Sequence[DeadLetter],
     ) -> EventTableReport | None:
         """Add the events that were not seen before (ST-234, ST-239, ST-251)."""
-        seen = KeyedFiles.of(
-            self._folder.files, [Column(IDENTITY, types.BINARY)], (IDENTITY,), state.keys
-        )
+        seen = merging.seen_events(self._folder.files, state.keys)
         first = first_of_each(rows.order)
-        own = pa.table({IDENTITY: identities(rows.order.take(pa.array(first)))})
-        known = seen.find(own).column(IDENTITY)
+        events = rows.order.take(pa.array(first))
+        own = pa.table([identities(events), events["source_ms"]], schema=seen.arrow)
+        known = seen.find(own.select([IDENTITY])).rows.column(IDENTITY)
         is_new = pc.invert(pc.is_in(own.column(IDENTITY), value_set=known.combine_chunks()))
         which = first[contiguous(is_new).to_numpy(zero_copy_only=False)]
         if not len(which) and state.number and state.columns == loaded.state.columns:
             return EventTableReport(loaded.snapshot.version, letters=letters)
-        with flush.behind():
+        with flush.flush_in_background():
             kept = seen.put(own.filter(is_new)).compacted()
         state = replace(state, keys=kept.files)
-        return self._write(loaded, state, appended_rows(state, rows, which), letters)
+        new = appended_rows(state, rows, which, with_metadata=self._has_metadata(loaded))
+        return self._write(loaded, state, new, letters)
+
+    def _has_metadata(self, loaded: _Loaded) -> bool:
+        """Whether rows have position and time; a table that has these columns always fills them."""
+        if not loaded.snapshot.exists:
+            return self._settings.metadata_columns
+        return self._settings.metadata_columns or ROW_POSITION in loaded.schema.schema
 
     def _write(
         self,
@@ -306,26 +411,29 @@ class EventTable:
         found: merging.Merged | pa.Table,
         letters: Sequence[DeadLetter],
     ) -> EventTableReport | None:
-        """Write rows, and make them part of the table. None when another writer was faster."""
+        """Write and commit rows. None when another writer committed first."""
         described = self._metadata(loaded, state)
         schema = loaded.schema if described is None else parse(described)
         names = self._key_names(state)
         if not is_url(self.location):
             Path(self.location).mkdir(parents=True, exist_ok=True)
-        with at_hand(self.location, self._options) as workspace, flush.behind():
+        with open_workspace(self.location, self._options) as workspace, flush.flush_in_background():
             if isinstance(found, pa.Table):
                 rows = found.select(schema.schema.names)
                 actions = append(workspace.folder, schema, [rows] if rows.num_rows else [], [])
                 counts, parked = Counts(found.num_rows), 0
             else:
-                rows = table_rows(state, found.upserts).select(schema.schema.names)
+                with_metadata = self._has_metadata(loaded)
+                rows = table_rows(state, found.upserts, with_metadata=with_metadata).select(
+                    schema.schema.names
+                )
                 net = merging.net_changes(found, rows, names)
                 done = rewrite(
                     workspace.folder, loaded.files, schema, net, THREADS, (), workspace.fetch
                 )
                 actions, parked = done.actions, found.parked
                 counts = Counts(done.inserted, done.updated, done.deleted)
-            workspace.keep(actions)
+            workspace.upload(actions)
         version = loaded.snapshot.version + 1
         operation = "MERGE"
         actions = list(actions)
@@ -346,14 +454,13 @@ class EventTable:
         if not self._commit(version, actions, operation, {"mirrorlake_events": state.number}):
             return None
         self._reached(CrashPoint.EVENTS_COMMITTED)
-        if not self._folder.is_described:
-            self._folder.describe(self.table)
+        self._describe()
         self._folder.discard(state)
         return EventTableReport(version, counts, letters, parked, commits=1)
 
     def _metadata(self, loaded: _Loaded, state: EventTableState) -> dict[str, Any] | None:
         """The metaData action of a new table, or of one with new columns."""
-        wanted = state.columns.schema(struct_type(state))
+        wanted = state.columns.schema(struct_type(state), with_metadata=self._has_metadata(loaded))
         if not loaded.snapshot.exists:
             key = {KEY_COLUMNS: json.dumps(list(self._key_names(state)))}
             own = {OF_EVENTS: json.dumps({"format": 1, "name": state.name})}
@@ -363,7 +470,7 @@ class EventTable:
         return widened(loaded.snapshot.metadata, new) if new else None
 
     def _key_names(self, state: EventTableState) -> list[str]:
-        """The key in the table; none of one that keeps every event."""
+        """The key columns in the table; empty for a table that keeps every event."""
         if not state.merges:
             return []
         return [state.columns.name_of(name) or name for name in state.key]
@@ -375,26 +482,13 @@ class EventTable:
         operation: str,
         said: Mapping[str, Any],
     ) -> bool:
-        if not is_url(self.location):
-            for folder in (Path(self.location), Path(self.location, "_change_data")):
-                if folder.exists():
-                    flush_folder(folder)
-        try:
-            done = write_commit(
-                self.location,
-                version,
-                actions,
-                self._options,
-                operation=operation,
-                userMetadata=json.dumps(said),
-            )
-        except OSError as error:
-            # It may have happened: whoever calls again finds out from what is recorded.
-            why = error.strerror or type(error).__name__
-            raise Unavailable(f"the storage does not answer: {why}", where=self.location) from error
-        if done and not is_url(self.location):
-            flush_commit(Path(self.location), version)
-            if version and version % CHECKPOINT == 0:
-                with suppress(checkpoint.Unfamiliar):
-                    checkpoint.write(Path(self.location))
-        return done
+        flush_names(self.location)
+        metadata = json.dumps(said)
+        return durable_commit(
+            self.location,
+            version,
+            actions,
+            self._options,
+            operation=operation,
+            userMetadata=metadata,
+        )

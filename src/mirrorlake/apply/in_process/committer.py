@@ -1,4 +1,4 @@
-"""Commits without Delta's transaction: the next file of the log, created if it is absent."""
+"""Commits without Delta: creates the next file of the log if it does not exist."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from mirrorlake.mirror.faults import UnreachableTable
 
 
 class LogCommitter:
-    """A `Committer` for tables without features that a commit has to care for. It resolves no
-    conflicts: a table that has moved on is a conflict, whatever the other writer did."""
+    """A `Committer` for tables without features that affect commits. It resolves no conflicts: a
+    table with a newer version is always a conflict."""
 
     def commit(self, commit: BatchCommit) -> Outcome:
         recorded = {
@@ -24,22 +24,22 @@ class LogCommitter:
             "lastUpdated": 0,
         }
         actions = [*map(json.loads, commit.actions), {"txn": recorded}]
-        said = {"operation": str(commit.operation), "userMetadata": json.dumps(commit.metadata)}
-        return _committed(commit, actions, commit.counts, said)
+        info = {"operation": str(commit.operation), "userMetadata": json.dumps(commit.metadata)}
+        return _committed(commit, actions, commit.counts, info)
 
     def compact(self, commit: CompactionCommit) -> Outcome:
         actions = [json.loads(action) for action in commit.actions]
         return _committed(commit, actions, Counts(), {"operation": "OPTIMIZE"})
 
     def forget(self, location: str) -> None:
-        """Nothing is remembered of any log."""
+        """Does nothing: no log is cached."""
 
 
 def _committed(
     commit: BatchCommit | CompactionCommit,
     actions: Sequence[dict[str, Any]],
     counts: Counts,
-    said: dict[str, Any],
+    info: dict[str, Any],
 ) -> Outcome:
     version, log = commit.version + 1, TableLog(commit.location)
     try:
@@ -48,7 +48,7 @@ def _committed(
     except OSError as error:
         return Failed(_unreachable(commit.table, error))
     try:
-        done = write_commit(commit.location, version, actions, **said)
+        done = write_commit(commit.location, version, actions, **info)
     except OSError as error:
         return Unknown(type(error).__name__)
     return Applied(version, counts) if done else Conflicted("another writer committed first")

@@ -1,4 +1,4 @@
-"""Delta's own commands, for who only looks at what there is to do."""
+"""Stands in for Delta's commands where compactions are only planned."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tasks one after another in this process."""
+"""Runs tasks one after another in this process."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ S = TypeVar("S")
 
 
 class InProcessRunner:
-    """A `Runner`. slots: how many tasks it says run at once, for who divides work by it.
+    """A `Runner`. slots: the number of slots to report, by which callers divide work.
 
-    As to other processes, work, items and results go there and back as bytes.
+    Work, items and results are pickled, as for other processes.
     """
 
     def __init__(self, slots: int = 1) -> None:
@@ -36,11 +36,11 @@ class InProcessRunner:
         found: dict[int, R] = {}
         for indexes in packing or [[index] for index in range(len(items))]:
             for index in indexes:
-                found[index] = _sent(_sent(work)(_sent(items[index])))
+                found[index] = _pickled(_pickled(work)(_pickled(items[index])))
         return [found[index] for index in range(len(items))]
 
     def broadcast(self, work: Callable[[T, S], R], items: Sequence[T], shared: S) -> list[R]:
-        return [_sent(_sent(work)(_sent(item), _sent(shared))) for item in items]
+        return [_pickled(_pickled(work)(_pickled(item), _pickled(shared))) for item in items]
 
     def shuffle(
         self,
@@ -50,14 +50,14 @@ class InProcessRunner:
         partitions: int,
     ) -> tuple[list[S], list[R]]:
         split_items = self.run(split, items)
-        blocks = [[blocks[n] for _said, blocks in split_items] for n in range(partitions)]
-        merged = [_sent(_sent(merge)(n, _sent(some))) for n, some in enumerate(blocks)]
-        return [said for said, _blocks in split_items], merged
+        blocks = [[blocks[n] for _first, blocks in split_items] for n in range(partitions)]
+        merged = [_pickled(_pickled(merge)(n, _pickled(group))) for n, group in enumerate(blocks)]
+        return [first for first, _blocks in split_items], merged
 
     def cancel(self) -> None:
-        """What runs here runs to its end."""
+        """Does nothing: tasks in this process cannot be cancelled."""
 
 
-def _sent(value: T) -> T:
-    copy: T = pickle.loads(pickle.dumps(value))  # noqa: S301  (our own, a moment ago)
+def _pickled(value: T) -> T:
+    copy: T = pickle.loads(pickle.dumps(value))  # noqa: S301  (pickled here)
     return copy

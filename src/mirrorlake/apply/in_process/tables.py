@@ -1,4 +1,4 @@
-"""Table definitions written as commits of our own."""
+"""Table definitions that write the log without Delta."""
 
 from __future__ import annotations
 
@@ -16,12 +16,14 @@ from mirrorlake.delta.log.files import FOLDER
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.delta.lookup import key_index
 from mirrorlake.delta.lookup.key_lookup import path_of
+from mirrorlake.delta.schema import is_mapped
 from mirrorlake.delta.write.commit import write_commit
-from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata, widened
+from mirrorlake.delta.write.table_metadata import PROTOCOL, metadata, widened, with_mapping
 from mirrorlake.mirror.schema_evolution import needs_mapping
 from mirrorlake.mirror.steps import AddColumns, CreateTable
-from mirrorlake.mirror.strategy import Way
+from mirrorlake.mirror.strategy import StrategyName
 from mirrorlake.mirror.table.progress import Progress
+from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.model.table import Schema
 from mirrorlake.root import DROPPED
 from mirrorlake.storage.store import Store
@@ -29,13 +31,16 @@ from mirrorlake.storage.urls import is_url
 
 
 class LogTables:
-    """A `TableDefinitions` that writes the log itself. partitions: by which columns it partitions a
-    table that it makes."""
+    """A `TableDefinitions` that writes the log itself. partitions: returns the partition columns of
+    a new table."""
 
     def __init__(
-        self, store: Store, partitions: Callable[[Schema], Sequence[str]] = lambda _schema: ()
+        self,
+        store: Store,
+        partitions: Callable[[Schema], Sequence[str]] = lambda _schema: (),
+        reached: CrashHook = no_crash,
     ) -> None:
-        self._store, self._partitions = store, partitions
+        self._store, self._partitions, self._reached = store, partitions, reached
 
     def create(self, step: CreateTable) -> None:
         if step.replace:
@@ -62,6 +67,7 @@ class LogTables:
 
     def set_properties(self, path: str, properties: Mapping[str, str]) -> None:
         described = TableLog(self._store.location(path)).snapshot().metadata
+        described = widened(described, [], mapped=is_mapped(properties))
         changed = {**described, "configuration": described["configuration"] | dict(properties)}
         self._describe(path, changed, "SET TBLPROPERTIES")
 
@@ -69,7 +75,7 @@ class LogTables:
         tables.put_aside(self._store, path, f"{DROPPED}/{path}")
 
     def vacuum(self, path: str, retention: timedelta, before: Callable[[], None]) -> None:
-        """Of a table in a local folder; one on objects is left as it is."""
+        """As in the contract, for local tables; does nothing for tables on object storage."""
         before()
         location = self._store.location(path)
         if is_url(location):
@@ -81,19 +87,22 @@ class LogTables:
                 file.unlink()
         key_index.sweep(table)
 
-    def checkpoint(self, path: str, known: Progress, way: Way) -> None:  # noqa: ARG002
+    def checkpoint(self, path: str, known: Progress, strategy: StrategyName) -> None:  # noqa: ARG002
         location = self._store.location(path)
         if not is_url(location):
-            checkpoint.write(Path(location))
+            checkpoint.write(Path(location), reached=self._reached)
 
     def _describe(self, path: str, described: Mapping[str, Any], operation: str) -> None:
         location = self._store.location(path)
-        version = TableLog(location).snapshot().version + 1
-        write_commit(location, version, [{"metaData": described}], operation=operation)
+        table = TableLog(location).snapshot()
+        actions: list[dict[str, Any]] = [{"metaData": dict(described)}]
+        if is_mapped(described["configuration"]) and (wider := with_mapping(table.protocol)):
+            actions.insert(0, {"protocol": wider})
+        write_commit(location, table.version + 1, actions, operation=operation)
 
 
 def _needed(table: Path, oldest: float) -> Iterator[Path]:
-    """The files that the newest version has, or that a commit since `oldest` (seconds) names."""
+    """The files of the newest version, and those in commits since `oldest` (Unix time)."""
     log = TableLog(table)
     yield from _named(table, log.snapshot().files.values())
     for version in log.versions():
@@ -112,8 +121,11 @@ def _named(table: Path, actions: Iterable[Mapping[str, Any]]) -> Iterator[Path]:
 
 
 def _files(table: Path) -> Iterator[Path]:
-    """All files of a table but its log and what begins with an underscore."""
+    """All files of a table except its log, names with an underscore, and tables inside it."""
     for folder, folders, names in os.walk(table):
+        if FOLDER in folders and Path(folder) != table:
+            folders.clear()
+            continue
         folders[:] = [name for name in folders if name == "_change_data" or name[0] != "_"]
         if Path(folder).name != FOLDER:
             yield from (Path(folder, name) for name in names)

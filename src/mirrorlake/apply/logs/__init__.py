@@ -1,1 +1,1 @@
-"""What the logs of tables say of their progress."""
+"""Reads the progress of tables from their logs."""

@@ -1,14 +1,13 @@
-"""Which files a table without one sequence has applied (LZ-127): followed, commit by commit.
+"""The applied file names of tables whose files have no single sequence (LZ-127).
 
-Such are tables in timestamp mode, and those with a sequence in each partition folder (LZ-059).
+These are tables in timestamp mode, and tables with a sequence in each partition folder (LZ-059).
+Each commit records the number of its batch and the names of its files. Because the log of a table
+is truncated, the names are also written to a side record, and cached in memory:
 
-The truth is in the commits of the table: each records the number of its batch and the names of its
-files. Here they are held in memory, and kept in a side record, because a log forgets its commits:
+    batch committed → commit durable → names recorded → files moved to the cleanup folder
 
-    batch committed → commit durable → names recorded → files moved aside
-
-After a crash in between, the record is behind; what it lacks is read from the commits. Where the
-commits are gone as well, nobody can tell what was applied, and the table stops.
+After a crash in between, the names that the side record lacks are read from the commits. If these
+are no longer in the log, it is unknown what was applied, and the table stops.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ from mirrorlake.storage.store import Store
 
 
 class Table(Protocol):
-    """What is asked of an engine here."""
+    """The part of an engine that is needed here."""
 
     def progress(self, path: str) -> Progress: ...
 
@@ -37,7 +36,8 @@ class Table(Protocol):
 
 
 class TableProcessedNames:
-    """The processed names of one generation of a table, and what of them is not recorded yet."""
+    """The applied names of one generation of a table, and the batches that are not in the side
+    record yet."""
 
     def __init__(self, record: SideRecord, table: str, path: str) -> None:
         self._record, self._table, self.path = record, table, path
@@ -49,12 +49,12 @@ class TableProcessedNames:
     def unrecorded(self) -> Sequence[NamedBatch]:
         return self._unrecorded
 
-    def follow(self, recorded: int, engine: Table) -> Processed:
+    def update(self, recorded: int, engine: Table) -> Processed:
         """The names that batches up to `recorded` have applied. Raises ProgressLost."""
         if not self._is_read:
             self._read()
         if recorded < self.processed.batches:
-            # Another process got on since it was read.
+            # Another process has applied batches since the progress was read.
             recorded = engine.progress(self.path).recorded
         if recorded < self.processed.batches:
             raise self._lost(f"the table has recorded {recorded} batches, fewer than before")
@@ -67,7 +67,7 @@ class TableProcessedNames:
         return self.processed
 
     def save(self) -> None:
-        """Record what is not recorded yet; durable when it returns."""
+        """Append the unrecorded batches to the side record; durable on return."""
         if self._unrecorded:
             self._record.append(self._unrecorded)
             self._unrecorded = []
@@ -100,17 +100,15 @@ class TableProcessedNames:
 
 
 class ProcessedNames:
-    """The processed names of all tables, for as long as a process looks at them."""
+    """The applied names of all tables, cached in this process."""
 
     def __init__(self, store: Store, engine: Table) -> None:
         self._store, self._engine = store, engine
         self._known: dict[str, tuple[str, TableProcessedNames]] = {}
 
     def processed(self, scan: TableScan, path: str, progress: Progress) -> Processed:
-        """What the table has applied, up to its progress; nothing where files have numbers.
-
-        Raises ProgressLost.
-        """
+        """The files that a table has applied; empty if its files have a single sequence. Raises
+        ProgressLost."""
         if not (scan.detection == progress.detection in NAMED and progress.generation):
             return Processed()
         generation, follower = self._known.get(path, ("", None))
@@ -118,12 +116,13 @@ class ProcessedNames:
             folder = f"{folder_of(path)}/{folder_name(progress.generation)}"
             follower = TableProcessedNames(SideRecord(self._store, folder), str(scan.table), path)
             self._known[path] = progress.generation, follower
-        return follower.follow(progress.recorded, self._engine)
+        return follower.update(progress.recorded, self._engine)
 
     def record(self, make_durable: Callable[[str, int], None]) -> Iterator[str]:
-        """Record what the commits said and the side records lack; yields the path of each table.
+        """Append the unrecorded batches of all tables to their side records. Yields the paths of
+        these tables.
 
-        make_durable: makes a version of the table at a path durable, before anything rests on it.
+        make_durable: makes a version of the table at a path durable; called before.
         """
         for _generation, follower in self._known.values():
             if follower.unrecorded:

@@ -1,4 +1,4 @@
-"""How far a table is, read from its log."""
+"""Reads the progress of a table from its log."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from mirrorlake.delta.log.table_log import BrokenLog, TableLog, TableSnapshot
 from mirrorlake.mirror.table.progress import (
     MALFORMED,
     Progress,
+    commit_metadata,
     progress_in,
-    said_by,
     unreadable,
 )
 from mirrorlake.model.landed import NamedBatch
 
 
 def snapshot_of(log: TableLog, table: str) -> TableSnapshot:
-    """The newest version of a table. Raises ForeignTable when its log does not tell it."""
+    """The newest version of a table. Raises ForeignTable if its log cannot be read."""
     try:
         return log.snapshot()
     except (BrokenLog, OSError) as error:
@@ -38,7 +38,7 @@ def read_progress(log: TableLog, table: str) -> Progress:
 
 
 def read_batches(log: TableLog, table: str) -> list[CommittedBatch]:
-    """The batches that a table has, as far as its log still tells. Raises ForeignTable."""
+    """The batches of a table whose commits are still in its log. Raises ForeignTable."""
     try:
         return list(batches(log))
     except (BrokenLog, OSError) as error:
@@ -46,7 +46,8 @@ def read_batches(log: TableLog, table: str) -> list[CommittedBatch]:
 
 
 def read_named_batches(log: TableLog, table: str, after: int) -> list[NamedBatch]:
-    """The batches beyond number `after` that its log still tells. Raises ForeignTable."""
+    """The batches with a number greater than `after` whose commits are still in the log. Raises
+    ForeignTable."""
     application = read_progress(log, table).application
     try:
         return named_batches(log, application, after)
@@ -55,14 +56,13 @@ def read_named_batches(log: TableLog, table: str, after: int) -> list[NamedBatch
 
 
 def _restored_beneath(log: TableLog, snapshot: TableSnapshot, progress: Progress) -> int | None:
-    """A RESTORE between the version that our last batch rests on and its commit.
-
-    Rows that are only added conflict with nothing, so Delta lets them follow it.
+    """The version of a RESTORE between the version that the last batch was computed on and its
+    commit: Delta commits a batch of added rows in spite of it, because it conflicts with nothing.
     """
     if progress.batch is None:
         return None
     last = progress.batch.version
-    rests_on = said_by(snapshot.commits.get(last, {})).get("on")
+    rests_on = commit_metadata(snapshot.commits.get(last, {})).get("on")
     for version in range(rests_on + 1 if isinstance(rests_on, int) else last, last):
         with contextlib.suppress(FileNotFoundError):
             for action in log.actions(version):

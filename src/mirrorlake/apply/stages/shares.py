@@ -1,4 +1,4 @@
-"""What each task of a stage reads: shares of landed files, and groups of about the same size."""
+"""Divides landed files into shares, and items into groups of about equal weight, for tasks."""
 
 from __future__ import annotations
 
@@ -9,13 +9,12 @@ from typing import TypeVar
 from mirrorlake.apply.task.landed_rows import LandedPath
 from mirrorlake.landing.parquet.bounded import Share
 
-FINE = 4
-"""Shares of landed rows per task: so that they can be distributed evenly once it is known how many
-of them are left."""
+SHARES_PER_TASK = 4
+"""Shares of landed files per task, so that they can be distributed evenly when the number of
+resulting rows of each is known."""
 
-LEAST_SHARE = 4 << 20
-"""Bytes of a landed file, about a row group, below which shares do not become finer: to open one
-takes as long as to read some."""
+MIN_SHARE_BYTES = 4 << 20
+"""Minimum bytes per share, about a row group, because opening a share has a fixed cost."""
 
 T = TypeVar("T")
 
@@ -30,14 +29,14 @@ class InputShare:
 
 
 def shares(landed: Sequence[LandedPath], count: int) -> list[tuple[InputShare, ...]]:
-    """Landed files and shares of files, in their order, in at most `count` runs of about the same
-    size. Only Parquet is shared out."""
+    """Divide landed files, in their order, into at most `count` runs of shares of about equal size.
+    Only Parquet files are divided."""
     target = max(1, -(-sum(file.size for file in landed) // count))
     runs: list[list[InputShare]] = [[]]
     taken = 0.0
     for number, file in enumerate(landed):
-        even, fine = round(file.size / target), round(FINE * file.size / target)
-        parts = 1 if file.text else max(1, even, min(fine, file.size // LEAST_SHARE))
+        even, fine = round(file.size / target), round(SHARES_PER_TASK * file.size / target)
+        parts = 1 if file.text else max(1, even, min(fine, file.size // MIN_SHARE_BYTES))
         for index in range(parts):
             size = file.size / parts
             if taken + size / 2 > target * len(runs) and runs[-1] and len(runs) < count:
@@ -48,7 +47,7 @@ def shares(landed: Sequence[LandedPath], count: int) -> list[tuple[InputShare, .
 
 
 def balanced(items: Sequence[T], weights: Sequence[int], count: int) -> list[tuple[T, ...]]:
-    """Items in at most `count` groups, none empty: the heaviest first, each to the lightest."""
+    """Divide items into at most `count` nonempty groups of about equal weight."""
     groups: list[list[T]] = [[] for _ in range(min(count, len(items)))]
     weight = [0] * len(groups)
     for index in sorted(range(len(items)), key=lambda index: -weights[index]):

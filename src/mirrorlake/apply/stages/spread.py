@@ -1,4 +1,4 @@
-"""When a batch goes in stages, and what becomes of one that cannot."""
+"""Decides which batches are applied in stages, and runs them."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class SpreadSettings:
-    """From when on a batch goes in stages: below, the further jobs take longer than they save."""
+    """Minimum size of a batch that is applied in stages: for smaller ones the additional jobs take
+    longer than they save."""
 
     rows: int = 250_000
     size: int = 128 << 20  # bytes, uncompressed
-    rest: int = 16  # large batches of a table in one task, after one that had to be given up
-    always: bool = False  # every batch that can, whatever its size and its neighbours
-    tasks: int | None = None  # of each stage; by default as many as run at once
+    rest: int = 16  # number of batches of a table in one task after one that was given up
+    always: bool = False  # spread every batch that can be, whatever its size
+    tasks: int | None = None  # tasks per stage; by default the number of slots
 
 
 class Spread:
@@ -38,18 +39,18 @@ class Spread:
         self._resting: dict[str, int] = {}
 
     def suits(self, step: ApplyFiles, steps: Sequence[ApplyFiles], slots: int) -> bool:
-        """Whether a batch is large, and would keep all of `steps` waiting while slots are free."""
+        """Whether a batch is large, and all of `steps` would wait for it while slots are free."""
         if not _can_be_spread(step) or self._settings.always:
             return _can_be_spread(step)
         large = (
             step.estimate.rows >= self._settings.rows or step.estimate.size >= self._settings.size
         )
-        slowest = step.estimate.rows * slots > sum(one.estimate.rows for one in steps)
-        return large and slowest and not self._rests(str(step.table))
+        slowest = step.estimate.rows * slots > sum(other.estimate.rows for other in steps)
+        return large and slowest and not self._is_resting(str(step.table))
 
     def run(self, batch: BatchTask) -> BatchResult | None:
-        """The batch in stages; None when it has to be done in one task. Raises TasksDied: what died
-        in stages is no better off in one task."""
+        """Apply a batch in stages; None if it has to be applied in one task. Raises TasksDied: one
+        task would not succeed either."""
         batch = replace(batch, rows=replace(batch.rows, threads=1))
         tasks = self._settings.tasks or self._runner.slots
         try:
@@ -59,13 +60,15 @@ class Spread:
             self._resting[batch.table] = self._settings.rest
             return None
 
-    def _rests(self, table: str) -> bool:
-        """Whether a batch of the table was given up lately: the next ones are like it."""
+    def _is_resting(self, table: str) -> bool:
+        """Whether a recent batch of the table was given up: the next ones are probably similar."""
         left = self._resting.get(table, 0)
         self._resting[table] = max(0, left - 1)
         return left > 0
 
 
 def _can_be_spread(step: ApplyFiles) -> bool:
-    """A load has its own way, a truncation and a backfill have none."""
-    return bool(step.key) and not (step.is_load or step.truncated or step.backfill)
+    """Stages do not support loads, truncations, soft deletes, batches that skip equal rows, or
+    tables without keys."""
+    has_none = step.truncated or step.skip_equal or step.soft
+    return bool(step.key) and not (step.is_load or has_none)

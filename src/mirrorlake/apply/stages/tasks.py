@@ -1,7 +1,8 @@
 """The tasks of each stage.
 
-Values that the source did not send tie keys to each other and to the table: such a batch is for one
-task. So is every batch of which a task of a stage meets an error: one task tells it in full.
+A batch with unchanged values cannot be applied in stages, because these values connect keys with
+each other and with the table. A batch with an error in a task is applied again in one task, which
+reports the error with all details.
 """
 
 from __future__ import annotations
@@ -25,9 +26,9 @@ from mirrorlake.apply.task.batch import BatchTask, as_texts
 from mirrorlake.apply.task.errors import fault
 from mirrorlake.delta.lookup.key_join import connected
 from mirrorlake.delta.partitions import candidate_indexes
-from mirrorlake.delta.workspace import at_hand
+from mirrorlake.delta.workspace import open_workspace
 from mirrorlake.delta.write import flush, stages
-from mirrorlake.delta.write.rewrite import written
+from mirrorlake.delta.write.rewrite import write_data_files
 from mirrorlake.errors import MirrorlakeError
 from mirrorlake.landing.parquet.reader import Rows
 from mirrorlake.model.arrow import contiguous, nullable_schema
@@ -36,18 +37,18 @@ from mirrorlake.model.table import Schema
 
 R = TypeVar("R")
 Failed = MirrorlakeError
-"""What a task returns instead of its result."""
+"""Returned by a task instead of its result."""
 
 
 def _guarded(batch: BatchTask, work: Callable[[], R]) -> R | Failed:
-    """Do the work of a task; what goes wrong is its result."""
+    """Do the work of a task; an error is returned as its result."""
     pa.set_cpu_count(batch.rows.threads)
     try:
-        with flush.behind():
+        with flush.flush_in_background():
             return work()
     except MirrorlakeError as error:
         return error
-    except Exception as error:  # noqa: BLE001  (the batch is then done by one task)
+    except Exception as error:  # noqa: BLE001  (the batch is then applied in one task)
         return fault(batch.table, error)
 
 
@@ -65,10 +66,10 @@ class ReadTask:
 
 @dataclass(frozen=True, slots=True)
 class KeysRead:
-    """A run of landed rows, which are numbered from 0 in their order.
+    """The result of reading a run of landed rows, which are numbered from 0 in their order.
 
-    rows: of each share, by marker; hasher: rows are partitioned by its hash, others by another;
-    partial: there are values that were not sent.
+    rows: number of rows of each share, by marker; hasher: name and version of the hash function
+    that partitioned the rows; partial: whether there are unchanged values.
     """
 
     rows: tuple[MarkerCounts, ...]
@@ -77,12 +78,12 @@ class KeysRead:
 
     @property
     def ends(self) -> tuple[int, ...]:
-        """The row numbers before which each share ends."""
+        """The row number after the last row of each share."""
         return tuple(accumulate(map(sum, self.rows)))
 
 
 def read_keys(task: ReadTask) -> tuple[KeysRead | Failed, Sequence[bytes]]:
-    """What was read, and a block for each partition: its keys, their markers and row numbers."""
+    """The result, and one block per partition: keys, markers and row numbers."""
     done = _guarded(task.batch, lambda: _read_keys(task))
     if isinstance(done, MirrorlakeError):
         return done, [b""] * task.partitions
@@ -92,15 +93,15 @@ def read_keys(task: ReadTask) -> tuple[KeysRead | Failed, Sequence[bytes]]:
 def _read_keys(task: ReadTask) -> tuple[KeysRead, list[bytes]]:
     reading = task.batch.rows
     found = [list(_key_rows(task, share)) for share in task.shares]
-    blocks = [block for some in found for block in some]
+    blocks = [block for group in found for block in group]
     empty = nullable_schema(reading.schema.schema).empty_table()
     names = list(reading.key)
     keys = pa.concat_tables([empty.select(names), *(block.data.select(names) for block in blocks)])
-    markers = [pa.chunked_array([block.marker for block in some], pa.int8()) for some in found]
-    marker = np.concatenate([some.to_numpy() for some in markers])
+    markers = [pa.chunked_array([block.marker for block in group], pa.int8()) for group in found]
+    marker = np.concatenate([group.to_numpy() for group in markers])
     partition = hash_partition(keys, task.partitions)
     order = np.argsort(partition, kind="stable")
-    rows = _with(keys.take(pa.array(order)), pa.array(marker[order]), pa.array(order))
+    rows = _with_columns(keys.take(pa.array(order)), pa.array(marker[order]), pa.array(order))
     read = KeysRead(
         tuple(map(by_marker, markers)),
         f"duckdb {duckdb.__version__}",
@@ -113,7 +114,7 @@ def _read_keys(task: ReadTask) -> tuple[KeysRead, list[bytes]]:
 
 
 def _key_rows(task: ReadTask, share: InputShare) -> Iterator[Rows]:
-    """The keys at least. A text has no columns to choose from."""
+    """The rows of a share; of Parquet only the key columns."""
     if share.landed.text is not None:
         yield task.batch.rows.read(share.landed)
     else:
@@ -121,10 +122,8 @@ def _key_rows(task: ReadTask, share: InputShare) -> Iterator[Rows]:
 
 
 def hash_partition(keys: pa.Table, partitions: int) -> np.ndarray:
-    """The partition of each key, uint16: equal keys are in the same one, wherever this is computed.
-
-    Only the same release of DuckDB computes the same.
-    """
+    """The partition of each key, uint16. Equal keys have the same partition on every machine with
+    the same release of DuckDB."""
     columns = {f"k{i}": comparable(contiguous(column)) for i, column in enumerate(keys.columns)}
     query = f"select (hash({', '.join(columns)}) % {partitions})::usmallint as part from keys"  # noqa: S608
     with connected(1) as connection:
@@ -140,10 +139,12 @@ def hash_partition(keys: pa.Table, partitions: int) -> np.ndarray:
 class Folded:
     """The net changes of a partition.
 
-    left: the numbers of the rows that are left, ascending, and of the key whose place each takes or
-    -1, a batch for each run of landed rows; count: how many, by run and share; keys: those to look
-    for, each with whether it is left with a row; sought: how many; candidates: the indexes of the
-    table's files that may hold some of them.
+    left: one record batch per run of landed rows: the row numbers of the resulting rows, ascending,
+        and the number of the key whose existing rows each replaces, or -1.
+    count: the number of resulting rows by run and share.
+    keys: the keys to look up, each with whether a resulting row replaces its existing rows.
+    sought: the number of these keys.
+    candidates: the indexes of the files of the table that may contain them.
     """
 
     left: bytes
@@ -154,7 +155,7 @@ class Folded:
 
 
 def fold_partition(batch: BatchTask, _partition: int, blocks: Sequence[bytes]) -> Folded | Failed:
-    """Fold the keys of a partition. blocks: of each run of landed rows; none after an error."""
+    """Fold the keys of a partition. blocks: of each run of landed rows; empty after an error."""
     if not all(blocks):
         return Folded(b"", ())
     return _guarded(batch, lambda: _fold(batch, blocks))
@@ -171,13 +172,13 @@ def _fold(batch: BatchTask, blocks: Sequence[bytes]) -> Folded:
         ends.append(json.loads(rows.schema.metadata[b"ends"]))
     schema = Schema.of([table_schema.schema[name] for name in key])
     net = fold(LandedBatch(batch.table, schema, key, files))
-    left = stages.left(net)
+    left = stages.reset_keys(net)
     sections, count, start = [], [], 0
     for number, of_shares in zip(numbers, ends, strict=True):
         end = start + len(number)
-        some = slice(*np.searchsorted(net.source_row, [start, end]).tolist())
-        rows = number[net.source_row[some] - start]
-        sections.append(_numbers(rows, left.index[some]))
+        section = slice(*np.searchsorted(net.source_row, [start, end]).tolist())
+        rows = number[net.source_row[section] - start]
+        sections.append(_numbers(rows, left.index[section]))
         count.append(tuple(np.diff(np.searchsorted(rows, of_shares), prepend=0).tolist()))
         start = end
     if not left.keys.num_rows:
@@ -185,7 +186,7 @@ def _fold(batch: BatchTask, blocks: Sequence[bytes]) -> Folded:
     return Folded(
         _encoded(sections),
         tuple(count),
-        _encoded([_with(left.keys, pa.array(left.alive))]),
+        _encoded([_with_columns(left.keys, pa.array(left.alive))]),
         left.keys.num_rows,
         tuple(candidate_indexes(batch.files, table_schema, left.keys)),
     )
@@ -200,7 +201,7 @@ def _numbers(rows: np.ndarray, index: np.ndarray) -> pa.RecordBatch:
 
 @dataclass(frozen=True, slots=True)
 class TakeTask:
-    """Find keys in files of the table, and take their rows out."""
+    """Look up keys in files of the table, and delete their rows."""
 
     batch: BatchTask
     group: tuple[Mapping[str, Any], ...]
@@ -208,9 +209,9 @@ class TakeTask:
 
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """rows: that were there; beyond: those of them that were not the first of their key; once,
-    several: for each partition a bitmap of its keys that had one row in these files, or more.
-    """
+    """rows: number of deleted rows; beyond: number of those that were not the first of their key;
+    once, several: for each partition a bitmap of its keys that had one row, or several, in these
+    files."""
 
     actions: tuple[str, ...]
     rows: int
@@ -220,25 +221,25 @@ class Taken:
 
 
 def take_rows(task: TakeTask, keys: Sequence[bytes]) -> Taken | Failed:
-    """keys: of the partitions that look for some, as `Folded.keys`."""
+    """keys: `Folded.keys` of each partition that has any."""
     return _guarded(task.batch, lambda: _take(task, keys))
 
 
 def _take(task: TakeTask, keys: Sequence[bytes]) -> Taken:
     batch, schema = task.batch, task.batch.rows.schema
-    found = [_without(_decoded(some)[0]) for some in keys]
-    ends = np.cumsum([some.num_rows for some, _alive in found])
-    with at_hand(batch.location, batch.options) as table:
+    found = [_split_last_column(_decoded(part)[0]) for part in keys]
+    ends = np.cumsum([part.num_rows for part, _alive in found])
+    with open_workspace(batch.location, batch.options) as table:
         table.fetch(task.group)
-        done = stages.taken(
+        done = stages.delete_keys(
             table.folder,
             task.group,
             schema,
-            pa.concat_tables([some for some, _alive in found]),
+            pa.concat_tables([part for part, _alive in found]),
             np.concatenate([alive.to_numpy(zero_copy_only=False) for _keys, alive in found]),
             batch.rows.threads,
         )
-        table.keep(done.actions)
+        table.upload(done.actions)
     return Taken(
         as_texts(done.actions),
         done.rows,
@@ -249,7 +250,7 @@ def _take(task: TakeTask, keys: Sequence[bytes]) -> Taken:
 
 
 def _by_partition(keys: np.ndarray, ends: np.ndarray) -> tuple[bytes, ...]:
-    """Ascending numbers of all keys as a bitmap for each partition, which counts its own from 0."""
+    """Convert ascending numbers of keys to one bitmap per partition, whose keys count from 0."""
     starts = [0, *ends[:-1].tolist()]
     bounds = np.searchsorted(keys, [0, *ends.tolist()]).tolist()
     return tuple(
@@ -263,8 +264,8 @@ def _by_partition(keys: np.ndarray, ends: np.ndarray) -> tuple[bytes, ...]:
 
 @dataclass(frozen=True, slots=True)
 class FoundKeys:
-    """What was found of the keys of a partition. left, sought: as in `Folded`; once: bitmaps of the
-    keys that had one row in the table."""
+    """The lookup result of a partition. left, sought: as in `Folded`; once: bitmaps of the keys
+    that had one row in the table."""
 
     left: bytes
     sought: int
@@ -273,7 +274,7 @@ class FoundKeys:
 
 @dataclass(frozen=True, slots=True)
 class Stretch:
-    """Rows of a run, from `begin` on to before `end`, and the share they are read from."""
+    """The rows `begin` to `end` - 1 of a run, and the share that contains them."""
 
     run: int
     begin: int
@@ -283,8 +284,8 @@ class Stretch:
 
 @dataclass(frozen=True, slots=True)
 class WriteTask:
-    """Read landed rows, and write those that are left, and their images. images: whether they are
-    needed: where nothing of the table goes, data files say it all."""
+    """Read landed rows, and write the resulting ones with their after images. images: whether after
+    images are needed; they are not if no row of the table is deleted."""
 
     batch: BatchTask
     stretches: tuple[Stretch, ...]
@@ -293,9 +294,8 @@ class WriteTask:
 
 @dataclass(frozen=True, slots=True)
 class WrittenRows:
-    """rows: that are there now; updated: those of them that took the place of one row; size: of the
-    rows that were read of each file, by its number, in bytes.
-    """
+    """rows: number of new rows; updated: number of those that replaced exactly one row; size: bytes
+    in memory of the rows that were read, by number of the file."""
 
     actions: tuple[str, ...]
     rows: int
@@ -304,43 +304,45 @@ class WrittenRows:
 
 
 def write_rows(task: WriteTask, found: Sequence[FoundKeys]) -> WrittenRows | Failed:
-    """found: of all partitions."""
+    """found: the lookup results of all partitions."""
     return _guarded(task.batch, lambda: _write(task, found))
 
 
 def _write(task: WriteTask, found: Sequence[FoundKeys]) -> WrittenRows:
     batch, schema = task.batch, task.batch.rows.schema
     size: dict[int, int] = {}
-    left = [_decoded(one.left) for one in found]
+    left = [_decoded(result.left) for result in found]
     rows, indexes = [nullable_schema(schema.schema).empty_table()], [np.zeros(0, np.int64)]
     for stretch in task.stretches:
-        numbers, index = _left(stretch, found, left)
+        numbers, index = _resulting_rows(stretch, found, left)
         rows += _rows(task, stretch, numbers, size)
         indexes.append(index)
     now = pa.concat_tables(rows)
     updated = 0
-    with at_hand(batch.location, batch.options) as table:
-        actions = written(table.folder, schema, now, list(batch.rows.key))
+    with open_workspace(batch.location, batch.options) as table:
+        actions = write_data_files(table.folder, schema, now, list(batch.rows.key))
         if task.images:
             index = np.concatenate(indexes)
-            images, updated = stages.told(table.folder, schema, now, index, _once(found))
+            images, updated = stages.write_after_images(
+                table.folder, schema, now, index, _had_one_row(found)
+            )
             actions += images
-        table.keep(actions)
+        table.upload(actions)
     return WrittenRows(as_texts(actions), now.num_rows, updated, tuple(size.items()))
 
 
-def _left(
+def _resulting_rows(
     stretch: Stretch, found: Sequence[FoundKeys], left: Sequence[Sequence[pa.RecordBatch]]
 ) -> tuple[np.ndarray, np.ndarray]:
-    """The rows that are left of a stretch, ascending and counted from its beginning, and the key in
-    whose place each is, or -1, of all partitions together."""
+    """The resulting rows of a stretch, ascending, numbered from its beginning, and the number of
+    the key among those of all partitions whose existing rows each replaces, or -1."""
     numbers, indexes, first = [], [], 0
-    for one, runs in zip(found, left, strict=True):
+    for result, runs in zip(found, left, strict=True):
         row, index = (column.to_numpy() for column in runs[stretch.run].columns)
-        some = slice(*np.searchsorted(row, [stretch.begin, stretch.end]).tolist())
-        numbers.append(row[some] - stretch.begin)
-        indexes.append(np.where(index[some] >= 0, first + index[some], -1))
-        first += one.sought
+        section = slice(*np.searchsorted(row, [stretch.begin, stretch.end]).tolist())
+        numbers.append(row[section] - stretch.begin)
+        indexes.append(np.where(index[section] >= 0, first + index[section], -1))
+        first += result.sought
     number = np.concatenate(numbers)
     order = np.argsort(number)
     return number[order], np.concatenate(indexes)[order]
@@ -349,7 +351,7 @@ def _left(
 def _rows(
     task: WriteTask, stretch: Stretch, numbers: np.ndarray, size: dict[int, int]
 ) -> Iterator[pa.Table]:
-    """The rows with these numbers. size: gets the bytes of all of each file."""
+    """The rows with these numbers. size: the bytes that were read are added by file."""
     reading, share = task.batch.rows, stretch.share
     text = share.landed.text is not None
     start = 0
@@ -360,22 +362,22 @@ def _rows(
         end = start + block.data.num_rows
         low, high = np.searchsorted(numbers, [start, end]).tolist()
         yield block.data.take(pa.array(numbers[low:high] - start))
-        if not text:  # whose limit was kept when all of it was read
+        if not text:  # the limit of a text was checked when all of it was read
             size[share.number] = size.get(share.number, 0) + block.size
         start = end
     if start != stretch.end - stretch.begin:
         raise ValueError("a landed file was replaced while it was read")
 
 
-def _once(found: Sequence[FoundKeys]) -> np.ndarray:
-    """bool, of the keys of all partitions together: whether there was one row."""
-    once = np.zeros(sum(one.sought for one in found), bool)
+def _had_one_row(found: Sequence[FoundKeys]) -> np.ndarray:
+    """Whether each key of all partitions had one row in the table; bool."""
+    once = np.zeros(sum(result.sought for result in found), bool)
     first = 0
-    for one in found:
-        for bitmap in one.once:
+    for result in found:
+        for bitmap in result.once:
             keys = BitMap.deserialize(bitmap).to_array()
             once[first + np.asarray(keys, np.int64)] = True
-        first += one.sought
+        first += result.sought
     return once
 
 
@@ -394,19 +396,19 @@ def _decoded(content: bytes) -> list[pa.RecordBatch]:
     return list(pa.ipc.open_stream(content))
 
 
-def _with(table: pa.Table, *more: pa.Array) -> pa.RecordBatch:
-    """The table with more columns, whatever the others are called."""
+def _with_columns(table: pa.Table, *more: pa.Array) -> pa.RecordBatch:
+    """The table with additional columns without names."""
     columns = [*map(contiguous, table.columns), *more]
     fields = [*table.schema, *(pa.field("", column.type) for column in more)]
     return pa.RecordBatch.from_arrays(columns, schema=pa.schema(fields))
 
 
-def _without(batch: pa.RecordBatch) -> tuple[pa.Table, pa.Array]:
-    """The table and the last column."""
+def _split_last_column(batch: pa.RecordBatch) -> tuple[pa.Table, pa.Array]:
+    """Split off the last column."""
     *columns, last = batch.columns
     return pa.table(columns, schema=pa.schema(list(batch.schema)[:-1])), last
 
 
 def without_files(batch: BatchTask) -> BatchTask:
-    """The batch for tasks that need no list of the table's files, which is long."""
+    """The batch without the list of the table's files, which may be long."""
     return replace(batch, files=())

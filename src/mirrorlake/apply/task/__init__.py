@@ -1,1 +1,1 @@
-"""The work of one task: what it is given, what it does, what it returns. Runs in any process."""
+"""The work of one task, its input and its result. Runs in any process."""

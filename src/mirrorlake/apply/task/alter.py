@@ -1,4 +1,4 @@
-"""Files of one table written anew with what its columns have become, in one task."""
+"""Rewrites files of a table with altered columns, in one task."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ import pyarrow as pa
 
 from mirrorlake.apply.task.batch import as_texts
 from mirrorlake.apply.task.errors import table_error
-from mirrorlake.delta.workspace import at_hand
+from mirrorlake.delta.workspace import open_workspace
 from mirrorlake.delta.write import flush
-from mirrorlake.delta.write.alter import Assigned, alter
+from mirrorlake.delta.write.alter import ColumnAssignment, alter
 from mirrorlake.errors import MirrorlakeError, SchemaMergeFailure
 from mirrorlake.storage.options import ObjectOptions
 
 
 @dataclass(frozen=True, slots=True)
 class AlterTask:
-    """Files to write anew one by one, by their add actions."""
+    """Rewrite files one by one. files: their add actions."""
 
     table: str
     location: str
-    assigned: Assigned
+    assigned: ColumnAssignment
     key: tuple[str, ...]
     files: Sequence[Mapping[str, Any]]
     options: ObjectOptions | None = None
@@ -31,8 +31,8 @@ class AlterTask:
 
 @dataclass(frozen=True, slots=True)
 class AlterResult:
-    """The actions to commit as JSON texts, all with `dataChange` false, and how many rows have
-    changed; or why there are none."""
+    """The actions to commit as JSON texts, all with `dataChange` false, and the number of changed
+    rows; or the error."""
 
     actions: tuple[str, ...] = ()
     changed: int = 0
@@ -43,12 +43,12 @@ def run_alter(task: AlterTask) -> AlterResult:
     """Do the work of a task. Raises nothing. Memory: the rows of one file, three times."""
     actions, changed = [], 0
     try:
-        with flush.behind(), at_hand(task.location, task.options) as table:
+        with flush.flush_in_background(), open_workspace(task.location, task.options) as table:
             for add in task.files:
                 table.fetch([add])
-                some, count = alter(table.folder, add, task.assigned, task.key)
-                table.keep(some)
-                actions += some
+                new, count = alter(table.folder, add, task.assigned, task.key)
+                table.upload(new)
+                actions += new
                 changed += count
         return AlterResult(as_texts(actions), changed)
     except pa.ArrowInvalid:
@@ -61,7 +61,7 @@ def run_alter(task: AlterTask) -> AlterResult:
 
 def _unfit(table: str) -> SchemaMergeFailure:
     return SchemaMergeFailure(
-        "a column was renamed to one of another type, and a value does not fit it",
+        "a column was renamed to one of another type, and a value does not fit this type",
         table=table,
         hint=f"Run `mirrorlake reset {table}` to reload it.",
     )

@@ -1,8 +1,8 @@
-"""One batch of one table in one task: read, fold, look up, write.
+"""Applies one batch of one table in one task: read, fold, look up, write.
 
-A task needs nothing but what it is given and the storage: it knows no driver and no other task. It
-writes the files itself, so what it returns is small. Its errors are part of its result: a table
-that fails must not fail the job in which others are carried.
+A task needs only its input and the storage, not the driver or other tasks. It writes the files, so
+its result is small. Errors are part of the result, because an error of one table must not fail the
+job of all.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from typing import Any
 import pyarrow as pa
 
 from mirrorlake.apply.commit_metadata import Rows, by_marker
-from mirrorlake.apply.fold import LandedBatch, fold
+from mirrorlake.apply.fold import LandedBatch, SoftDeletes, fold
 from mirrorlake.apply.task.errors import missing_base_row, table_error
-from mirrorlake.apply.task.gone_before import gone_before
+from mirrorlake.apply.task.existing_deletes import existing_deletes
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows, NotAppendOnly
 from mirrorlake.delta.lookup.key_range import keys_between, overlapping
-from mirrorlake.delta.workspace import TableWorkspace, at_hand
+from mirrorlake.delta.workspace import TableWorkspace, open_workspace
 from mirrorlake.delta.write import flush
 from mirrorlake.delta.write.append import append
 from mirrorlake.delta.write.rewrite import NoBaseRow, NoSuchRow, rewrite
@@ -28,18 +28,21 @@ from mirrorlake.errors import MirrorlakeError, RowNotFound
 from mirrorlake.landing.parquet import reader as parquet
 from mirrorlake.mirror.engine import Counts
 from mirrorlake.model.keys import KeyRange
-from mirrorlake.model.net import NetChanges
+from mirrorlake.model.net_changes import NetChanges
 from mirrorlake.storage.options import ObjectOptions
 
 
 @dataclass(frozen=True, slots=True)
 class BatchTask:
-    """One batch, or a part of a load.
+    """A batch, or a part of a load.
 
-    files: the add actions of the table's live files; appends: texts whose rows are taken for
-    inserts, and written as they are read; joins: small ones of the files, which are written anew
-    with the batch; options: how the location of the table is reached when that is a URL; backfill:
-    the rows are all that the source has with keys in this range.
+    files: the add actions of the live files of the table.
+    appends: write the rows of delimited texts as they are read, if all are inserts.
+    joins: small files among `files`, to be joined with the new rows.
+    options: how to access the location of the table if it is a URL.
+    backfill: the landed rows are all rows of the source with keys in this range.
+    skip_equal: do not rewrite rows whose values do not change.
+    soft: set with soft deletes.
     """
 
     rows: LandedRows
@@ -51,6 +54,8 @@ class BatchTask:
     joins: Sequence[Mapping[str, Any]] = ()
     options: ObjectOptions | None = None
     backfill: KeyRange | None = None
+    skip_equal: bool = False
+    soft: SoftDeletes | None = None
 
     @property
     def table(self) -> str:
@@ -59,11 +64,11 @@ class BatchTask:
 
 @dataclass(frozen=True, slots=True)
 class BatchResult:
-    """The actions to commit as JSON texts, or why there are none.
+    """The actions to commit as JSON texts, or the error.
 
-    read: rows of each file; continues: the first of these files is the last one of the task before;
-    not_append_only: a row was met that is no insert, so that one task has to read the whole batch;
-    again: landed files were opened more than once.
+    read: rows of each file, by marker; continues: the first of these files is the last one of the
+    previous task; not_append_only: a row is not an insert, so one task has to apply the whole
+    batch; again: landed files were opened more than once.
     """
 
     actions: tuple[str, ...] = ()
@@ -77,9 +82,9 @@ class BatchResult:
 
 def run_batch(task: BatchTask) -> BatchResult:
     """Do the work of a task. Raises nothing."""
-    pa.set_cpu_count(task.rows.threads)  # of a process that is a task's own
+    pa.set_cpu_count(task.rows.threads)  # for the process, which runs only this task
     try:
-        with flush.behind():
+        with flush.flush_in_background():
             return _append(task) if task.appends else _apply(task)
     except NotAppendOnly:
         return BatchResult(not_append_only=True)
@@ -94,7 +99,7 @@ def run_batch(task: BatchTask) -> BatchResult:
 
 
 def rows_of_files(results: Iterable[BatchResult]) -> list[Rows]:
-    """The rows of each file of a batch, whose parts several tasks may have read."""
+    """The rows of each file of a batch; parts of a file may have been read by several tasks."""
     files: list[Rows] = []
     for result in results:
         read = list(result.read)
@@ -108,9 +113,9 @@ def rows_of_files(results: Iterable[BatchResult]) -> list[Rows]:
 def _append(task: BatchTask) -> BatchResult:
     read: list[Rows] = []
     schema, key = task.rows.schema, list(task.rows.key)
-    with at_hand(task.location, task.options) as table:
+    with open_workspace(task.location, task.options) as table:
         actions = append(table.folder, schema, _inserted(task, read), keys=key)
-        table.keep(actions)
+        table.upload(actions)
     part = task.landed[0].part
     return BatchResult(
         as_texts(actions),
@@ -121,7 +126,8 @@ def _append(task: BatchTask) -> BatchResult:
 
 
 def _inserted(task: BatchTask, read: list[Rows]) -> Iterator[pa.Table]:
-    """The rows of texts, block by block. read: gets the rows of each file. Raises NotAppendOnly."""
+    """The rows of delimited texts, in blocks. read: the number of rows of each file is appended.
+    Raises NotAppendOnly."""
     for landed in task.landed:
         count = 0
         for rows in task.rows.read_inserts(landed):
@@ -133,7 +139,7 @@ def _inserted(task: BatchTask, read: list[Rows]) -> Iterator[pa.Table]:
 def _apply(task: BatchTask) -> BatchResult:
     schema = task.rows.schema
     files = [(landed.name, task.rows.read(landed)) for landed in task.landed]
-    with at_hand(task.location, task.options) as table:
+    with open_workspace(task.location, task.options) as table:
         net = _net(task, files, table)
         done = rewrite(
             table.folder,
@@ -143,31 +149,31 @@ def _apply(task: BatchTask) -> BatchResult:
             task.rows.threads,
             task.joins,
             table.fetch,
-            spares_equal=task.backfill is not None,
+            skip_equal=task.skip_equal,
         )
-        table.keep(done.actions)
+        table.upload(done.actions)
     return BatchResult(
         as_texts(done.actions),
         Counts(done.inserted, done.updated, done.deleted, done.duplicates),
-        read=tuple(by_marker(some.marker) for _name, some in files),
+        read=tuple(by_marker(rows.marker) for _name, rows in files),
     )
 
 
 def _net(
     task: BatchTask, files: Sequence[tuple[str, parquet.Rows]], table: TableWorkspace
 ) -> NetChanges:
-    """The net effect of a batch. Raises TableError."""
+    """The net changes of a batch. Raises TableError."""
     schema, key = task.rows.schema, task.rows.key
     whole = task.rows.whole_rows
-    batch = LandedBatch(task.table, schema.schema, key, files, task.truncate, whole)
+    batch = LandedBatch(task.table, schema.schema, key, files, task.truncate, whole, task.soft)
     if task.backfill is None:
         return fold(batch)
     searched = overlapping(task.files, schema, key, task.backfill)
     table.fetch(searched)
     present = keys_between(table.folder, searched, schema, key, task.backfill)
-    return fold(replace(batch, files=[gone_before(batch, present), *files]))
+    return fold(replace(batch, files=[existing_deletes(batch, present), *files]))
 
 
 def as_texts(actions: Iterable[Mapping[str, Any]]) -> tuple[str, ...]:
-    """Actions of Delta's log as a task returns them: smaller than dictionaries."""
+    """Actions as JSON texts, which are smaller than pickled dictionaries."""
     return tuple(json.dumps(action) for action in actions)

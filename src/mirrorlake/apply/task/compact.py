@@ -1,4 +1,4 @@
-"""Files of one table written anew together, in one task."""
+"""Joins files of a table, in one task."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from mirrorlake.apply.task.batch import as_texts
 from mirrorlake.apply.task.errors import table_error
 from mirrorlake.delta.schema import TableSchema
-from mirrorlake.delta.workspace import at_hand
+from mirrorlake.delta.workspace import open_workspace
 from mirrorlake.delta.write import flush
 from mirrorlake.delta.write.compact import compact
 from mirrorlake.errors import MirrorlakeError
@@ -18,7 +18,7 @@ from mirrorlake.storage.options import ObjectOptions
 
 @dataclass(frozen=True, slots=True)
 class CompactTask:
-    """Files to write anew together, by their add actions."""
+    """Join files. files: their add actions."""
 
     table: str
     location: str
@@ -30,7 +30,7 @@ class CompactTask:
 
 @dataclass(frozen=True, slots=True)
 class CompactResult:
-    """The actions to commit as JSON texts, or why there are none."""
+    """The actions to commit as JSON texts, or the error."""
 
     actions: tuple[str, ...] = ()
     error: MirrorlakeError | None = None
@@ -39,10 +39,10 @@ class CompactResult:
 def run_compact(task: CompactTask) -> CompactResult:
     """Do the work of a task. Raises nothing."""
     try:
-        with flush.behind(), at_hand(task.location, task.options) as table:
+        with flush.flush_in_background(), open_workspace(task.location, task.options) as table:
             table.fetch(task.files)
             actions = compact(table.folder, task.files, task.schema, task.key)
-            table.keep(actions)
+            table.upload(actions)
         return CompactResult(as_texts(actions))
     except Exception as error:  # noqa: BLE001  (it becomes the table's error)
         return CompactResult(

@@ -1,4 +1,4 @@
-"""What goes wrong in a task, as an error of its table and of no other."""
+"""Converts exceptions in a task to errors of its table."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta.lookup import page_checksums
 from mirrorlake.delta.lookup.key_lookup import path_of
 from mirrorlake.delta.partitions import NullText
-from mirrorlake.delta.workspace import LostFile, Unreachable, at_hand
+from mirrorlake.delta.workspace import LostFile, Unreachable, open_workspace
 from mirrorlake.errors import (
     BadValue,
     ForeignTable,
@@ -29,13 +29,14 @@ from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import is_url
 
 _LIMITS = frozenset({errno.ENOSPC, errno.EDQUOT, errno.EROFS, errno.EFBIG, errno.EMFILE})
-"""What the system says of its own limits; no file is looked at for damage then."""
+"""System errors after which files are not checked for damage."""
 
 _OURS = Path(version.__file__).parent
 
 
 def fault(table: str, error: Exception) -> TableFault:
-    """Kind and place of what nobody foresaw. Its text may quote values of rows, and is not told."""
+    """The error for an unexpected exception: its type and location, but not its message, which may
+    contain values of rows."""
     return TableFault(
         f"{type(error).__name__} at {_origin(error)}",
         table=table,
@@ -50,14 +51,14 @@ def table_error(
     files: Sequence[Mapping[str, Any]],
     error: Exception,
 ) -> MirrorlakeError:
-    """The error of a table whose task raised this. files: the add actions that the task may have
-    read."""
+    """The error of a table whose task raised an exception. files: the add actions of the files that
+    the task may have read."""
     if isinstance(error, MirrorlakeError):
         return error
     if isinstance(error, NullText):
         return null_text(table, error)
     if isinstance(error, LostFile):
-        return _lost(table, location, f"{Path(str(error)).name} is missing")
+        return _damaged_table(table, location, f"{Path(str(error)).name} is missing")
     if isinstance(error, Unreachable):
         return UnreachableTable(
             f"its storage failed: {error}",
@@ -65,33 +66,34 @@ def table_error(
             hint="Check that the storage answers and that this process may write to it. It is "
             "retried.",
         )
-    return _unforeseen(table, location, options, files, error)
+    return _unexpected(table, location, options, files, error)
 
 
-def _unforeseen(
+def _unexpected(
     table: str,
     location: str,
     options: ObjectOptions | None,
     files: Sequence[Mapping[str, Any]],
     error: Exception,
 ) -> TableError:
-    """By what is wrong with the system, with the files of the table, or with us."""
+    """The error for an unexpected exception: caused by the system, by damaged files of the table,
+    or by a bug."""
     if isinstance(error, OSError) and error.errno in _LIMITS:
         return storage_error(table, error)
-    with at_hand(location, options) as workspace:
-        damage = _damage(
+    with open_workspace(location, options) as workspace:
+        damage = _find_damage(
             workspace.folder,
             files,
             on_objects=is_url(location),
             pages=isinstance(error, OSError),
         )
     if damage:
-        return _lost(table, location, damage)
+        return _damaged_table(table, location, damage)
     return storage_error(table, error) if isinstance(error, OSError) else fault(table, error)
 
 
 def storage_error(table: str, error: OSError) -> TableError:
-    """The error of a disk that is full, for example, which is no fault of ours."""
+    """The error for an OSError of the storage, such as a full disk."""
     found = StorageUnavailable.of(error)
     if found is None:
         return fault(table, error)
@@ -102,7 +104,7 @@ def storage_error(table: str, error: OSError) -> TableError:
 
 
 def null_text(table: str, found: NullText) -> BadValue:
-    """The error of a value that Delta does not keep."""
+    """The error for a partition value that Delta would store as NULL."""
     return BadValue(
         "the table is partitioned by this text, which Delta would store as NULL",
         table=table,
@@ -113,7 +115,8 @@ def null_text(table: str, found: NullText) -> BadValue:
 
 
 def missing_base_row(table: str, file: str) -> MissingBaseRow:
-    """The error of an unchanged value whose row the table does not have, or has several times."""
+    """The error for an unchanged value whose row is missing in the table, or occurs several
+    times."""
     return MissingBaseRow(
         "the source did not send an unchanged value, and the table does not have exactly one row "
         "to take it from",
@@ -124,7 +127,7 @@ def missing_base_row(table: str, file: str) -> MissingBaseRow:
 
 
 def worker_lost(table: str, reason: str) -> WorkerLost:
-    """The error of a table whose tasks died with their process. reason: in words."""
+    """The error of a table whose tasks died with their process. reason: as text."""
     return WorkerLost(
         f"the tasks of its batch died: {reason}",
         table=table,
@@ -134,14 +137,13 @@ def worker_lost(table: str, reason: str) -> WorkerLost:
     )
 
 
-def _damage(
+def _find_damage(
     table: Path, files: Sequence[Mapping[str, Any]], *, on_objects: bool, pages: bool
 ) -> str:
-    """What is wrong with the first file of the Delta table that is gone or no longer whole; empty
-    when all are well.
+    """A description of the first missing or damaged file of the table; "" if there is none.
 
-    Looked for only after a fault: it opens every file, of a table on objects those that are here.
-    pages: compare the pages with their checksums too.
+    Opens every file; for a table on object storage, every file that is in the cache. pages: also
+    verify the page checksums.
     """
     for add in files:
         path, vector = path_of(table, add), add.get("deletionVector")
@@ -164,9 +166,9 @@ def _has_vector(table: Path, vector: Mapping[str, Any], *, on_objects: bool) -> 
     return inline or not on_objects or deletion_vectors.path_of(table, vector).exists()
 
 
-def _lost(table: str, location: str, what: str) -> ForeignTable:
+def _damaged_table(table: str, location: str, what: str) -> ForeignTable:
     return ForeignTable(
-        f"of the Delta table at {location}, {what}",
+        f"a file of the Delta table at {location} is lost or damaged: {what}",
         table=table,
         hint=f"Restore the file, or run `mirrorlake reset {table}` to rebuild the table. It is "
         "retried.",
@@ -174,7 +176,7 @@ def _lost(table: str, location: str, what: str) -> ForeignTable:
 
 
 def _origin(error: BaseException) -> str:
-    """The file, line and function of ours that raised; of a library if none is ours."""
+    """The file, line and function of mirrorlake that raised, or of a library if none did."""
     frame = error.__traceback__
     last = frame
     while frame is not None:

@@ -1,10 +1,10 @@
-"""The rows of landed files, read in a task."""
+"""Reads the rows of landed files, in a task."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import BinaryIO
 
 import pyarrow as pa
@@ -19,7 +19,7 @@ from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.landing.text.splits import TextPart
 from mirrorlake.mirror.faults import UnreadableFile
 from mirrorlake.mirror.row_checks import RowChecks, check_rows
-from mirrorlake.model.change import Marker
+from mirrorlake.model.change import ROW_DELETED, Marker
 from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.store import StorageFailed, Store
 from mirrorlake.storage.urls import open_file
@@ -27,10 +27,10 @@ from mirrorlake.storage.urls import open_file
 
 @dataclass(frozen=True, slots=True)
 class LandedPath:
-    """A landed file as a task reaches it.
+    """A landed file, for tasks.
 
-    text: how it is written, None for Parquet; part: the rows of a text to read, None for all;
-    options: how its location is reached when that is a URL.
+    text: the format of a delimited text, None for Parquet; part: the part of a text to read, None
+    for all; options: how to access the location if it is a URL.
     """
 
     name: str
@@ -42,7 +42,7 @@ class LandedPath:
 
 
 def landed_paths(store: Store, files: Iterable[Landed]) -> list[LandedPath]:
-    """Landed files of a batch as tasks reach them, wherever these run."""
+    """The landed files of a batch, for tasks on any machine."""
     return [
         LandedPath(
             str(file.name),
@@ -57,11 +57,12 @@ def landed_paths(store: Store, files: Iterable[Landed]) -> list[LandedPath]:
 
 @dataclass(frozen=True, slots=True)
 class LandedRows:
-    """How the landed files of one table are read.
+    """Reads the landed files of one table.
 
-    default: the marker of a row without one; required: the columns that a file may lack only if all
-    it does is delete; threads: how many the task may use; whole_rows: the key is all columns, which
-    files need not have.
+    default: the operation of rows without a marker; required: columns that a file must contain
+    unless it has only deletes; threads: number of threads of the task; whole_rows: all columns are
+    the key, so files need not contain all of it; soft: the table has soft deletes, so read rows are
+    marked as not deleted.
     """
 
     table: str
@@ -72,21 +73,22 @@ class LandedRows:
     row_checks: RowChecks = field(default_factory=RowChecks)
     threads: int = 1
     whole_rows: bool = False
+    soft: bool = False
 
     def read(self, landed: LandedPath) -> parquet.Rows:
-        """All rows of a file, checked. Raises TableError."""
+        """Read and check all rows of a file. Raises TableError."""
         with self._opened(landed) as handle:
             found = self._read(landed, handle)
         self._check(landed, found)
-        return found
+        return replace(found, data=self._present(found.data))
 
     def read_blocks(
         self, landed: LandedPath, share: Share, only: Sequence[str] | None = None
     ) -> Iterator[parquet.Rows]:
         """The rows of a share of a Parquet file, in blocks of bounded size.
 
-        They are checked unless `only` some columns are wanted. An error counts the rows of its own
-        block: it says that there is one, and not where. Raises TableError.
+        only: the columns to read; the rows are then not checked. The row number of an error is
+        relative to its block. Raises TableError.
         """
         with self._opened(landed) as handle:
             for found in parquet.read_blocks(
@@ -102,10 +104,11 @@ class LandedRows:
             ):
                 if only is None:
                     self._check(landed, found)
-                yield found
+                yield replace(found, data=self._present(found.data))
 
     def read_inserts(self, landed: LandedPath) -> Iterator[pa.Table]:
-        """The rows of a text, or of a part of one, in blocks. Raises NotAppendOnly, TableError."""
+        """The rows of a delimited text or a part of it, in blocks. Raises NotAppendOnly,
+        TableError."""
         assert landed.text is not None
         before = landed.part.row if landed.part else 0
         with self._opened(landed) as handle:
@@ -125,7 +128,16 @@ class LandedRows:
                     raise NotAppendOnly
                 self._check(landed, rows, before)
                 before += rows.data.num_rows
-                yield rows.data
+                yield self._present(rows.data)
+
+    def _present(self, rows: pa.Table) -> pa.Table:
+        """With soft deletes, the rows marked as not deleted."""
+        if not self.soft or ROW_DELETED not in rows.column_names:
+            return rows
+        index = rows.column_names.index(ROW_DELETED)
+        return rows.set_column(
+            index, rows.schema.field(index), pa.repeat(pa.scalar(False), rows.num_rows)
+        )
 
     def _read(self, landed: LandedPath, handle: BinaryIO) -> parquet.Rows:
         schema, most = self.schema.schema, self.row_checks.file_bytes
@@ -165,7 +177,8 @@ class LandedRows:
 
     @contextmanager
     def _opened(self, landed: LandedPath) -> Iterator[BinaryIO]:
-        """A landed file to read. A storage that fails meanwhile is no fault of the file either."""
+        """Open a landed file. A failing storage is an error that is retried, not an error of the
+        file."""
         try:
             handle = open_file(landed.location, landed.options)
         except OSError as error:

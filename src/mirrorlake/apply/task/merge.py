@@ -1,8 +1,8 @@
-"""What a batch means for a `MERGE`: the keys whose rows have to be known, and the merge actions.
+"""Computes the merge actions of a batch, for the strategy `merge`.
 
-A batch is folded twice. First its keys are needed, so that the rows which the table has of them can
-be looked up, in whatever way the table is written; then the batch is compared with those rows. To
-fold takes less than to send what was folded from one task to the other.
+A batch is folded twice: first to get the keys whose existing rows have to be looked up, then to
+compare it with these rows. Folding twice takes less time than sending the folded rows to another
+task.
 """
 
 from __future__ import annotations
@@ -17,34 +17,36 @@ from mirrorlake.apply.commit_metadata import Rows, by_marker
 from mirrorlake.apply.fold import LandedBatch, fold
 from mirrorlake.apply.merge_actions import MergeAction, MergeActions, inserts_of, merge_actions
 from mirrorlake.apply.task.errors import fault, missing_base_row, null_text
-from mirrorlake.apply.task.gone_before import gone_before
+from mirrorlake.apply.task.existing_deletes import existing_deletes
 from mirrorlake.apply.task.landed_rows import LandedPath, LandedRows
 from mirrorlake.delta.partitions import NullText, check_texts
 from mirrorlake.delta.write.rewrite import NoBaseRow, NoSuchRow
 from mirrorlake.errors import MirrorlakeError, RowNotFound
 from mirrorlake.mirror.engine import Counts
-from mirrorlake.model.net import NetChanges
+from mirrorlake.model.net_changes import NetChanges
 
 
 @dataclass(frozen=True, slots=True)
 class MergeTask:
-    """A batch, or a part of a load. deleted: how many rows a truncation removes, once they are
-    counted; present: of a chunk of a backfill the keys that the table has in its range."""
+    """A batch, or a part of a load. deleted: the number of rows that a truncation removes, if it is
+    known; present: for a backfill chunk, the existing keys in its range; skip_equal: do not
+    rewrite rows whose values do not change."""
 
     rows: LandedRows
     landed: tuple[LandedPath, ...]
     truncate: bool = False
     deleted: int | None = None
     present: pa.Table | None = None
+    skip_equal: bool = False
 
 
 @dataclass(frozen=True, slots=True)
 class MergeReport:
-    """What a task did, or why it did nothing.
+    """The report of a task.
 
-    needs: what has to be known before there are merge actions; whole: whether all columns of the
-    rows that are looked up are needed, because values are missing; kinds: of the merge actions;
-    read: rows of each landed file.
+    needs: KEYS or COUNT if more has to be known before the merge actions can be computed; whole:
+    whether all columns of the existing rows are needed; kinds: of the merge actions; read: rows of
+    each landed file, by marker.
     """
 
     needs: str = ""
@@ -56,13 +58,13 @@ class MergeReport:
 
 
 KEYS, COUNT = "the rows of its keys", "the number of rows"
-"""What a report can need."""
+"""Values of `MergeReport.needs`."""
 
 
 @dataclass(frozen=True, slots=True)
 class FoundRows:
-    """The rows that the table has of the keys of a batch. code: int64, the number of the key of
-    each; rows: with all columns, where these are needed."""
+    """The existing rows of the keys of a batch. code: int64, the number of the key of each; rows:
+    with all columns, if these are needed."""
 
     code: np.ndarray
     rows: pa.Table | None
@@ -71,44 +73,44 @@ class FoundRows:
 Read = tuple[NetChanges, tuple[Rows, ...]]
 
 
-def first_look(task: MergeTask) -> tuple[MergeReport, pa.Table | None]:
-    """The merge actions of a batch, when nothing of the table matters for them; otherwise what is
-    needed, and for KEYS the keys, each with its number as the last column."""
+def first_fold(task: MergeTask) -> tuple[MergeReport, pa.Table | None]:
+    """The merge actions of a batch if they do not depend on existing rows; otherwise a report of
+    what is needed, and for KEYS the keys, with their numbers as the last column."""
 
-    def look() -> tuple[MergeReport, pa.Table | None]:
+    def fold_() -> tuple[MergeReport, pa.Table | None]:
         net, read = _read(task)
         if net.truncate and task.deleted is None:
             return MergeReport(COUNT, read=read), None
         if net.truncate or net.is_append:
             return _reported(task, inserts_of(net, task.deleted or 0), read)
-        wanted = np.flatnonzero(net.reset)
-        keys = net.keys.take(pa.array(wanted))
-        columns = [*keys.columns, pa.array(wanted, pa.int64())]
+        reset = np.flatnonzero(net.reset)
+        keys = net.keys.take(pa.array(reset))
+        columns = [*keys.columns, pa.array(reset, pa.int64())]
         numbered = pa.table(columns, names=[str(i) for i in range(len(columns))])
-        whole = net.missing is not None or task.present is not None
+        kept = net.take is not None and net.rows.num_columns > net.keys.num_columns
+        whole = kept or net.missing is not None or task.skip_equal
         return MergeReport(KEYS, whole=whole, read=read), numbered
 
-    return _guarded(task, look)
+    return _guarded(task, fold_)
 
 
-def second_look(task: MergeTask, found: FoundRows) -> tuple[MergeReport, pa.Table | None]:
-    """The merge actions of a batch, given the rows of its keys."""
+def second_fold(task: MergeTask, found: FoundRows) -> tuple[MergeReport, pa.Table | None]:
+    """The merge actions of a batch, given the existing rows of its keys."""
 
-    def look() -> tuple[MergeReport, pa.Table | None]:
+    def fold_() -> tuple[MergeReport, pa.Table | None]:
         net, read = _read(task)
-        spares_equal = task.present is not None
-        actions = merge_actions(net, found.code, found.rows, spares_equal=spares_equal)
+        actions = merge_actions(net, found.code, found.rows, skip_equal=task.skip_equal)
         return _reported(task, actions, read)
 
-    return _guarded(task, look)
+    return _guarded(task, fold_)
 
 
 def _guarded(
-    task: MergeTask, look: Callable[[], tuple[MergeReport, pa.Table | None]]
+    task: MergeTask, fold_: Callable[[], tuple[MergeReport, pa.Table | None]]
 ) -> tuple[MergeReport, pa.Table | None]:
     table = task.rows.table
     try:
-        return look()
+        return fold_()
     except NoBaseRow:
         error: MirrorlakeError = missing_base_row(table, task.landed[0].name)
     except NoSuchRow:
@@ -128,7 +130,7 @@ def _read(task: MergeTask) -> Read:
     whole = task.rows.whole_rows
     batch = LandedBatch(task.rows.table, schema, task.rows.key, files, task.truncate, whole)
     if task.present is not None:
-        batch = replace(batch, files=[gone_before(batch, task.present), *files])
+        batch = replace(batch, files=[existing_deletes(batch, task.present), *files])
     net = fold(batch)
     return net, tuple(by_marker(rows.marker) for _name, rows in files)
 

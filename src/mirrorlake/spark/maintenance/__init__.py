@@ -1,1 +1,1 @@
-"""Tables kept compact: compaction, checkpoints, vacuum."""
+"""Maintenance of tables: compaction, checkpoints, vacuum."""

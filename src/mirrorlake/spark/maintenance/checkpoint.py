@@ -1,8 +1,8 @@
-"""Checkpoints between two commits, so that no batch waits for one.
+"""Writes checkpoints between commits, so that no batch waits for one.
 
-Our own writer where every action of the log is known (`delta/log/checkpoint.py`), Delta's
-otherwise, through a class that is not public. A table that uses only Delta's public interface gets
-a checkpoint within a commit, every so many commits, which takes a second longer.
+Our own writer is used when it knows every action of the log (`delta/log/checkpoint.py`), otherwise
+Delta's, through a class that is not public. A table that uses only Delta's public interface gets a
+checkpoint within a commit at an interval, which takes a second longer.
 """
 
 from __future__ import annotations
@@ -15,9 +15,10 @@ from typing import Any
 import structlog
 from pyspark.sql import SparkSession
 
-from mirrorlake.delta.log.checkpoint import Unfamiliar, write
+from mirrorlake.delta.log.checkpoint import UnsupportedLog, write
 from mirrorlake.delta.log.table_log import BrokenLog
 from mirrorlake.mirror.faults import TableFault
+from mirrorlake.model.crash_points import CrashHook, no_crash
 from mirrorlake.spark.sql_text import quoted
 from mirrorlake.storage.urls import is_url
 
@@ -26,22 +27,27 @@ log = structlog.get_logger()
 LEFT_TO_DELTA = "checkpoint_left_to_delta"
 INTERVAL = "delta.checkpointInterval"
 DELTAS_OWN = 10
-"""The interval of a table that does not say."""
+"""Delta's default interval."""
 
 CLEAN_EVERY = 86_400.0
-"""Seconds between two looks at what a log no longer needs; Delta counts in days."""
+"""Seconds between two clean-ups of a log; Delta's retention is counted in days."""
 
 
 class Checkpoints:
-    """Of the tables that one engine writes. Not for several threads."""
+    """Writes checkpoints of the tables of one engine. Not thread-safe."""
 
-    def __init__(self, spark: SparkSession, clock: Callable[[], float] = time.monotonic) -> None:
-        self._spark, self._clock = spark, clock
+    def __init__(
+        self,
+        spark: SparkSession,
+        clock: Callable[[], float] = time.monotonic,
+        reached: CrashHook = no_crash,
+    ) -> None:
+        self._spark, self._clock, self._reached = spark, clock, reached
         self._cleaned: dict[str, float] = {}
 
     def write(self, location: str) -> None:
-        """Write one of the newest version of the table at a location, and let Delta remove the part
-        of its log that has expired. Raises TableFault."""
+        """Write a checkpoint of the newest version of the table at a location, and let Delta clean
+        up its log. Raises TableFault."""
         now = self._clock()
         if is_url(location) or not self._ours(location):
             _by_delta(self._spark, location)
@@ -53,8 +59,8 @@ class Checkpoints:
 
     def _ours(self, location: str) -> bool:
         try:
-            write(Path(location))
-        except Unfamiliar as reason:
+            write(Path(location), reached=self._reached)
+        except UnsupportedLog as reason:
             log.info(LEFT_TO_DELTA, location=location, reason=str(reason))
             return False
         except (OSError, BrokenLog) as error:
@@ -63,8 +69,8 @@ class Checkpoints:
 
 
 def _by_delta(spark: SparkSession, location: str) -> None:
-    """Delta tells its own log of what goes wrong, and nobody else: whether there is one is looked
-    up. It cleans the log on the way."""
+    """Have Delta write the checkpoint, which also cleans up the log. Delta only logs errors, so
+    check afterwards that the checkpoint exists."""
     delta = _delta_log(spark, location)
     none = spark._jvm.scala.Option.empty()  # type: ignore[union-attr]  # noqa: SLF001
     snapshot = delta.update(False, none, none)
@@ -91,8 +97,8 @@ def _failed(location: str, why: str) -> TableFault:
 def leave_to_delta(
     spark: SparkSession, location: str, properties: Mapping[str, str], every: int
 ) -> None:
-    """Have Delta write a checkpoint within every so manieth commit, at least. properties: as the
-    table has them now."""
+    """Have Delta write a checkpoint at least every `every` commits, within a commit. properties:
+    the current ones of the table."""
     if int(properties.get(INTERVAL, DELTAS_OWN)) > every:
         table = f"delta.{quoted(location)}"
         spark.sql(f"alter table {table} set tblproperties ('{INTERVAL}' = '{every}')")

@@ -1,8 +1,7 @@
-"""Files of a table compacted by Delta's own commands: for tables that only Delta may write.
+"""Compacts files of a table with Delta's own commands, for tables that only Delta can write.
 
-They leave the rows as they are, say so to the feed (`dataChange` false), and are one commit each.
-When another writer was faster, Delta commits what it has made beside that, or, where the same files
-were touched, not at all.
+They do not change rows (`dataChange` false for the feed), and each is one commit. If another writer
+commits first, Delta commits after it, or gives up if the same files were changed.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ from mirrorlake.delta.schema import TableSchema
 from mirrorlake.mirror.compaction.optimize import Join, Partition, Purge
 from mirrorlake.mirror.engine import Applied, Conflicted, Failed, Outcome
 from mirrorlake.spark.errors import RAISED, fault, raised
-from mirrorlake.spark.merge.statements import MovedOn
+from mirrorlake.spark.merge.statements import NewerVersion
 from mirrorlake.spark.merge.strategy import LAST_VERSION, SETTINGS
 from mirrorlake.spark.runner import SparkRunner
 from mirrorlake.spark.session.thread_sessions import Sessions
@@ -29,13 +28,13 @@ from mirrorlake.spark.sql_text import quoted
 from mirrorlake.storage.urls import is_url
 
 BOUNDS = "spark.databricks.delta.optimize"
-"""The settings of a session that say which files Delta takes; it has no other way."""
+"""The session settings that determine which files Delta compacts; there is no other way."""
 
 _SETTINGS = {**SETTINGS, "spark.sql.parser.escapedStringLiterals": "false"}
 
 
 class SparkOptimizer:
-    """An `Optimizer`: runs OPTIMIZE and REORG in sessions of its own."""
+    """An `Optimizer`: runs OPTIMIZE and REORG in its own sessions."""
 
     def __init__(self, spark: SparkSession, runner: SparkRunner) -> None:
         self._sessions, self._runner = Sessions(spark, _SETTINGS), runner
@@ -49,7 +48,7 @@ class SparkOptimizer:
                 with self._runner.tagged():
                     _run(session, location, schema, command)
             except RAISED as error:
-                found = raised(error, table, MovedOn.__name__)
+                found = raised(error, table, NewerVersion.__name__)
                 if isinstance(found, Conflicted):
                     return found
                 return Failed(fault(error, table, "compacting"))
@@ -58,15 +57,15 @@ class SparkOptimizer:
             newest = session.conf.get(LAST_VERSION, None)
         if newest is None:
             return None
-        if not is_url(location):  # objects are durable when they are there
+        if not is_url(location):  # uploaded objects are durable
             flush_files(Path(location), TableLog(location).actions(int(newest)))
         return Applied(int(newest))
 
 
 def _run(session: SparkSession, location: str, schema: TableSchema, command: Join | Purge) -> None:
-    # Of the files of a partition that fit into this, one is made.
-    session.conf.set(f"{BOUNDS}.maxFileSize", str(command.reach.bytes))
-    within = condition(schema, command.reach.partitions)
+    # Files of a partition are merged up to this size.
+    session.conf.set(f"{BOUNDS}.maxFileSize", str(command.rewrite.bytes))
+    within = condition(schema, command.rewrite.partitions)
     match command:
         case Join(_reach, below, dead):
             session.conf.set(f"{BOUNDS}.minFileSize", str(below))
@@ -79,19 +78,19 @@ def _run(session: SparkSession, location: str, schema: TableSchema, command: Joi
 
 
 def condition(schema: TableSchema, partitions: Sequence[Partition]) -> str:
-    """The partitions as SQL; empty for a table that has none."""
+    """The partitions as SQL; empty for an unpartitioned table."""
     if not all(partitions):
         return ""
     return " or ".join(f"({_within(schema, partition)})" for partition in partitions)
 
 
 def _within(schema: TableSchema, partition: Partition) -> str:
-    said = []
+    conditions = []
     for physical, value in partition:
         column = schema.schema.columns[schema.physical.index(physical)]
-        if value in {None, ""}:  # the log has both for NULL
-            said.append(f"{quoted(column.name)} is null")
+        if value in {None, ""}:  # both are NULL in the log
+            conditions.append(f"{quoted(column.name)} is null")
         else:
             text = str(value).replace("\\", "\\\\").replace("'", "\\'")
-            said.append(f"{quoted(column.name)} = cast('{text}' as {column.type})")
-    return " and ".join(said)
+            conditions.append(f"{quoted(column.name)} = cast('{text}' as {column.type})")
+    return " and ".join(conditions)

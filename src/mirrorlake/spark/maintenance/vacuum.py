@@ -1,6 +1,7 @@
-"""Removing data files that no version within the retention needs, by Delta's own VACUUM.
+"""Deletes data files that no version within the retention needs, with Delta's VACUUM.
 
-It leaves our folder beside them alone, so the indexes of the files that it removed go after it.
+VACUUM ignores our folder beside the data files, so the indexes of deleted files are deleted
+afterwards.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from mirrorlake.storage.options import ObjectOptions
 from mirrorlake.storage.urls import is_url
 
 CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
-"""Delta refuses less than 7 days while this is on. Who asks for less has said so at the door."""
+"""While this is on, Delta refuses less than 7 days. The configuration already requires an explicit
+setting for less."""
 
 LISTING = "spark.sql.sources.parallelPartitionDiscovery.parallelism"
-"""In how many tasks Delta lists the files, however few there are: 10,000 unless it is told."""
+"""Number of tasks in which Delta lists the files, regardless of their number: 10,000 by default."""
 
 
 def vacuum(
@@ -33,11 +35,11 @@ def vacuum(
     retention: timedelta,
     before: Callable[[], None],
 ) -> None:
-    """Vacuum the table at a location. options: how that is reached when it is a URL; before: called
-    first, and refuses it by raising.
+    """Vacuum the table at a location. options: how to access a URL; before: called first, raises to
+    refuse.
 
-    Raises ForeignTable when a table lies inside this one: VACUUM knows only the files of its own,
-    and would delete those of the other.
+    Raises ForeignTable when another table is inside this one: VACUUM would delete its files as
+    unknown.
     """
     if inner := _table_inside(location, options):
         raise ForeignTable(
@@ -51,12 +53,12 @@ def vacuum(
     session.conf.set(LISTING, str(spark.sparkContext.defaultParallelism))
     hours = retention.total_seconds() / 3600
     session.sql(f"vacuum delta.{quoted(location)} retain {hours:.4f} hours").collect()
-    if not is_url(location):  # of a table on objects they go with the files that were fetched
+    if not is_url(location):  # indexes of objects are local and deleted with the fetched files
         key_index.sweep(Path(location))
 
 
 def _table_inside(location: str, options: ObjectOptions | None) -> str | Path | None:
-    """The first folder below a table's own that has a log."""
+    """The first folder below the table's own that has a log."""
     if is_url(location):
         return next(iter(inner_tables(location, options)), None)
     table = Path(location)

@@ -1,1 +1,1 @@
-"""Batches applied by Delta's own MERGE."""
+"""Applies batches with Delta's MERGE."""

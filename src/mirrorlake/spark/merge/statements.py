@@ -1,6 +1,6 @@
-"""What the plain way says to Spark and Delta: the look-up of keys, the `MERGE`, the append.
+"""The Spark operations of the merge strategy: the key lookup, the `MERGE`, the append.
 
-All of it by public interfaces. Names of a user's stand in quotes, and values never in a statement.
+Only public interfaces are used. User-defined names are quoted, and statements contain no values.
 """
 
 from __future__ import annotations
@@ -26,34 +26,36 @@ APPLICATION_ID = "spark.databricks.delta.write.txnAppId"
 APPLICATION_VERSION = "spark.databricks.delta.write.txnVersion"
 
 
-class MovedOn(Exception):
-    """The table has a version beyond the one that a batch was begun on."""
+class NewerVersion(Exception):
+    """The table has a newer version than the one on which a batch was opened."""
 
 
 @dataclass(frozen=True, slots=True)
 class MergeSource:
-    """The merge actions of a batch, in the columns of a frame. kinds: which of them there are."""
+    """The merge actions of a batch, in the columns of a frame. kinds: the kinds of actions it
+    contains."""
 
     actions: DataFrame
     kinds: frozenset[MergeAction]
 
     def rows(self, session: SparkSession, batch: OpenBatch) -> DataFrame:
-        """The actions with the fence beside them, which fails when the table has another version
-        than that which the batch was opened on."""
+        """The actions and the fence, which fails when the table has a newer version than the one on
+        which the batch was opened."""
         fence = session.range(1, numPartitions=1).mapInArrow(_fence(batch), f"{ACTION} byte")
         nothing = [
-            functions.lit(None).cast(str(one.type)).alias(column(n))
-            for n, one in enumerate(batch.schema.schema)
+            functions.lit(None).cast(str(field.type)).alias(column(n))
+            for n, field in enumerate(batch.schema.schema)
         ]
         fence = fence.select(*nothing, ACTION)
         return self.actions.select(*fence.columns).union(fence)
 
 
 def _fence(batch: OpenBatch) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """One row that does nothing, if there is no commit after the one that the batch was begun on.
+    """One row without effect, which is computed only if there is no commit after the one on which
+    the batch was opened.
 
-    Spark computes it when Delta reads the source, which is inside the transaction: the version that
-    the transaction stands on is not beyond what is seen here.
+    Spark computes it when Delta reads the source, inside the transaction: the transaction's version
+    is not newer than what is seen here.
     """
 
     location, options, following = batch.location, batch.options, batch.version + 1
@@ -61,7 +63,7 @@ def _fence(batch: OpenBatch) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
     def fence(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for _batch in batches:
             if TableLog(location, options).has(following):
-                raise MovedOn
+                raise NewerVersion
             action = pa.array([int(MergeAction.NOTHING)], pa.int8())
             yield pa.RecordBatch.from_arrays([action], [ACTION])
 
@@ -69,20 +71,20 @@ def _fence(batch: OpenBatch) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa
 
 
 def look_up(session: SparkSession, batch: OpenBatch, keys: DataFrame, *, whole: bool) -> DataFrame:
-    """The number of its key of each row that the table has of these keys, and with `whole` the rows
-    themselves. keys: with the numbers, in the columns of a frame."""
+    """The key number of each existing row with one of these keys, and with `whole` also its
+    columns. keys: with their numbers, in the columns of a frame."""
     schema, key = batch.schema.schema, batch.key
     table = session.read.format("delta").load(batch.location).alias("t")
     same = [_same(name, schema.names.index(name), schema) for name in key]
     found = table.join(keys.alias("s"), _all(same))
-    columns = [_of_table(one.name).alias(column(n)) for n, one in enumerate(schema)]
+    columns = [_of_table(field.name).alias(column(n)) for n, field in enumerate(schema)]
     return found.select(*(columns if whole else []), functions.col(f"s.{CODE}"))
 
 
 def keys_between(session: SparkSession, batch: OpenBatch, keys: KeyRange) -> pa.Table:
-    """The keys that the table has in a range."""
+    """The keys of the table within a range."""
     table = session.read.format("delta").load(batch.location).alias("t")
-    names, schema = list(batch.step.key), nullable_schema(batch.schema.schema)
+    names, schema = list(batch.key), nullable_schema(batch.schema.schema)
     kinds = pa.schema([schema.field(name) for name in names])
     numbered = table.select(*(_of_table(name).alias(column(n)) for n, name in enumerate(names)))
 
@@ -96,16 +98,16 @@ def keys_between(session: SparkSession, batch: OpenBatch, keys: KeyRange) -> pa.
     return found.rename_columns(names).cast(kinds)
 
 
-def merge(session: SparkSession, batch: OpenBatch, source: MergeSource, said: str) -> None:
-    """Carry the actions out in one commit, which says `said` of itself."""
+def merge(session: SparkSession, batch: OpenBatch, source: MergeSource, user_metadata: str) -> None:
+    """Apply the actions in one commit with this user metadata."""
     schema, step = batch.schema.schema, batch.step
     own = {
-        quoted(one.name): functions.col(f"s.{column(n)}")
-        for n, one in enumerate(schema)
-        if one.name not in batch.progress.computed
+        quoted(field.name): functions.col(f"s.{column(n)}")
+        for n, field in enumerate(schema)
+        if field.name not in batch.progress.computed
     }
     matching = [int(action) for action in (MergeAction.UPDATE, MergeAction.DELETE)]
-    # Of a table that is emptied nothing matches; some columns still have to be compared, or Spark
+    # Nothing matches in a truncated table; some columns still have to be compared, or Spark
     # has no way to join but each row with each.
     same = [_same(name, schema.names.index(name), schema) for name in batch.key or schema.names[:1]]
     action = functions.col(f"s.{ACTION}")
@@ -120,41 +122,44 @@ def merge(session: SparkSession, batch: OpenBatch, source: MergeSource, said: st
         builder = builder.whenNotMatchedInsert(action == int(MergeAction.INSERT), values=own)
     if step.truncated:
         builder = builder.whenNotMatchedBySourceDelete()
-    told = {
+    settings = {
         APPLICATION_ID: batch.progress.application,
         APPLICATION_VERSION: str(step.last),
-        USER_METADATA: said,
+        USER_METADATA: user_metadata,
     }
-    for name, value in told.items():
+    for name, value in settings.items():
         session.conf.set(name, value)
     try:
         builder.execute()
     finally:
-        for name in told:
+        for name in settings:
             session.conf.unset(name)
 
 
-def append(session: SparkSession, batch: OpenBatch, source: MergeSource, said: str) -> None:
-    """Insert the rows in one commit, which says `said` of itself."""
+def append(
+    session: SparkSession, batch: OpenBatch, source: MergeSource, user_metadata: str
+) -> None:
+    """Insert the rows in one commit with this user metadata."""
     columns = [
-        functions.col(column(n)).alias(one.name)
-        for n, one in enumerate(batch.schema.schema)
-        if one.name not in batch.progress.computed
+        functions.col(column(n)).alias(field.name)
+        for n, field in enumerate(batch.schema.schema)
+        if field.name not in batch.progress.computed
     ]
-    told = {
+    options = {
         "txnAppId": batch.progress.application,
         "txnVersion": str(batch.step.last),
-        "userMetadata": said,
+        "userMetadata": user_metadata,
     }
     rows = source.rows(session, batch)
     inserts = rows.where(functions.col(ACTION) == int(MergeAction.INSERT)).select(*columns)
-    inserts.write.format("delta").mode("append").options(**told).save(batch.location)
+    inserts.write.format("delta").mode("append").options(**options).save(batch.location)
 
 
 def _same(name: str, index: int, schema: Schema) -> Column:
     """Whether a key column of table and source is equal (LZ-256, LZ-257).
 
-    To Spark -0.0 equals 0.0 and every NaN each other; as text the former differ.
+    In Spark, -0.0 equals 0.0 and all NaN are equal; comparing as text as well distinguishes the
+    former.
     """
     ours, theirs = _of_table(name), functions.col(f"s.{column(index)}")
     equal = ours.eqNullSafe(theirs)

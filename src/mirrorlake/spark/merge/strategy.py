@@ -1,14 +1,14 @@
-"""The merge strategy: one `MERGE`, or one append, by Delta's public interface only.
+"""The merge strategy: one `MERGE` or one append, through Delta's public interface only.
 
-For tables that only Delta itself can write right, and for versions of Delta that were not tested.
-What becomes of a row is decided by us all the same: tasks fold the batch, Spark looks up the rows
-that the table has of its keys, and `apply/merge_actions.py` compares the two.
+For tables that only Delta itself can write correctly, and for untested versions of Delta. The
+resulting rows are still determined by us: tasks fold the batch, Spark looks up the existing rows
+with its keys, and `apply/merge_actions.py` compares the two.
 
-Exactly once. Delta's record of an application refuses a number that is not larger, and no more: a
-batch of files 1 to 5 would follow one of 1 to 3. So the source of each commit holds a fence, a row
-that is computed inside Delta's transaction and fails when the table has a version beyond the one
-that the batch was opened on. What comes later, Delta finds: both commits bear one application id.
-See docs/exactly-once.md.
+Exactly once. Delta's transaction identifier only refuses a number that is not larger: a batch of
+files 1 to 5 would be accepted after one of 1 to 3. Therefore the source of each commit contains a
+fence, a row that is computed inside Delta's transaction and fails when the table has a newer
+version than the one on which the batch was opened. Delta detects later commits, because both have
+the same application id. See docs/exactly-once.md.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from mirrorlake.apply.task.merge import COUNT, KEYS, MergeTask
 from mirrorlake.delta.log.durability import flush_files
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import MirrorlakeError, UnsupportedColumn, printable
-from mirrorlake.landing.file_identity import Identity, altered
+from mirrorlake.landing.file_identity import Identity, first_changed
 from mirrorlake.landing.scan import Landed
 from mirrorlake.mirror.engine import Applied, Conflicted, Counts, Failed, Outcome
 from mirrorlake.model.crash_points import CrashHook, CrashPoint
@@ -39,7 +39,7 @@ from mirrorlake.spark.errors import RAISED, fault, raised
 from mirrorlake.spark.merge.frames import MergeFrame, MergeFrames
 from mirrorlake.spark.merge.statements import (
     MergeSource,
-    MovedOn,
+    NewerVersion,
     append,
     keys_between,
     look_up,
@@ -66,7 +66,7 @@ SETTINGS = {
 
 
 class Merge:
-    """A `Strategy`: of each batch one `MERGE`, or one append if all it does is insert."""
+    """A `Strategy`: for each batch one `MERGE`, or one append if it only inserts."""
 
     def __init__(
         self, runner: SparkRunner, spark: SparkSession, store: Store, reached: CrashHook
@@ -108,15 +108,19 @@ class Merge:
             if report.error is not None:
                 return Failed(report.error)
         self._reached(CrashPoint.BATCH_WRITTEN)
-        if step.names and (file := altered(self._store, step.files)):
+        if step.names and (file := first_changed(self._store, step.files)):
             return Conflicted(f"{printable(file.name)} changed while it was read")
         counts = Counts.total(report.counts for report in looked.reports)
         read = [rows for report in looked.reports for rows in report.read]
         kinds = frozenset(kind for report in looked.reports for kind in report.kinds)
         before_commit()
         self._reached(CrashPoint.COMMIT_BEGUN)
-        said = json.dumps(commit_metadata(step, batch.progress, counts, read, self._identity))
-        outcome = self._committed(session, batch, MergeSource(looked.rows, kinds), said, counts)
+        user_metadata = json.dumps(
+            commit_metadata(step, batch.progress, counts, read, self._identity)
+        )
+        outcome = self._committed(
+            session, batch, MergeSource(looked.rows, kinds), user_metadata, counts
+        )
         self._reached(CrashPoint.COMMITTED)
         return outcome
 
@@ -140,13 +144,13 @@ class Merge:
         return looked
 
     def _tasks(self, batch: OpenBatch) -> Iterator[MergeTask]:
-        """The batch as one task, or one per file of a load, whose rows are all inserts."""
+        """The batch as one task, or one task per file of a load, whose rows are all inserts."""
         step, rows = batch.step, batch.rows()
         landed = landed_paths(self._store, step.files)
         if step.is_load and not step.truncated and len(landed) > 1:
             yield from (MergeTask(rows, (file,)) for file in landed)
         else:
-            yield MergeTask(rows, tuple(landed), step.truncated)
+            yield MergeTask(rows, tuple(landed), step.truncated, skip_equal=step.skip_equal)
 
     def _identity(self, file: Landed) -> Identity | None:
         return Identity.of(self._store, file)
@@ -158,7 +162,7 @@ class Merge:
         session: SparkSession,
         batch: OpenBatch,
         source: MergeSource,
-        said: str,
+        user_metadata: str,
         counts: Counts,
     ) -> Outcome:
         log = TableLog(batch.location, batch.options)
@@ -170,11 +174,11 @@ class Merge:
             return Failed(shut)
         try:
             with self._runner.tagged():
-                (append if is_append else merge)(session, batch, source, said)
+                (append if is_append else merge)(session, batch, source, user_metadata)
         except RAISED as error:
-            return raised(error, str(batch.step.table), MovedOn.__name__)
+            return raised(error, str(batch.step.table), NewerVersion.__name__)
         newest = session.conf.get(LAST_VERSION, None)
-        if newest is None:  # Delta has found our number, or a later one
+        if newest is None:  # Delta found our number, or a later one
             return Conflicted("the batch has been recorded in the meantime")
         version = _version(log, batch, int(newest))
         if not is_url(batch.location):
@@ -183,7 +187,7 @@ class Merge:
 
 
 def _version(log: TableLog, batch: OpenBatch, newest: int) -> int:
-    """The version that a batch made: that of the commit, or of an earlier one if Delta compacted
+    """The version of the batch's commit, which is an earlier one than the newest if Delta compacted
     files after it."""
     for version in range(batch.version + 1, newest):
         for action in log.actions(version):
@@ -197,7 +201,8 @@ def _version(log: TableLog, batch: OpenBatch, newest: int) -> int:
 
 
 def _unmergeable(batch: OpenBatch) -> UnsupportedColumn | None:
-    """A column under whose name Delta's `MERGE` finds no way to its change images."""
+    """The error for a column whose name Delta's `MERGE` cannot handle when it writes change
+    data."""
     name = next((name for name in batch.schema.schema.names if "`" in name), None)
     if name is None:
         return None

@@ -1,10 +1,10 @@
-"""What an earlier start of Spark has found out, so that later ones need not: which jars its
-packages are, and what is in their classes.
+"""Caches results of earlier Spark starts: the jar files of its packages, and an archive of loaded
+classes.
 
-Spark resolves packages anew in each start, which takes as long as all the rest of it. The first
-start records the files; from then on a local session has them in its class path, and a cluster gets
-them by name. `fetch` also has one JVM write down the classes that it has loaded (class data
-sharing), with which the next ones begin; a JVM that the archive does not fit does without it.
+Spark resolves packages again at each start, which takes as long as the rest of the start. The first
+start records the files; afterwards a local session has them in its class path, and a cluster gets
+them by path. `fetch` also has a JVM write a class data sharing archive, which later JVMs load; a
+JVM that does not match the archive ignores it.
 """
 
 from __future__ import annotations
@@ -26,11 +26,12 @@ PACKAGES, EXCLUDES, JARS = "spark.jars.packages", "spark.jars.excludes", "spark.
 CLASS_PATH, OPTIONS = "spark.driver.extraClassPath", "spark.driver.extraJavaOptions"
 UNUSED_SECONDS = 30 * 86_400
 QUIET = "-Xlog:disable -Xlog:all=error:stderr"
-"""Class data sharing tells of classes that do not fit on standard output, which is for results."""
+"""JVM options that keep warnings of class data sharing off standard output, which is for
+results."""
 
 
 def resolved(conf: Mapping[str, str], *, is_local: bool) -> dict[str, str]:
-    """The settings of a session, with the files of its packages as far as they are known."""
+    """The settings of a session, with the recorded files of its packages."""
     if not conf.get(PACKAGES):
         return {**conf, JARS: ",".join([*_listed(conf), str(log_store.JAR)])}
     if not (known := recorded(conf)):
@@ -49,7 +50,8 @@ def resolved(conf: Mapping[str, str], *, is_local: bool) -> dict[str, str]:
 
 
 def recorded(conf: Mapping[str, str]) -> list[str]:
-    """The files of the packages that the settings name; none when nobody knows, or one is gone."""
+    """The recorded files of the packages in the settings; empty if unknown, or if one is
+    missing."""
     try:
         found: list[str] = json.loads(_record(conf).read_text())
     except (OSError, ValueError):
@@ -58,11 +60,11 @@ def recorded(conf: Mapping[str, str]) -> list[str]:
 
 
 def record(conf: Mapping[str, str], session: SparkSession) -> None:
-    """Record what Spark has resolved the packages of the settings to."""
+    """Record the files to which Spark has resolved the packages of the settings."""
     resolved = session.sparkContext.getConf().get(JARS) or ""
     files = [jar.removeprefix("file://") for jar in resolved.split(",")]
     path = _record(conf)
-    with contextlib.suppress(OSError):  # a home that is read-only: the next start resolves again
+    with contextlib.suppress(OSError):  # read-only home: the next start resolves again
         path.parent.mkdir(parents=True, exist_ok=True)
         staged = path.with_suffix(f".{os.getpid()}")
         staged.write_text(json.dumps(files))
@@ -70,15 +72,15 @@ def record(conf: Mapping[str, str], session: SparkSession) -> None:
 
 
 def archive(class_path: str) -> Path:
-    """Where the classes of a class path are, for the Java and the Spark that would run. Java takes
-    no archive of jars that were written anew since, so their times belong to its name."""
+    """The path of the class archive for a class path and the installed Java and Spark. Java rejects
+    an archive if a jar was written again, so the jars' modification times are part of the name."""
     spark = Path(pyspark.__path__[0], "jars")
     files: list[str | Path] = [jars.java(), spark, *class_path.split(os.pathsep)]
     return _remembered("classes", [class_path, str(spark), *map(_stamp, files)], ".jsa")
 
 
 def sweep() -> None:
-    """Remove the archives of environments that were not used for a month: each takes 100 MB."""
+    """Delete the archives of environments that were not used for a month: each takes 100 MB."""
     for path in (jars.cache() / "mirrorlake").glob("classes-*.jsa"):
         with contextlib.suppress(OSError):
             if time.time() - path.stat().st_mtime > UNUSED_SECONDS:

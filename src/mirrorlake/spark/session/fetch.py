@@ -1,7 +1,8 @@
-"""Prepares what the first start would have to wait for: `python -m mirrorlake.spark.session.fetch`.
+"""Prepares what the first start would otherwise have to do: `python -m
+mirrorlake.spark.session.fetch`.
 
-Fetches the jars of Delta and of S3A, tries whether the direct way of writing is open with them, and
-has a JVM write down the classes that all this takes.
+Downloads the jars of Delta and S3A, runs the self-test of the direct strategy with them, and has a
+JVM write an archive of the loaded classes.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ OBJECTS = StorageLocation("s3://any/bucket")
 
 
 def main(step: str = "") -> int:
-    """step: what a process of its own does, because it has one JVM."""
+    """step: the part to run in a separate process, because a process has only one JVM."""
     try:
         match step:
             case "jars":
@@ -44,7 +45,7 @@ def main(step: str = "") -> int:
 
 
 def missing() -> list[str]:
-    """The steps that were not taken yet. Raises SparkUnavailable."""
+    """The remaining steps. Raises SparkUnavailable."""
     delta, s3a = jars.configuration(SparkSettings()), jars.configuration(SparkSettings(), OBJECTS)
     known = class_path.recorded(delta)
     steps = {
@@ -62,13 +63,14 @@ def fetch(conf: dict[str, str]) -> None:
 
 
 def classes() -> Path:
-    """The archive of a local session. Raises SparkUnavailable."""
+    """The class archive of a local session. Raises SparkUnavailable."""
     known = class_path.recorded(jars.configuration(SparkSettings()))
     return class_path.archive(os.pathsep.join([*known, str(log_store.JAR)]))
 
 
 def write_classes() -> None:
-    """Try the direct way, in a JVM that writes down the classes of everything that this takes."""
+    """Run the self-test of the direct strategy in a JVM that writes an archive of all loaded
+    classes."""
     target = classes()
     target.unlink(missing_ok=True)
     staged = target.with_suffix(f".{os.getpid()}")
@@ -80,10 +82,10 @@ def write_classes() -> None:
         trials.remember(trial.fails(spark))
     gateway: Any = SparkContext._gateway  # noqa: SLF001  (no public way)
     gateway.shutdown()
-    gateway.proc.stdin.close()  # upon which the JVM ends by itself, and writes
+    gateway.proc.stdin.close()  # the JVM then exits and writes the archive
     gateway.proc.wait()
     if staged.exists():
-        staged.replace(target)  # whole or not at all
+        staged.replace(target)  # atomic
     class_path.sweep()
 
 

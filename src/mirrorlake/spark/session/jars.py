@@ -1,4 +1,4 @@
-"""What Spark needs besides Python: a Java, a tested pair of versions, and Delta's jars."""
+"""What Spark needs besides Python: Java, a tested pair of versions, and Delta's jars."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ TESTED = {
     ("4.2.0", "4.4.0"): "io.delta:delta-spark_4.2_2.13:4.4.0",
     ("4.1.1", "4.4.0"): "io.delta:delta-spark_4.1_2.13:4.4.0",
 }
-"""Pairs of pyspark and delta-spark, and the coordinates of Delta's jar for each."""
+"""Tested pairs of pyspark and delta-spark, with the coordinates of Delta's jar."""
 
 _NEEDED = ("delta-storage", "delta-kernel-api", "delta-kernel-defaults")
-"""Jars without which Delta does not start, beside its own, by a part of their names."""
+"""Jars that Delta requires besides its own, by a part of their names."""
 
-# Delta's dependencies that Spark brings itself: a second copy is at best slow to fetch.
+# Delta's dependencies that Spark contains already: a second copy costs at least its download.
 _WITH_SPARK = (
     "org.apache.hadoop:hadoop-client-api",
     "org.apache.hadoop:hadoop-client-runtime",
@@ -54,40 +54,43 @@ _WITH_SPARK = (
 
 
 OLDEST = (4, 0)
-"""Of pyspark and of delta-spark: what the plain way of writing needs."""
+"""The oldest version of pyspark and of delta-spark that the merge strategy supports."""
 
 
 def coordinates() -> str:
-    """Delta's jar for the installed pair. Raises SparkUnavailable for one that is too old."""
+    """Delta's jar for the installed pair. Raises SparkUnavailable when it is too old."""
     spark, delta = pair()
     if (spark, delta) in TESTED:
         return TESTED[spark, delta]
-    known = " or ".join(f"{one} with {other}" for one, other in TESTED)
+    known = " or ".join(f"{pyspark} with {delta_spark}" for pyspark, delta_spark in TESTED)
     if min(_minor(spark), _minor(delta)) < OLDEST:
         raise SparkUnavailable(
             f"pyspark {spark} and delta-spark {delta} are too old", hint=f"Install {known}."
         )
-    # From 4.1 on Delta has an artifact for each Spark.
+    # Since 4.1, Delta has one artifact per Spark version.
     suffix = "_{}.{}".format(*_minor(spark)) if _minor(delta) >= (4, 1) else ""
     return f"io.delta:delta-spark{suffix}_2.13:{delta}"
 
 
 def is_tested() -> bool:
-    """Whether the tests are run with the installed pair."""
+    """Whether the installed pair is a tested one."""
     return pair() in TESTED
 
 
 def untested() -> str:
-    """Why the insides of the installed pair are not even tried; empty when it is tested, or has
-    newer patches than a tested one."""
+    """Why the internals of the installed pair are not used; empty for a tested pair and for newer
+    patch releases of one."""
     spark, delta = pair()
-    if any(_patches(spark, one) and _patches(delta, other) for one, other in TESTED):
+    if any(
+        _patches(spark, tested_spark) and _patches(delta, tested_delta)
+        for tested_spark, tested_delta in TESTED
+    ):
         return ""
     return f"pyspark {spark} and delta-spark {delta} are not a tested pair"
 
 
 def _patches(version: str, tested: str) -> bool:
-    """Whether a version is a tested one, or a release that only patches it."""
+    """Whether a version is a tested one, or a newer patch release of it."""
     if version == tested:
         return True
     is_release = re.fullmatch(r"\d+\.\d+\.\d+", version) is not None
@@ -107,7 +110,7 @@ def pair() -> tuple[str, str]:
 
 
 def spark_version() -> tuple[int, int]:
-    """Major and minor version of pyspark. Raises SparkUnavailable when it is missing."""
+    """Major and minor version of pyspark. Raises SparkUnavailable when it is not installed."""
     return _minor(pair()[0])
 
 
@@ -117,7 +120,7 @@ def _minor(version: str) -> tuple[int, int]:
 
 
 def java() -> str:
-    """The Java that Spark will start. Raises SparkUnavailable when there is none."""
+    """The path of the Java that Spark will start. Raises SparkUnavailable when there is none."""
     home = os.environ.get("JAVA_HOME")
     program = str(Path(home, "bin", "java")) if home else shutil.which("java")
     if not program:
@@ -144,13 +147,13 @@ def check_java() -> int:
 
 
 def configuration(settings: SparkSettings, tables: StorageLocation | None = None) -> dict[str, str]:
-    """The Spark settings that bring the jars, and the way to tables on objects.
+    """The Spark settings for the jars, and for access to tables on an object store.
 
-    Raises SparkUnavailable for a jar that is missing.
+    Raises SparkUnavailable when a jar is missing.
     """
-    wanted = coordinates()
+    delta = coordinates()
     if settings.jars is None:
-        packages, without = [wanted], list(_WITH_SPARK)
+        packages, without = [delta], list(_WITH_SPARK)
         if tables is not None:
             packages += s3a.coordinates()
             without += s3a.excluded()
@@ -159,19 +162,19 @@ def configuration(settings: SparkSettings, tables: StorageLocation | None = None
             "spark.jars.excludes": ",".join(without),
         }
     else:
-        brought = {"spark.jars": _in_folder(settings.jars, wanted, tables)}
+        brought = {"spark.jars": _in_folder(settings.jars, delta, tables)}
     return brought if tables is None else brought | s3a.configuration(tables)
 
 
-def _in_folder(folder: Path, wanted: str, tables: StorageLocation | None) -> str:
-    """The jars that were put into a folder. Raises SparkUnavailable for one that is missing."""
+def _in_folder(folder: Path, delta: str, tables: StorageLocation | None) -> str:
+    """The jars in a folder. Raises SparkUnavailable when one is missing."""
     found = sorted(folder.glob("*.jar"))
-    _group, artifact, version = wanted.split(":")
+    _group, artifact, version = delta.split(":")
     for name in (f"{artifact}-{version}", *_NEEDED, *(["hadoop-aws"] if tables else [])):
         if not any(name in jar.name for jar in found):
             raise SparkUnavailable(
                 f"the folder {folder} does not contain the jar of {name}",
-                hint=f"Put the jars of {wanted} and its dependencies there, or omit spark.jars "
+                hint=f"Put the jars of {delta} and its dependencies there, or omit spark.jars "
                 "so that Spark downloads them.",
             )
     return ",".join(str(jar.absolute()) for jar in found)
@@ -179,10 +182,10 @@ def _in_folder(folder: Path, wanted: str, tables: StorageLocation | None) -> str
 
 @contextlib.contextmanager
 def fetching(conf: Mapping[str, str], say: Callable[[str], None]) -> Iterator[None]:
-    """Around a start of Spark with these settings. Two that download into one cache at once fail,
-    so one that has to do so lets others wait, which then find the jars."""
+    """Wraps a start of Spark with these settings. Two concurrent downloads into one cache fail, so
+    a process that has to download makes others wait, which then find the jars."""
     with _lock() as lock:
-        fcntl.flock(lock, fcntl.LOCK_SH)  # nobody downloads now: what is there is complete
+        fcntl.flock(lock, fcntl.LOCK_SH)  # nobody is downloading: existing files are complete
         if to_fetch(conf):
             fcntl.flock(lock, fcntl.LOCK_EX)
         if missing := to_fetch(conf):
@@ -197,18 +200,17 @@ def _lock() -> IO[str]:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         return path.open("w")
-    except OSError:  # a home that is read-only, into which nobody downloads
+    except OSError:  # read-only home, into which nobody downloads
         return tempfile.TemporaryFile("w")
 
 
 def to_fetch(conf: Mapping[str, str]) -> str:
-    """What a start with these settings has to fetch first, in words; empty when an earlier one has
-    done it."""
+    """What a start with these settings would have to download, in words; empty if nothing."""
     packages = conf.get("spark.jars.packages", "").split(",")
     named = {"io.delta:": "Delta Lake (13 MB)", "org.apache.hadoop:": "S3A (13 MB)"}
     return " and ".join(
-        said
-        for group, said in named.items()
+        line
+        for group, line in named.items()
         for package in packages
         if package.startswith(group) and not _is_fetched(package)
     )
@@ -220,7 +222,7 @@ def _is_fetched(coordinates: str) -> bool:
 
 
 def cache() -> Path:
-    """The folder of Spark's own cache of jars, for what we remember of them."""
+    """The folder of Spark's own jar cache, where we store what we record about the jars."""
     return next((folder for folder in _caches() if folder.is_dir()), _caches()[0])
 
 

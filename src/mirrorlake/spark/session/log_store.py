@@ -1,9 +1,9 @@
-"""How Delta writes the logs of tables: a commit never takes the place of another.
+"""The log stores with which Delta writes the logs of tables, so that no commit overwrites another.
 
-Delta's own log stores for a local file system and for S3 look whether a version is there and then
-write it, so that of two processes that commit one version at the same moment the second overwrites
-the first. Ours let the storage itself refuse: by a hard link, and by `If-None-Match`. They are
-compiled from the sources in `jvm/`, by `scripts/build-log-store.py`.
+Delta's own log stores for local file systems and S3 check whether a version exists and then write
+it, so that of two processes that commit the same version at the same time the second overwrites the
+first. Ours use atomic operations of the storage: a hard link, and `If-None-Match`. They are
+compiled from the sources in `jvm/`, with `scripts/build-log-store.py`.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ SHA256 = "b959261eb12b36c117d6f55ce2b6baa91cf4af029ef6e764e395b74989525cef"
 
 LOCAL, S3 = "mirrorlake.LocalLogStore", "mirrorlake.S3LogStore"
 STORES = {"file": LOCAL, "s3": S3, "s3a": S3}
-"""By scheme: the storages on which Delta's own store can overwrite a commit."""
+"""The log store by URL scheme, for storages on which Delta's own can overwrite a commit."""
 
 FILES = "mirrorlake.LocalFiles"
 _FILES_BY = "spark.sql.streaming.checkpointFileManagerClass"
 _FILES_SINCE = (4, 1)
-"""The first version of Spark that has what `LocalFiles` extends where the jar looks for it."""
+"""The first version of Spark that has the superclass of `LocalFiles` in the expected package."""
 
 _SAFE = frozenset({LOCAL, S3, "io.delta.storage.S3DynamoDBLogStore"})
 
 
 def configuration() -> dict[str, str]:
-    """The settings of a session of ours that writes logs by the jar.
+    """The settings of our own session that uses the log stores of the jar.
 
-    Raises SparkUnavailable when the jar is not the one that was released.
+    Raises SparkUnavailable when the jar is damaged.
     """
     if hashlib.sha256(JAR.read_bytes()).hexdigest() != SHA256:
         raise SparkUnavailable(
@@ -47,9 +47,9 @@ def configuration() -> dict[str, str]:
 
 
 def add(session: SparkSession) -> None:
-    """Bring the jar to the driver and the executors of a session of ours, before it opens a table.
+    """Add the jar to the driver and the executors of our own session, before it opens a table.
 
-    Not by `spark.jars`, which would take the place of the jars that Spark has fetched.
+    `spark.jars` cannot be used: it would replace the jars that Spark has downloaded.
     """
     jvm: Any = session._jvm  # noqa: SLF001
     url = jvm.java.io.File(str(JAR)).toURI().toURL()
@@ -58,19 +58,19 @@ def add(session: SparkSession) -> None:
 
 
 def check(session: SparkSession, scheme: str) -> None:
-    """Look whether commits of a session that was passed in can overwrite others on a storage.
+    """Check whether commits of a given session can overwrite others on a storage.
 
     scheme: of the URL of the tables. Raises UnsafeStorage.
     """
-    wanted = STORES.get(scheme)
+    required = STORES.get(scheme)
     found = session.sparkContext.getConf().get(_setting(scheme), "")
-    if wanted is None or found in _SAFE:
+    if required is None or found in _SAFE:
         return
     raise UnsafeStorage(
         f"the session commits to {scheme}:// by a log store that can overwrite the commit of "
         "another process",
         where="spark",
-        hint=f"Create it with spark.jars={JAR} and {_setting(scheme)}={wanted}.",
+        hint=f"Create it with spark.jars={JAR} and {_setting(scheme)}={required}.",
     )
 
 

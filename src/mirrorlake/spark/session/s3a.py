@@ -1,31 +1,31 @@
-"""How Spark reaches tables on S3: by Hadoop's S3A, of the very version that is in Spark.
+"""Access of Spark to tables on S3, through Hadoop's S3A in the version that is part of Spark.
 
-A session of ours brings it when it is needed, and says in settings how the storage is reached, but
-never who we are: that comes from the environment of each process. A session that is given must have
-its own way; whether it has is looked at before anything is written.
+Our own session adds S3A when needed. Its settings contain how to access the storage but no
+credentials, which come from the environment of each process. A given session must have its own
+access, which is checked before anything is written.
 
-Commits are conditional writes, by the log store of `log_store`: see docs/how-to/object-stores.md.
+Commits are conditional writes, through the log store in `log_store`: see
+docs/how-to/object-stores.md.
 """
 
 from __future__ import annotations
 
 import re
+from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
-
-import pyspark
-from py4j.protocol import Py4JError, Py4JJavaError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, Any
 
 from mirrorlake.errors import StorageUnavailable, UsageError
 from mirrorlake.storage.urls import StorageLocation, s3_endpoint, s3_region
 
+if TYPE_CHECKING:  # a command that has nothing to write does not load PySpark
+    from pyspark.sql import SparkSession
+
 SDK = {"3.5.0": "2.35.4", "3.4.3": "2.35.4", "3.4.2": "2.29.52"}
-"""Versions of Hadoop, and of the SDK that its S3A was built with."""
+"""Versions of Hadoop, and the AWS SDK that its S3A was built with."""
 
 MODULES = ("s3", "s3-transfer-manager", "sts")
-"""What S3A needs of the SDK, of which `bundle` holds everything, for all services of the cloud."""
+"""The modules of the SDK that S3A needs; `bundle` contains all services."""
 
 NOT_NEEDED = (
     "software.amazon.awssdk:bundle",
@@ -42,15 +42,18 @@ _ABSENT = ("ClassNotFoundException", "NoClassDefFoundError", "UnsupportedFileSys
 
 
 def hadoop() -> str:
-    """The version of the Hadoop in the installed Spark; empty when it does not tell."""
-    for jar in Path(pyspark.__path__[0], "jars").glob("hadoop-client-api-*.jar"):
-        if found := re.fullmatch(r"hadoop-client-api-([\d.]+)\.jar", jar.name):
-            return found[1]
+    """The version of Hadoop in the installed Spark; empty if unknown."""
+    found = find_spec("pyspark")
+    assert found is not None
+    assert found.origin is not None
+    for jar in Path(found.origin).parent.glob("jars/hadoop-client-api-*.jar"):
+        if named := re.fullmatch(r"hadoop-client-api-([\d.]+)\.jar", jar.name):
+            return named[1]
     return ""
 
 
 def coordinates() -> list[str]:
-    """The jars of S3A, for Spark to fetch. Raises UsageError when nobody knows of which version."""
+    """The jars of S3A, for Spark to download. Raises UsageError when the version is unknown."""
     version = hadoop()
     if not version:
         raise UsageError(
@@ -65,16 +68,16 @@ def coordinates() -> list[str]:
 
 
 def excluded() -> tuple[str, ...]:
-    """What comes with these jars and is not needed; of a Hadoop that nobody tried, all is."""
+    """Unneeded dependencies of these jars; empty for an untested version of Hadoop."""
     return NOT_NEEDED if hadoop() in SDK else ()
 
 
 def configuration(tables: StorageLocation) -> dict[str, str]:
-    """The settings of a session of ours that reaches a place. None of them is a secret."""
+    """The settings of our own session for access to a location. None of them is a secret."""
     options = tables.options
     provider = f"{_S3A}AnonymousAWSCredentialsProvider" if options.anonymous else _DEFAULT_CHAIN
     found = {
-        "fs.s3.impl": f"{_S3A}S3AFileSystem",  # what Hadoop calls s3a, everybody else calls s3
+        "fs.s3.impl": f"{_S3A}S3AFileSystem",  # everyone but Hadoop writes s3 for s3a
         "fs.AbstractFileSystem.s3.impl": f"{_S3A}S3A",
         "fs.s3a.aws.credentials.provider": provider,
     }
@@ -82,7 +85,7 @@ def configuration(tables: StorageLocation) -> dict[str, str]:
         secure = not endpoint.lower().startswith("http://")
         found |= {
             "fs.s3a.endpoint": endpoint,
-            "fs.s3a.path.style.access": "true",  # it may have no name for each bucket
+            "fs.s3a.path.style.access": "true",  # it may have no host name per bucket
             "fs.s3a.connection.ssl.enabled": str(secure).lower(),
         }
     if region := s3_region(options):
@@ -91,15 +94,18 @@ def configuration(tables: StorageLocation) -> dict[str, str]:
 
 
 def check(session: SparkSession, tables: StorageLocation) -> None:
-    """Look whether a session reaches the place of its tables. Raises UsageError when it has no way
-    to such places, StorageUnavailable when the way does not lead there."""
+    """Check whether a session can access the location of its tables. Raises UsageError when it has
+    no file system for such URLs, StorageUnavailable when the access fails."""
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     jvm: Any = session._jvm  # noqa: SLF001
     settings = session.sparkContext._jsc.hadoopConfiguration()  # noqa: SLF001
     try:
         path = jvm.org.apache.hadoop.fs.Path(tables.url)
         path.getFileSystem(settings).exists(path)
     except (Py4JError, PySparkException) as error:
-        raise _refusal(tables, error) from None  # its text may quote what is signed
+        raise _refusal(tables, error) from None  # its text may contain signed data
 
 
 def _refusal(tables: StorageLocation, error: Exception) -> UsageError | StorageUnavailable:
@@ -120,13 +126,13 @@ def _refusal(tables: StorageLocation, error: Exception) -> UsageError | StorageU
 
 
 def _causes(error: Exception) -> list[str]:
-    """The names of what went wrong, from the outside in."""
-    if not isinstance(error, Py4JJavaError):
+    """The class names of an error and its causes, from the outside in."""
+    cause = getattr(error, "java_exception", None)
+    if cause is None:
         return [type(error).__name__]
     found: list[str] = []
-    cause = error.java_exception
     while cause is not None and len(found) < 10:
         found.append(str(cause.getClass().getSimpleName()))
         cause = cause.getCause()
-    texts = str(error)  # Hadoop wraps a class that is missing into an error of its own
+    texts = str(error)  # Hadoop wraps a missing class in its own error
     return [*found, *(name for name in _ABSENT if name in texts)]

@@ -1,4 +1,4 @@
-"""The Spark session: our own, or one that is given and then neither changed nor stopped."""
+"""The Spark session: our own, or a given one, which is neither changed nor stopped."""
 
 from __future__ import annotations
 
@@ -28,21 +28,21 @@ CATALOG = "org.apache.spark.sql.delta.catalog.DeltaCatalog"
 Say = Callable[[str], None]
 
 _logs: list[Path] = []
-"""Of the sessions that this process started, for the end without goodbye."""
+"""The log files of the sessions that this process started, to be deleted when it ends abruptly."""
 
 
 class Spark:
-    """A session to work with. Use as a context manager."""
+    """A session to work with, as a context manager."""
 
     def __init__(self, session: SparkSession, *, is_ours: bool, log: Path | None = None) -> None:
         self.session, self._is_ours, self.log = session, is_ours, log
 
     @classmethod
     def given(cls, session: Any, tables: StorageLocation | None = None) -> Spark:
-        """Work in an existing session. tables: where they lie, if that is on objects.
+        """Use an existing session. tables: their location, if on an object store.
 
-        Raises SparkUnavailable if it cannot write Delta, or its executors are not what tasks need;
-        UsageError or StorageUnavailable if it cannot write there.
+        Raises SparkUnavailable if the session cannot write Delta, or its executors lack what tasks
+        need; UsageError or StorageUnavailable if it cannot write to the location.
         """
         if not isinstance(session, SparkSession) or not hasattr(session, "_jsparkSession"):
             connect = type(session).__module__.startswith("pyspark.sql.connect")
@@ -70,7 +70,7 @@ class Spark:
         say: Say = lambda _line: None,
         tables: StorageLocation | None = None,
     ) -> Spark:
-        """Start a session of our own. tables: where they lie, if that is on objects.
+        """Start our own session. tables: their location, if on an object store.
 
         Raises SparkUnavailable, StorageUnavailable.
         """
@@ -86,8 +86,8 @@ class Spark:
             raise _not_classic("spark.master is a Spark Connect URL")
         jars.check_java()
         found = jars.configuration(settings, tables)
-        # Workers must be this Python, or they lack what we need; where it has another place on
-        # other machines, the project says so, in the one setting that only spark-submit reads.
+        # Workers must run this Python to have our packages. If it has another path on other
+        # machines, the project sets that, in a setting that only spark-submit reads.
         worker = settings.conf.get("spark.pyspark.python")
         os.environ.setdefault("PYSPARK_PYTHON", worker or sys.executable)
         os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
@@ -129,7 +129,7 @@ class Spark:
         return started
 
     def stop(self) -> None:
-        """Stop the session, if it is ours. A JVM that is gone already is fine."""
+        """Stop the session, if it is ours. The JVM may be gone already."""
         if self._is_ours:
             with contextlib.suppress(Exception):
                 self.session.stop()
@@ -144,9 +144,9 @@ class Spark:
 
 
 def end_jvm(patience: float = 1.5) -> None:
-    """End the JVM of this process at once, for a process that leaves and removes what was written.
+    """End the JVM of this process at once, for a process that exits and deletes what was written.
 
-    A JVM that is just starting writes nothing, and ends by itself when this process does.
+    A JVM that is still starting has written nothing, and exits with this process.
     """
     process = getattr(SparkContext._gateway, "proc", None)  # noqa: SLF001  (no public way)
     if process is not None:
@@ -163,33 +163,35 @@ def _ours(settings: SparkSettings) -> dict[str, str]:
     assert settings.master is not None
     local = settings.master.startswith("local")
     cores = str(os.cpu_count() or 2)
-    # UTC in both places: in any other zone Delta verifies all files anew at each commit. VFORK:
-    # Hadoop starts a process for every file it makes.
+    # UTC in both places: in any other time zone, Delta verifies all files again at each commit.
+    # VFORK: Hadoop starts a process for every file it creates.
     java = "-Duser.timezone=UTC -Djdk.lang.Process.launchMechanism=VFORK"
+    # Optimizing code would take a third of a run that ends after one batch.
+    brief = " -XX:TieredStopAtLevel=1" if settings.brief else ""
     conf = {
         "spark.sql.extensions": EXTENSION,
         "spark.sql.catalog.spark_catalog": CATALOG,
         "spark.sql.session.timeZone": "UTC",
-        # Spark makes this folder though we put nothing in it; the default is in the current one.
+        # Spark creates this folder although it stays empty; the default is in the current folder.
         "spark.sql.warehouse.dir": (jars.cache() / "mirrorlake" / "warehouse").as_uri(),
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": java,
-        "spark.scheduler.mode": "FAIR",  # a quiet table's job beside a busy one's
+        "spark.driver.extraJavaOptions": f"{java}{brief}",
+        "spark.scheduler.mode": "FAIR",  # for a quiet table's job during a busy one's
         "spark.executor.extraJavaOptions": java,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
-        # Over TCP each task waits 40 ms for an acknowledgement that is sent late on purpose.
+        # Over TCP, each task waits 40 ms for a delayed acknowledgement.
         "spark.python.unix.domain.socket.enabled": "true",
-        # Memory that a batch gave back is kept for the next one, so many milliseconds: to be given
-        # it anew, page by page, takes a fifth of a large batch.
+        # Keep freed memory for the next batch, in milliseconds: getting it from the system again
+        # takes a fifth of a large batch.
         "spark.executorEnv.MIMALLOC_PURGE_DELAY": "10000",
         "spark.log.level": "WARN",
-        # Spark writes checksums of pages, and looks at them only when told to.
+        # Spark writes checksums of pages, but verifies them only with this setting.
         "spark.hadoop.parquet.page.verify-checksum.enabled": "true",
         "spark.sql.shuffle.partitions": cores,
         "spark.databricks.delta.snapshotPartitions": cores,
-        # Delta would list all files in the checksum of a small table, by a query of seconds at the
-        # first commit of a session, for readers of its own that can do without.
+        # Delta would write all files of a small table into its checksum, with a query that takes
+        # seconds at the first commit of a session. Its readers do not need that.
         "spark.databricks.delta.allFilesInCrc.enabled": "false",
     }
     if local:
@@ -224,7 +226,7 @@ def _start_failure(error: Exception, log: Path, settings: SparkSettings) -> Spar
 
 @contextlib.contextmanager
 def _standard_error_to(log: Path) -> Iterator[None]:
-    """Let the JVM inherit a file as its standard error: its chatter is not for the terminal."""
+    """Redirects the JVM's standard error to a file, to keep its output off the terminal."""
     sys.stderr.flush()
     kept = os.dup(2)
     target = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
@@ -240,7 +242,7 @@ def _standard_error_to(log: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _loopback() -> Iterator[None]:
-    """Let a JVM not look up the name of this machine: in some containers nothing knows it."""
+    """Keeps a JVM from looking up this machine's host name, which fails in some containers."""
     name = "SPARK_LOCAL_IP"
     if name in os.environ:
         yield
@@ -249,12 +251,12 @@ def _loopback() -> Iterator[None]:
     try:
         yield
     finally:
-        del os.environ[name]  # a later session may be one of a cluster
+        del os.environ[name]  # a later session may use a cluster
 
 
 @contextlib.contextmanager
 def _signal_handlers_restored() -> Iterator[None]:
-    """PySpark answers Ctrl-C by cancelling every job of the session; ours stops the run."""
+    """PySpark handles Ctrl-C by cancelling every job of the session; our handler stops the run."""
     if threading.current_thread() is not threading.main_thread():
         yield
         return

@@ -1,7 +1,7 @@
-"""Sessions of our own beside the one that is given, one per thread.
+"""Our own sessions beside a given one, one per thread.
 
-What a commit says of itself, and under which number, are settings of a session: two threads must
-not share one, and a session of somebody else's must not have them.
+The metadata and the application number of a commit are session settings: threads must not share
+them, and the given session must not have them.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 UTC = MappingProxyType({"spark.sql.session.timeZone": "UTC"})
-"""In any other zone Delta verifies all files anew at each commit."""
+"""In any other time zone, Delta verifies all files again at each commit."""
 
 
 class Sessions:
-    """Sessions on the context of a given one. settings: what each of them starts with."""
+    """Sessions on the context of a given one. settings: the initial settings of each."""
 
     def __init__(self, spark: SparkSession, settings: Mapping[str, str] = UTC) -> None:
         self._spark, self._settings = spark, settings
@@ -28,15 +28,16 @@ class Sessions:
 
     @cached_property
     def _all(self) -> Any:
-        """What knows the active session; looked up once, because it takes a while."""
+        """The class that holds the active session; looked up once, because that is slow."""
         jvm: Any = self._spark._jvm  # noqa: SLF001
         return jvm.org.apache.spark.sql.SparkSession
 
     @contextlib.contextmanager
     def active(self) -> Iterator[SparkSession]:
-        """The session of this thread, active meanwhile: Delta asks the active one for its settings.
+        """The session of this thread, activated meanwhile, because Delta reads the settings of the
+        active session.
 
-        The thread may be one of a program that works with a session of its own.
+        The thread may belong to a program that uses its own session.
         """
         session: SparkSession | None = getattr(self._local, "session", None)
         if session is None:

@@ -1,4 +1,4 @@
-"""The Pythons of the executors: whether they are what tasks need, and how they work."""
+"""The Python processes of the executors: checks their versions and runs tasks in them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,23 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
-from typing import TypeVar
-
-from py4j.protocol import Py4JJavaError
-from pyspark import SparkContext
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from typing import TYPE_CHECKING, TypeVar
 
 from mirrorlake.errors import SparkUnavailable
 from mirrorlake.version import VERSION
+
+if TYPE_CHECKING:  # a command that has nothing to write does not load PySpark
+    from pyspark import SparkContext
+    from pyspark.sql import SparkSession
 
 T = TypeVar("T")
 R = TypeVar("R")
 
 _begun = False
-"""Whether this process has run a task already."""
+"""Whether this process has already run a task."""
 
 LIBRARIES = ("pyarrow", "numpy", "duckdb", "pyroaring")
-"""What a task imports, by the names of the distributions."""
+"""The distributions that a task imports."""
 
 _ON_AN_EXECUTOR = "on an executor"
 HINT = (
@@ -36,9 +35,9 @@ HINT = (
 
 
 def versions() -> dict[str, str]:
-    """The Python here and its libraries, as text."""
+    """The versions of Python and the libraries here."""
     python = f"{sys.version_info.major}.{sys.version_info.minor}"
-    found = {"Python": python, "mirrorlake": VERSION}  # it may be shipped without its metadata
+    found = {"Python": python, "mirrorlake": VERSION}  # ours may be shipped without metadata
     for name in LIBRARIES:
         try:
             found[name] = metadata.version(name)
@@ -47,9 +46,9 @@ def versions() -> dict[str, str]:
     return found
 
 
-def wanted(session: SparkSession) -> dict[str, str] | None:
-    """What executors must have; None where they are this Python, as in local mode they usually
-    are."""
+def required_versions(session: SparkSession) -> dict[str, str] | None:
+    """The versions that executors must have; None if they run this Python, as usual in local
+    mode."""
     context = session.sparkContext
     return None if _is_local(context) and _is_this(context.pythonExec) else versions()
 
@@ -59,18 +58,21 @@ def _is_local(context: SparkContext) -> bool:
 
 
 def _is_this(program: str) -> bool:
-    """Whether a program is the Python of this process: from the same environment, too."""
+    """Whether a program is the Python of this process, in the same environment."""
     found = shutil.which(program)
     return found is not None and Path(found).absolute().parent == Path(sys.executable).parent
 
 
 def check(session: SparkSession) -> None:
-    """Look at the executors, where they may be another Python than this. Raises SparkUnavailable
-    when they lack what we need.
+    """Check the executors, unless they run this Python. Raises SparkUnavailable when they lack what
+    tasks need.
 
-    Those that join later are looked at by their first task (`done`).
+    Executors that start later are checked by their first task (`done`).
     """
-    context, needed = session.sparkContext, wanted(session)
+    from py4j.protocol import Py4JJavaError
+    from pyspark.errors import PySparkException
+
+    context, needed = session.sparkContext, required_versions(session)
     if needed is None:
         return
     hint = HINT
@@ -89,17 +91,17 @@ def check(session: SparkSession) -> None:
 
 
 def require(needed: Mapping[str, str] | None) -> None:
-    """Look, in a task, at what its process has. Raises SparkUnavailable."""
+    """Check, in a task, the versions of its process. Raises SparkUnavailable."""
     if needed is not None and (there := versions()) != needed:
         raise SparkUnavailable(difference(needed, there), hint=HINT)
 
 
 def done(work: Callable[[T], R], items: Sequence[T], needed: Mapping[str, str] | None) -> list[R]:
-    """The work of one task, item by item, in its process. needed: what it must have.
+    """Run the items of one task in its process. needed: the required versions.
 
-    PySpark has each process look for garbage after each task, among all objects of all modules it
-    has ever imported, which takes longer than a small batch. What is there when the first task has
-    ended stays anyway, and is not looked at any more.
+    After each task, PySpark runs the garbage collector over all objects of all imported modules,
+    which takes longer than a small batch. Objects that exist after the first task stay anyway, and
+    are excluded from then on.
     """
     global _begun  # noqa: PLW0603  (of the process, as what is set apart is)
     if not _begun:
@@ -113,13 +115,13 @@ def done(work: Callable[[T], R], items: Sequence[T], needed: Mapping[str, str] |
 
 
 def refusal(error: Exception) -> SparkUnavailable | None:
-    """What the first task of an executor found missing there, if that ended a job."""
+    """The error of an executor's first task that found wrong versions, if that ended a job."""
     found = re.search(rf"SparkUnavailable: ({_ON_AN_EXECUTOR} .*?)\. {re.escape(HINT)}", str(error))
     return SparkUnavailable(found[1], hint=HINT) if found else None
 
 
 def difference(here: Mapping[str, str], there: Mapping[str, str]) -> str:
-    """What is not the same, in words."""
+    """The differences, in words."""
     others = [
         f"{name} is {there[name]}, not {here[name]}" for name in here if here[name] != there[name]
     ]

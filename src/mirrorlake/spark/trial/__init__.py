@@ -1,1 +1,1 @@
-"""Whether the direct strategy may be used with a Spark: versions, jars, and a trial."""
+"""Decides whether the direct strategy may be used with a Spark: versions, jars, and a self-test."""

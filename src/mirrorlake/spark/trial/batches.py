@@ -1,4 +1,4 @@
-"""Batches of a few rows for the trial, landed in files of its own."""
+"""Batches of a few rows for the self-test, landed in its own files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from mirrorlake.model.table import Schema, TableId
 from mirrorlake.storage.store import Store
 
 Change = tuple[Marker, *tuple[Any, ...]]
-"""A marker, and a value of each column."""
+"""A marker, and a value for each column."""
 
 KEY = ("id",)
 LANDED = "landed"
@@ -33,11 +33,11 @@ def batch(
     *,
     truncated: bool = False,
 ) -> ApplyFiles:
-    """Land changes in the file of this number. Returns the step that applies it."""
+    """Land changes in the file with this number. Returns the step that applies it."""
     markers, *columns = zip(*changes, strict=True)
     fields = arrow_schema(schema)
     values = [pa.array(some, field.type) for some, field in zip(columns, fields, strict=True)]
-    marked = pa.array([int(one) for one in markers], pa.int8())
+    marked = pa.array([int(marker) for marker in markers], pa.int8())
     rows = pa.table(values, fields).append_column(MARKER_COLUMN, marked)
     file, folder, content = FileName(number), f"{LANDED}/{table}", io.BytesIO()
     pq.write_table(rows, content)

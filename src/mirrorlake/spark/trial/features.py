@@ -1,6 +1,5 @@
-"""The part of the trial for what not every table has: partitions, column mapping, a checkpoint,
-files that are compacted, a truncation. One table has them all.
-"""
+"""The part of the self-test for optional table features: partitions, column mapping, a checkpoint,
+compaction, a truncation. One table has them all."""
 
 from __future__ import annotations
 
@@ -18,7 +17,7 @@ from mirrorlake.delta.log.files import FOLDER
 from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.mirror.engine import Applied, Outcome
 from mirrorlake.mirror.steps import CreateTable
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Column, Schema, TableId
@@ -35,7 +34,7 @@ PATH = f"Tables/{NAME}"
 SCHEMA = Schema.of(
     [Column("id", types.LONG), Column("name", types.STRING), Column(PART, types.STRING)]
 )
-"""A name with blanks has Delta map columns."""
+"""A name with blanks makes Delta map columns."""
 
 LOADED = [(n, "old", "ab"[n % 2]) for n in range(6)]
 HISTORY: tuple[tuple[Change, ...], ...] = (
@@ -49,7 +48,7 @@ HISTORY: tuple[tuple[Change, ...], ...] = (
     ((Marker.DELETE, 7, None, None), (Marker.UPSERT, 9, "last", None)),
 )
 TRUNCATED = 3
-"""The number of the batch before which the table is emptied."""
+"""The number of the batch that first truncates the table."""
 
 ROWS = Counter([(8, "last", "a"), (9, "last", None)])
 FEED = Counter(
@@ -68,10 +67,10 @@ FEED = Counter(
 
 
 def fails(spark: Spark, store: Store) -> str:
-    """What goes wrong with such a table, in words; empty when all is as it should be."""
+    """The failure with such a table, in words; empty on success."""
     location = store.location(PATH)
     _create(spark, location)
-    engine = spark_engine(spark, store, wanted=Wanted.DIRECT)
+    engine = spark_engine(spark, store, strategy=StrategySetting.DIRECT)
     outcomes: list[Outcome] = []
     for number, changes in enumerate(HISTORY, 1):
         step = batch(store, NAME, SCHEMA, number, changes, truncated=number == TRUNCATED)
@@ -90,7 +89,7 @@ def fails(spark: Spark, store: Store) -> str:
 
 
 def _create(spark: Spark, location: str) -> None:
-    """By Delta's public interface, which alone makes partitions."""
+    """Through Delta's public interface, the only way to create partitions."""
     step = CreateTable(TableId("", NAME), PATH, NAME, SCHEMA, KEY, NAME)
     builder = DeltaTable.create(spark.session).location(location).partitionedBy(PART)
     for column in SCHEMA:
@@ -101,7 +100,7 @@ def _create(spark: Spark, location: str) -> None:
 
 
 def _compacted(spark: Spark, store: Store) -> Outcome:
-    """What becomes of a commit that joins all files of each partition."""
+    """The outcome of a commit that merges all files of each partition."""
     location, snapshot = store.location(PATH), TableLog.below(store, PATH).snapshot()
     schema, files = schemas.parse(snapshot.metadata), tuple(snapshot.files.values())
     task = CompactTask(NAME, location, schema, KEY, files, store.options(PATH))
@@ -113,7 +112,7 @@ def _compacted(spark: Spark, store: Store) -> Outcome:
 
 
 def _without_commits(store: Store) -> str:
-    """The location of a copy of the table whose log has nothing but its checkpoint."""
+    """The location of a copy of the table whose log contains only its checkpoint."""
     copy = f"{PATH}-copy"
     if keyed := store.keyed(PATH):
         keyed.copy_folder(PATH, copy, FOLDER)

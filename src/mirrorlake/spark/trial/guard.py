@@ -1,8 +1,8 @@
-"""Whether the direct way is open with a Spark: tested versions or newer patches of them, the right
-jars, and a trial.
+"""Decides whether the direct strategy may be used with a Spark: tested versions or newer patch
+releases, the right jars, and a self-test.
 
-The trial is a few rows through everything the direct way rests on, once for each set of versions.
-What it finds is remembered (`trials`); one that failed is repeated at the next start.
+The self-test applies a few rows with everything that the direct strategy depends on, once for each
+set of versions. Its result is recorded (`trials`); a failed test is repeated at the next start.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ log = structlog.get_logger()
 
 CLOSED = "direct_strategy_closed"
 PATIENCE = 300
-"""Seconds that a trial in a process of its own may take."""
+"""Maximum seconds for a self-test in a separate process."""
 
 
 def closed(spark: Spark, tables: StorageLocation | None = None) -> str:
-    """Why the direct way is not open, in words; empty when it is. Says so once, as a warning.
-    tables: where they lie, if that is on objects."""
+    """Why the direct strategy may not be used, in words; empty when it may. Logs a warning. tables:
+    their location, if on an object store."""
     reason = jars.untested() or _other_jars(spark.session) or _trial(spark)
     if tables is not None:
         reason = reason or _trial_on_objects(spark, tables)
@@ -39,7 +39,7 @@ def closed(spark: Spark, tables: StorageLocation | None = None) -> str:
 
 
 def _other_jars(session: SparkSession) -> str:
-    """The versions that truly run: a session that is given has jars of its own."""
+    """Compares the versions that actually run: a given session has its own jars."""
     spark, delta = jars.pair()
     try:
         runs = str(session._jvm.io.delta.__getattr__("package$").__getattr__("MODULE$").VERSION())  # type: ignore[union-attr]  # noqa: SLF001
@@ -54,7 +54,7 @@ def _other_jars(session: SparkSession) -> str:
 
 
 def _trial(spark: Spark) -> str:
-    """Why the trial fails; empty when it went well, now or before."""
+    """Why the self-test fails; empty when it succeeded, now or earlier."""
     if trials.went_well():
         return ""
     if str(spark.session.sparkContext.master).startswith("local"):
@@ -66,8 +66,8 @@ def _trial(spark: Spark) -> str:
 
 
 def _trial_on_objects(spark: Spark, tables: StorageLocation) -> str:
-    """Why the trial fails where tables lie on objects, with versions that our tests have not seen
-    there. All processes of the session reach them."""
+    """Why the self-test fails on an object store, with versions that our tests do not cover there.
+    All processes of the session can access it."""
     if jars.is_tested() or trials.went_well(trials.ON_OBJECTS):
         return ""
     reason = trial.fails(spark, tables)
@@ -76,8 +76,8 @@ def _trial_on_objects(spark: Spark, tables: StorageLocation) -> str:
 
 
 def _apart(session: SparkSession) -> str:
-    """The trial in a local Spark with the same jars: the workers of this one do not see our
-    temporary files."""
+    """Run the self-test in a local Spark with the same jars, because the workers of this session do
+    not see our temporary files."""
     found = session.sparkContext.getConf().get("spark.jars") or ""
     try:
         done = subprocess.run(

@@ -1,6 +1,6 @@
-"""What trials of the direct way have found, each for a set of versions: of Spark, Delta, our own
-and the libraries of a task. It lies beside the cache of jars; what is lost there is tried again.
-"""
+"""Records the results of self-tests of the direct strategy, for each set of versions of Spark,
+Delta, mirrorlake and the libraries of a task. They are stored beside the cache of jars; a lost
+result only repeats the test."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from pathlib import Path
 from mirrorlake.spark.session import jars, workers
 
 ON_OBJECTS = "-objects"
-"""The kind of a trial on objects, beside the one in a folder, which has no word."""
+"""The kind of a self-test on an object store; that in a folder is ""."""
 
 
 def went_well(kind: str = "") -> bool:
-    """Whether the last trial of the installed versions did."""
+    """Whether the last self-test with the installed versions succeeded."""
     return _note(kind).exists()
 
 
 def failure(kind: str = "") -> str:
-    """Why it failed, in words; empty when it went well, or there was none."""
-    if went_well(kind):  # whoever was killed while it noted that has left the note of before
+    """Why it failed, in words; empty when it succeeded or never ran."""
+    if went_well(kind):  # a process killed while recording success leaves the earlier failure
         return ""
     try:
         return _note(f"{kind}.failed").read_text()
@@ -30,10 +30,10 @@ def failure(kind: str = "") -> str:
 
 
 def remember(reason: str, kind: str = "") -> None:
-    """What the trial of now has found. reason: why it failed, empty when it went well."""
+    """Record the result of a self-test. reason: why it failed, empty on success."""
     failed = f"{kind}.failed"
     now, before = (failed, kind) if reason else (kind, failed)
-    with contextlib.suppress(OSError):  # then it is tried again next time
+    with contextlib.suppress(OSError):  # then the test is repeated next time
         _note(now).parent.mkdir(parents=True, exist_ok=True)
         _note(now).write_text(reason or "ten rows were written, read back and not written twice\n")
         _note(before).unlink(missing_ok=True)

@@ -1,9 +1,10 @@
-"""A trial of the direct way: `python -m mirrorlake.spark.trial.run [JARS]`, or in a session that is
-there. JARS: what `spark.jars` of that says, with commas; Delta's are fetched if it is empty.
+"""The self-test of the direct strategy: `python -m mirrorlake.spark.trial.run [JARS]`, or in an
+existing session. JARS: the comma-separated `spark.jars` of that session; if empty, Delta's are
+downloaded.
 
-Ten rows are inserted, some of them changed, and everything that the direct way takes from inside
-Delta is looked at: rows and change feed through Spark, that rows went by a deletion vector, and
-that a number that was recorded is not applied again. Then what not every table has (`features`).
+Inserts ten rows and changes some, and checks every Delta internal that the direct strategy uses:
+rows and change feed read through Spark, deletion through a deletion vector, and that a recorded
+number is not applied again. Then it tests optional features (`features`).
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from mirrorlake.delta.log.table_log import TableLog
 from mirrorlake.errors import MirrorlakeError
 from mirrorlake.mirror.engine import AlreadyApplied, Applied
 from mirrorlake.mirror.steps import CreateTable
-from mirrorlake.mirror.strategy import Wanted
+from mirrorlake.mirror.strategy import StrategySetting
 from mirrorlake.model import types
 from mirrorlake.model.change import Marker
 from mirrorlake.model.table import Column, Schema, TableId
@@ -46,7 +47,7 @@ SECOND: Sequence[Change] = [
 ]
 EXPECTED = Counter({(n, "old"): 1 for n in range(2, ROWS)} | {(0, "new"): 1, (ROWS, "new"): 1})
 GONE = 2
-"""Rows of the first file that the second batch takes out of it: the updated and the deleted one."""
+"""Rows of the first file that the second batch deletes from it: the updated and the deleted one."""
 FEED = Counter(
     {
         ("update_preimage", 0, "old"): 1,
@@ -58,20 +59,20 @@ FEED = Counter(
 
 
 def fails(spark: Spark, tables: StorageLocation | None = None) -> str:
-    """What goes wrong with ten rows, in words; empty when all is as it should be. tables: on
-    objects, in a folder of which they are then written, instead of one of this machine."""
+    """The failure with ten rows, in words; empty on success. tables: a location on an object store,
+    below which the rows are written instead of in a local folder."""
     with _room(tables) as store:
         try:
             return _run(spark, store)
         except MirrorlakeError as error:
             return f"the self-test of direct failed: {error.what}"
-        except Exception as error:  # noqa: BLE001  (whatever it is: the insides are not as known)
+        except Exception as error:  # noqa: BLE001  (any error: internals not as expected)
             return f"the self-test of direct failed: {type(error).__name__}"
 
 
 @contextmanager
 def _room(tables: StorageLocation | None) -> Iterator[Store]:
-    """A store of the trial's own, which is empty again in the end."""
+    """A store for the self-test, which is deleted afterwards."""
     if tables is None:
         with tempfile.TemporaryDirectory(prefix="mirrorlake-trial-") as folder:
             yield LocalStore(Path(folder))
@@ -82,12 +83,12 @@ def _room(tables: StorageLocation | None) -> Iterator[Store]:
         yield store
     finally:
         for folder in (LANDED, root.TABLES):
-            with suppress(OSError):  # what is left there is in nobody's way
+            with suppress(OSError):  # leftovers do no harm
                 store.delete_folder(folder)
 
 
 def _run(spark: Spark, store: Store) -> str:
-    engine = spark_engine(spark, store, wanted=Wanted.DIRECT)
+    engine = spark_engine(spark, store, strategy=StrategySetting.DIRECT)
     engine.create(CreateTable(TableId("", "trial"), PATH, "trial", SCHEMA, KEY, "trial"))
     version = 0
     for number, changes in ((1, FIRST), (2, SECOND)):
@@ -110,23 +111,23 @@ def _differs(spark: Spark, store: Store, version: int) -> str:
     if Counter(tuple(row) for row in rows) != EXPECTED:
         return "the self-test of direct read other rows than it wrote"
     if _taken_out(store) != [GONE]:
-        # Spark has just read the table without them, so where there is a vector it knows it.
+        # Spark has just read the table without these rows, so it knows the vector, if there is one.
         return "the self-test of direct wrote no deletion vector"
     feed = reader.option("readChangeFeed", "true").option("startingVersion", version).load(location)
-    told = feed.select("_change_type", "id", "name").collect()
-    if Counter(tuple(row) for row in told) != FEED:
+    changes = feed.select("_change_type", "id", "name").collect()
+    if Counter(tuple(row) for row in changes) != FEED:
         return "the self-test of direct read another change feed than it wrote"
     return ""
 
 
 def _taken_out(store: Store) -> list[int]:
-    """How many rows each deletion vector of the table takes out of its file."""
+    """The number of rows that each deletion vector of the table deletes from its file."""
     adds = TableLog.below(store, PATH).snapshot().files.values()
     return [int(add["deletionVector"]["cardinality"]) for add in adds if add.get("deletionVector")]
 
 
 def main(found: str = "") -> int:
-    # A session whose jars were fetched names them too, where they lie now.
+    # A session whose jars were downloaded also lists them, with their local paths.
     conf = {"spark.jars": found, "spark.jars.packages": ""} if found else {}
     settings = SparkSettings(master="local[1]", driver_memory="512m", conf=conf)
     try:

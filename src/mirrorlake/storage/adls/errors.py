@@ -1,7 +1,7 @@
 """Errors of the service, as errors of a store.
 
-Of an answer, the status, code and request id are kept, which is all that a person can use. The
-client's text about a lost connection may contain a signed address, so queries are removed.
+Of a response, the status, code and request id are kept, which is all that a person can use. The
+client's message about a lost connection may contain a signed URL, so queries are removed.
 """
 
 from __future__ import annotations
@@ -54,12 +54,12 @@ def of(error: AzureError, path: str, target: str | None = None) -> OSError | Uns
     if code in _PRESENT:
         return present(target or path)
     if code in _UNNAMEABLE:
-        return UnsafePath(f"not a valid file name: {path!r} ({_said(error)})")
+        return UnsafePath(f"not a valid file name: {path!r} ({_message(error)})")
     if status in DENIED or isinstance(error, ClientAuthenticationError):
-        return PermissionError(errno.EACCES, _said(error), path)
+        return PermissionError(errno.EACCES, _message(error), path)
     if status == FAILED_CONDITION:
         return StorageFailed(errno.ESTALE, "another process replaced it", path)
-    return StorageFailed(errno.EREMOTEIO, _said(error), path)
+    return StorageFailed(errno.EREMOTEIO, _message(error), path)
 
 
 def is_absent(error: AzureError) -> bool:
@@ -82,9 +82,9 @@ def _headers(error: AzureError) -> Mapping[str, str]:
     return {} if response is None else cast("Mapping[str, str]", response.headers)
 
 
-def _said(error: AzureError) -> str:
+def _message(error: AzureError) -> str:
     if status_of(error) is not None:
-        asked = _headers(error).get("x-ms-request-id", "none")
-        return f"the service answered {status_of(error)} {code_of(error)} (request {asked})"
+        request = _headers(error).get("x-ms-request-id", "none")
+        return f"the service answered {status_of(error)} {code_of(error)} (request {request})"
     first = str(error).strip().partition("\n")[0]
     return f"{type(error).__name__}: {_QUERY.sub('', first)[:300]}"

@@ -22,23 +22,23 @@ BLOCK = 8 << 20
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """The identity of a file: its etag, or its content as far as it is known."""
+class FileVersion:
+    """One version of a file. digest: SHA-256 of its content, None if it is unknown."""
 
     etag: str
     size: int
     digest: bytes | None = None
 
 
-def look(file: DataLakeFileClient) -> Look | None:
-    """The current identity of the file; None if it does not exist. Raises AzureError."""
+def current_version(file: DataLakeFileClient) -> FileVersion | None:
+    """The current version of the file; None if it does not exist. Raises AzureError."""
     try:
         found = file.get_file_properties()
     except HttpResponseError as error:
         if is_absent(error):
             return None
         raise
-    return None if _is_folder(found.metadata) else Look(plain(found.etag), found.size)
+    return None if _is_folder(found.metadata) else FileVersion(plain(found.etag), found.size)
 
 
 def digest_of(file: DataLakeFileClient) -> bytes:
@@ -50,7 +50,7 @@ def digest_of(file: DataLakeFileClient) -> bytes:
 
 
 def plain(etag: str) -> str:
-    """Headers have quotes around an etag, listings do not."""
+    """An etag without quotes, which headers have and listings do not."""
     return etag.strip('"')
 
 
@@ -58,7 +58,7 @@ class Upload(io.RawIOBase):
     """A new file that grows by appends, and is visible as empty or complete once it is sealed."""
 
     def __init__(self, file: DataLakeFileClient, path: str) -> None:
-        """Raises what `translated` does."""
+        """Raises the errors of `translated`."""
         self._file, self._path = file, path
         self._size, self._digest = 0, hashlib.sha256()
         self._given_up = False
@@ -78,21 +78,21 @@ class Upload(io.RawIOBase):
             self._digest.update(block)
         return len(block)
 
-    def seal(self) -> Look:
+    def seal(self) -> FileVersion:
         """Make the whole file durable and visible."""
         if self._size:
             with translated(self._path):
                 self._etag = str(self._file.flush_data(self._size, close=True)["etag"])
-        return Look(plain(self._etag), self._size, self._digest.digest())
+        return FileVersion(plain(self._etag), self._size, self._digest.digest())
 
     def give_up(self) -> None:
-        """Discard what a buffered writer still writes when it is collected."""
+        """Discard what a buffered writer still writes when it is garbage-collected."""
         self._given_up = True
 
 
 def opened(file: DataLakeFileClient, path: str) -> BinaryIO:
-    """A seekable reader of the current content. Raises what `translated` does; later OSError, if
-    the file is larger than `AHEAD` and was replaced in the meantime."""
+    """A seekable reader of the current content. Raises the errors of `translated`; reads raise
+    OSError if the file is larger than `AHEAD` and was replaced in the meantime."""
     with translated(path):
         first, etag, size = _beginning(file, path)
 

@@ -5,13 +5,13 @@ with `x-ms-rename-source`, which fails if the name exists (`If-None-Match: *`, L
 names the version that was written (`x-ms-source-if-match`): a delayed request, or one of a
 publisher that was taken over, cannot move what was staged since.
 
-The answer to a rename can be lost. The client then retries, and the service answers that the source
-is missing or the target exists, because the first attempt succeeded. So after a failed rename both
-paths are checked: if our file is no longer at the source, and the target has its etag, which a
-rename keeps, or, failing that, its content, then the rename has succeeded.
+The response to a rename can be lost. The client then retries, and the service answers that the
+source is missing or the target exists, because the first attempt succeeded. So after a failed
+rename both paths are checked: the rename has succeeded if our file is no longer at the source, and
+the target has its etag, which a rename keeps, or else its content.
 
-An abandoned request can still arrive later. Requests that could then do harm name the version that
-they are meant for: they find another one, or none, and do nothing.
+An abandoned request can still arrive later. Requests that could then do harm are conditional on the
+version for which they are meant, so they fail if the path has another version, or none.
 """
 
 from __future__ import annotations
@@ -41,7 +41,15 @@ from mirrorlake.storage.adls.errors import (
     status_of,
     translated,
 )
-from mirrorlake.storage.adls.files import BLOCK, Look, Upload, digest_of, look, opened, plain
+from mirrorlake.storage.adls.files import (
+    BLOCK,
+    FileVersion,
+    Upload,
+    current_version,
+    digest_of,
+    opened,
+    plain,
+)
 from mirrorlake.storage.adls.url import client_of, credential_of, location_of, split
 from mirrorlake.storage.store import Entry, FolderStore, Listing, UnsafePath, checked
 
@@ -67,7 +75,7 @@ class AdlsStore(FolderStore):
     def __init__(self, container: FileSystemClient, root: str, url: str) -> None:
         """root: below the container, "" for all of it. url: the location of the root."""
         self._container, self._root, self._url = container, root, url
-        self._staged: dict[str, Look] = {}
+        self._staged: dict[str, FileVersion] = {}
         # Etags of the last writes of this process; if another process wrote since, the etag is
         # looked up.
         self._replaced: dict[str, str] = {}
@@ -144,13 +152,13 @@ class AdlsStore(FolderStore):
             upload.give_up()
 
     def publish(self, staged: str, final: str) -> None:
-        """As in the contract; also if the answer is lost, as long as the result can be read."""
+        """As in the contract; also if the response is lost, as long as the result can be read."""
         self._path(final)
-        written = self._staged.get(staged) or self._look(staged)
+        written = self._staged.get(staged) or self._version(staged)
         if written is None:
             raise absent(staged)
         self._rename(staged, final, written, _NEW)
-        self._staged.pop(staged, None)  # only now: a caller without an answer repeats the call
+        self._staged.pop(staged, None)  # only now: a caller without a response repeats the call
 
     def make_folder(self, folder: str) -> None:
         location = self._container.get_directory_client(self._path(folder))
@@ -161,30 +169,30 @@ class AdlsStore(FolderStore):
         self._path(folder)  # an existing file is durable
 
     def create(self, path: str, content: bytes) -> None:
-        with self._beside(path, content) as (written, look):
-            self._rename(written, path, look, _NEW)
+        with self._temporary(path, content) as (written, version):
+            self._rename(written, path, version, _NEW)
 
     def replace(self, path: str, content: bytes) -> None:
         self._path(path)
-        with self._beside(path, content) as (written, look):
+        with self._temporary(path, content) as (written, version):
 
             def rename() -> None:
                 older = self._replaced.pop(path, None) or self._etag(path)
-                self._rename(written, path, look, _only(older) if older else _NEW)
+                self._rename(written, path, version, _if_match(older) if older else _NEW)
 
-            _until_it_holds(rename, FileExistsError, FileNotFoundError)
-        self._replaced[path] = look.etag
+            _retry_conflicts(rename, FileExistsError, FileNotFoundError)
+        self._replaced[path] = version.etag
 
     def move(self, path: str, target: str) -> None:
         self._path(target)
 
         def rename() -> None:
-            found = self._look(path)
+            found = self._version(path)
             if found is None:
                 raise absent(path)
             self._rename(path, target, found, _ANY)
 
-        _until_it_holds(rename)
+        _retry_conflicts(rename)
 
     def delete(self, path: str) -> None:
         file = self._file(path)
@@ -198,16 +206,16 @@ class AdlsStore(FolderStore):
         def delete() -> None:
             with translated(folder):
                 etag = plain(str(location.get_directory_properties().etag))
-                location.delete_directory(**_only(etag))
+                location.delete_directory(**_if_match(etag))
 
         with suppress(FileNotFoundError):
-            _until_it_holds(delete)
+            _retry_conflicts(delete)
 
     # -- renames --------------------------------------------------------------------------------
 
     @contextmanager
-    def _beside(self, path: str, content: bytes) -> Iterator[tuple[str, Look]]:
-        """A complete file next to `path`, to be named by the caller; deleted if that fails."""
+    def _temporary(self, path: str, content: bytes) -> Iterator[tuple[str, FileVersion]]:
+        """A complete file next to `path`, to be renamed by the caller; deleted if that fails."""
         self._path(path)
         parent, slash, _name = path.rpartition("/")
         written = f"{parent}{slash}_{uuid.uuid4().hex}.tmp"
@@ -220,7 +228,9 @@ class AdlsStore(FolderStore):
                 self.delete(written)
             raise
 
-    def _rename(self, source: str, target: str, written: Look, condition: _Condition) -> None:
+    def _rename(
+        self, source: str, target: str, written: FileVersion, condition: _Condition
+    ) -> None:
         """Rename the version that was `written`, if the target meets the condition.
 
         Raises FileNotFoundError, FileExistsError; OSError with ESTALE if either path has another
@@ -228,23 +238,23 @@ class AdlsStore(FolderStore):
         """
         try:
             try:
-                self._ask_to_rename(source, target, written, condition)
+                self._request_rename(source, target, written, condition)
             except HttpResponseError as error:
                 if code_of(error) != NO_PARENT:
                     raise
                 self.make_folder(target.rpartition("/")[0])
-                self._ask_to_rename(source, target, written, condition)
+                self._request_rename(source, target, written, condition)
         except AzureError as error:
             if self._has_moved(source, target, written):
                 return
             # The service may only answer that a condition failed, not which one.
             vague = status_of(error) == FAILED_CONDITION and code_of(error) != SOURCE_CHANGED
-            if vague and condition is _NEW and self._look(target) is not None:
+            if vague and condition is _NEW and self._version(target) is not None:
                 raise present(target) from None
             raise of(error, source, target) from None
 
-    def _ask_to_rename(
-        self, source: str, target: str, written: Look, condition: _Condition
+    def _request_rename(
+        self, source: str, target: str, written: FileVersion, condition: _Condition
     ) -> None:
         # In the header that names the source, the client expects an encoded path.
         file = self._container.get_file_client(quote(self._path(source)))
@@ -255,13 +265,13 @@ class AdlsStore(FolderStore):
             **condition,
         )
 
-    def _has_moved(self, source: str, target: str, written: Look) -> bool:
-        """Whether a failed rename has succeeded nevertheless. Raises OSError if that cannot be
+    def _has_moved(self, source: str, target: str, written: FileVersion) -> bool:
+        """Whether a rename that reported an error has succeeded. Raises OSError if that cannot be
         determined."""
-        left = self._look(source)
+        left = self._version(source)
         if left is not None and left.etag == written.etag:
             return False
-        found = self._look(target)
+        found = self._version(target)
         if found is None or found.size != written.size:
             return False
         if found.etag == written.etag:
@@ -273,16 +283,16 @@ class AdlsStore(FolderStore):
 
     # -- paths ----------------------------------------------------------------------------------
 
-    def _look(self, path: str) -> Look | None:
+    def _version(self, path: str) -> FileVersion | None:
         with translated(path):
-            return look(self._file(path))
+            return current_version(self._file(path))
 
     def _etag(self, path: str) -> str | None:
-        found = self._look(path)
+        found = self._version(path)
         return None if found is None else found.etag
 
     def _is_file(self, path: str) -> bool:
-        return bool(path) and self._look(path) is not None
+        return bool(path) and self._version(path) is not None
 
     def _file(self, path: str) -> DataLakeFileClient:
         return self._container.get_file_client(self._path(path))
@@ -313,20 +323,20 @@ def _container_of(url: str, _process: int) -> AdlsStore:
     )
 
 
-def _only(etag: str) -> _Condition:
+def _if_match(etag: str) -> _Condition:
     return {"match_condition": MatchConditions.IfNotModified, "etag": f'"{etag}"'}
 
 
-def _until_it_holds(action: Callable[[], None], *refusals: type[OSError]) -> None:
-    """Repeat an action on a version that others may replace, until no other process interferes.
+def _retry_conflicts(action: Callable[[], None], *conflicts: type[OSError]) -> None:
+    """Run an action, and repeat it up to `_ROUNDS` times if another process interferes.
 
-    refusals: errors that mean so, in addition to the one that always does.
+    conflicts: errors that mean a conflict, in addition to an OSError with ESTALE.
     """
     for _round in range(_ROUNDS - 1):
         try:
             return action()
         except OSError as error:
-            if error.errno != errno.ESTALE and not isinstance(error, refusals):
+            if error.errno != errno.ESTALE and not isinstance(error, conflicts):
                 raise
     return action()
 

@@ -1,6 +1,6 @@
-"""Numbers that stand for the content of events, and texts that stand for the events themselves.
+"""Hashes of the content of events, and identities of events.
 
-They are kept beside tables, so that they never change: nothing of a library decides about them.
+They are stored beside tables and must never change; therefore no library's hash is used.
 """
 
 from __future__ import annotations
@@ -15,12 +15,14 @@ from mirrorlake.mirror.order.records import SECTION_NAMES
 from mirrorlake.model.arrow import contiguous
 
 _BASE = np.uint64(0x100000001B3)
+_WORD = 8
+_LARGE = 1 << 20
 _FIRST, _SECOND = np.uint64(0xBF58476D1CE4E5B9), np.uint64(0x94D049BB133111EB)
 
 
 def content_of(rows: pa.Table) -> np.ndarray:
-    """A hash of each row, uint64: the same for the same values under the same names. A value that
-    is NULL counts as one that is not there."""
+    """A hash of each row, uint64: equal for equal values under equal names. NULL counts as a
+    missing column."""
     found = np.zeros(rows.num_rows, np.uint64)
     for name in rows.column_names:
         values = contiguous(rows.column(name))
@@ -31,8 +33,8 @@ def content_of(rows: pa.Table) -> np.ndarray:
 
 
 def identities(order: pa.Table) -> pa.Array:
-    """What tells each event from all others, 16 bytes: its uuid where it has one, else place, times
-    and content (ST-234). order: ORDER."""
+    """The identity of each event, 16 bytes: its uuid if it has one, else its position, times and
+    content (ST-234). order: ORDER."""
     names = ["backfill", "log", *SECTION_NAMES, "source_ms", "deletion", "content"]
     places = zip(*(order.column(name).to_pylist() for name in names), strict=True)
     named = zip(
@@ -50,11 +52,15 @@ def _digest(what: tuple[object, ...]) -> bytes:
 
 
 def _of_text(text: str) -> np.uint64:
-    return np.uint64(int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big"))
+    return np.uint64(_of_large(text.encode()))
+
+
+def _of_large(value: bytes | pa.Buffer) -> int:
+    return int.from_bytes(hashlib.blake2b(value, digest_size=8).digest(), "big")
 
 
 def _hashed(values: pa.Array) -> np.ndarray:
-    """Of values of one type; of NULL anything."""
+    """Hashes of values of one type; undefined for NULL."""
     kind = values.type
     if pa.types.is_decimal(kind):
         values = values.cast(pa.string())
@@ -74,20 +80,35 @@ def _hashed(values: pa.Array) -> np.ndarray:
 
 
 def _of_bytes(values: pa.Array) -> np.ndarray:
-    """A polynomial of the bytes of each value."""
+    """A polynomial of the 8-byte words of each value, zero-padded, and of its length. Large values
+    are hashed one by one to save memory."""
+    large = pc.greater(pc.binary_length(values), _LARGE).to_numpy(zero_copy_only=False)
+    if large.any():
+        which = pa.array(large)
+        both = np.empty(len(values), np.uint64)
+        both[~large] = _of_bytes(values.filter(pc.invert(which)))
+        both[large] = [_of_large(value.as_buffer()) for value in values.filter(which)]
+        return both
     values = pa.concat_arrays([values])
     ends = np.frombuffer(values.buffers()[1], np.int32, len(values) + 1).astype(np.int64)
-    data = np.frombuffer(values.buffers()[2] or b"", np.uint8)[ends[0] : ends[-1]]
-    ends = ends - ends[0]
     lengths = np.diff(ends)
     found: np.ndarray = lengths.astype(np.uint64)
-    if not len(data):
+    counts = -(-lengths // _WORD)
+    if not counts.any():
         return found
-    powers = np.cumprod(np.full(int(lengths.max()), _BASE, np.uint64))
-    place = np.arange(len(data)) - np.repeat(ends[:-1], lengths)
-    terms = _mixed(data.astype(np.uint64) + np.uint64(1)) * powers[place]
-    full = lengths > 0
-    found[full] += np.add.reduceat(terms, ends[:-1][full])
+    data = values.buffers()[2].slice(ends[0], ends[-1] - ends[0]).to_pybytes() + bytes(_WORD)
+    # A word may start at any byte.
+    words = np.ndarray(len(data) - _WORD + 1, "<u8", data, strides=(1,))
+    first = np.cumsum(counts) - counts
+    place = np.arange(counts.sum()) - np.repeat(first, counts)
+    found_words = words[np.repeat(ends[:-1] - ends[0], counts) + place * _WORD]
+    rest = np.repeat(lengths, counts) - place * _WORD
+    short = rest < _WORD
+    found_words[short] &= (np.uint64(1) << (rest[short].astype(np.uint64) << 3)) - np.uint64(1)
+    powers = np.cumprod(np.full(int(counts.max()), _BASE, np.uint64))
+    terms = _mixed(found_words + np.uint64(1)) * powers[place]
+    full = counts > 0
+    found[full] += np.add.reduceat(terms, first[full])
     return found
 
 

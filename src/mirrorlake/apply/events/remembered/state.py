@@ -1,13 +1,14 @@
-"""What is remembered beside a table of events: of each key its last events, or of each event that
-it was seen; the columns; what was done.
+"""The state of a table of events: for each key its last events, or the identities of all events;
+the columns; the counts.
 
-Each batch makes a record, under a number that no other had, before its rows are committed. The
-commit names the number: then it counts, and not before. So a process that ends in between leaves
-the table as it was, with the record of before.
+Each batch writes a record under a new number before its rows are committed. The commit contains the
+number, and thereby makes the record current. After a crash in between, the table and its current
+record are unchanged.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -15,11 +16,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Self
 
+import pyarrow as pa
+
 from mirrorlake.apply.events.columns import EventTableColumns
-from mirrorlake.apply.events.keyed_files import Adds, sweep
+from mirrorlake.apply.events.remembered.keyed_files import Adds, sweep
 from mirrorlake.delta import deletion_vectors
 from mirrorlake.delta.lookup.key_lookup import path_of
 from mirrorlake.mirror.engine import Counts
+from mirrorlake.mirror.order import ORDER, RULES, last_truncations
+from mirrorlake.mirror.table.progress import MALFORMED
 from mirrorlake.model.table import TableId
 from mirrorlake.root import STATE, escaped
 from mirrorlake.storage.local import flush_folder
@@ -27,16 +32,26 @@ from mirrorlake.storage.store import Store
 
 FOLDER = f"{STATE}/events"
 FORMAT = 1
+MOST_NAME = 255
+"""Maximum bytes of the name of a folder."""
 _TABLE = "table.json"
-MALFORMED = (KeyError, TypeError, ValueError, AttributeError)
 
 
 @dataclass(frozen=True, slots=True)
 class EventTableState:
-    """number: of the batch after which it is so; table_id: of Delta; name: of the table in the
-    source; rule: by which its events are ordered; key: as the events name it, in order, none for a
-    table without one; keys, changes: files of `keyed_files`; counts: rows since the beginning;
-    source_ms: the latest time of an event."""
+    """The state after a batch.
+
+    number: of the batch.
+    table_id: of Delta.
+    name: of the table in the source.
+    rule: by which its events are ordered.
+    key: with the names in the events, in order; empty for a table without a key.
+    keys, changes: files of `keyed_files`.
+    counts: rows since the beginning.
+    source_ms: the latest time of an event.
+    pruned_ms: the time up to which the state was pruned.
+    truncations: rows of ORDER, the last truncation of each log.
+    """
 
     number: int = 0
     table_id: str = ""
@@ -49,11 +64,20 @@ class EventTableState:
     changes: Adds = ()
     counts: Counts = field(default_factory=Counts)
     source_ms: int = 0
+    pruned_ms: int = 0
+    truncations: tuple[Mapping[str, Any], ...] = ()
 
     @property
     def merges(self) -> bool:
-        """Whether the table has the last row of each key, and not every event (ST-236, ST-251)."""
+        """Whether the table keeps the last row of each key, rather than every event (ST-236,
+        ST-251)."""
         return bool(self.key) and not self.is_append
+
+    def truncated(self, more: pa.Table) -> pa.Table:
+        """The last truncation of each log, with some more; ORDER."""
+        known = pa.Table.from_pylist(list(self.truncations), ORDER)
+        both = pa.concat_tables([known, more]).combine_chunks()
+        return last_truncations(RULES[self.rule], both) if both.num_rows else both
 
     def as_text(self) -> str:
         return json.dumps(
@@ -70,6 +94,8 @@ class EventTableState:
                 "changes": self.changes,
                 "rows": [self.counts.insert, self.counts.update, self.counts.delete],
                 "source_ms": self.source_ms,
+                "pruned_ms": self.pruned_ms,
+                "truncations": self.truncations,
             },
             ensure_ascii=False,
         )
@@ -92,11 +118,13 @@ class EventTableState:
             tuple(said["changes"]),
             Counts(*map(int, said["rows"])),
             int(said["source_ms"]),
+            int(said.get("pruned_ms", 0)),
+            tuple(said.get("truncations", ())),
         )
 
 
 class StateFolder:
-    """The records of one table, and the folder of their files, which is local."""
+    """The records of one table, and the local folder of their files."""
 
     def __init__(self, store: Store, table: TableId) -> None:
         self._store = store
@@ -104,18 +132,18 @@ class StateFolder:
         self.files = Path(store.location(f"{self.path}/files"))
 
     def read(self, number: int) -> EventTableState | None:
-        """The record of a number. Raises one of MALFORMED."""
+        """The record with a number. Raises one of MALFORMED."""
         try:
             return EventTableState.parse(self._store.read(self._record(number)))
         except FileNotFoundError:
             return None
 
     def numbers(self) -> list[int]:
-        """Of the records that there are, ascending."""
+        """The numbers of the existing records, ascending."""
         return numbers_in(self._store, self.path)
 
     def add(self, state: EventTableState) -> EventTableState:
-        """Make a record, and the files that it names, durable, under the next number."""
+        """Make a record and the files that it names durable, under the next number."""
         if self.files.exists():
             flush_folder(self.files)
         number = max([state.number, *self.numbers()])
@@ -129,7 +157,7 @@ class StateFolder:
             return numbered
 
     def discard(self, current: EventTableState) -> None:
-        """Remove the records before one, and the files that they name and it does not."""
+        """Delete the records before `current`, and the files that only they use."""
         named = self._named(current)
         for number in self.numbers():
             if number < current.number:
@@ -140,29 +168,33 @@ class StateFolder:
                 self._store.delete(self._record(number))
 
     def sweep(self) -> None:
-        """Remove the files that no record names. Nobody else may be about to write a record."""
+        """Delete the files that no record uses. Nobody else may be writing a record. If a record is
+        unreadable, for example of a later release, nothing is deleted."""
         used: set[str] = set()
         for number in self.numbers():
-            with suppress(*MALFORMED):
+            try:
                 found = self.read(number)
                 used |= self._named(found) if found else set()
+            except MALFORMED:
+                return
         sweep(self.files, used)
 
-    @property
     def is_described(self) -> bool:
-        """Whether the table has been made."""
+        """Whether the table was created."""
         return any(one.name == _TABLE for one in self._store.list(self.path).files)
 
     def describe(self, table: TableId) -> None:
-        """Note that the table has been made, and whose records these are."""
-        told: Mapping[str, str] = {"schema": table.schema, "name": table.name}
-        self._store.replace(f"{self.path}/{_TABLE}", json.dumps(told).encode())
+        """Record that the table was created, and which table these records belong to.
+        Idempotent."""
+        if self.is_described():
+            return
+        described: Mapping[str, str] = {"schema": table.schema, "name": table.name}
+        self._store.replace(f"{self.path}/{_TABLE}", json.dumps(described).encode())
 
     def _named(self, state: EventTableState) -> set[str]:
         return _names(self.files, [*state.keys, *state.changes])
 
     def delete(self) -> None:
-        """Forget all."""
         self._store.delete_folder(self.path)
 
     def _record(self, number: int) -> str:
@@ -170,18 +202,18 @@ class StateFolder:
 
 
 def numbers_in(store: Store, folder: str) -> list[int]:
-    """Of the numbered records in a folder, ascending."""
+    """The numbers of the records in a folder, ascending."""
     names = (one.name.partition(".") for one in store.list(folder).files)
     return sorted(int(name) for name, _dot, end in names if end == "json" and name.isdigit())
 
 
 def states(store: Store) -> dict[TableId, EventTableState]:
-    """The newest records of all tables, for `status`; what cannot be read is left out."""
+    """The newest records of all tables, for `status`; unreadable ones are skipped."""
     found = {}
     for folder in store.list(f"{FOLDER}/tables").folders:
         try:
-            told = json.loads(store.read(f"{FOLDER}/tables/{folder}/{_TABLE}"))
-            table = TableId(str(told["schema"]), str(told["name"]))
+            stored = json.loads(store.read(f"{FOLDER}/tables/{folder}/{_TABLE}"))
+            table = TableId(str(stored["schema"]), str(stored["name"]))
             records = StateFolder(store, table)
             state = records.read(records.numbers()[-1])
         except (*MALFORMED, FileNotFoundError, IndexError):
@@ -192,9 +224,12 @@ def states(store: Store) -> dict[TableId, EventTableState]:
 
 
 def _folder_of(table: TableId) -> str:
-    return (
-        f"{escaped(table.schema)}~2E{escaped(table.name)}" if table.schema else escaped(table.name)
-    )
+    """A distinct folder name for each table; long names are replaced by a hash with a prefix that
+    no escaped name has."""
+    name = "~2E".join(escaped(one) for one in (table.schema, table.name) if one)
+    if len(name.encode()) <= MOST_NAME:
+        return name
+    return f"~x{hashlib.sha256(name.encode()).hexdigest()}"
 
 
 def _names(folder: Path, adds: Sequence[Mapping[str, Any]]) -> set[str]:

@@ -1,7 +1,7 @@
-"""A chunk of a backfill as rows to fold: what the table has in its range goes, and its rows come.
+"""Folds a backfill chunk: deletes of the existing keys in its range precede its rows.
 
-So the table becomes in the range what the file says, in whatever state it was. Who carries the net
-changes out spares rows that are so already, and the feed tells what differed, and nothing else.
+So the range of the table equals the chunk afterwards, whatever it contained before. Rows that do
+not change are not rewritten, and the change feed contains only real differences.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from mirrorlake.model.arrow import nullable_schema
 from mirrorlake.model.change import Marker
 
 
-def gone_before(batch: LandedBatch, present: pa.Table) -> tuple[str, Rows]:
-    """The deletions of the keys that the table has in the range, as a file before those of the
+def existing_deletes(batch: LandedBatch, present: pa.Table) -> tuple[str, Rows]:
+    """The deletes of the existing keys in the range, as a file to be folded before those of the
     batch. present: these keys."""
     columns = [
         present[field.name].cast(field.type)

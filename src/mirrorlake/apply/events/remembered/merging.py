@@ -1,0 +1,293 @@
+"""Decides which events of a batch become rows of their table, and which state is kept of them.
+
+For each key, the last change of each log and the last backfill are kept; for those that may decide
+about the row again (`mirror.order.resolution`), also the values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from mirrorlake.apply.events.columns import EventTableColumns
+from mirrorlake.apply.events.remembered.keyed_files import Adds, KeyedFiles
+from mirrorlake.mirror.order import ORDER, RULES, OrderRule, complete, deletions, resolve
+from mirrorlake.mirror.order.resolution import DECIDES, Resolution
+from mirrorlake.mirror.order.rollbacks import INCOMPLETE, TRANSACTION
+from mirrorlake.model import keys as codes
+from mirrorlake.model import types
+from mirrorlake.model.arrow import contiguous
+from mirrorlake.model.net_changes import NetChanges
+from mirrorlake.model.table import Column
+
+UUID, IDENTITY = "uuid", "identity"
+
+_STORED = {pa.string(): types.STRING, pa.bool_(): types.BOOLEAN, pa.int64(): types.LONG}
+
+
+def key_columns(columns: EventTableColumns, key: Sequence[str]) -> list[Column]:
+    """The columns of the key, under internal names."""
+    kinds = {one.source: one.type for one in columns}
+    return [Column(f"k{number}", kinds[name]) for number, name in enumerate(key)]
+
+
+def _order_columns() -> list[Column]:
+    """The columns of ORDER as stored in files: unsigned integers as signed ones with the same
+    bits."""
+    return [Column(one.name, _STORED.get(one.type, types.LONG)) for one in ORDER]
+
+
+def keys_of(
+    folder: Path, key: Sequence[Column], columns: EventTableColumns, files: Adds
+) -> KeyedFiles:
+    """The records of keys: key, ORDER, DECIDES, uuid, and the values of kept rows."""
+    values = [Column(f"v{number}", one.type) for number, one in enumerate(columns)]
+    own = [Column(DECIDES, types.BOOLEAN), Column(UUID, types.STRING)]
+    names = [one.name for one in key]
+    return KeyedFiles.of(folder, [*key, *_order_columns(), *own, *values], names, files)
+
+
+def seen_events(folder: Path, files: Adds) -> KeyedFiles:
+    """The identities of the events of a table that keeps every event."""
+    columns = [Column(IDENTITY, types.BINARY), Column("source_ms", types.LONG)]
+    return KeyedFiles.of(folder, columns, (IDENTITY,), files)
+
+
+def changes_of(folder: Path, key: Sequence[Column], files: Adds) -> KeyedFiles:
+    """Changes of Oracle by their row of a transaction (ST-230)."""
+    own = [*(Column(name, types.STRING) for name in TRANSACTION), Column(INCOMPLETE, types.BOOLEAN)]
+    return KeyedFiles.of(folder, [*key, *_order_columns(), *own], TRANSACTION, files)
+
+
+def stored(order: pa.Table) -> pa.Table:
+    """Records with the columns of ORDER, in the form of files."""
+    columns = [
+        pa.array(contiguous(one).to_numpy().view(np.int64)) if one.type == pa.uint64() else one
+        for one in order.columns
+    ]
+    return pa.table(columns, names=order.column_names)
+
+
+def as_order(rows: pa.Table) -> pa.Table:
+    """The inverse of `stored`."""
+    columns = []
+    for name in rows.column_names:
+        values = rows.column(name)
+        if name in ORDER.names and ORDER.field(name).type == pa.uint64():
+            values = pa.array(contiguous(values).to_numpy().view(np.uint64))
+        columns.append(values)
+    return pa.table(columns, names=rows.column_names)
+
+
+@dataclass(frozen=True, slots=True)
+class MergeBatch:
+    """n events.
+
+    records: the key and ORDER.
+    rows: the columns of the table except its struct.
+    uuid: strings.
+    transactions: for Oracle, `tx_id` and `row_id` of each event.
+    changed: bool, n, whether the event is a change, not a backfill.
+    incomplete: bool, n, deletions whose key is NULL.
+    """
+
+    records: pa.Table
+    rows: pa.Table
+    uuid: pa.Array
+    transactions: pa.Table | None
+    changed: np.ndarray
+    incomplete: np.ndarray
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """The effect of a batch.
+
+    keys, changes: the new state.
+    gone: keys that have no row afterwards.
+    upserts: records, with values, that become the rows of their keys.
+    parked: number of deletions that wait for the preceding event (ST-230).
+    is_whole: whether all other rows of the table are deleted.
+    """
+
+    keys: KeyedFiles
+    changes: KeyedFiles | None
+    gone: pa.Table
+    upserts: pa.Table
+    parked: int = 0
+    is_whole: bool = False
+
+
+def merge(
+    rule: str,
+    guard_ms: int,
+    batch: MergeBatch,
+    keys: KeyedFiles,
+    changes: KeyedFiles | None,
+    truncations: pa.Table,
+) -> Merged | None:
+    """Determine the effect of a batch on the rows of its keys; None when all of it was already
+    known.
+
+    truncations: ORDER, those of the table.
+    """
+    key = list(keys.key)
+    derived: pa.Table | None = None
+    events, rows, uuid = batch.records, batch.rows, batch.uuid
+    if batch.incomplete.any():  # filtering copies
+        complete = pa.array(~batch.incomplete)
+        events, rows, uuid = (one.filter(complete) for one in (events, rows, uuid))
+    touched = events.select(key)
+    parked, remembered = 0, changes
+    if changes is not None:
+        touched, derived, remembered, parked = _rolled_back(batch, changes, touched, key)
+    touched = distinct(touched)
+    if truncations.num_rows:
+        both = [one for one in (derived, deletions(truncations, touched)) if one is not None]
+        derived = pa.concat_tables([one.select([*key, *ORDER.names]) for one in both])
+    stood = keys.find(touched)
+    known = stood.rows
+    found = resolve(RULES[rule], guard_ms, key, as_order(known), events, derived)
+    is_new = (found.origin >= known.num_rows).any() or len(found.origin) != known.num_rows
+    moved = len(found.upserts) + len(found.restored) + found.deleted.num_rows
+    if not is_new and not moved:
+        if remembered is changes:
+            return None
+        none = keys.arrow.empty_table()
+        return Merged(keys, remembered, none.select(key), none, parked)
+    own, values = parted(keys.arrow.names)
+    rows = rows.rename_columns(values)
+    pool = pa.concat_tables([known.select(own), _facts(events, uuid, keys)]).combine_chunks()
+    becomes = pa.array(np.concatenate((known.num_rows + found.upserts, found.restored)))
+    restored = known.select(values).take(pa.array(found.restored))
+    upserts = _beside(
+        pool.take(becomes),
+        pa.concat_tables([rows.take(pa.array(found.upserts)), restored.cast(rows.schema)]),
+    )
+    remembers = records_of(RULES[rule], found, pool, known.select(values), rows)
+    return Merged(
+        keys.put(remembers.cast(keys.arrow), stood).compacted(),
+        remembered,
+        found.deleted,
+        upserts,
+        parked,
+    )
+
+
+def net_changes(merged: Merged, rows: pa.Table, key: Sequence[str]) -> NetChanges:
+    """The net changes of a table. rows: those of `merged.upserts`; key: the names of the key
+    columns in the table."""
+    own = [merged.upserts.column(f"k{n}") for n in range(len(key))]
+    gone = [merged.gone.column(f"k{n}") for n in range(len(key))]
+    both = [
+        pa.chunked_array([*a.chunks, *b.chunks], a.type) for a, b in zip(own, gone, strict=True)
+    ]
+    count = rows.num_rows
+    number = np.arange(count)
+    return NetChanges(
+        keys=pa.table(both, names=list(key)).combine_chunks(),
+        reset=np.ones(count + merged.gone.num_rows, bool),
+        rows=rows,
+        source_row=number,
+        code=number,
+        first=np.ones(count, bool),
+        missing=None,
+        base=np.full(count, -1),
+        truncate=merged.is_whole,
+    )
+
+
+def records_of(
+    rule: OrderRule, found: Resolution, pool: pa.Table, known: pa.Table, rows: pa.Table
+) -> pa.Table:
+    """The records of the keys of a batch, with values where they may be needed again.
+
+    pool: known records and those of the events, without values; known, rows: the values of both.
+    """
+    decides = contiguous(found.state.column(DECIDES))
+    own = pool.take(pa.array(found.origin))
+    own = own.set_column(own.column_names.index(DECIDES), DECIDES, decides)
+    if rule.by_time:
+        values = [pa.nulls(own.num_rows, field.type) for field in rows.schema]
+        return _beside(own, pa.table(values, schema=rows.schema))
+    kept = found.held | decides.to_numpy(zero_copy_only=False)
+    both = pa.concat_tables([known.cast(rows.schema), rows]).combine_chunks()
+    return _beside(own, both.take(pa.array(found.origin, mask=~kept)))
+
+
+def _beside(one: pa.Table, other: pa.Table) -> pa.Table:
+    names = [*one.column_names, *other.column_names]
+    return pa.table([*one.columns, *other.columns], names=names)
+
+
+def parted(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """The columns of a record that are its own, and those that are columns of the table."""
+    values = [name for name in names if name[0] == "v" and name[1:].isdigit()]
+    return [name for name in names if name not in values], values
+
+
+def _facts(events: pa.Table, uuid: pa.Array, keys: KeyedFiles) -> pa.Table:
+    """Events as records of keys, without values."""
+    columns = dict(zip(events.column_names, stored(events).columns, strict=True))
+    columns[DECIDES] = pa.array(np.zeros(events.num_rows, bool))
+    columns[UUID] = uuid
+    own, _values = parted(keys.arrow.names)
+    schema = pa.schema([keys.arrow.field(name) for name in own])
+    return pa.table([columns[name] for name in schema.names], schema=schema)
+
+
+def distinct(rows: pa.Table) -> pa.Table:
+    if not rows.num_rows:
+        return rows
+    return rows.take(pa.array(codes.encode(rows).first)).combine_chunks()
+
+
+def _rolled_back(
+    batch: MergeBatch, changes: KeyedFiles, touched: pa.Table, key: list[str]
+) -> tuple[pa.Table, pa.Table, KeyedFiles, int]:
+    """The keys that a batch affects, the deletions derived for them, the new state of changes, and
+    the number of waiting deletions.
+
+    A deletion by row id may now affect a different key than before. Therefore the rows of all
+    transactions with one of the keys are examined.
+    """
+    assert batch.transactions is not None
+    extra = batch.transactions.append_column(INCOMPLETE, pa.array(batch.incomplete))
+    whole = pa.table(
+        [*batch.records.columns, *extra.columns],
+        names=[*batch.records.column_names, *extra.column_names],
+    )
+    named = pc.and_(extra.column("tx_id").is_valid(), extra.column("row_id").is_valid())
+    mine = whole.filter(pc.and_(pa.chunked_array([pa.array(batch.changed)]), named))
+    pairs = distinct(mine.select(list(TRANSACTION)))
+    before = as_order(changes.find(pairs).rows) if pairs.num_rows else mine.slice(0, 0)
+    ours = pa.concat_tables([before.select(mine.column_names), mine])
+    there = distinct(ours.select(key).filter(pc.invert(ours.column(INCOMPLETE))))
+    touched = distinct(pa.concat_tables([touched, there]))
+    related = as_order(changes.find(touched).rows) if touched.num_rows else before
+    others = distinct(pa.concat_tables([related.select(list(TRANSACTION)), pairs]))
+    stood = changes.find(others)
+    known = as_order(stood.rows)
+    found = complete(
+        key, pa.concat_tables([known.select(mine.column_names), mine]).combine_chunks()
+    )
+    memory = found.memory
+    derived = _of_keys(found.derived, touched)
+    if memory.num_rows == known.num_rows:
+        return touched, derived, changes, found.parked
+    new = pa.table(stored(memory).columns, names=memory.column_names).select(changes.arrow.names)
+    return touched, derived, changes.put(new.cast(changes.arrow), stood).compacted(), found.parked
+
+
+def _of_keys(rows: pa.Table, keys: pa.Table) -> pa.Table:
+    """The rows with one of these keys."""
+    if not rows.num_rows or not keys.num_rows:
+        return rows.slice(0, 0)
+    both = pa.concat_tables([keys, rows.select(keys.column_names)]).combine_chunks()
+    code = codes.encode(both).code
+    return rows.filter(pa.array(code[keys.num_rows :] < keys.num_rows))

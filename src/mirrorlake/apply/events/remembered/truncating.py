@@ -1,0 +1,70 @@
+"""Determines the effect of a truncation on the rows of a table and on the state of their keys."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pyarrow as pa
+
+from mirrorlake.apply.events.remembered import merging
+from mirrorlake.apply.events.remembered.keyed_files import KeyedFiles
+from mirrorlake.apply.events.remembered.merging import Merged
+from mirrorlake.mirror.order import RULES, deletions, is_truncated, resolve
+from mirrorlake.mirror.order.resolution import DECIDES
+from mirrorlake.mirror.order.rules import OrderRule
+
+
+def truncated(
+    rule: str, guard_ms: int, keys: KeyedFiles, changes: KeyedFiles | None, truncations: pa.Table
+) -> Iterator[Merged]:
+    """The effect of new truncations: one step if no row is left, otherwise one step for each file
+    of `keys`. Each step may be committed by itself.
+
+    Memory: one file of `keys`.
+    """
+    order = RULES[rule]
+    results = (_of_file(order, guard_ms, keys, keys.live(add), truncations) for add in keys.files)
+    is_whole = all(not done.rows for done in results)
+    none = keys.arrow.empty_table()
+    had_rows = False
+    for add in keys.files:
+        done = _of_file(order, guard_ms, keys, keys.live(add), truncations)
+        if not done.gone.num_rows and not done.upserts.num_rows:
+            continue
+        had_rows = True
+        keys = keys.replaced(add, done.remembered)
+        if not is_whole:
+            yield Merged(keys, changes, done.gone, done.upserts)
+    if is_whole and had_rows:
+        yield Merged(keys, changes, none.select(list(keys.key)), none, is_whole=True)
+
+
+class _Truncated:
+    """remembered: the new records of the file; rows: number of keys that have a row afterwards;
+    gone, upserts: as in `Merged`."""
+
+    def __init__(self, remembered: pa.Table, gone: pa.Table, upserts: pa.Table, rows: int) -> None:
+        self.remembered, self.gone, self.upserts, self.rows = remembered, gone, upserts, rows
+
+
+def _of_file(
+    rule: OrderRule, guard_ms: int, keys: KeyedFiles, rows: pa.Table, truncations: pa.Table
+) -> _Truncated:
+    """The effect on the keys of one file. All records of a key are in one file."""
+    known = merging.as_order(rows)
+    names = list(keys.key)
+    none = known.slice(0, 0)
+    derived = deletions(truncations, merging.distinct(known.select(names)))
+    found = resolve(rule, guard_ms, names, known, none, derived)
+    own, values = merging.parted(rows.column_names)
+    kept = rows.select(values)
+    remembered = merging.records_of(rule, found, rows.select(own), kept, kept.slice(0, 0))
+    left = ~is_truncated(rule, found.state, truncations)
+    decides = found.state.column(DECIDES).to_numpy()
+    deletion = found.state.column("deletion").to_numpy()
+    return _Truncated(
+        remembered.filter(pa.array(left)),
+        found.deleted,
+        rows.take(pa.array(found.restored)),
+        int((decides & ~deletion).sum()),
+    )

@@ -1,0 +1,208 @@
+"""Bad input of every kind in one bucket: each is a dead letter with a reason, the rest goes on."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import zlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from mirrorlake.apply.events.journal import ReadFile
+from tests.apply.events.bucket import Bucket
+from tests.apply.events.bucket import event as change
+from tests.events.decode.files import avro, event, schema
+from tests.events.decode.test_hostile import PLAIN, block, of_schema, with_header
+from tests.fuzz.inputs import harmed
+from tests.profiles import ACTIVE, tries
+
+GOOD = avro([event(n) for n in range(20)], sync_interval=500)
+DEEP = "[" * 3_000 + "]" * 3_000
+ZEROS = zlib.compressobj(9, wbits=-15)
+BOMB = b"".join(ZEROS.compress(bytes(1 << 20)) for _part in range(300)) + ZEROS.flush()
+
+
+def _recursive() -> bytes:
+    """A payload that holds itself."""
+    node = {
+        "type": "record",
+        "name": "node",
+        "fields": [{"name": "next", "type": ["null", "node"]}],
+    }
+    return of_schema([{"name": "payload", "type": {"type": "record", "name": "p", "fields": [
+        {"name": "id", "type": "long"}, {"name": "c", "type": ["null", node]}]}}])  # fmt: skip
+
+
+def _claims() -> bytes:
+    """A header of two billion entries."""
+    return b"Obj\x01" + bytes([0x80, 0xD0, 0xAC, 0xF3, 0x0E]) + b"\x02a\x02b" * 50
+
+
+FILES: dict[str, tuple[bytes, str]] = {
+    "truncated.avro": (GOOD[:-40], "ends within block"),
+    "header.avro": (GOOD[:60], "ends within the header"),
+    "codec.avro": (with_header(json.dumps(schema()).encode(), "lzo"), "codec"),
+    "sync.avro": (GOOD[:-16] + bytes(16), "sync marker"),
+    "claims.avro": (_claims(), "header"),
+    "columns.avro": (of_schema([{"name": f"c{n}", "type": "int"} for n in range(30_000)]), "types"),
+    "recursion.avro": (_recursive(), ""),
+    "deep.avro": (with_header(b'{"type":"array","items":' * 5_000 + b'"int"' + b"}" * 5_000), ""),
+    "bomb.avro": (
+        with_header(json.dumps(schema()).encode(), "deflate") + block(5, BOMB),
+        "unpacks to more than",
+    ),
+    "billions.avro": (PLAIN + block(1 << 31, b"ab"), "cannot have"),
+    "nothing.avro": (b"Obj\x01", "header"),
+    "unpacked.jsonl.gz": (b"\x1f\x8b and no gzip", "unpacked"),
+}
+"""Files of which nothing can be applied, and what their reason says."""
+
+
+def _line(payload: str, **changed: Any) -> str:
+    text = json.dumps(change(1, {"id": 1}, **changed))
+    return text.replace('{"id": 1}', payload)
+
+
+LINES: list[tuple[str | bytes, str]] = [
+    (_line('{"id": 1, "id": 2}'), "twice"),
+    (_line('{"id": 123456789012345678901234567890}'), "no LONG"),
+    (_line('{"id": NaN}'), "no LONG"),
+    (_line('{"id": 1e999999}'), "no LONG"),
+    (_line('{"id": "1"}').encode().replace(b'"1"', b'"\xff\xfe"'), "not UTF-8"),
+    (_line(f'{{"id": {DEEP}}}'), ""),
+    (_line('{"id": null}'), "null"),
+    (_line("{}"), "no payload"),
+    (_line('{"v": 1}'), "key column"),
+    (json.dumps(change(1, {"id": 7}, "PUT")), "not known"),
+    ('{"payload":', "not JSON"),
+    ("[]", "not an object"),
+]
+"""Lines that are no event, and what their reason says."""
+
+
+def _dead(bucket: Bucket) -> dict[str, ReadFile]:
+    return {one.path.rpartition("/")[2]: one for one in bucket.consumer()._journal.dead}
+
+
+@pytest.mark.clause("ST-110", "ST-111", "ST-178", "ST-253")
+def test_each_kind_of_bad_input_is_a_dead_letter_and_everything_else_goes_on(
+    tmp_path: Path,
+) -> None:
+    bucket = Bucket(tmp_path)
+    bucket.put("first.jsonl", change(1, {"id": 0}))
+    bucket.cycle()
+    for name, (content, _reason) in FILES.items():
+        (bucket.folder / name).write_bytes(content)
+    lines = [one if isinstance(one, bytes) else one.encode() for one, _reason in LINES]
+    good = json.dumps(change(2, {"id": 5})).encode()
+    (bucket.folder / "lines.jsonl").write_bytes(b"\n".join([*lines, good]) + b"\n")
+    (bucket.folder / "empty.avro").write_bytes(b"")
+    (bucket.folder / "key.jsonl").write_text(
+        json.dumps(change(1, {"id": 1.5}, table="floats")) + "\n"
+    )
+    bucket.cycle()
+    dead = _dead(bucket)
+    assert dead.keys() - {"lines.jsonl"} == FILES.keys()
+    for name, (_content, reason) in FILES.items():
+        (letter,) = dead[name].letters
+        assert letter.is_file
+        assert letter.reason
+        assert reason in letter.reason, (name, letter.reason)
+    told = {row: one.reason for one in dead["lines.jsonl"].letters for row in one.rows}
+    assert sorted(told) == list(range(len(LINES)))
+    for number, (_text, reason) in enumerate(LINES):
+        assert reason in told[number], (number, told[number])
+    assert [row["id"] for row in bucket.plain()] == [0, 5]
+    assert bucket.plain("public/floats") == [{"id": "1.5"}]  # a number as text may be a key
+
+
+def test_a_file_that_grows_while_it_is_read_is_read_again_and_has_no_dead_letters_then(
+    tmp_path: Path,
+) -> None:
+    bucket = Bucket(tmp_path)
+    whole = "".join(json.dumps(change(n, {"id": n})) + "\n" for n in range(1, 4))
+    path = bucket.put("a.jsonl")
+    for part in (len(whole) // 2, len(whole)):
+        path.write_text(whole[:part])
+        bucket.cycle()
+    assert _dead(bucket) == {}
+    assert [row["id"] for row in bucket.plain()] == [1, 2, 3]
+    path = bucket.put("b.avro")
+    for part in (len(GOOD) - 30, len(GOOD)):
+        path.write_bytes(GOOD[:part])
+        bucket.cycle(anew=True)
+    assert _dead(bucket) == {}
+    assert len(bucket.rows("ea_main/my_table")) == 20
+
+
+@pytest.mark.fuzz
+@settings(
+    max_examples=4_000 if ACTIVE == "fuzz" else tries(40),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(data=st.data())
+def test_any_harm_to_a_file_leaves_other_files_as_they_are(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    lines = "".join(json.dumps(event(n)) + "\n" for n in range(5)).encode()
+    whole = data.draw(st.sampled_from([GOOD, avro([event(n) for n in range(5)], codec="deflate"),
+                                       lines]))  # fmt: skip
+    bucket = Bucket(tmp_path_factory.mktemp("fuzz"))
+    suffix = "jsonl" if whole is lines else "avro"
+    (bucket.folder / f"a.{suffix}").write_bytes(data.draw(harmed(whole)))
+    bucket.put("b.jsonl", change(1, {"id": 1}))
+    bucket.cycle()
+    assert bucket.plain() == [{"id": 1}]
+    assert bucket.cycle(anew=True) in {0, 1}  # a table that stops is tried again
+
+
+_LARGE = """
+import json, sys
+from pathlib import Path
+from mirrorlake.storage.store import Entry, Listing
+from tests.apply.events.bucket import Bucket, event
+folder = Path(sys.argv[1])
+bucket = Bucket(folder)
+with (bucket.folder / "large.jsonl").open("w") as file:
+    for size in (1, (100 << 20) - 2_000, (100 << 20) + 2_000, 2):
+        text = json.dumps(event(1, {"id": size, "v": "VALUE"}, uuid=str(size)))
+        before, after = text.split("VALUE")
+        file.write(before)
+        for _part in range(size // 1_000):
+            file.write("x" * 1_000)
+        file.write("x" * (size % 1_000) + after + "\\n")
+bucket.cycle()
+consumer = bucket.consumer()
+real = consumer._files.store.list
+names = tuple(f"{n}.avro" for n in range(1_000_000))
+empty = Listing(tuple(Entry(name, 0, 0.0, "e") for name in names), ())
+consumer._files.store.list = lambda path: empty if path == "void" else Listing(
+    real(path).files, (*real(path).folders, *(["void"] if not path else [])))
+assert consumer.cycle() == 0
+(dead,) = consumer._journal.dead
+found = sorted(row["id"] for row in bucket.rows())
+# Not ru_maxrss: after vfork and exec it may be the peak of the parent.
+(peak,) = [int(line.split()[1]) // 1024 for line in open("/proc/self/status")
+           if line.startswith("VmHWM")]
+print(json.dumps([found, [one.rows for one in dead.letters], peak]))
+"""
+
+
+@pytest.mark.full
+def test_events_of_a_hundred_megabytes_and_a_million_empty_files_take_less_than_a_gigabyte(
+    tmp_path: Path,
+) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", _LARGE, str(tmp_path)], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    found, dead, peak = json.loads(done.stdout.splitlines()[-1])
+    assert found == [1, 2, (100 << 20) - 2_000]
+    assert dead == [[2]]
+    assert peak < 1024

@@ -1,0 +1,148 @@
+"""A standby takes over while the primary is mirrored."""
+
+from __future__ import annotations
+
+import subprocess
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+import psycopg
+import pytest
+
+from mirrorlake.demo.server import EmbeddedServer
+from tests.conftest import Database
+from tests.crash.forked import mirrorlake
+from tests.crash.project import CHANGES, MORE, SCHEMA, Project, assert_landed
+from tests.standby import SLOT, either, pair, wait_for
+
+pytestmark = [pytest.mark.postgres, pytest.mark.crash, pytest.mark.full]
+
+SYNCHRONIZED = {"synchronized_standby_slots": SLOT}
+
+IS_COPIED = """
+    select coalesce(bool_and(synced and not temporary and invalidation_reason is null
+                             and confirmed_flush_lsn >= %s::pg_lsn), false)
+    from pg_replication_slots where slot_name like 'mirrorlake%%'
+"""
+IS_ACKNOWLEDGED = """
+    select coalesce(bool_and(confirmed_flush_lsn >= %s::pg_lsn), false)
+    from pg_replication_slots where slot_name like 'mirrorlake%%'
+"""
+
+
+def project_on(folder: Path, url: str, server: EmbeddedServer, sql: psycopg.Connection) -> Project:
+    project = Project(folder, Database(url, server, sql, "failover"))
+    project.write()
+    return project
+
+
+def until_copied(first: EmbeddedServer, second: EmbeddedServer) -> None:
+    """Until the standby has a copy of the slot that covers what the primary has now. A new slot is
+    copied when what it keeps of the catalog is no older than what the standby keeps."""
+    end = end_of(first)
+    with psycopg.connect(first.url, autocommit=True) as sql:
+
+        def log() -> None:
+            sql.execute("select pg_log_standby_snapshot()")
+
+        wait_for(second, IS_COPIED, end, meanwhile=log)
+
+
+def end_of(server: EmbeddedServer) -> str:
+    with psycopg.connect(server.url, autocommit=True) as sql:
+        ((end,),) = sql.execute("select pg_current_wal_lsn()::text").fetchall()
+    return str(end)
+
+
+@contextmanager
+def load_on(server: EmbeddedServer, number: int) -> Iterator[None]:
+    """Somebody writes, until the server is gone or the block ends. number: where keys begin."""
+    done = threading.Event()
+
+    def write() -> None:
+        nonlocal number
+        try:
+            with psycopg.connect(server.url, autocommit=True) as sql:
+                while not done.wait(0.005):
+                    number += 1
+                    sql.execute("insert into a.items values (%s, 1, 'load')", [number])
+                    sql.execute(
+                        "update a.orders set note = %s where id %% 7 = %s", [number, number % 7]
+                    )
+        except psycopg.OperationalError:
+            return  # it was killed
+
+    writing = threading.Thread(target=write)
+    writing.start()
+    try:
+        yield
+    finally:
+        done.set()
+        writing.join()
+
+
+def ended(capture: subprocess.Popen[str]) -> str:
+    """What it logged."""
+    capture.terminate()
+    _out, error = capture.communicate(timeout=120)
+    assert capture.returncode == 0, error
+    return error
+
+
+def test_capture_goes_on_with_a_standby_that_is_promoted_under_load(tmp_path: Path) -> None:
+    with pair(18, {"fsync": "on", **SYNCHRONIZED}) as (first, second):
+        with psycopg.connect(first.url, autocommit=True) as sql:
+            sql.execute(SCHEMA)
+            project = project_on(tmp_path, either(first, second), first, sql)
+            capture = project.start("capture")
+            wait_for(first, IS_ACKNOWLEDGED, "0/0")
+            sql.execute(CHANGES)
+            until_copied(first, second)
+        with load_on(first, 100_000):
+            wait_for(first, "select count(*) > 300 from a.items")
+            first.kill()
+        second.promote()
+        with psycopg.connect(second.url, autocommit=True) as sql, load_on(second, 200_000):
+            sql.execute(MORE)
+            wait_for(second, IS_ACKNOWLEDGED, end_of(second))
+        with psycopg.connect(second.url, autocommit=True) as sql:
+            project = replace(project, database=Database(second.url, second, sql, "failover"))
+            log = ended(capture)
+            assert "stream_interrupted" in log
+            project.run("capture", "--once")
+            assert_landed(project)
+
+
+@pytest.mark.parametrize("version", [18, pytest.param(16, marks=pytest.mark.long)])
+def test_what_a_promoted_standby_lacks_is_named_and_repaired(tmp_path: Path, version: int) -> None:
+    """The mirror is ahead of the standby (18), or there is no copy of the slot (16)."""
+    with pair(version, {}) as (first, second):
+        with psycopg.connect(first.url, autocommit=True) as sql:
+            sql.execute(SCHEMA)
+            url = either(first, second)
+            project = project_on(tmp_path, url, first, sql)
+            capture = project.start("capture")
+            wait_for(first, IS_ACKNOWLEDGED, "0/0")
+            if version == 18:
+                until_copied(first, second)
+            ended(capture)
+            second.halt()
+            sql.execute(CHANGES)
+            project.run("capture", "--once")
+        first.kill()
+        second.start()
+        second.promote()
+        with psycopg.connect(second.url, autocommit=True) as sql:
+            sql.execute("update a.orders set note = 'on the standby' where id < 20")
+            done = mirrorlake("capture", "--once", "-c", str(project.file), TEST_URL=url)
+            assert done.code == 1
+            assert "lacks the changes in the last" in done.error
+            assert "mirrorlake repair" in done.error
+            project.run("repair", "--yes")
+            sql.execute(MORE)
+            project.run("capture", "--once")
+            project = replace(project, database=Database(second.url, second, sql, "failover"))
+            assert_landed(project)
