@@ -1,7 +1,7 @@
-"""Event files: envelope, metadata of each source, unified types, Avro schema, paths; columns of
-events as the bytes of files, and the files of anybody as columns.
+"""Event files: the envelope, the metadata of each source, unified types, Avro schemas and paths;
+encoding columns of events as files, and decoding anyone's event files into columns.
 
-Nothing in here knows a network or Spark.
+Nothing in this package uses the network or Spark.
 """
 
 from __future__ import annotations

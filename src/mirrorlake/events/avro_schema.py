@@ -1,7 +1,7 @@
 """The Avro schema of the events of one object (ST-020 to ST-023, ST-112 to ST-134).
 
-One schema tells a whole file: the generic fields, the metadata of the source, and the columns of
-the payload with their unified types. `event_schema` makes it, `payload_columns` reads it.
+One schema describes a whole file: the generic fields, the metadata of the source, and the columns
+of the payload with their unified types. `event_schema` builds it, `payload_columns` reads it.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from mirrorlake.events.metadata import (
 from mirrorlake.events.types import EventColumn, UnifiedKind, UnifiedType
 
 Avro = Any
-"""A schema as JSON has it: a text, an object or a list."""
+"""A schema as parsed JSON: a string, an object or a list."""
 
 TRUE_NAME = "sourceName"
-"""Beside a name that Avro cannot carry: the name in the source."""
+"""Attribute of a field with the column's name in the source, if it is not a valid Avro name."""
 
 _MILLIS = {"type": "long", "logicalType": "timestamp-millis"}
 _MICROS = {"type": "long", "logicalType": "timestamp-micros"}
@@ -66,7 +66,7 @@ _RECORDS: Mapping[UnifiedKind, tuple[str, Sequence[tuple[str, Avro]]]] = {
 RECORD_FIELDS: Mapping[UnifiedKind, Sequence[str]] = {
     kind: [name for name, _type in fields] for kind, (_record, fields) in _RECORDS.items()
 }
-"""The fields of the types that are records, in order."""
+"""The fields of the unified types that are records, in order."""
 _KIND_OF_RECORD = {name: kind for kind, (name, _fields) in _RECORDS.items()}
 _METADATA: Mapping[MetadataType, Avro] = {
     MetadataType.STRING: "string",
@@ -98,7 +98,7 @@ def event_schema(
     columns: Sequence[EventColumn],
     switches: MetadataSwitches = AS_CHOSEN,
 ) -> dict[str, Avro]:
-    """The schema of the events of one object. name: the object's; columns: those of its payload."""
+    """The schema of the events of the object `name`. columns: of the payload."""
     records: set[str] = set()
     nested = {
         envelope.SOURCE_METADATA: [
@@ -126,19 +126,19 @@ def metadata_field(field: MetadataField) -> dict[str, Avro]:
 def schema_key(stream: str, name: str, schema: Mapping[str, Avro]) -> str:
     """40 lower-case hex digits that differ per object and change with the columns (ST-039)."""
     nested = {field["name"]: field["type"] for field in schema["fields"]}
-    told = [stream, name, nested[envelope.SOURCE_METADATA], nested[envelope.PAYLOAD]]
-    canonical = json.dumps(told, sort_keys=True, separators=(",", ":"))
+    parts = [stream, name, nested[envelope.SOURCE_METADATA], nested[envelope.PAYLOAD]]
+    canonical = json.dumps(parts, sort_keys=True, separators=(",", ":"))
     return hashlib.sha1(canonical.encode(), usedforsecurity=False).hexdigest()
 
 
 def avro_name(name: str) -> str:
-    """A name that Avro can carry; what it cannot becomes `_` (ST-021)."""
+    """The name with `_` for every character that is not valid in Avro (ST-021)."""
     changed = re.sub(r"[^A-Za-z0-9_]", "_", name)
     return changed if changed and not changed[0].isdigit() else f"_{changed}"
 
 
 def avro_names(columns: Sequence[EventColumn]) -> list[str]:
-    """The Avro names of columns, all different; one that is possible stays as it is."""
+    """The Avro names of columns, all different; a valid name is kept."""
     taken = {column.name for column in columns if avro_name(column.name) == column.name}
     names = []
     for column in columns:
@@ -153,9 +153,9 @@ def avro_names(columns: Sequence[EventColumn]) -> list[str]:
 
 
 def payload_columns(schema: Avro) -> list[EventColumn]:
-    """The columns of the payload, in order, of a schema from the header of a file (ST-017).
+    """The columns of the payload, in order, from the schema in the header of a file (ST-017).
 
-    Raises ValueError when there is no payload, or a type in it is none of ours.
+    Raises ValueError when there is no payload or one of its types is not a unified type.
     """
     fields = {field["name"]: field["type"] for field in _fields(schema)}
     if envelope.PAYLOAD not in fields:
@@ -175,8 +175,8 @@ def column_at(schema: Avro, index: int) -> EventColumn:
 
 
 def unified_of(kind: Avro) -> UnifiedType:
-    """The unified type that an Avro type stands for, with or without the union that lets it be
-    null. A record that is named again is told by its name. Raises ValueError."""
+    """The unified type of an Avro type, which may be a union with null. A reference to a record is
+    resolved by its name. Raises ValueError."""
     if isinstance(kind, list):
         branches = [branch for branch in kind if branch != "null"]
         if len(branches) != 1:
@@ -197,7 +197,7 @@ def _payload(columns: Sequence[EventColumn], records: set[str]) -> list[dict[str
     fields: list[dict[str, Avro]] = []
     for column, name in zip(columns, avro_names(columns), strict=True):
         kind = _avro(column.type, name, records)
-        # A union of null and null does not exist.
+        # Avro has no union of null and null.
         field = {"name": name, "type": kind}
         if column.type.kind is not UnifiedKind.UNSUPPORTED:
             field = {"name": name, "type": ["null", kind], "default": None}
@@ -206,7 +206,7 @@ def _payload(columns: Sequence[EventColumn], records: set[str]) -> list[dict[str
 
 
 def _avro(kind: UnifiedType, column: str, records: set[str]) -> Avro:
-    """records: the records that are defined already, which are named only from then on."""
+    """records: the records that are already defined; later uses refer to them by name."""
     match kind.kind:
         case UnifiedKind.DECIMAL:
             facts = {"precision": kind.precision, "scale": kind.scale}
@@ -221,8 +221,8 @@ def _avro(kind: UnifiedType, column: str, records: set[str]) -> Avro:
             if name in records:
                 return name
             records.add(name)
-            told = [{"name": field, "type": type_} for field, type_ in fields]
-            return {"type": "record", "name": name, "fields": told}
+            described = [{"name": field, "type": type_} for field, type_ in fields]
+            return {"type": "record", "name": name, "fields": described}
         case _:
             return _SIMPLE[kind.kind]
 
@@ -280,5 +280,5 @@ def _of_logical(kind: dict[str, Avro]) -> UnifiedType:
     for known, avro in _SIMPLE.items():
         if avro == {"type": physical, "logicalType": logical}:
             return UnifiedType(known)
-    # As Avro wants it: who does not know a logical type reads what carries it.
+    # As Avro requires: an unknown logical type is read as its underlying type.
     return _by_name(str(physical))

@@ -1,4 +1,4 @@
-"""What kind of change an event is, as each source names it (ST-096 to ST-110)."""
+"""The change types of events, as each source names them (ST-096 to ST-110)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ from mirrorlake.events.envelope import EventSource
 
 
 class ChangeType(StrEnum):
-    """The values of `change_type` that are understood. READ was seen on backfills of MongoDB."""
+    """The known values of `change_type`.
+
+    READ was observed in backfills of MongoDB. TRUNCATE is the extension of ST-256.
+    """
 
     INSERT = "INSERT"
     UPDATE = "UPDATE"
@@ -19,10 +22,11 @@ class ChangeType(StrEnum):
     DELETE = "DELETE"
     CREATE = "CREATE"
     READ = "READ"
+    TRUNCATE = "TRUNCATE"
 
     @classmethod
     def parse(cls, text: str | None, *, is_backfill: bool = False) -> ChangeType:
-        """Read a value; null on a backfill event means INSERT (ST-092).
+        """Parse a value; null in a backfill event means INSERT (ST-092).
 
         Raises ValueError for any other (ST-110).
         """
@@ -37,8 +41,9 @@ class ChangeType(StrEnum):
 
     @property
     def is_deletion(self) -> bool:
-        """Whether the key is deleted (ST-247); everything else is an upsert (ST-246)."""
-        return self in {ChangeType.DELETE, ChangeType.UPDATE_DELETE}
+        """Whether the key, or every key, is deleted (ST-247); all other types are upserts
+        (ST-246)."""
+        return self in {ChangeType.DELETE, ChangeType.UPDATE_DELETE, ChangeType.TRUNCATE}
 
 
 _OF_PAIRS = frozenset(
@@ -61,25 +66,27 @@ WRITTEN: Mapping[EventSource, frozenset[ChangeType]] = MappingProxyType(
         EventSource.MONGODB: frozenset({ChangeType.CREATE, ChangeType.UPDATE, ChangeType.DELETE}),
     }
 )
-"""What the events of each source say (ST-051, ST-059, ST-067, ST-081, ST-085, ST-089)."""
+"""The change types that the events of each source use (ST-051, ST-059, ST-067, ST-081, ST-085,
+ST-089)."""
 
 KEY_CHANGE_DELAY_MS = 1000
-"""How much later than its UPDATE-DELETE an UPDATE-INSERT of MySQL is told to be (ST-103)."""
+"""The source timestamp of MySQL's UPDATE-INSERT is this much later than that of its UPDATE-DELETE
+(ST-103)."""
 
 
 def inserted(source: EventSource) -> ChangeType:
-    """How a source calls a new row, and each row of a backfill (ST-093)."""
+    """The type of a new row, and of each row of a backfill (ST-093)."""
     return ChangeType.CREATE if source is EventSource.MONGODB else ChangeType.INSERT
 
 
 def updated(source: EventSource) -> ChangeType:
-    """How a source calls an update that does not touch the key (ST-101)."""
+    """The type of an update that does not change the key (ST-101)."""
     return ChangeType.UPDATE_INSERT if WRITTEN[source] is _OF_PAIRS else ChangeType.UPDATE
 
 
 def rekeyed(source: EventSource) -> tuple[ChangeType, ChangeType] | None:
-    """How a source calls the two halves of an update that changes the key, the deletion first
-    (ST-102, ST-104); None where a key cannot change (ST-106)."""
+    """The types of the two halves of an update that changes the key, the deletion first (ST-102,
+    ST-104); None for a source whose keys cannot change (ST-106)."""
     if source is EventSource.MONGODB:
         return None
     if WRITTEN[source] is _OF_PAIRS:

@@ -1,10 +1,10 @@
-"""What an event says that it is, and which events cannot be applied (ST-034, ST-110, ST-253)."""
+"""Classifies events and finds those that cannot be applied (ST-034, ST-110, ST-253)."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Generic, TypeVar
 
 import numpy as np
 import pyarrow as pa
@@ -18,14 +18,17 @@ from mirrorlake.events.metadata import CHANGE_TYPE, IS_DELETED, PRIMARY_KEYS, RE
 from mirrorlake.model import keys
 
 T = TypeVar("T")
+S = TypeVar("S")
 
 
 @dataclass(frozen=True, slots=True)
 class CheckedEvents:
     """n events of one source.
 
-    backfill, deletion: n bool. change_type: n texts, as ST-240 lists them. rejected: by the number
-    of the event, why it is a dead letter; what else is said of it means nothing.
+    backfill, deletion: n bool.
+    change_type: n strings, from the list of ST-240, or TRUNCATE.
+    rejected: maps the number of a dead letter in the batch to its reason; its other values are
+        undefined.
     """
 
     source: EventSource
@@ -36,27 +39,27 @@ class CheckedEvents:
 
 
 def check(batch: EventBatch, configured: EventSource | None = None) -> CheckedEvents:
-    """Classify the events of a batch, whose source is the configured one, or that of the first
+    """Classify the events of a batch. Their source is the configured one, or that of the first
     event that names one. Raises ValueError when none does."""
     head, rejected = batch.head, dict(batch.rejected)
-    methods = _each(
-        head.column(envelope.READ_METHOD),
-        lambda text: ReadMethod.parse(text or "", configured),
-        np.ones(len(batch), bool),
-        rejected,
+    every = np.ones(len(batch), bool)
+    methods = _Meanings.of(
+        head.column(envelope.READ_METHOD), lambda text: ReadMethod.parse(text or "", configured)
     )
-    source = configured or next((one.source for one in methods if one is not None), None)
+    methods.reject(every, rejected)
+    source = configured or methods.first(lambda one: one.source)
     if source is None:
         raise ValueError("no event has a read_method that names its source")
-    for row, method in enumerate(methods):
-        if method is not None and method.source is not source:
-            rejected.setdefault(row, f"the event is of {method.source}, others are of {source}")
-    backfill = np.array([one is not None and one.kind is ReadKind.BACKFILL for one in methods])
+    for row in np.flatnonzero(methods.flags(lambda one: one.source is not source)).tolist():
+        other = methods.at(row).source
+        rejected.setdefault(row, f"the event is of {other}, others are of {source}")
+    backfill = methods.flags(lambda one: one.kind is ReadKind.BACKFILL)
     given = head.column(CHANGE_TYPE)
-    change = _each(given, ChangeType.parse, ~backfill, rejected)
-    filled = _each(given, lambda text: ChangeType.parse(text, is_backfill=True), backfill, rejected)
-    types = [one or two for one, two in zip(change, filled, strict=True)]
-    deletion = np.array([one is not None and one.is_deletion for one in types])
+    changes = _Meanings.of(given, ChangeType.parse)
+    fills = _Meanings.of(given, lambda text: ChangeType.parse(text, is_backfill=True))
+    changes.reject(~backfill, rejected)
+    fills.reject(backfill, rejected)
+    deletion = np.where(backfill, *(one.flags(_is_deletion) for one in (fills, changes)))
     _contradicting(head.column(IS_DELETED), deletion, rejected)
     for row in np.flatnonzero(batch.empty & ~deletion).tolist():
         rejected.setdefault(row, "the event has no payload, and is no deletion")
@@ -65,26 +68,29 @@ def check(batch: EventBatch, configured: EventSource | None = None) -> CheckedEv
         rejected.setdefault(row, "the event has no source_timestamp")
     for row in np.flatnonzero(backfill & deletion).tolist():
         rejected.setdefault(row, "an event of a backfill deletes a row")
-    names = pa.array([one and _LISTED[one] for one in types], pa.string())
+    for name in (PRIMARY_KEYS, REPLICATION_INDEX):
+        for row in _with_null(head.column(name).combine_chunks()):
+            rejected.setdefault(row, f"a name in {name} is null")
+    names = pc.if_else(pa.array(backfill), *(one.texts(_LISTED.get) for one in (fills, changes)))
     return CheckedEvents(source, backfill, deletion, names, rejected)
 
 
 def key_names(batch: EventBatch, configured: Sequence[str] = ()) -> Sequence[frozenset[str]]:
-    """The sets of columns that the events name as their key, in the order in which they occur:
-    `primary_keys`, else `replication_index`, else what is configured (ST-250). Names are a set,
-    whose order says nothing (ST-095); a set of none is that of a table without a key."""
+    """The distinct sets of key columns of the events, in order of occurrence: `primary_keys`, else
+    `replication_index`, else the configured key (ST-250). The order of the names has no meaning
+    (ST-095); an empty set is that of a table without a key."""
     both = batch.head.select([PRIMARY_KEYS, REPLICATION_INDEX])
-    # Lists cannot be compared as such; texts of their names and their lengths can.
-    told = [pc.binary_join(column.combine_chunks(), "\x1f") for column in both.columns]
-    told += [pc.list_value_length(column) for column in both.columns]
-    rows = keys.encode(pa.table(told, names=list("abcd"))).first
+    # Lists cannot be compared directly; their joined names and their lengths can.
+    comparable = [pc.binary_join(column.combine_chunks(), "\x1f") for column in both.columns]
+    comparable += [pc.list_value_length(column) for column in both.columns]
+    rows = keys.encode(pa.table(comparable, names=list("abcd"))).first
     named = both.take(pa.array(rows)).to_pylist()
     sets = (one[PRIMARY_KEYS] or one[REPLICATION_INDEX] or configured for one in named)
     return list(dict.fromkeys(frozenset(names) for names in sets))
 
 
 def missing_key(batch: EventBatch, key: Sequence[str]) -> Mapping[int, str]:
-    """The events that have no value in some column of the key (ST-253)."""
+    """The events in which a key column has no value, with the reason (ST-253)."""
     found: dict[int, str] = {}
     for name in key:
         if name not in batch.payload.column_names:
@@ -102,40 +108,78 @@ _LISTED = {
     ChangeType.UPDATE_INSERT: "UPDATE-INSERT",
     ChangeType.UPDATE_DELETE: "UPDATE-DELETE",
     ChangeType.DELETE: "DELETE",
+    ChangeType.TRUNCATE: str(ChangeType.TRUNCATE),
 }
 
 
-def _each(
-    column: pa.ChunkedArray,
-    parse: Callable[[str | None], T],
-    wanted: np.ndarray,
-    rejected: dict[int, str],
-) -> list[T | None]:
-    """What each text means, of the rows that are wanted; of most texts there are many. A text
-    without a meaning is the reason why its event is rejected, where there is none yet."""
-    codes = pc.dictionary_encode(column.combine_chunks(), null_encoding="encode")
-    meanings: list[T | None] = []
-    errors: list[str] = []
-    for text in codes.dictionary.to_pylist():
-        try:
-            meanings.append(parse(text))
-            errors.append("")
-        except ValueError as error:
-            meanings.append(None)
-            errors.append(str(error))
-    numbers = codes.indices.to_numpy()
-    wrong = np.array([bool(error) for error in errors], bool)
-    for row in np.flatnonzero(wrong[numbers] & wanted).tolist():
-        rejected.setdefault(row, errors[numbers[row]])
-    found = zip(numbers.tolist(), wanted.tolist(), strict=True)
-    return [meanings[number] if is_wanted else None for number, is_wanted in found]
+@dataclass(frozen=True, slots=True)
+class _Meanings(Generic[T]):
+    """The parsed values of a column with few distinct strings.
+
+    number: for each row, the index of its value.
+    errors: why a string has no value, which is None then.
+    """
+
+    number: np.ndarray
+    meanings: Sequence[T | None]
+    errors: Sequence[str]
+
+    @classmethod
+    def of(cls, column: pa.ChunkedArray, parse: Callable[[str | None], T]) -> _Meanings[T]:
+        codes = pc.dictionary_encode(column.combine_chunks(), null_encoding="encode")
+        meanings, errors = list[T | None](), list[str]()
+        for text in codes.dictionary.to_pylist():
+            try:
+                meanings.append(parse(text))
+                errors.append("")
+            except ValueError as error:
+                meanings.append(None)
+                errors.append(str(error))
+        return cls(codes.indices.to_numpy(), meanings, errors)
+
+    def reject(self, wanted: np.ndarray, rejected: dict[int, str]) -> None:
+        """Reject those of the wanted rows whose string has no value, unless they already have a
+        reason."""
+        wrong = np.array([bool(error) for error in self.errors], bool)
+        for row in np.flatnonzero(wrong[self.number] & wanted).tolist():
+            rejected.setdefault(row, self.errors[self.number[row]])
+
+    def flags(self, about: Callable[[T], bool]) -> np.ndarray:
+        """`about` of the value of each row; false for a row without a value."""
+        flags = np.array([value is not None and about(value) for value in self.meanings], bool)
+        found: np.ndarray = flags[self.number]
+        return found
+
+    def texts(self, about: Callable[[T], str | None]) -> pa.Array:
+        reasons = [None if one is None else about(one) for one in self.meanings]
+        return pa.array(reasons, pa.string()).take(pa.array(self.number))
+
+    def first(self, about: Callable[[T], S]) -> S | None:
+        """`about` of the first string that has a value."""
+        return next((about(one) for one in self.meanings if one is not None), None)
+
+    def at(self, row: int) -> T:
+        found: T | None = self.meanings[int(self.number[row])]
+        assert found is not None
+        return found
+
+
+def _is_deletion(one: ChangeType) -> bool:
+    return one.is_deletion
+
+
+def _with_null(lists: pa.ListArray) -> list[int]:
+    """The rows whose list has a null element."""
+    lacking = lists.flatten().is_null()
+    rows: list[int] = pc.unique(pc.list_parent_indices(lists).filter(lacking)).to_pylist()
+    return rows
 
 
 def _contradicting(
     is_deleted: pa.ChunkedArray, deletion: np.ndarray, rejected: dict[int, str]
 ) -> None:
-    """`is_deleted` and `change_type` say the same, or one of them is wrong."""
-    said = is_deleted.combine_chunks()
-    told = pc.fill_null(pc.not_equal(said, pa.array(deletion)), False)
-    for row in np.flatnonzero(told.to_numpy(zero_copy_only=False)).tolist():
+    """Reject events whose `is_deleted` and `change_type` differ."""
+    flags = is_deleted.combine_chunks()
+    different = pc.fill_null(pc.not_equal(flags, pa.array(deletion)), False)
+    for row in np.flatnonzero(different.to_numpy(zero_copy_only=False)).tolist():
         rejected.setdefault(row, "is_deleted and change_type contradict each other")

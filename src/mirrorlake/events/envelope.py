@@ -1,4 +1,4 @@
-"""The envelope of an event: its generic fields and how it was read (ST-012 to ST-044)."""
+"""The envelope of an event: its generic fields and its read method (ST-012 to ST-044)."""
 
 from __future__ import annotations
 
@@ -26,11 +26,11 @@ FIELDS = (
 """The top-level fields in the order in which they are written (ST-013)."""
 
 OPTIONAL_FIELDS = frozenset({SCHEMA_KEY, SORT_KEYS})
-"""What a reader may find missing (ST-014)."""
+"""Fields that may be missing when read (ST-014)."""
 
 
 class EventSource(StrEnum):
-    """The sources whose events are told apart."""
+    """The sources that have their own metadata."""
 
     MYSQL = "mysql"
     ORACLE = "oracle"
@@ -41,7 +41,7 @@ class EventSource(StrEnum):
 
 
 class ReadKind(StrEnum):
-    """What a read method means (ST-031)."""
+    """The meaning of a read method (ST-031)."""
 
     CDC = "cdc"
     BACKFILL = "backfill"
@@ -50,16 +50,16 @@ class ReadKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ReadMethod:
-    """A `read_method` as it is understood: whose event, and how it was read."""
+    """A parsed `read_method`: the source of the event, and how it was read."""
 
     source: EventSource
     kind: ReadKind
 
     @classmethod
     def parse(cls, text: str, configured: EventSource | None = None) -> ReadMethod:
-        """Classify a value (ST-034). configured: the source, where the user has named it.
+        """Classify a value (ST-034). configured: the source, if the user has named it.
 
-        Raises ValueError when the source or the kind cannot be told.
+        Raises ValueError when the source or the kind is unknown.
         """
         lower = text.lower()
         source = configured or _source(lower)
@@ -67,13 +67,13 @@ class ReadMethod:
             return cls(source, ReadKind.SUPPLEMENTATION)
         if "backfill" in lower or "dump" in lower:
             return cls(source, ReadKind.BACKFILL)
-        # `mongodb-change-stream` was seen (ST-369) and has none of the three words.
+        # `mongodb-change-stream` was observed (ST-369) and has none of the three words.
         if "cdc" in lower or "change-stream" in lower:
             return cls(source, ReadKind.CDC)
         raise ValueError(f"read_method {text[:100]!r} names neither CDC nor a backfill")
 
     def __str__(self) -> str:
-        """As it is written (ST-035). Raises ValueError for what no stream of the source writes."""
+        """The written form (ST-035). Raises ValueError for a combination that no stream writes."""
         try:
             return _WRITTEN[self.source, self.kind]
         except KeyError:

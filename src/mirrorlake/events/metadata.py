@@ -1,7 +1,7 @@
 """The source-specific metadata of the six sources (ST-045 to ST-095), as tables of fields.
 
-What differs between the sources is in here: the fields of `source_metadata`, what they hold in a
-backfill, and of what `sort_keys` consists. Field names that were seen elsewhere are `ALIASES`.
+The differences between the sources are here: the fields of `source_metadata`, their values in a
+backfill, and the parts of `sort_keys`. `ALIASES` lists field names that were observed elsewhere.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ class MetadataType(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class MetadataField:
-    """A field of `source_metadata`. is_nullable: whether what we write may be null.
+    """A field of `source_metadata`. is_nullable: whether we may write null.
 
     Consumers accept null in every field (ST-092).
     """
@@ -38,10 +38,11 @@ class MetadataField:
 
 @dataclass(frozen=True, slots=True)
 class MetadataSwitches:
-    """Which of two forms of a field is written.
+    """Choices between two forms of a field.
 
-    long_tx_id: PostgreSQL's `tx_id` as a long, as genuine files have it (ST-069). literal_types:
-    SQL Server's `database` as its numeric id and `schema` as an array of one, as printed (ST-075).
+    long_tx_id: write PostgreSQL's `tx_id` as a long, as in genuine files (ST-069).
+    literal_types: write SQL Server's `database` as its numeric id and `schema` as an array of one,
+        as documented (ST-075).
     """
 
     long_tx_id: bool = False
@@ -120,7 +121,7 @@ FIELDS_OF: Mapping[EventSource, Sequence[MetadataField]] = MappingProxyType(
 ALIASES: Mapping[str, str] = MappingProxyType(
     {"binlog_file": "log_file", "binlog_position": "log_position", "primary_key": PRIMARY_KEYS}
 )
-"""Names that were seen for fields, and what they are read as (ST-094, ST-107)."""
+"""Observed names of fields, and the names that they are read as (ST-094, ST-107)."""
 
 BACKFILL_VALUES: Mapping[EventSource, Mapping[str, str | int | None]] = MappingProxyType(
     {
@@ -132,13 +133,14 @@ BACKFILL_VALUES: Mapping[EventSource, Mapping[str, str | int | None]] = MappingP
         EventSource.MONGODB: {},
     }
 )
-"""What the fields of a position hold in an event of a backfill (ST-093)."""
+"""The values of the position fields in an event of a backfill (ST-093)."""
 
 
 @dataclass(frozen=True, slots=True)
 class SortKey:
-    """A part of `sort_keys`: the field that it repeats, of `source_metadata` or the envelope's
-    `source_timestamp`; backfill: its value in an event of a backfill, None where it is as ever."""
+    """A part of `sort_keys`, which repeats a field of `source_metadata` or the envelope's
+    `source_timestamp`. backfill: its value in an event of a backfill, None for the field's
+    value."""
 
     field: str
     is_text: bool = False
@@ -163,11 +165,11 @@ SORT_KEYS_OF: Mapping[EventSource, Sequence[SortKey]] = MappingProxyType(
         EventSource.POSTGRESQL: (_TIME, SortKey("lsn", is_text=True, backfill="")),
         EventSource.SQLSERVER: (_TIME, SortKey("lsn", is_text=True, backfill="")),
         EventSource.SALESFORCE: (_TIME,),
-        # What no field of the metadata carries otherwise (ST-204).
+        # Not in any other field of the metadata (ST-204).
         EventSource.MONGODB: (SortKey("seconds"), SortKey("increment")),
     }
 )
-"""Of what `sort_keys` consists (ST-199 to ST-204)."""
+"""The parts of `sort_keys` (ST-199 to ST-204)."""
 
 OBJECT_PARTS: Mapping[EventSource, tuple[str, str]] = MappingProxyType(
     {
@@ -179,8 +181,7 @@ OBJECT_PARTS: Mapping[EventSource, tuple[str, str]] = MappingProxyType(
         EventSource.MONGODB: ("database", "collection"),
     }
 )
-"""The fields that name the namespace and the table of an event; `object` is never split
-(ST-037)."""
+"""The fields with the namespace and the table of an event; `object` is never split (ST-037)."""
 
 
 def metadata_fields(

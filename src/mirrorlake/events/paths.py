@@ -17,7 +17,7 @@ _UNSAFE = re.compile(r"[\x00-\x1f\x7f-\x9f/\\%]")
 
 
 class EventExtension(StrEnum):
-    """The extension says the format (ST-170)."""
+    """The extension determines the format (ST-170)."""
 
     AVRO = ".avro"
     JSON = ".jsonl"
@@ -37,7 +37,7 @@ class EventFileName:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read a name that this class printed. Raises ValueError for any other."""
+        """Parse a name that this class printed. Raises ValueError for any other."""
         match = _WRITTEN.fullmatch(text)
         if match is None:
             raise ValueError(f"{text[:200]!r} is no name of an event file of ours")
@@ -51,9 +51,9 @@ class EventFileName:
 
 @dataclass(frozen=True, slots=True)
 class NameFacts:
-    """What may be taken from the name of anybody's file, and nothing else (ST-169).
+    """The facts that may be derived from the name of a foreign file (ST-169).
 
-    schema_key: None where the name does not begin with one.
+    schema_key: None when the name does not start with one.
     """
 
     schema_key: str | None
@@ -72,9 +72,9 @@ def object_name(namespace: str, table: str) -> str:
 
 
 def object_folder(name: str) -> str:
-    """The one folder name that stands for an object; what a path cannot carry is percent-encoded.
+    """The folder name of an object; characters that are unsafe in a path are percent-encoded.
 
-    A longer name than 200 bytes ends in a hash of it. Raises ValueError for an empty name.
+    A name longer than 200 bytes ends in a hash of it. Raises ValueError for an empty name.
     """
     if not name:
         raise ValueError("an object must have a name")
@@ -89,16 +89,16 @@ def object_folder(name: str) -> str:
 
 
 def minute_folder(name: str, moment: datetime) -> str:
-    """`<object>/yyyy/mm/dd/hh/mm`, by the minute of the source timestamp in UTC (ST-164, ST-166).
+    """`<object>/yyyy/mm/dd/hh/mm`, from the source timestamp in UTC (ST-164, ST-166).
 
     moment: aware.
     """
-    at = moment.astimezone(UTC)  # of which strftime does not fill every year to four digits
+    at = moment.astimezone(UTC)  # strftime does not pad every year to four digits
     return f"{object_folder(name)}/{at.year:04}/{at:%m/%d/%H/%M}"
 
 
 def schema_file(schema_key: str, folder: str) -> str:
-    """Where the unified schema of JSON files of a folder stands (ST-175)."""
+    """The path of the unified schema of JSON files in a folder (ST-175)."""
     return f"{folder}/{schema_key}{_SCHEMA}"
 
 

@@ -1,4 +1,4 @@
-"""Event files, whoever wrote them: their events in columns, and what is wrong with each."""
+"""Reads anyone's event files: their events in columns, with the errors of each."""
 
 from __future__ import annotations
 
@@ -18,11 +18,13 @@ def read_events(
     columns: Sequence[EventColumn] | None = None,
     known: Mapping[str, UnifiedType] | None = None,
 ) -> Iterator[EventBatch]:
-    """The events of a file, at its beginning, Avro or lines of JSON: what it is, its bytes say.
+    """The events of a file, in order. The format (Avro or lines of JSON) is detected from its
+    bytes.
 
-    columns, known: as `json_events`; an Avro file names its own. An empty file has no events
-    (ST-178). In memory is one batch, of about 8 MiB of the file or of one block where it is larger.
-    Raises UnreadableEvents, also after batches: none of them may be used before the last has come.
+    columns, known: as in `json_events`; an Avro file contains its own. An empty file has no events
+        (ST-178). One batch is in memory at a time, from about 8 MiB of the file, or from one larger
+        block. Raises UnreadableEvents, also after batches: use none of them before the last one has
+        been read.
     """
     start = file.read(len(MAGIC))
     file.seek(0)

@@ -1,4 +1,4 @@
-"""Events of one object in columns, and what their file says once for all of them."""
+"""Events of one object in columns, and the constants that all of them share."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _ARROW = {
     UnifiedKind.LONG: pa.int64(),
     UnifiedKind.NUMBER: pa.string(),
     UnifiedKind.STRING: pa.string(),
-    UnifiedKind.TIME: pa.int64(),  # 24:00:00 is a time in PostgreSQL and none in Arrow
+    UnifiedKind.TIME: pa.int64(),  # PostgreSQL has the time 24:00:00, Arrow does not
     UnifiedKind.TIME_INTERVAL: pa.int64(),
     UnifiedKind.TIMESTAMP: pa.timestamp("us"),
     UnifiedKind.TIMESTAMP_WITH_TIME_ZONE: pa.struct(
@@ -50,9 +50,10 @@ _MOST_DIGITS = 38
 
 
 def payload_type(kind: UnifiedType) -> pa.DataType:
-    """How values of a unified type stand in memory: times in microseconds, offsets in milliseconds.
+    """The Arrow type of values of a unified type: times in microseconds, offsets in milliseconds.
 
-    An array is its lengths in each dimension, none for an empty one, and its elements in order.
+    An array is a list of its lengths in each dimension, empty for an empty array, and its elements
+    in order.
     """
     match kind.kind:
         case UnifiedKind.DECIMAL:
@@ -68,7 +69,7 @@ def payload_type(kind: UnifiedType) -> pa.DataType:
 
 @dataclass(frozen=True)
 class EventObject:
-    """An object under one schema: what its files are made for.
+    """An object with one schema: the description of its files.
 
     stream: the full name of the stream.
     """
@@ -81,7 +82,6 @@ class EventObject:
 
     @cached_property
     def schema(self) -> dict[str, Any]:
-        """The Avro schema of its events."""
         return event_schema(self.name, self.source, self.columns, self.switches)
 
     @cached_property
@@ -93,10 +93,10 @@ class EventObject:
 class EventRows:
     """n events of one object, in order.
 
-    uuid: string. read_timestamp: milliseconds. source_timestamp: int64, milliseconds. metadata: the
-    fields of `source_metadata`, each an array of n or what all rows share. sort_keys: each an
-    array of n texts or int64, or a constant. payload: an array of n for each column, of its
-    `payload_type`.
+    uuid: string. read_timestamp: milliseconds. source_timestamp: int64, milliseconds.
+    metadata: the fields of `source_metadata`, each an array of n or a constant.
+    sort_keys: each an array of n strings or int64, or a constant.
+    payload: an array of n for each column, of its `payload_type`.
     """
 
     read_method: ReadMethod
@@ -116,8 +116,6 @@ class EventRows:
         return sum(int(column.nbytes) for column in self.payload)
 
     def slice(self, start: int, count: int) -> EventRows:
-        """A run of the rows."""
-
         def cut(value: Any) -> Any:
             return value.slice(start, count) if isinstance(value, pa.Array) else value
 

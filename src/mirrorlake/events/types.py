@@ -1,4 +1,4 @@
-"""The unified types of event columns (ST-112 to ST-134), which every source type becomes one of."""
+"""The unified types of event columns (ST-112 to ST-134), to which every source type is mapped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _PRINTED = re.compile(r"(?P<kind>[A-Z_]+)(?:\((?P<inside>.+)\))?")
 
 
 class UnifiedKind(StrEnum):
-    """The unified types by name; ARRAY is the recursive record of PostgreSQL arrays."""
+    """The names of the unified types; ARRAY is the recursive record of PostgreSQL arrays."""
 
     BOOLEAN = "BOOLEAN"
     BYTES = "BYTES"
@@ -56,7 +56,7 @@ class UnifiedType:
 
     @classmethod
     def parse(cls, text: str) -> UnifiedType:
-        """Read what `str` prints. Raises ValueError."""
+        """Parse the output of `str`. Raises ValueError."""
         printed = _PRINTED.fullmatch(text)
         kind = UnifiedKind(printed["kind"] if printed else text)
         inside = (printed and printed["inside"]) or ""

@@ -28,7 +28,7 @@ from tests.events.decode.files import (
     repacked,
     schema,
 )
-from tests.profiles import tries
+from tests.profiles import ACTIVE, tries
 
 GOOD = avro([event(n) for n in range(20)], sync_interval=1_000)
 
@@ -199,7 +199,7 @@ def test_memory_is_that_of_a_batch_however_large_the_file_is() -> None:
 
 
 @pytest.mark.fuzz
-@settings(max_examples=tries(100))
+@settings(max_examples=20_000 if ACTIVE == "fuzz" else tries(100))
 @given(st.binary(min_size=1, max_size=8), st.integers(0, len(GOOD)), st.integers(0, 8))
 def test_damage_anywhere_is_a_reason_and_nothing_else(part: bytes, at: int, cut: int) -> None:
     damaged = GOOD[:at] + part + GOOD[at + cut :]
@@ -214,7 +214,7 @@ LINE = (json.dumps(event(1)) + "\n").encode()
 
 
 @pytest.mark.fuzz
-@settings(max_examples=tries(100))
+@settings(max_examples=20_000 if ACTIVE == "fuzz" else tries(100))
 @given(st.binary(min_size=1, max_size=8), st.integers(0, 3 * len(LINE)), st.integers(0, 8))
 def test_damaged_lines_are_reasons_and_nothing_else(part: bytes, at: int, cut: int) -> None:
     damaged = (LINE * 3)[:at] + part + (LINE * 3)[at + cut :]

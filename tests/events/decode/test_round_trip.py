@@ -29,7 +29,7 @@ def comparable(values: pa.Array, kind: UnifiedKind) -> pa.Array:
     return values
 
 
-@pytest.mark.clause("ST-112", "ST-134", "ST-135", "ST-157")
+@pytest.mark.clause("ST-015", "ST-112", "ST-134", "ST-135", "ST-157")
 @pytest.mark.parametrize("form", ["avro", "deflate", "json", "json with its schema file"])
 @settings(max_examples=tries(80))
 @given(drawn=columns(KINDS))

@@ -1,1 +1,1 @@
-"""Event files into columns."""
+"""Decodes event files into columns."""

@@ -1,7 +1,8 @@
-"""Values of Avro into columns, a field of all rows at once.
+"""Decodes Avro values into columns, one field of all rows at a time.
 
-Every row has a place in the bytes, a cursor; a field is read of all of them together and the
-cursors move on. What is read so ends where the next row begins, or the places were wrong.
+Every row has a cursor into the bytes. Each field is read for all rows together, and the cursors
+advance. Afterwards each cursor must be at the start of the next row; otherwise the initial cursors
+were wrong.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ from mirrorlake.events.decode.errors import UnreadableEvents
 
 _PADDING = 16
 _TOGETHER = 8
-"""Elements of arrays that are read of all rows together; what has more goes one by one."""
+"""Array elements that are read for all rows together; the rest of longer arrays is read row by
+row."""
 
 MOST_DIMENSIONS = 64
 
@@ -27,7 +29,7 @@ T = TypeVar("T")
 
 
 class AvroColumns:
-    """Reads values of one buffer; cursors are int64, and never leave it."""
+    """Reads values of one buffer. Cursors are int64 and stay inside the buffer."""
 
     def __init__(self, data: bytes, walks: AvroWalk) -> None:
         self._bytes, self._walk = data, walks
@@ -38,10 +40,11 @@ class AvroColumns:
     def read(  # noqa: PLR0911  (one per type)
         self, kind: AvroType, at: np.ndarray
     ) -> tuple[pa.Array, np.ndarray]:
-        """The values that begin at these places, ascending, and where each ends.
+        """The values that start at these cursors, ascending, and the end of each.
 
-        Numbers are int64, texts and bytes binary, a record a struct, a union with null what may be
-        NULL; another union is text, which its numbers are made. Raises UnreadableEvents.
+        Integers become int64, strings and bytes binary, a record a struct, a union with null a
+        nullable value; any other union becomes text, including its numbers. Raises
+        UnreadableEvents.
         """
         match kind.kind:
             case "null":
@@ -72,13 +75,13 @@ class AvroColumns:
                 return self._union(kind, at)
             case "array":
                 return self._array(kind.members[0], at)
-            case _:  # a map, which is walked over: none of our types is one
+            case _:  # a map, which is skipped: no unified type is one
                 walk = self._walk.skip(kind)
                 ends = np.array([walked(walk, self._bytes, one) for one in at.tolist()], np.int64)
                 return pa.nulls(len(at)), ends
 
     def numbers(self, at: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Whole numbers of up to 64 bits, int64, and where each ends."""
+        """Integers of up to 64 bits, as int64, and the end of each."""
         self._check(at + 1)
         byte = self._data[at]
         end = at + 1
@@ -118,8 +121,8 @@ class AvroColumns:
         return found
 
     def _spans(self, start: np.ndarray, end: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-        """The bytes from each start to its end: one array with what lies between them, too, of
-        which every second is taken."""
+        """The bytes from each start to its end: every second value of one array that also contains
+        the bytes in between."""
         if not len(start):
             return pa.array([], pa.binary()), end
         offsets = np.empty(2 * len(start), np.int32)
@@ -158,7 +161,7 @@ class AvroColumns:
         rows = np.flatnonzero(there)
         end = start.copy()
         if not len(rows):
-            # Nothing is read, so that a record that holds itself comes to an end.
+            # Read nothing, so that a recursive record terminates.
             return pa.nulls(len(at)), end
         values, end[rows] = self.read(inner, start[rows])
         places = np.zeros(len(at), np.int64)
@@ -168,7 +171,7 @@ class AvroColumns:
     def _mixed(
         self, kind: AvroType, branch: np.ndarray, at: np.ndarray
     ) -> tuple[pa.Array, np.ndarray]:
-        """A union of several types, as text: that of the sort keys (ST-044)."""
+        """A union of several types, as text: used by the sort keys (ST-044)."""
         parts, places = [pa.nulls(0, pa.string())], []
         end = at.copy()
         for number, member in enumerate(kind.members):
@@ -184,7 +187,8 @@ class AvroColumns:
         return pa.concat_arrays(parts).take(pa.array(order)), end
 
     def _array(self, item: AvroType, at: np.ndarray) -> tuple[pa.Array, np.ndarray]:
-        """Lists: few elements are read of all rows together, those of longer ones after a walk."""
+        """Lists: the first elements are read for all rows together, those of longer lists after a
+        walk."""
         end, left = at.copy(), np.zeros(len(at), np.int64)
         active = np.arange(len(at))
         parts: list[tuple[pa.Array, np.ndarray]] = []  # values, and the row of each
@@ -246,7 +250,7 @@ class AvroColumns:
 
 
 class NestedArrays:
-    """A walk over the arrays of one column, each of which is a record of itself."""
+    """Walks over the arrays of one column, which are recursive records."""
 
     def __init__(self, data: bytes, kind: AvroType, walks: AvroWalk) -> None:
         self._data = data
@@ -255,8 +259,8 @@ class NestedArrays:
         self._element = walks.skip(element)
 
     def read(self, at: int, starts: list[int], level: int = 0) -> tuple[list[int], int]:
-        """The lengths in each dimension of the array that begins here, and where it ends; `starts`
-        gets where its elements begin. An element has no dimension."""
+        """The lengths in each dimension of the array that starts here, and its end. Appends the
+        start of each element to `starts`. An element has no dimensions."""
         if level > MOST_DIMENSIONS:
             raise RecursionError
         branch, at = number_at(self._data, at)
@@ -287,7 +291,7 @@ class NestedArrays:
 
 
 def walked(walk: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
-    """What a walk over bytes of unknown origin finds. Raises UnreadableEvents."""
+    """The result of a walk over untrusted bytes. Raises UnreadableEvents."""
     try:
         return walk(*args, **kwargs)
     except IndexError:
@@ -297,7 +301,7 @@ def walked(walk: Callable[P, T], *args: P.args, **kwargs: P.kwargs) -> T:
 
 
 def is_nested_array(kind: AvroType) -> bool:
-    """Whether a record is that of an array of PostgreSQL."""
+    """Whether a record type is that of an array of PostgreSQL."""
     if kind.names != ["nestedArray", "elementValue"]:
         return False
     array = kind.members[0].optional
@@ -305,7 +309,7 @@ def is_nested_array(kind: AvroType) -> bool:
 
 
 def texts(values: pa.Array) -> pa.Array:
-    """Plain values as text. Raises UnreadableEvents for what is not UTF-8."""
+    """Scalar values as text. Raises UnreadableEvents for values that are not UTF-8."""
     try:
         return values.cast(pa.string())
     except pa.ArrowException as error:
@@ -313,6 +317,6 @@ def texts(values: pa.Array) -> pa.Array:
 
 
 def joined(parts: list[pa.Array]) -> pa.Array:
-    """Values end to end; what is NULL throughout takes the type of the others."""
+    """Concatenated values; an array of only NULLs takes the type of the others."""
     kind = next((part.type for part in parts if not pa.types.is_null(part.type)), pa.null())
     return pa.concat_arrays([pa.nulls(0, kind), *(part.cast(kind) for part in parts)])

@@ -1,4 +1,4 @@
-"""Events out of Avro object container files (ST-016 to ST-024)."""
+"""Decodes events from Avro object container files (ST-016 to ST-024)."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from mirrorlake.events.rows import payload_type
 from mirrorlake.events.types import EventColumn
 
 _TOGETHER = 8 << 20
-"""Bytes that are decoded at once, in blocks of a few thousand each."""
+"""Maximum number of bytes that are decoded at once, in blocks of a few thousand each."""
 
 _MOST_TOGETHER = 100_000
-"""Events that are decoded at once."""
+"""Maximum number of events that are decoded at once."""
 
 _MICROS = "timestamp-micros"
 
 
 def avro_events(file: BinaryIO) -> Iterator[EventBatch]:
-    """The events of a file from its beginning to its end, in batches of bounded size.
+    """The events of a file in order, in batches of bounded size.
 
-    Raises UnreadableEvents, also after batches: none of them may be used before the last has come.
+    Raises UnreadableEvents, also after batches: use none of them before the last one has been read.
     """
     found = AvroFile(file)
     reader = _Reader(found.schema)
@@ -84,14 +84,14 @@ class _Reader:
         return EventBatch(first, head, self.columns, payload, empty, rejected)
 
     def _rows(self, data: bytes, blocks: Sequence[AvroBlock]) -> tuple[pa.StructArray, np.ndarray]:
-        """All events of some blocks, and how many bytes each has."""
+        """All events of some blocks, and the number of bytes of each."""
         count = sum(block.count for block in blocks)
         starts = self._walk.guessed(data, count, envelope.OBJECT)
         if starts is not None and starts[0] == 0:
             try:
                 return self._read(data, starts)
             except UnreadableEvents:
-                pass  # the guess was wrong, or the file is: a walk over each block tells
+                pass  # the guess or the file is wrong; walking over each block decides
         found, before = [np.zeros(0, np.int64)], 0
         for block in blocks:
             found.append(self._walk.starts(block.data, block.count)[:-1] + before)
@@ -132,7 +132,7 @@ def _fitted_payload(
 
 
 def _members(rows: pa.Array) -> dict[str, pa.Array]:
-    """The members of a record, NULL where it is."""
+    """The members of a record, NULL where the record is NULL."""
     if not pa.types.is_struct(rows.type):
         return {}
     return {one.name: pc.struct_field(rows, one.name) for one in rows.type}

@@ -1,7 +1,7 @@
 """Avro object container files: header, codecs and blocks, in bounded memory.
 
-The size of a block is believed only as far as the file goes, and what it unpacks to is bounded,
-whatever the codec (ST-024).
+The declared size of a block is never allocated in advance, and the decompressed size is bounded for
+every codec (ST-024).
 """
 
 from __future__ import annotations
@@ -23,23 +23,23 @@ _SYNC = 16
 _AHEAD = 1 << 20
 _MOST_HEADER = 16 << 20
 MOST_BLOCK = 256 << 20
-"""Bytes of one block, packed or not: an event may have 100 MB (ST-177), and blocks end after the
-event that fills them."""
+"""Maximum bytes of one block, compressed or not: an event may have 100 MB (ST-177), and a block
+ends after the event that fills it."""
 
 
 @dataclass(frozen=True, slots=True)
 class AvroBlock:
-    """So many events, unpacked."""
+    """A decompressed block with its number of events."""
 
     count: int
     data: bytes
 
 
 class AvroFile:
-    """A file, read once from its beginning to its end."""
+    """A file, read once from start to end."""
 
     def __init__(self, file: BinaryIO) -> None:
-        """Reads the header. Raises UnreadableEvents."""
+        """Read the header. Raises UnreadableEvents."""
         self._file = _Reader(file)
         if self._file.exactly(len(MAGIC), "the header") != MAGIC:
             raise UnreadableEvents("the file does not begin as an Avro object container file does")
@@ -66,7 +66,7 @@ class AvroFile:
             if self._file.exactly(_SYNC, where) != self._sync:
                 raise UnreadableEvents(f"{where} does not end with the sync marker of the file")
             data = _unpacked(self._unpack, packed, where)
-            # Each event has a byte at least: it has a uuid.
+            # Each event has at least one byte: it has a uuid.
             if count > len(data) or (data and not count):
                 raise UnreadableEvents(f"{where} cannot have {count} events in {len(data)} bytes")
             yield AvroBlock(count, data)
@@ -90,15 +90,14 @@ class AvroFile:
 
 
 class _Reader:
-    """Bytes of the file, which may end where it must not."""
+    """Reads a file that may end too early."""
 
     def __init__(self, file: BinaryIO) -> None:
         self._file, self._ahead, self._at = file, b"", 0
 
     def exactly(self, size: int, where: str) -> bytes:
         if self._at + size > len(self._ahead):
-            # What is asked for is read as it comes: a size that the file does not have costs
-            # no memory.
+            # Read in parts: a declared size that the file does not have costs no memory.
             parts = [self._ahead[self._at :]]
             missing = size - len(parts[0])
             while missing > 0:
@@ -146,7 +145,7 @@ def _deflate(packed: bytes) -> bytes:
 
 
 def _snappy(packed: bytes) -> bytes:
-    """The size stands first; after the data stands a checksum of what is in them."""
+    """The size comes first; after the data comes a checksum of the decompressed bytes."""
     size = shift = 0
     for byte in packed[:5]:
         size |= (byte & 0x7F) << shift

@@ -1,7 +1,7 @@
-"""The schema in the header of an Avro file, checked, as a tree of types.
+"""Parses and checks the schema in the header of an Avro file into a tree of types.
 
-A schema comes from outside: it is bounded in size and depth, and a name that it uses before it is
-defined, or a type that Avro does not have, is refused.
+The schema is untrusted: its size and depth are bounded, and it is refused if it uses a name before
+its definition or a type that Avro does not have.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from typing import Any
 from mirrorlake.events.decode.errors import UnreadableEvents
 
 MOST_TYPES = 20_000
-"""Types in one schema: ten thousand columns, each of which may be null."""
+"""Maximum number of types in one schema: ten thousand nullable columns."""
 
 MOST_LEVELS = 64
 
@@ -22,9 +22,14 @@ PRIMITIVES = frozenset({"null", "boolean", "int", "long", "float", "double", "by
 
 @dataclass(slots=True)
 class AvroType:
-    """One type. kind: of Avro; schema: as it stands in the header. members: the fields of a record,
-    the branches of a union, or the one type of the elements of an array or map; names: of fields,
-    or the symbols of an enumeration; size: of a fixed."""
+    """A type.
+
+    kind: of Avro. schema: as in the header.
+    members: the fields of a record, the branches of a union, or the element type of an array or
+        map.
+    names: of the fields, or the symbols of an enumeration.
+    size: of a fixed.
+    """
 
     kind: str
     schema: Any
@@ -34,7 +39,7 @@ class AvroType:
 
     @property
     def optional(self) -> AvroType | None:
-        """The other branch of a union of two of which one is null."""
+        """The other branch of a union of null and one type."""
         others = [branch for branch in self.members if branch.kind != "null"]
         is_optional = self.kind == "union" and len(self.members) == 2 and len(others) == 1
         return others[0] if is_optional else None
@@ -45,7 +50,7 @@ class AvroType:
 
 
 def parse_schema(text: bytes) -> AvroType:
-    """Read a schema, which has to be a record. Raises UnreadableEvents."""
+    """Parse a schema, which has to be a record. Raises UnreadableEvents."""
     try:
         found = json.loads(text)
     except (ValueError, RecursionError) as error:

@@ -1,4 +1,4 @@
-"""Events of a file in columns, whatever its format and the age of its layout (ST-014, ST-368)."""
+"""Events of a file as columns, for every format and version of the layout (ST-014, ST-368)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from mirrorlake.events.metadata import ALIASES, FIELDS_OF, MetadataType
 from mirrorlake.events.types import EventColumn
 
 MOST_EVENT = 100 << 20
-"""Bytes of the largest event (ST-177)."""
+"""Maximum bytes of an event (ST-177)."""
 
 _TEXTS = (
     envelope.UUID,
@@ -30,7 +30,7 @@ _TIMES = (envelope.READ_TIMESTAMP, envelope.SOURCE_TIMESTAMP)
 METADATA: Mapping[str, MetadataType] = {
     one.name: one.type for fields in FIELDS_OF.values() for one in fields
 }
-"""All fields of `source_metadata` that any source has."""
+"""The fields of `source_metadata` of all sources."""
 
 _ARROW = {
     MetadataType.STRING: pa.string(),
@@ -48,18 +48,19 @@ HEAD = pa.schema(
         *((name, _ARROW[kind]) for name, kind in METADATA.items()),
     ]
 )
-"""The generic fields and the metadata of all sources, NULL where an event lacks them: times in
-milliseconds, sort keys as text."""
+"""The generic fields and the metadata of all sources, NULL where an event does not have them: times
+in milliseconds, sort keys as text."""
 
 
 @dataclass(frozen=True, slots=True)
 class EventBatch:
-    """Some events of one file, in its order.
+    """Consecutive events of one file.
 
-    head: HEAD; payload: a column for each of `columns`, of its `payload_type`; empty: bool per
-    event, whether it has no payload at all (ST-111). rejected: by the number of the event in the
-    batch, why it cannot be used; values that do not fit are NULL in it. first: the number of the
-    first of these events in the file.
+    first: the number of the first of these events in the file.
+    head: HEAD.
+    payload: a column for each of `columns`, of its `payload_type`. Values that do not fit are NULL.
+    empty: bool per event, whether it has no payload (ST-111).
+    rejected: maps the number of an event in the batch to the reason why it cannot be used.
     """
 
     first: int
@@ -76,9 +77,9 @@ class EventBatch:
 def head_of(
     count: int, generic: Mapping[str, pa.Array], metadata: Mapping[str, pa.Array]
 ) -> tuple[pa.Table, dict[int, str]]:
-    """HEAD out of what a file has, of whatever types, and what does not fit.
+    """HEAD from the fields of a file, of any type, and the events that do not fit, with the reason.
 
-    Fields that are not known are ignored; those of another name are renamed (ST-094, ST-107).
+    Unknown fields are ignored; known aliases are renamed (ST-094, ST-107).
     """
     found = {ALIASES.get(name, name): values for name, values in metadata.items()}
     found |= {name: generic[name] for name in generic if name in envelope.FIELDS}
@@ -115,7 +116,7 @@ def _times(values: pa.Array) -> pa.Array:
 
 
 def _text(values: pa.Array) -> pa.Array:
-    """SQL Server's schema is printed as a list of one (ST-075)."""
+    """SQL Server's schema is written as a list of one (ST-075)."""
     if not pa.types.is_list(values.type):
         return values.cast(pa.string())
     if pc.any(pc.not_equal(pc.list_value_length(values), 1)).as_py():
@@ -127,7 +128,7 @@ def _text(values: pa.Array) -> pa.Array:
 
 
 def _list(values: pa.Array, target: pa.ListType) -> pa.Array:
-    """A single text is a list of one (ST-107)."""
+    """A single string is read as a list of one (ST-107)."""
     if pa.types.is_list(values.type):
         return values.cast(target)
     plain = values.cast(target.value_type)

@@ -1,7 +1,7 @@
-"""What is wrong with a file: the reason with which it becomes a dead letter (ST-253)."""
+"""The error of an unreadable event file, which becomes a dead letter with its reason (ST-253)."""
 
 from __future__ import annotations
 
 
 class UnreadableEvents(Exception):
-    """Nothing of the file can be read, or not all of it: none of its events is applied."""
+    """The file, or part of it, cannot be read: none of its events is applied."""

@@ -1,4 +1,4 @@
-"""Conversions that some rows may not survive: these become dead letters, and the others go on."""
+"""Converts columns whose rows may fail individually: those become dead letters."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 Convert = Callable[[pa.Array], pa.Array]
-"""Raises pa.ArrowException or ValueError when some value does not fit."""
+"""Raises pa.ArrowException or ValueError when a value does not fit."""
 
 
 def fitted(values: pa.Array, target: pa.DataType, convert: Convert) -> tuple[pa.Array, list[int]]:

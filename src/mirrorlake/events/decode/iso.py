@@ -1,4 +1,4 @@
-"""Times as text, in every form that was seen (ST-027, ST-376), a column at once."""
+"""Parses times as text, in every form that was observed (ST-027, ST-376), one column at a time."""
 
 from __future__ import annotations
 
@@ -18,8 +18,13 @@ _TIME = rf"^{_CLOCK} ?{_ZONE}$"
 
 @dataclass(frozen=True, slots=True)
 class Moments:
-    """micros: int64 since the epoch, as the clock of the text shows it; offset: int64, the seconds
-    by which that clock is ahead of UTC, 0 without a zone. Both are NULL for what is no time."""
+    """Parsed times.
+
+    micros: int64 since the epoch, in local time as written.
+    offset: int64, the seconds by which local time is ahead of UTC, 0 without a zone.
+
+    Both are NULL for what is not a time.
+    """
 
     micros: pa.Array
     offset: pa.Array
@@ -31,8 +36,8 @@ class Moments:
 
 
 def moments(texts: pa.Array) -> Moments:
-    """Dates, with a time or without, with a zone or without. Raises pa.ArrowInvalid for a day
-    that no calendar has."""
+    """Parse dates with an optional time and zone. Raises pa.ArrowInvalid for a day that does not
+    exist."""
     found = pc.extract_regex(texts, _MOMENT)
     days = pc.struct_field(found, "date").cast(pa.date32()).cast(pa.int32()).cast(pa.int64())
     micros = pc.add(pc.multiply(days, 86_400_000_000), _clock(found))
@@ -40,17 +45,17 @@ def moments(texts: pa.Array) -> Moments:
 
 
 def times(texts: pa.Array) -> Moments:
-    """Times of a day, up to 24:00:00."""
+    """Parse times of day, up to 24:00:00."""
     found = pc.extract_regex(texts, _TIME)
     return Moments(_clock(found), _offset(found))
 
 
 def milliseconds(texts: pa.Array) -> pa.Array:
-    """int64 since the epoch, of times and of numbers of milliseconds as text; NULL for others."""
+    """int64 since the epoch, from times and from milliseconds as text; NULL for anything else."""
     digits = pc.match_substring_regex(texts, "^-?[0-9]{1,18}$")
     counted = pc.if_else(digits, texts, None).cast(pa.int64())
-    told = moments(pc.if_else(digits, None, texts)).instant
-    return pc.coalesce(counted, _floored(told))
+    parsed = moments(pc.if_else(digits, None, texts)).instant
+    return pc.coalesce(counted, _floored(parsed))
 
 
 def _floored(micros: pa.Array) -> pa.Array:
@@ -60,7 +65,7 @@ def _floored(micros: pa.Array) -> pa.Array:
 
 
 def _clock(found: pa.StructArray) -> pa.Array:
-    """Microseconds of the day. Raises pa.ArrowInvalid for a time that no day has."""
+    """Microseconds of the day. Raises pa.ArrowInvalid for a time that does not exist."""
     hour, minute, second = (_number(found, name) for name in ("hour", "minute", "second"))
     part = pc.utf8_slice_codeunits(pc.utf8_rpad(pc.struct_field(found, "part"), 6, "0"), 0, 6).cast(
         pa.int64()

@@ -1,4 +1,4 @@
-"""Events out of lines of JSON (ST-019, ST-025 to ST-028)."""
+"""Decodes events from lines of JSON (ST-019, ST-025 to ST-028)."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _RECORDS = (envelope.SOURCE_METADATA, envelope.PAYLOAD)
 
 
 def schema_columns(text: bytes) -> list[EventColumn]:
-    """The columns that a schema file names (ST-175). Raises UnreadableEvents."""
+    """The columns of a schema file (ST-175). Raises UnreadableEvents."""
     try:
         columns = payload_columns(json.loads(text))
         for column in columns:
@@ -40,11 +40,13 @@ def json_events(
     columns: Sequence[EventColumn] | None = None,
     known: Mapping[str, UnifiedType] | None = None,
 ) -> Iterator[EventBatch]:
-    """The events of a file in its order, in batches of bounded size.
+    """The events of a file in order, in batches of bounded size.
 
-    columns: of the schema file, where there is one; known: the types of columns that the schema
-    file does not name, and of all without one. What is named by neither has the type that holds
-    all its values of a batch. Raises UnreadableEvents, as `avro_events` does.
+    columns: of the schema file, if there is one.
+    known: the types of columns that the schema file does not contain. A column in neither gets the
+        type that fits all its values in the batch.
+
+    Raises UnreadableEvents, as `avro_events` does.
     """
     types = {**(known or {}), **{column.name: column.type for column in columns or ()}}
     first, size = 0, 0
@@ -52,9 +54,12 @@ def json_events(
     for line in json_lines(file):
         together.append(line)
         size += line.size
+        del line
         if size > _TOGETHER or len(together) == _MOST_TOGETHER:
-            yield _batch(first, together, types)
+            batch = _batch(first, together, types)
             first, size, together = first + len(together), 0, []
+            yield batch
+            del batch  # before the next lines are read
     if together:
         yield _batch(first, together, types)
 
@@ -79,6 +84,11 @@ def _batch(first: int, lines: Sequence[JsonLine], types: Mapping[str, UnifiedTyp
         _fields(records[envelope.SOURCE_METADATA], rejected),
     )
     names = _names(records[envelope.PAYLOAD])
+    for name in [name for name in names if not _is_text(name)]:
+        names.remove(name)
+        for row, one in enumerate(records[envelope.PAYLOAD]):
+            if name in one:
+                rejected.setdefault(row, f"the name of a column is no text: {name!r:.80}")
     columns, payload = [], []
     for name in names:
         values = [one.get(name) for one in records[envelope.PAYLOAD]]
@@ -88,13 +98,18 @@ def _batch(first: int, lines: Sequence[JsonLine], types: Mapping[str, UnifiedTyp
         payload.append(found)
         unfit |= dict.fromkeys(bad, f"the value of column {name} is no {kind}")
     empty = np.array([not one for one in records[envelope.PAYLOAD]], bool)
-    # Rows without columns have no number that a table could know.
+    # A table without columns does not keep its number of rows.
     table = pa.table(payload, names=names) if names else head.select([])
     return EventBatch(first, head, columns, table, empty, {**unfit, **rejected})
 
 
+def _is_text(name: str) -> bool:
+    """Whether the name has no unpaired surrogate, which JSON can escape but UTF-8 cannot encode."""
+    return not any("\ud800" <= char <= "\udfff" for char in name)
+
+
 def _names(objects: Sequence[Mapping[str, Any]]) -> list[str]:
-    """All names, as they first occur. Raises UnreadableEvents when there are too many."""
+    """All names in order of first occurrence. Raises UnreadableEvents when there are too many."""
     found: dict[str, None] = {}
     for one in objects:
         if not found.keys() >= one.keys():

@@ -1,7 +1,7 @@
-"""Lines of JSON, one event each, exactly: no number becomes binary floating point (ST-025, ST-028).
+"""Reads lines of JSON, one event each, without rounding numbers to binary floats (ST-025, ST-028).
 
-What is wrong with a line is said of that line, and the others go on. A line that is longer than an
-event may be is passed over without being kept.
+An error affects only its own line. A line that exceeds the maximum size of an event is skipped
+without being kept in memory.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _GZIP = b"\x1f\x8b"
 
 
 class Digits(str):
-    """A number as it stands in the text."""
+    """A number as written in the text."""
 
     __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)
 class JsonLine:
-    """An event, or why the line is none. size: bytes of the line."""
+    """An event, or the error of the line. size: bytes of the line."""
 
     size: int
     event: dict[str, Any]
@@ -37,26 +37,26 @@ class JsonLine:
 
 
 def json_lines(file: BinaryIO) -> Iterator[JsonLine]:
-    """The events of a file, by gzip or not; blank lines are none. Raises UnreadableEvents."""
+    """The events of a file, gzipped or not; blank lines are skipped. Raises UnreadableEvents."""
     try:
         for line, size in _lines(_opened(file)):
             if size > MOST_EVENT:
                 yield JsonLine(size, {}, f"the event has {size} bytes, more than {MOST_EVENT}")
-            elif line.strip():
+            elif not line.isspace():
                 yield _parsed(line)
     except (EOFError, zlib.error, gzip.BadGzipFile) as error:
         raise UnreadableEvents(f"the file cannot be unpacked: {str(error)[:200]}") from None
 
 
 def text_of(value: Any) -> str | None:
-    """A value as text: numbers by their digits, what is nested as JSON."""
+    """A value as text: numbers with their digits as written, nested values as JSON."""
     if value is None or isinstance(value, str):
         return value
     return json_text(value)
 
 
 def json_text(value: Any) -> str:
-    """A value as the JSON it was, without blanks, its numbers digit by digit."""
+    """A value as JSON without blanks, its numbers with their digits as written."""
     match value:
         case Digits():
             return str(value)
@@ -76,7 +76,7 @@ def _opened(file: BinaryIO) -> BinaryIO:
 
 
 class _After(io.RawIOBase):
-    """A file of which the beginning was read already."""
+    """A file from which the first bytes have already been read."""
 
     def __init__(self, start: bytes, file: BinaryIO) -> None:
         super().__init__()
@@ -95,11 +95,11 @@ class _After(io.RawIOBase):
 
 
 def _lines(file: BinaryIO) -> Iterator[tuple[bytes, int]]:
-    """Each line, and its size; one that is too long is empty."""
+    """Each line and its size; a line that is too long is empty."""
     while line := file.readline(MOST_EVENT + 2):
         size = len(line)
         if size <= MOST_EVENT + 1 or line.endswith(b"\n"):
-            yield line, len(line.rstrip(b"\r\n"))
+            yield line, size - (2 if line.endswith(b"\r\n") else line.endswith(b"\n"))
             continue
         line = b""
         while part := file.readline(_PART):

@@ -1,4 +1,4 @@
-"""Values of JSON into those of the unified types (ST-112 to ST-134), by way of their texts."""
+"""Converts JSON values to the unified types (ST-112 to ST-134), through their texts."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _WHOLE = re.compile("-?[0-9]{1,19}")
 def texts_of(
     values: Sequence[Any], convert: Callable[[Any], str | None] = text_of
 ) -> tuple[pa.Array, list[int]]:
-    """Each value as text; and which of them no text can hold, which are NULL."""
+    """Each value as text, and the rows that cannot be represented as text, which are NULL."""
     try:
         return pa.array([convert(value) for value in values], pa.string()), []
     except (UnicodeEncodeError, RecursionError):
@@ -42,7 +42,7 @@ def texts_of(
 
 
 def column_of(values: Sequence[Any], kind: UnifiedType) -> tuple[pa.Array, list[int]]:
-    """The values of a column, of its `payload_type`, and the rows whose value is none of it."""
+    """The values of a column, of its `payload_type`, and the rows whose value does not fit."""
     target = payload_type(kind)
     match kind.kind:
         case UnifiedKind.UNSUPPORTED:
@@ -80,26 +80,26 @@ def _kind_of(value: Any) -> UnifiedType:
 
 
 def _from_texts(texts: pa.Array, kind: UnifiedType, target: pa.DataType) -> pa.Array:
-    """Raises pa.ArrowException or ValueError when a text is none of the type."""
+    """Raises pa.ArrowException or ValueError when a text does not fit the type."""
     match kind.kind:
         case UnifiedKind.DATE:
             found = moments(texts).micros.cast(pa.timestamp("us")).cast(pa.date32(), safe=False)
         case UnifiedKind.DATETIME:
             found = moments(texts).micros
         case UnifiedKind.TIMESTAMP | UnifiedKind.TIMESTAMP_WITH_TIME_ZONE:
-            # Moments that no calendar has, infinity among them, are told in microseconds.
+            # Moments outside the calendar, including infinity, are written in microseconds.
             digits = pc.match_substring_regex(texts, "^-?[0-9]+$")
             counted = pc.if_else(digits, texts, None).cast(pa.int64())
-            told = moments(pc.if_else(digits, None, texts))
-            found = pc.coalesce(counted, told.instant)
+            parsed = moments(pc.if_else(digits, None, texts))
+            found = pc.coalesce(counted, parsed.instant)
             if kind.kind is UnifiedKind.TIMESTAMP_WITH_TIME_ZONE:
-                offset = pc.if_else(digits, 0, pc.multiply(told.offset, 1000))
+                offset = pc.if_else(digits, 0, pc.multiply(parsed.offset, 1000))
                 found = _struct(texts, target, found, offset)
         case UnifiedKind.TIME:
             found = times(texts).micros
         case UnifiedKind.TIME_WITH_TIME_ZONE:
-            told = times(texts)
-            found = _struct(texts, target, told.micros, pc.multiply(told.offset, 1000))
+            parsed = times(texts)
+            found = _struct(texts, target, parsed.micros, pc.multiply(parsed.offset, 1000))
         case UnifiedKind.INTERVAL:
             found = _intervals(texts, target)
         case UnifiedKind.DECIMAL:
@@ -181,9 +181,9 @@ def _one(value: Any, kind: UnifiedType) -> Any:
 
 
 def _dimensions(value: Any, elements: list[Any]) -> list[int]:
-    """The lengths of a nested list in each dimension; its elements are put into `elements`.
+    """The lengths of a nested list in each dimension. Appends its elements to `elements`.
 
-    A list of JSON, or the record that Avro has (ST-134).
+    The value is a JSON list, or the record of the Avro schema (ST-134).
     """
     if isinstance(value, dict):
         value = value["nestedArray"]
@@ -221,7 +221,7 @@ def _arrays(
 
 
 def _document(value: Any) -> str | None:
-    """Nested JSON as text; a text that holds a document is one already (ST-160)."""
+    """Nested JSON as text; a string that contains a document already is one (ST-160)."""
     if value is None:
         return None
     if isinstance(value, str) and not isinstance(value, Digits) and value[:1] in {"{", "["}:

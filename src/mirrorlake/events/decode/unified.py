@@ -1,4 +1,4 @@
-"""Values as Avro has them into those of the unified types (ST-112 to ST-134)."""
+"""Converts Avro values to the unified types (ST-112 to ST-134)."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _TEXTS = {UnifiedKind.STRING, UnifiedKind.VARCHAR, UnifiedKind.NUMBER, UnifiedKi
 def unified(values: pa.Array, kind: UnifiedType) -> pa.Array:  # noqa: PLR0911  (one per type)
     """The values of a column, of the `payload_type` of its unified type.
 
-    Raises pa.ArrowException, ValueError or OverflowError when a value does not fit it.
+    Raises pa.ArrowException, ValueError or OverflowError when a value does not fit.
     """
     target = payload_type(kind)
     if pa.types.is_null(values.type):
@@ -59,7 +59,7 @@ def _arrays(values: pa.StructArray, element: UnifiedType, target: pa.StructType)
 
 
 def _decimals(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Two's complement, the highest byte first, in as many bytes as each has."""
+    """Two's complement, big-endian, in as many bytes as each value has."""
     width = target.bit_width // 8
     length = pc.fill_null(pc.binary_length(values), 1).to_numpy(zero_copy_only=False)
     if len(length) and not (length.min() > 0 and length.max() <= width):
@@ -67,7 +67,7 @@ def _decimals(values: pa.Array, target: pa.DataType) -> pa.Array:
     plain = pa.concat_arrays([pc.fill_null(values, b"\x00").cast(pa.large_binary())])
     starts = np.frombuffer(plain.buffers()[1], np.int64, len(plain))
     flat = np.frombuffer(plain.buffers()[2] or b"", np.uint8)
-    # From the last byte on, which is the lowest; before the first stands the sign.
+    # Starting at the last byte, which is the lowest; the rest is filled with the sign.
     back = np.arange(width)
     inside = back < length[:, None]
     sign = np.where(flat[starts] >= 0x80, 0xFF, 0).astype(np.uint8)

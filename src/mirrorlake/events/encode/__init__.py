@@ -1,1 +1,1 @@
-"""Columns of events as bytes of Avro and lines of JSON, by operations on whole columns."""
+"""Encodes columns of events as Avro or lines of JSON, with operations on whole columns."""

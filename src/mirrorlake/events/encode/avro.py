@@ -1,4 +1,4 @@
-"""Events as values of Avro (ST-016, ST-112 to ST-134)."""
+"""Encodes events as Avro values (ST-016, ST-112 to ST-134)."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def _optional(values: pa.Array, kind: UnifiedType) -> list[Fragment]:
 
 
 def _values(values: pa.Array, kind: UnifiedType) -> list[Fragment]:  # noqa: PLR0911  (one per form)
-    """Values without nulls."""
+    """Encode values without nulls."""
     match kind.kind:
         case UnifiedKind.BOOLEAN:
             return [_booleans(values)]
@@ -167,7 +167,7 @@ def _booleans(values: pa.Array) -> pa.Array:
 
 
 def _decimals(values: pa.Array) -> list[Fragment]:
-    """Two's complement, the highest byte first, as few bytes as hold the sign."""
+    """Two's complement, big-endian, in the fewest bytes that hold the sign."""
     width = values.type.bit_width // 8
     raw = np.frombuffer(values.buffers()[1], np.uint8).reshape(-1, width)
     raw = raw[values.offset : values.offset + len(values)][:, ::-1]

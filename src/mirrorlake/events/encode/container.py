@@ -21,7 +21,7 @@ BLOCK_BYTES = 1 << 20
 def container(
     described: EventObject, rows: EventRows, *, deflate: bool = False
 ) -> Iterator[bytes | memoryview]:
-    """The file, in fragments; the same rows make the same bytes."""
+    """The file, in fragments. Deterministic: the same rows give the same bytes."""
     header = json.dumps(described.schema, separators=(",", ":"), ensure_ascii=False).encode()
     facts = {"avro.schema": header} | ({"avro.codec": b"deflate"} if deflate else {})
     mark = hashlib.md5(header, usedforsecurity=False).digest()
@@ -34,7 +34,7 @@ def container(
 
 
 def blocks(rows: pa.Array) -> Iterator[tuple[int, memoryview]]:
-    """Rows in runs of BLOCK_BYTES; a larger one stands alone."""
+    """The rows in blocks of BLOCK_BYTES; a larger row is a block of its own."""
     ends = offsets_of(rows).astype(np.int64)
     ends = ends - ends[0]
     data = memoryview(data_of(rows))

@@ -1,7 +1,7 @@
-"""Fragments of encoded rows: what all rows share, or an array with the bytes of each.
+"""Fragments of encoded rows: bytes that all rows share, or an array with the bytes of each row.
 
-A row is encoded as its fragments end to end. One column becomes one or several of them, and all are
-joined at once, so that no value is ever an object of Python's.
+An encoded row is the concatenation of its fragments. A column gives one or several fragments, and
+all are joined at once, so that no value becomes a Python object.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 Fragment: TypeAlias = bytes | pa.Array
-"""What every row has, or binary without nulls: what each row has."""
+"""Bytes that every row has, or a binary array without nulls with the bytes of each row."""
 
 Encode = Callable[[pa.Array], list[Fragment]]
 """Encodes values without nulls."""
@@ -29,12 +29,13 @@ def joined(fragments: Iterable[Fragment], count: int) -> pa.Array:
         return pa.repeat(_scalar(merged[0]), count)
     if len(merged) == 1:
         return merged[0]
-    told = [_scalar(one) if isinstance(one, bytes) else one for one in merged]
-    return pc.binary_join_element_wise(*told, _scalar(b""))
+    columns = [_scalar(part) if isinstance(part, bytes) else part for part in merged]
+    return pc.binary_join_element_wise(*columns, _scalar(b""))
 
 
 def optional(values: pa.Array, encode: Encode, null: bytes, present: bytes) -> list[Fragment]:
-    """Values of which some may be null. null, present: what stands for one, and before a value."""
+    """Encode values of which some may be null. null: the bytes of a null; present: the prefix of a
+    value."""
     if values.null_count == 0:
         return [present, *encode(values)]
     if values.null_count == len(values):
@@ -48,7 +49,7 @@ def optional(values: pa.Array, encode: Encode, null: bytes, present: bytes) -> l
 
 
 def varints(values: np.ndarray) -> pa.Array:
-    """Integers (int64) as Avro has them: zigzag, seven bits a byte."""
+    """Integers (int64) as Avro encodes them: zigzag, seven bits a byte."""
     rest = ((values << 1) ^ (values >> 63)).view(np.uint64)
     if len(rest) == 0:
         return pa.array([], pa.binary())
@@ -64,7 +65,7 @@ def varints(values: np.ndarray) -> pa.Array:
 
 
 def varint(value: int) -> bytes:
-    """As `varints`, of one integer."""
+    """One integer, as in `varints`."""
     return bytes(varints(np.array([value], np.int64))[0].as_py())
 
 
@@ -77,13 +78,13 @@ def narrowed(matrix: np.ndarray, lengths: np.ndarray) -> pa.Array:
 
 
 def fixed(matrix: np.ndarray) -> pa.Array:
-    """The rows of a matrix of bytes."""
+    """The rows of a matrix of bytes as values."""
     count, width = matrix.shape
     return binary(np.full(count, width, np.int64), np.ascontiguousarray(matrix).ravel())
 
 
 def binary(lengths: np.ndarray, data: np.ndarray | pa.Buffer) -> pa.Array:
-    """Values of these lengths, which stand end to end in the data."""
+    """Values of these lengths, whose bytes are concatenated in `data`."""
     offsets = np.zeros(len(lengths) + 1, np.int32)
     np.cumsum(lengths, out=offsets[1:])
     buffer = data if isinstance(data, pa.Buffer) else pa.py_buffer(data)
@@ -91,7 +92,7 @@ def binary(lengths: np.ndarray, data: np.ndarray | pa.Buffer) -> pa.Array:
 
 
 def offsets_of(values: pa.Array) -> np.ndarray:
-    """Where each value begins in its buffer, and the last one ends: int32."""
+    """The offset of each value in its buffer, and the end of the last: int32."""
     if len(values) == 0:
         return np.zeros(1, np.int32)
     return np.frombuffer(values.buffers()[1], np.int32)[
@@ -100,7 +101,7 @@ def offsets_of(values: pa.Array) -> np.ndarray:
 
 
 def data_of(values: pa.Array) -> pa.Buffer:
-    """The bytes of the values, end to end."""
+    """The concatenated bytes of the values."""
     offsets = offsets_of(values)
     data = values.buffers()[2] if len(values) else None
     if data is None:
@@ -109,7 +110,7 @@ def data_of(values: pa.Array) -> pa.Buffer:
 
 
 def numbers_of(values: pa.Array, kind: Any = np.int64) -> np.ndarray:
-    """Fixed-width values without nulls as they stand in memory, as integers of their width."""
+    """Fixed-width values without nulls, as integers with the same bits."""
     width = values.type.bit_width // 8
     raw = np.frombuffer(values.buffers()[1], np.uint8)
     raw = raw[values.offset * width : (values.offset + len(values)) * width]

@@ -1,4 +1,4 @@
-"""Events as lines of JSON (ST-019, ST-025, ST-026)."""
+"""Encodes events as lines of JSON (ST-019, ST-025, ST-026)."""
 
 from __future__ import annotations
 
@@ -32,8 +32,8 @@ _NESTING = Nesting(
 def json_lines(
     described: EventObject, rows: EventRows, *, gzip: bool = False
 ) -> Iterator[bytes | memoryview]:
-    """The file, in fragments; the same rows make the same bytes."""
-    # Without a name and a time in it.
+    """The file, in fragments. Deterministic: the same rows give the same bytes."""
+    # zlib writes no file name and no time into the header.
     packer = zlib.compressobj(6, zlib.DEFLATED, 31) if gzip else None
     for _count, data in blocks(json_rows(described, rows)):
         yield packer.compress(data) if packer else data
@@ -42,12 +42,12 @@ def json_lines(
 
 
 def json_rows(described: EventObject, rows: EventRows) -> pa.Array:
-    """Each event as an object of JSON, and the end of its line: binary."""
+    """Each event as a JSON object followed by a line feed: binary."""
     return joined([*_fragments(described, rows), b"\n"], len(rows))
 
 
 def json_texts(values: pa.Array, kind: UnifiedType) -> pa.Array:
-    """Each value of a unified type as a text of JSON; null where there is none."""
+    """Each value of a unified type as JSON text; NULL for NULL."""
     found = joined(_optional(values, kind), len(values)).cast(pa.string())
     return pc.if_else(values.is_valid(), found, pa.scalar(None, pa.string()))
 
@@ -138,7 +138,7 @@ _SIMPLE: dict[UnifiedKind, Callable[[pa.Array], list[Fragment]]] = {
 
 
 def _values(values: pa.Array, kind: UnifiedType) -> list[Fragment]:
-    """Values without nulls."""
+    """Encode values without nulls."""
     match kind.kind:
         case UnifiedKind.ARRAY:
             assert kind.element is not None

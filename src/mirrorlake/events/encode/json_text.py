@@ -1,4 +1,4 @@
-"""Values without nulls as texts of JSON, a column at a time."""
+"""Encodes values without nulls as JSON text, one column at a time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BASE64 = np.frombuffer(
 )
 _ESCAPES = {ord("\n"): "\\n", ord("\r"): "\\r", ord("\t"): "\\t"}
 _FIRST_MOMENT, _LAST_MOMENT = -62135596800, 253402300799
-"""Seconds of the years 1 to 9999, which have four digits."""
+"""Seconds since the epoch of the years 1 to 9999, which have four digits."""
 _HOUR, _MINUTE, _SECOND = 3_600_000_000, 60_000_000, 1_000_000
 
 
@@ -32,22 +32,23 @@ def digits(values: pa.Array) -> list[Fragment]:
 
 
 def floats(values: pa.Array) -> list[Fragment]:
-    """The shortest digits that are read back as the same; a text where JSON has no number."""
+    """The shortest digits that parse to the same number; a string for values that JSON cannot
+    represent."""
     found = values.cast(pa.string())
     if not pc.all(pc.is_finite(values), min_count=0).as_py():
-        for printed, told in (("inf", "Infinity"), ("-inf", "-Infinity"), ("nan", "NaN")):
-            found = pc.if_else(pc.equal(found, printed), f'"{told}"', found)
+        for printed, name in (("inf", "Infinity"), ("-inf", "-Infinity"), ("nan", "NaN")):
+            found = pc.if_else(pc.equal(found, printed), f'"{name}"', found)
         found = pc.if_else(pc.equal(found, "-nan"), '"NaN"', found)
     return [found.cast(pa.binary())]
 
 
 def quoted(values: pa.Array) -> list[Fragment]:
-    """Texts in quotes."""
+    """Quoted strings."""
     return [b'"', escaped(values), b'"']
 
 
 def escaped(values: pa.Array) -> pa.Array:
-    """Texts as they stand between quotes."""
+    """Strings with JSON escapes, without quotes."""
     held = np.frombuffer(data_of(values), np.uint8)
     if (held == ord("\\")).any():
         values = pc.replace_substring(values, "\\", "\\\\")
@@ -60,26 +61,26 @@ def escaped(values: pa.Array) -> pa.Array:
 
 
 def nested_json(values: pa.Array) -> list[Fragment]:
-    """JSON as it is, on one line: an end of line stands only between its tokens."""
+    """JSON as it is, on one line: line breaks occur only between its tokens."""
     for end in ("\n", "\r"):
         values = pc.replace_substring(values, end, " ")
     return [values.cast(pa.binary())]
 
 
 def days(values: pa.Array) -> list[Fragment]:
-    """Dates of ISO 8601; a year without four digits as days since 1970."""
+    """ISO 8601 dates; for a year without four digits, days since 1970."""
     return _calendar(values, numbers_of(values) * 86_400, 10, b"")
 
 
 def moments(values: pa.Array, zone: bytes) -> list[Fragment]:
-    """Moments of ISO 8601, in the digits of their unit, without quotes."""
+    """ISO 8601 moments without quotes, with the digits of their unit."""
     width = {"ms": 23, "us": 26}[values.type.unit]
     scale = 1_000 if values.type.unit == "ms" else 1_000_000
     return _calendar(values, np.floor_divide(numbers_of(values), scale), width, zone)
 
 
 def timestamps(values: pa.Array) -> list[Fragment]:
-    """Moments in quotes; those beyond the calendar as microseconds since 1970 (ST-157)."""
+    """Quoted moments; outside the calendar, microseconds since 1970 (ST-157)."""
     seconds = np.floor_divide(numbers_of(values), _SECOND)
     within = _within(seconds)
     if within.all():
@@ -92,7 +93,7 @@ def timestamps(values: pa.Array) -> list[Fragment]:
 
 
 def zoned(values: pa.Array, offset: np.ndarray) -> list[Fragment]:
-    """Moments, told as the clock shows them at an offset (milliseconds) from UTC."""
+    """Moments in local time at an offset (milliseconds) from UTC."""
     micros = numbers_of(values)
     within = _within(np.floor_divide(micros, _SECOND) - 86_400) & _within(
         np.floor_divide(micros, _SECOND) + 86_400
@@ -108,7 +109,7 @@ def zoned(values: pa.Array, offset: np.ndarray) -> list[Fragment]:
 
 
 def zones(offset: np.ndarray) -> list[Fragment]:
-    """Offsets from UTC in milliseconds: `Z`, `+02:00`; with seconds where there are any."""
+    """Offsets from UTC in milliseconds: `Z`, `+02:00`; with seconds if not zero."""
     if not offset.any():
         return [b"Z"]
     seconds = np.abs(offset) // 1000
@@ -136,9 +137,9 @@ def clock(micros: np.ndarray) -> pa.Array:
 
 
 def intervals(values: pa.StructArray) -> list[Fragment]:
-    """Durations of ISO 8601, each part with its sign: `P14MT-3H1.500000S`."""
+    """ISO 8601 durations, each part with its sign: `P14MT-3H1.500000S`."""
     months, hours, micros = (pc.struct_field(values, n) for n in ("months", "hours", "micros"))
-    # 19 digits with 6 of them behind the point.
+    # 19 digits, 6 of them after the decimal point.
     seconds = pa.Array.from_buffers(
         pa.decimal128(19, 6), len(values), [None, pa.py_buffer(_wide(numbers_of(micros)))]
     )
@@ -146,7 +147,7 @@ def intervals(values: pa.StructArray) -> list[Fragment]:
 
 
 def base64(values: pa.Array) -> list[Fragment]:
-    """Bytes as base64, in quotes."""
+    """Bytes as quoted base64."""
     offsets = offsets_of(values).astype(np.int64)
     lengths = np.diff(offsets)
     groups = -(-lengths // 3)
@@ -164,7 +165,7 @@ def base64(values: pa.Array) -> list[Fragment]:
 
 
 def _calendar(values: pa.Array, seconds: np.ndarray, width: int, zone: bytes) -> list[Fragment]:
-    """What Arrow prints, which is so wide as long as the year has four digits."""
+    """Moments as Arrow prints them, with a fixed width as long as the year has four digits."""
     within = _within(seconds)
     if not within.all():
         inside = values.filter(pa.array(within))
@@ -186,7 +187,7 @@ def _within(seconds: np.ndarray) -> np.ndarray:
 
 
 def _either(which: np.ndarray, these: pa.Array, those: pa.Array) -> list[Fragment]:
-    """The values of two arrays, in the order that `which` tells."""
+    """The values of two arrays, merged: `these` where `which` is true, else `those`."""
     order = np.empty(len(which), np.int64)
     order[which] = np.arange(len(these))
     order[~which] = len(these) + np.arange(len(those))
@@ -199,7 +200,7 @@ def _two_digits(matrix: np.ndarray, at: int, number: np.ndarray) -> None:
 
 
 def _wide(values: np.ndarray) -> np.ndarray:
-    """64-bit integers with 128 bits, the lowest first."""
+    """64-bit integers as 128 bits, the low half first."""
     wide = np.empty((len(values), 2), np.int64)
     wide[:, 0], wide[:, 1] = values, values >> 63
     return wide

@@ -1,4 +1,4 @@
-"""Arrays within arrays, from the innermost outwards (ST-134)."""
+"""Encodes nested arrays, from the innermost dimension outwards (ST-134)."""
 
 from __future__ import annotations
 
@@ -21,9 +21,13 @@ from mirrorlake.events.encode.fragments import (
 
 @dataclass(frozen=True, slots=True)
 class Nesting:
-    """How a format writes an array. element: before an element's value; after: behind it; group:
-    before the elements, given how many there are; close: behind them; empty: an array of nothing;
-    separator: before every element but the first of its array."""
+    """How a format encodes an array.
+
+    element, after: the bytes before and after the value of an element.
+    group: the bytes before the elements, given their number; close: after them.
+    empty: an array without elements.
+    separator: before every element except the first of its array.
+    """
 
     element: bytes
     group: Callable[[np.ndarray], list[Fragment]]
@@ -34,9 +38,10 @@ class Nesting:
 
 
 def nested(values: pa.StructArray, encode: Encode, form: Nesting) -> pa.Array:
-    """Each array encoded. values: without nulls, of the `payload_type` of an array.
+    """Encode each array. values: without nulls, of the `payload_type` of an array.
 
-    encode: of elements, null or not. Raises ValueError where the dimensions do not fit.
+    encode: encodes elements, which may be null. Raises ValueError when the elements do not fill the
+        dimensions.
     """
     dimensions = pc.struct_field(values, "dimensions")
     elements = pc.struct_field(values, "elements")
@@ -58,12 +63,12 @@ def nested(values: pa.StructArray, encode: Encode, form: Nesting) -> pa.Array:
 
 
 def _of_depth(flat: pa.Array, lengths: np.ndarray, encode: Encode, form: Nesting) -> pa.Array:
-    """Arrays of one number of dimensions. lengths: arrays x dimensions."""
+    """Encode arrays with the same number of dimensions. lengths: arrays x dimensions."""
     if int(lengths.prod(axis=1).sum()) != len(flat):
         raise ValueError("the elements of an array do not fill its dimensions")
     fragments: list[Fragment] = [form.element, *encode(flat), form.after]
     for level in reversed(range(lengths.shape[1])):
-        # So many groups of `lengths[:, level]` each, per array.
+        # The sizes of the groups at this level, for all arrays.
         counts = np.repeat(lengths[:, level], lengths[:, :level].prod(axis=1).astype(np.int64))
         ends = np.cumsum(counts)
         inner = joined([*_separators(ends, form.separator), *fragments], int(ends[-1]))
@@ -73,7 +78,7 @@ def _of_depth(flat: pa.Array, lengths: np.ndarray, encode: Encode, form: Nesting
 
 
 def _separators(ends: np.ndarray, separator: bytes) -> list[Fragment]:
-    """What stands before each element of groups that end there."""
+    """The separator before each element of groups that end at `ends`."""
     if not separator:
         return []
     lengths = np.full(int(ends[-1]), len(separator), np.int64)

@@ -1,4 +1,4 @@
-"""Types of the sources and the unified types that they become (ST-136 to ST-161)."""
+"""Maps the types of the sources to unified types (ST-136 to ST-161)."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ _MAPS: Mapping[EventSource, Callable[[str, DateProfile], UnifiedType]] = Mapping
 def unified_type(
     source: EventSource, declared: str, dates: DateProfile = DateProfile.COMPAT
 ) -> UnifiedType:
-    """The unified type of a column, by its type as the source prints it: `decimal(10,2)`,
-    `bigint unsigned`, `int4[]`. UNSUPPORTED for one that is not known (ST-161).
+    """The unified type of a column, from its type as the source prints it: `decimal(10,2)`, `bigint
+    unsigned`, `int4[]`. UNSUPPORTED for an unknown type (ST-161).
 
     dates: how the dates of MySQL are written (ST-144).
     """

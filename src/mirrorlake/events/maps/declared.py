@@ -1,4 +1,4 @@
-"""A type as a source prints it: a name, numbers in parentheses, and words behind them."""
+"""Parses a type as a source prints it: a name, numbers in parentheses, and following words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ _NUMBER = re.compile(r"\s*(-?[0-9]{1,9})(?: char| byte)?\s*", re.IGNORECASE)
 
 
 class DateProfile(StrEnum):
-    """How the dates of MySQL are written: as genuine files have them, or as their own types."""
+    """How the dates of MySQL are written: COMPAT as in genuine files, UNIFIED with their own
+    types."""
 
     COMPAT = "compat"
     UNIFIED = "unified"
@@ -21,7 +22,7 @@ class DateProfile(StrEnum):
 class DeclaredType:
     """`DECIMAL(10,2) UNSIGNED` is the name `decimal unsigned` with the numbers 10 and 2.
 
-    Parameters that are no numbers, as of an enumeration, are left out.
+    Other parameters, as of an enumeration, are ignored.
     """
 
     name: str
@@ -32,10 +33,10 @@ class DeclaredType:
         head, _, rest = text.partition("(")
         parameters, _, tail = rest.rpartition(")")
         numbers = [_NUMBER.fullmatch(part) for part in parameters.split(",")]
-        told = tuple(int(number[1]) for number in numbers if number)
+        arguments = tuple(int(number[1]) for number in numbers if number)
         name = " ".join(f"{head} {tail}".lower().split())
-        return cls(name, told if len(told) == len(numbers) else ())
+        return cls(name, arguments if len(arguments) == len(numbers) else ())
 
     def without(self, *words: str) -> str:
-        """The name without some words."""
+        """The name without these words."""
         return " ".join(word for word in self.name.split() if word not in words)

@@ -29,12 +29,11 @@ _DATES = {"date": types.DATE, "datetime": types.DATETIME, "timestamp": types.TIM
 
 
 def mysql_type(declared: str, dates: DateProfile) -> UnifiedType:
-    """The unified type of a column of MySQL."""
-    told = DeclaredType.parse(declared)
-    name = told.without("unsigned", "signed", "zerofill")
-    is_unsigned = not {"unsigned", "zerofill"}.isdisjoint(told.name.split())
+    parsed = DeclaredType.parse(declared)
+    name = parsed.without("unsigned", "signed", "zerofill")
+    is_unsigned = not {"unsigned", "zerofill"}.isdisjoint(parsed.name.split())
     if name in {"decimal", "numeric", "dec", "fixed"}:
-        precision, scale = (*told.numbers, *(10, 0)[len(told.numbers) :])[:2]
+        precision, scale = (*parsed.numbers, *(10, 0)[len(parsed.numbers) :])[:2]
         return types.decimal(precision, scale)
     if name in _DATES:
         return types.TIMESTAMP if dates is DateProfile.COMPAT else _DATES[name]

@@ -20,13 +20,12 @@ _TYPES = {
 
 
 def oracle_type(declared: str, _dates: DateProfile) -> UnifiedType:
-    """The unified type of a column of Oracle."""
-    told = DeclaredType.parse(declared)
-    if told.name == "number":
-        return _number(told.numbers)
-    if told.name in {"varchar2", "varchar"}:
-        return types.varchar(told.numbers[0]) if told.numbers else types.STRING
-    return _TYPES.get(told.name, types.UNSUPPORTED)
+    parsed = DeclaredType.parse(declared)
+    if parsed.name == "number":
+        return _number(parsed.numbers)
+    if parsed.name in {"varchar2", "varchar"}:
+        return types.varchar(parsed.numbers[0]) if parsed.numbers else types.STRING
+    return _TYPES.get(parsed.name, types.UNSUPPORTED)
 
 
 def _number(numbers: tuple[int, ...]) -> UnifiedType:
@@ -35,6 +34,6 @@ def _number(numbers: tuple[int, ...]) -> UnifiedType:
     precision, scale = (*numbers, 0)[:2]
     if scale == 0 and precision <= _LONG_DIGITS:
         return types.LONG
-    # A negative scale rounds to the left of the point, one beyond the precision leads with zeros.
+    # A negative scale rounds left of the point; a scale above the precision adds leading zeros.
     digits = max(precision - min(scale, 0), scale)
     return types.decimal(digits, max(scale, 0)) if digits <= 2 * _MOST_DIGITS else types.NUMBER

@@ -1,5 +1,5 @@
-"""Types of SQL Server, Salesforce and MongoDB, of which no genuine event tells another map than
-ours, or which has no types of columns (ST-158 to ST-160)."""
+"""Types of SQL Server, Salesforce and MongoDB (ST-158 to ST-160). For the first two, no genuine
+event was observed that maps differently; MongoDB has no column types."""
 
 from __future__ import annotations
 
@@ -33,18 +33,17 @@ _MONGODB = {"_id": types.STRING, "data": types.JSON}
 
 
 def sqlserver_type(declared: str, _dates: DateProfile) -> UnifiedType:
-    """The unified type of a column of SQL Server."""
-    told = DeclaredType.parse(declared)
-    if told.name in {"decimal", "numeric"}:
-        precision, scale = (*told.numbers, *(18, 0)[len(told.numbers) :])[:2]
+    parsed = DeclaredType.parse(declared)
+    if parsed.name in {"decimal", "numeric"}:
+        precision, scale = (*parsed.numbers, *(18, 0)[len(parsed.numbers) :])[:2]
         return types.decimal(precision, scale)
-    if told.name == "float" and told.numbers and told.numbers[0] <= _FLOAT_DIGITS:
+    if parsed.name == "float" and parsed.numbers and parsed.numbers[0] <= _FLOAT_DIGITS:
         return types.FLOAT
-    return _SQLSERVER.get(told.name, types.STRING)
+    return _SQLSERVER.get(parsed.name, types.STRING)
 
 
 def salesforce_type(declared: str, _dates: DateProfile) -> UnifiedType:
-    """The unified type of a field of Salesforce, by its discovered type."""
+    """The unified type of a Salesforce field, from its discovered type."""
     return _SALESFORCE.get(DeclaredType.parse(declared).name, types.STRING)
 
 

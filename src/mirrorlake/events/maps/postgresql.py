@@ -30,7 +30,7 @@ _TYPES = {
 
 
 def postgresql_type(declared: str, dates: DateProfile) -> UnifiedType:
-    """The unified type of a column of PostgreSQL; text for every type that has no other (ST-156).
+    """The unified type of a PostgreSQL column; STRING for every type without a mapping (ST-156).
 
     A domain is printed as `name (base)`, an array as `element[]`.
     """
