@@ -57,7 +57,7 @@ class Apart:
 
     def _check(self, answer: Any, peak: int) -> None:
         if isinstance(answer, _Raised):
-            raise Finding(answer.told)
+            raise Finding(answer.error)
         if peak > self.memory:
             raise Finding(f"it took {peak:,} bytes of memory, and may take {self.memory:,}")
 
@@ -71,7 +71,7 @@ class Apart:
 class _Raised:
     """What a function raised, as it is printed."""
 
-    told: str
+    error: str
 
 
 class _Child:

@@ -42,7 +42,7 @@ def applied(files: Files, threads: int = 1) -> dict[str, str]:
     outcomes: dict[str, str] = {}
     for scan in scanner.scan():
         if scan.error:
-            outcomes[METADATA] = _told(scan.error, METADATA)
+            outcomes[METADATA] = outcome_of(scan.error, METADATA)
             continue
         for file in scan.files:
             outcomes[file.base] = _outcome(scan, file, scanner, store, threads)
@@ -85,7 +85,7 @@ def _outcome(scan: TableScan, file: Landed, scanner: Scanner, store: Store, thre
             rows.data.validate(full=True)
             check_rows(rows, key=key, required=(), row_checks=DEMANDS, **named)
     except TableError as error:
-        return _told(error, str(file.name))
+        return outcome_of(error, str(file.name))
     return "rows"
 
 
@@ -109,7 +109,7 @@ def _read(
             yield from delimited.read_blocks(*given, file.text, key=key, about=1_000, **named)
 
 
-def _told(error: TableError, file: str) -> str:
+def outcome_of(error: TableError, file: str) -> str:
     """The code of an error that says what is wrong, where, and what a person can do."""
     text = str(error)
     assert error.what, "nothing is said"

@@ -52,22 +52,22 @@ def test_what_is_returned_comes_back(apart: Apart) -> None:
     assert [apart.run(doubled, number) for number in range(3)] == [0, 2, 4]
 
 
-def test_what_is_raised_is_told(apart: Apart) -> None:
+def test_an_exception_is_reported(apart: Apart) -> None:
     assert "LookupError: not ours" in found(apart, raises)
 
 
-def test_an_end_of_the_process_is_told_with_its_place(apart: Apart) -> None:
-    told = found(apart, ends_the_process)
-    assert "Segmentation fault" in told
-    assert "in ends_the_process" in told
+def test_a_crash_of_the_process_is_reported_with_its_place(apart: Apart) -> None:
+    text = found(apart, ends_the_process)
+    assert "Segmentation fault" in text
+    assert "in ends_the_process" in text
 
 
-def test_what_takes_too_much_memory_is_told_though_it_gives_it_back(apart: Apart) -> None:
+def test_a_peak_of_memory_is_reported_though_it_is_freed(apart: Apart) -> None:
     assert apart.run(takes, MIB) == MIB
     assert "may take 536,870,912" in found(apart, takes, 600 * MIB)
 
 
-def test_what_does_not_end_is_told_with_its_place(apart: Apart) -> None:
+def test_an_endless_call_is_reported_with_its_place(apart: Apart) -> None:
     assert apart.run(doubled, 2) == 4
     apart.patience = 0.1
     with pytest.raises(Finding, match="in never_ends"):

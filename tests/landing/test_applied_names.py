@@ -43,7 +43,7 @@ def files(store: MemoryStore) -> list[str]:
     return [entry.name for entry in store.list(FOLDER).files]
 
 
-def test_there_is_nothing_before_the_first_batch(store: MemoryStore) -> None:
+def test_the_record_is_empty_before_the_first_batch(store: MemoryStore) -> None:
     assert SideRecord(store, FOLDER).read() == []
 
 
@@ -110,9 +110,7 @@ def test_a_crash_while_joining_loses_nothing(store: MemoryStore, step: int) -> N
 
 
 @given(st.integers(1, 40), st.integers(1, 40), st.integers(0, 40))
-def test_writers_that_do_not_know_of_each_other_write_what_is_true(
-    known: int, one: int, other: int
-) -> None:
+def test_concurrent_writers_write_consistent_segments(known: int, one: int, other: int) -> None:
     """A process that stalled and one that took over, both behind the commits by some batches."""
     store = MemoryStore(SteppedClock())
     for number in range(1, known):
@@ -128,7 +126,7 @@ def test_writers_that_do_not_know_of_each_other_write_what_is_true(
     assert found[-1].names[-1] == batch(known + one + other).names[-1]
 
 
-def test_a_reader_looks_again_when_segments_were_joined_under_its_hands(
+def test_a_reader_retries_if_segments_were_merged(
     store: MemoryStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     record = SideRecord(store, FOLDER)
@@ -155,12 +153,12 @@ class TestDamage:
             record.append([batch(number)])
         return [f"{FOLDER}/{name}" for name in files(store)]
 
-    def test_it_is_read_up_to_a_gap(self, store: MemoryStore, three: list[str]) -> None:
+    def test_the_record_is_read_up_to_a_gap(self, store: MemoryStore, three: list[str]) -> None:
         store.delete(three[1])
         assert names_of(SideRecord(store, FOLDER).read()) == names_of(batches(1, 1))
 
     @pytest.mark.parametrize("content", [b"", b"[]", b"{}", b'{"format": "1"}', b"\xff", b"7"])
-    def test_a_damaged_segment_is_a_gap_and_is_told(
+    def test_a_damaged_segment_is_a_gap_and_is_reported(
         self, store: MemoryStore, three: list[str], content: bytes
     ) -> None:
         store.replace(three[1], content)
@@ -169,9 +167,7 @@ class TestDamage:
         assert names_of(found) == names_of(batches(1, 1))
         assert [line["event"] for line in lines] == [DAMAGED]
 
-    def test_a_gap_is_closed_by_writing_again_what_follows(
-        self, store: MemoryStore, three: list[str]
-    ) -> None:
+    def test_a_gap_is_closed_by_appending_again(self, store: MemoryStore, three: list[str]) -> None:
         store.replace(three[1], b"")
         record = SideRecord(store, FOLDER)
         record.read()

@@ -55,9 +55,7 @@ def aside(store: MemoryStore) -> list[str]:
 class TestChoice:
     @pytest.mark.clause("LZ-243", "LZ-251")
     @given(st.sets(st.integers(1, 30)), st.integers(0, 30))
-    def test_only_applied_files_go_and_never_the_last_of_them(
-        self, found: set[int], applied: int
-    ) -> None:
+    def test_applied_files_are_moved_except_the_last(self, found: set[int], applied: int) -> None:
         files = [Landed(FileName(n), "t", 1, 0.0, "") for n in sorted(found)]
         gone = {file.number for file in cleanup.processed(files, applied)}
         assert gone == {number for number in found if number < applied}
@@ -65,12 +63,12 @@ class TestChoice:
 
 class TestMoving:
     @pytest.mark.clause("LZ-242", "LZ-244", "LZ-246", "LZ-248")
-    def test_files_go_into_the_cleanup_folder_of_their_table(self, store: MemoryStore) -> None:
+    def test_files_are_moved_to_the_cleanup_folder_of_their_table(self, store: MemoryStore) -> None:
         move(store, landed(store, 1, 2))
         assert names(store, FOLDER) == []
         assert aside(store) == [name(1), name(2)]
 
-    def test_each_file_is_told_when_it_was_moved(self, store: MemoryStore) -> None:
+    def test_each_file_is_yielded_when_it_was_moved(self, store: MemoryStore) -> None:
         assert move(store, landed(store, 1, 2)) == [1, 2]
 
     @pytest.mark.clause("LZ-248")
@@ -80,7 +78,7 @@ class TestMoving:
         assert json.loads(store.read(INFO)) == {"files": [{"name": name(1), "movedTimeUtc": time}]}
 
     @pytest.mark.clause("LZ-245", "LZ-248")
-    def test_whole_seconds_are_recorded_and_no_file_goes_before_its_time(
+    def test_times_are_rounded_up_and_no_file_is_deleted_early(
         self, store: MemoryStore, clock: SteppedClock
     ) -> None:
         clock.advance(0.25)
@@ -102,17 +100,17 @@ class TestMoving:
             name(2): "2026-01-01T00:01:00Z",
         }
 
-    def test_a_file_that_is_gone_is_passed_over(self, store: MemoryStore) -> None:
+    def test_a_missing_file_is_skipped(self, store: MemoryStore) -> None:
         files = landed(store, 1, 2)
         store.delete(files[0].path)
         assert move(store, files) == [2]
 
-    def test_nothing_to_move_leaves_no_trace(self, store: MemoryStore) -> None:
+    def test_without_files_to_move_nothing_is_written(self, store: MemoryStore) -> None:
         assert move(store, []) == []
         assert store.list("").folders == ()
 
     @pytest.mark.parametrize("step", range(1, 9))
-    def test_a_crash_while_moving_is_made_good(self, store: MemoryStore, step: int) -> None:
+    def test_a_move_is_completed_after_a_crash(self, store: MemoryStore, step: int) -> None:
         files = landed(store, 1, 2, 3)
         with pytest.raises(Crash):
             move(store.reopened(crash_at(step)), files)
@@ -144,7 +142,7 @@ class TestExpiry:
         clock.advance(61)
         assert cleanup.sweep(store, FOLDER, clock.now(), timedelta(minutes=1))[0] == 1
 
-    def test_the_move_counts_and_not_the_age_of_the_file(
+    def test_the_retention_counts_from_the_move(
         self, store: MemoryStore, clock: SteppedClock
     ) -> None:
         files = landed(store, 1)
@@ -159,7 +157,7 @@ class TestExpiry:
         clock.advance(60)
         assert (expire(store), aside(store)) == (1, [name(2)])
 
-    def test_what_is_removed_is_recorded_no_longer(
+    def test_removed_files_are_deleted_from_the_record(
         self, store: MemoryStore, clock: SteppedClock
     ) -> None:
         move(store, landed(store, 1))
@@ -191,7 +189,7 @@ class TestExpiry:
             b'{"files": [{"name": "%s", "movedTimeUtc": 5}]}' % name(1).encode(),
         ],
     )
-    def test_without_a_record_the_modification_counts(
+    def test_without_a_record_the_modification_time_is_used(
         self, store: MemoryStore, clock: SteppedClock, record: bytes
     ) -> None:
         move(store, landed(store, 1))
@@ -210,7 +208,7 @@ class TestExpiry:
         clock.advance(WEEK + 1)
         assert expire(store) == 0
 
-    def test_other_files_in_the_folder_are_left_alone(
+    def test_other_files_in_the_folder_are_kept(
         self, store: MemoryStore, clock: SteppedClock
     ) -> None:
         store.create(f"{ASIDE}/notes.txt", b"x")

@@ -71,7 +71,7 @@ class TestCut:
     def test_a_later_cut_keeps_what_did_not_change(self) -> None:
         assert cut(1, a=1, b=1).then(cut(2, b=2, c=1)).tables == {"a": 1, "b": 2, "c": 1}
 
-    def test_a_later_full_cut_stands_alone(self) -> None:
+    def test_a_later_full_cut_replaces_earlier_ones(self) -> None:
         full = replace(cut(2, b=2), full=True)
         assert cut(1, a=1, b=1).then(full) == full
 
@@ -110,7 +110,7 @@ class TestWriting:
         restarted.newest()
         assert restarted.write(cut(2, b=1)).tables == {"a": 1, "b": 1}
 
-    def test_other_files_beside_the_cuts_do_not_matter(
+    def test_other_files_next_to_the_cuts_are_ignored(
         self, store: MemoryStore, writer: Cuts, reader: Cuts
     ) -> None:
         writer.write(cut(1, a=1))
@@ -129,15 +129,13 @@ class TestPruning:
         full = [n for n in numbers(store) if Cut.decode(store.read(f"{PLACE}/{n:020d}.json")).full]
         assert full == [FULL_EVERY, 2 * FULL_EVERY]
 
-    def test_cuts_before_the_last_full_one_but_one_are_removed(
+    def test_cuts_before_the_second_to_last_full_cut_are_removed(
         self, store: MemoryStore, writer: Cuts
     ) -> None:
         self.written(writer, 3 * FULL_EVERY + 5)
         assert numbers(store) == list(range(2 * FULL_EVERY, 3 * FULL_EVERY + 6))
 
-    def test_a_reader_that_was_away_meanwhile_sees_everything(
-        self, writer: Cuts, reader: Cuts
-    ) -> None:
+    def test_a_reader_that_missed_cuts_sees_everything(self, writer: Cuts, reader: Cuts) -> None:
         self.written(writer, 5)
         reader.newest()
         for number in range(6, 4 * FULL_EVERY):

@@ -26,7 +26,7 @@ def landed(store: MemoryStore, content: bytes) -> Landed:
     return data_files(FOLDER, store.list(FOLDER))[0]
 
 
-def test_an_identity_survives_being_written_down(store: MemoryStore) -> None:
+def test_an_identity_is_parsed_as_recorded(store: MemoryStore) -> None:
     found = Identity.of(store, landed(store, CONTENT))
     assert found is not None
     assert Identity.parse(found.as_record()) == found
@@ -34,21 +34,21 @@ def test_an_identity_survives_being_written_down(store: MemoryStore) -> None:
 
 
 @pytest.mark.parametrize("content", [CONTENT, CONTENT[:10]], ids=["large", "small"])
-def test_files_that_end_otherwise_differ(store: MemoryStore, content: bytes) -> None:
+def test_files_with_different_ends_differ(store: MemoryStore, content: bytes) -> None:
     tails = Tails(store)
     one = tails(landed(store, content))
     assert tails(landed(store, content)) == one
     assert tails(landed(store, content[:-1] + bytes([content[-1] ^ 1]))) != one
 
 
-def test_an_end_is_read_once(store: MemoryStore) -> None:
+def test_the_end_of_a_file_is_read_once(store: MemoryStore) -> None:
     tails, file = Tails(store), landed(store, CONTENT)
     one = tails(file)
     store.delete(file.path)
     assert tails(file) == one
 
 
-def test_of_a_file_that_is_gone_nothing_is_known(store: MemoryStore) -> None:
+def test_a_missing_file_has_no_identity(store: MemoryStore) -> None:
     file = landed(store, CONTENT)
     store.delete(file.path)
     assert Tails(store)(file) == ""

@@ -51,14 +51,14 @@ def test_a_file_may_have_very_many_columns() -> None:
 
 
 @pytest.mark.clause("LZ-156")
-def test_twins_are_found_among_very_many_columns() -> None:
+def test_names_that_differ_in_case_are_found_among_very_many_columns() -> None:
     with pytest.raises(UnsupportedColumn, match="c4999 and C4999"):
         inspected(named(*(f"c{n}" for n in range(5_000)), "C4999"))
 
 
 @pytest.mark.clause("LZ-086")
 @pytest.mark.parametrize("name", ["__ROWMARKER__", "__rowmarKer__"])
-def test_a_marker_cannot_hide_behind_another_spelling(name: str) -> None:
+def test_a_misspelt_marker_is_detected(name: str) -> None:
     with pytest.raises(MisspeltMarker):
         inspected(named("id", name, MARKER_COLUMN))
 
@@ -73,7 +73,7 @@ def test_a_deeply_nested_column_is_refused() -> None:
             inspected(encoded(pa.table({"n": value})))
 
 
-def test_a_footer_that_promises_more_rows_than_there_are_is_an_error() -> None:
+def test_a_footer_with_too_many_rows_is_an_error() -> None:
     """Both numbers are of one length, so that the footer stays where it is."""
     content = encoded({"id": [1] * 100}, compression="none")
     promised = content.replace(b"\x16\xc8\x01", b"\x16\xca\x01")  # 100 becomes 101, in zigzag
@@ -101,13 +101,13 @@ def test_a_column_beyond_the_offsets_of_arrow_is_refused(monkeypatch: pytest.Mon
     assert caught.value.column == "note"
 
 
-def test_what_encryption_hides_is_an_error() -> None:
+def test_an_encrypted_file_is_an_error() -> None:
     content = encoded({"id": [1]})
     with pytest.raises(TableError):
         inspected(content[:-4] + b"PARE")
 
 
-def test_the_parts_of_a_data_set_are_no_rows() -> None:
+def test_the_files_of_a_data_set_are_not_rows() -> None:
     """A summary file, as some writers leave beside their data: columns, and not one row group."""
     buffer = io.BytesIO()
     pq.write_metadata(pa.schema([("id", pa.int64())]), buffer)
@@ -123,7 +123,7 @@ def test_a_text_that_is_not_utf_8_is_an_error_of_its_column() -> None:
     assert caught.value.column == "note"
 
 
-def test_a_marker_that_is_not_utf_8_is_told_in_short() -> None:
+def test_a_marker_that_is_not_utf_8_is_shortened_in_the_error() -> None:
     marker = "x" * 5_000
     columns = {"id": [1], MARKER_COLUMN: [marker]}
     plain = {"use_dictionary": False, "write_statistics": False, "write_page_checksum": False}

@@ -43,13 +43,13 @@ class TestZone:
         assert Scanner(store).zone() == "LandingZone"
 
     @pytest.mark.clause("LZ-009")
-    def test_of_two_zones_the_one_below_files_is_used(self, store: Store) -> None:
+    def test_with_two_zones_the_one_below_files_is_used(self, store: Store) -> None:
         store.create("LandingZone/t/_metadata.json", b"{}")
         store.create("Files/LandingZone/t/_metadata.json", b"{}")
         assert Scanner(store).zone() == "Files/LandingZone"
 
     @pytest.mark.clause("LZ-010")
-    def test_a_new_zone_lies_below_files(self, store: Store) -> None:
+    def test_a_new_zone_is_below_files(self, store: Store) -> None:
         assert Scanner(store).zone() == "Files/LandingZone"
 
 
@@ -82,19 +82,19 @@ class TestTables:
         assert tables(store) == ["z", "A.t"]
 
     @pytest.mark.clause("LZ-016")
-    def test_a_schema_folder_is_no_table(self, store: Store) -> None:
+    def test_a_schema_folder_is_not_a_table(self, store: Store) -> None:
         store.create(f"{ZONE}/S.schema/_metadata.json", b"{}")
         store.create(f"{ZONE}/S.schema/00000000000000000001.parquet", b"x")
         assert tables(store) == []
 
     @pytest.mark.clause("LZ-016")
-    def test_a_schema_folder_in_a_schema_folder_is_no_table(self, store: Store) -> None:
+    def test_a_schema_folder_in_a_schema_folder_is_not_a_table(self, store: Store) -> None:
         make(store, "S.schema/T.schema/t")
         assert tables(store) == []
 
     @pytest.mark.clause("LZ-013")
     @pytest.mark.parametrize("folder", ["S", "S.schemas", "schema", "S.schema.old"])
-    def test_a_folder_of_another_name_is_no_schema(self, store: Store, folder: str) -> None:
+    def test_a_folder_of_another_name_is_not_a_schema(self, store: Store, folder: str) -> None:
         make(store, f"{folder}/t")
         assert [one.table for one in layout.table_folders(store, ZONE)] == [TableId("", folder)]
 
@@ -108,12 +108,12 @@ class TestTables:
         assert tables(store) == []
 
     @pytest.mark.clause("LZ-022")
-    def test_the_scratch_pad_is_no_table(self, store: Store) -> None:
+    def test_the_scratch_pad_is_not_a_table(self, store: Store) -> None:
         make(store, "_scratchPad", "S.schema/_scratchPad")
         assert tables(store) == []
 
     @pytest.mark.clause("LZ-025")
-    def test_files_in_the_zone_are_no_tables(self, store: Store) -> None:
+    def test_files_in_the_zone_are_not_tables(self, store: Store) -> None:
         make(store, "t")
         store.create(f"{ZONE}/00000000000000000001.parquet", b"x")
         store.create(f"{ZONE}/_partnerEvents.json", b"{}")
@@ -124,7 +124,7 @@ class TestTables:
         assert tables(store) == []
 
 
-class TestPlaces:
+class TestLocations:
     @pytest.mark.clause("LZ-017")
     def test_a_table_of_a_schema_is_written_below_it(self) -> None:
         assert delta_path(TableId("X", "T"), None) == "Tables/X/T"
@@ -138,7 +138,7 @@ class TestPlaces:
         assert delta_path(TableId("", "T"), "dbo") == "Tables/dbo/T"
 
     @pytest.mark.clause("LZ-019")
-    def test_without_a_default_schema_it_stands_alone(self) -> None:
+    def test_without_a_default_schema_a_table_has_no_schema(self) -> None:
         assert delta_path(TableId("", "T"), None) == "Tables/T"
 
     @pytest.mark.clause("LZ-006", "LZ-010", "LZ-013")
@@ -153,7 +153,7 @@ class TestPlaces:
     def test_our_publisher_lands_a_table_in_its_folder(self, table: TableId, path: str) -> None:
         assert folder_of(ZONE, table) == path
 
-    def test_what_our_publisher_makes_is_found_again(self, store: Store) -> None:
+    def test_folders_of_our_publisher_are_found(self, store: Store) -> None:
         paths = [
             folder_of(ZONE, TableId(s, n)) for s in ("", "_s", "a.b") for n in ("t", "_t", ".")
         ]

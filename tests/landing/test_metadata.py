@@ -55,14 +55,14 @@ class TestKey:
         assert decode('{ "keyColumns" : ["C1", "C2"] }').key_columns == ("C1", "C2")
 
     @pytest.mark.clause("LZ-045")
-    def test_an_empty_key_is_no_key(self) -> None:
+    def test_an_empty_key_is_not_a_key(self) -> None:
         assert decode({"keyColumns": []}) == decode({})
 
-    def test_a_null_key_is_no_key(self) -> None:
+    def test_a_null_key_is_not_a_key(self) -> None:
         assert decode({"keyColumns": None}).key_columns == ()
 
     @pytest.mark.parametrize("key", ["id", {"id": 1}, [1], [None], [""], [["id"]]])
-    def test_a_key_is_an_array_of_names(self, key: object) -> None:
+    def test_the_key_must_be_an_array_of_names(self, key: object) -> None:
         assert "keyColumns" in fault({"keyColumns": key}).what
 
     def test_a_name_that_is_repeated_counts_once(self) -> None:
@@ -103,12 +103,12 @@ class TestOptions:
 
     @pytest.mark.parametrize("upsert", [True, False])
     @pytest.mark.parametrize("detection", [SEQUENTIAL, BY_TIME])
-    def test_both_options_go_together(self, upsert: bool, detection: str) -> None:
+    def test_both_options_can_be_combined(self, upsert: bool, detection: str) -> None:
         found = decode({"isUpsertDefaultRowMarker": upsert, "fileDetectionStrategy": detection})
         assert (found.upsert_default, found.detection) == (upsert, detection)
 
 
-class TestLenience:
+class TestLeniency:
     @pytest.mark.clause("LZ-050")
     @pytest.mark.parametrize("name", ["keyColumns", "KeyColumns", "keycolumns", "KEYCOLUMNS"])
     def test_members_are_found_in_any_case(self, name: str) -> None:
@@ -116,7 +116,9 @@ class TestLenience:
 
     @pytest.mark.clause("LZ-050")
     @pytest.mark.parametrize("change", [str, str.upper, str.lower, str.title])
-    def test_so_are_all_others_and_their_words(self, change: Callable[[str], str]) -> None:
+    def test_all_other_members_and_values_are_found_in_any_case(
+        self, change: Callable[[str], str]
+    ) -> None:
         found = decode(
             {
                 change("fileDetectionStrategy"): change(BY_TIME),
@@ -131,12 +133,12 @@ class TestLenience:
         assert found == expected
         assert decode({change("fileDetectionStrategy"): change(SEQUENTIAL)}).detection == SEQUENTIAL
 
-    def test_unknown_members_are_ignored_and_told(self) -> None:
+    def test_unknown_members_are_ignored_and_returned(self) -> None:
         found = decode({"keyColumns": ["id"], "protocolVersion": 3, "Colour": {}})
         assert found == Metadata(key_columns=("id",), unknown=("Colour", "protocolVersion"))
 
     @pytest.mark.clause("LZ-058")
-    def test_a_condition_on_updates_is_accepted_and_told(self) -> None:
+    def test_a_conditional_update_is_accepted_and_returned(self) -> None:
         found = decode({"keyColumns": ["id"], "ConditionalUpdateColumn": "seqNum"})
         assert found == Metadata(key_columns=("id",), conditional="seqNum")
 
@@ -144,11 +146,11 @@ class TestLenience:
     @pytest.mark.parametrize(
         ("value", "expected"), [(True, True), ("true", True), (False, False), ("False", False)]
     )
-    def test_partitions_are_accepted_and_told(self, value: object, expected: bool) -> None:
+    def test_partitions_are_accepted_and_returned(self, value: object, expected: bool) -> None:
         assert decode({"isPartitionEnabled": value}) == Metadata(partitioned=expected)
 
     @pytest.mark.clause("LZ-052", "LZ-331")
-    def test_what_was_tolerated_is_told(self) -> None:
+    def test_tolerances_are_returned(self) -> None:
         found = decode('{ "keyColumns": ["C1", "C2"], }')
         assert found.key_columns == ("C1", "C2")
         assert [str(note) for note in found.notes] == [
@@ -167,7 +169,7 @@ class TestLenience:
             True,
         )
 
-    def test_a_byte_order_mark_is_no_matter(self) -> None:
+    def test_a_byte_order_mark_is_allowed(self) -> None:
         assert decode(b'\xef\xbb\xbf{"keyColumns": ["id"]}').key_columns == ("id",)
 
     def test_names_are_unicode(self) -> None:
@@ -176,22 +178,22 @@ class TestLenience:
 
 class TestErrors:
     @pytest.mark.clause("LZ-054")
-    def test_the_place_of_a_fault_is_named(self) -> None:
+    def test_the_location_of_an_error_is_named(self) -> None:
         error = fault('{"keyColumns":\n  ["id"}')
         assert "line 2, column 8" in error.what
         assert (error.table, error.file) == ("sales.orders", "_metadata.json")
 
     @pytest.mark.clause("LZ-054")
-    def test_a_byte_that_is_no_text_is_named(self) -> None:
+    def test_a_byte_that_is_not_text_is_named(self) -> None:
         assert "byte 2" in fault(b'{"\xff": 1}').what
 
     @pytest.mark.clause("LZ-030")
     @pytest.mark.parametrize("content", ["[]", '"id"', "1", "null"])
-    def test_the_file_holds_one_object(self, content: str) -> None:
+    def test_the_file_must_contain_one_object(self, content: str) -> None:
         assert "a single JSON object" in fault(content).what
 
     @pytest.mark.parametrize("content", ["", "  ", '{"keyColumns": ["id"]', "{} {}"])
-    def test_what_is_no_json_is_refused(self, content: str) -> None:
+    def test_invalid_json_is_refused(self, content: str) -> None:
         assert "not valid JSON" in fault(content).what
 
     @pytest.mark.parametrize("content", ["[" * 100_000, "9" * 5_000])
@@ -201,22 +203,22 @@ class TestErrors:
     def test_a_huge_file_is_refused(self) -> None:
         assert "bytes" in fault(b" " * metadata.LIMIT + b"{}").what
 
-    def test_half_a_character_is_refused(self) -> None:
+    def test_an_unpaired_surrogate_is_refused(self) -> None:
         assert "surrogate" in fault('{"keyColumns": ["\\ud800"]}').what
 
     @pytest.mark.parametrize("member", ["keyColumns", "KEYCOLUMNS"])
-    def test_the_place_of_a_wrong_value_is_named(self, member: str) -> None:
+    def test_the_location_of_an_invalid_value_is_named(self, member: str) -> None:
         error = fault(f'{{\n  "{member}": 3}}')
         assert error.what == (
             f"{member} is 3, expected an array of column names at line 2, column 17"
         )
 
 
-class TestOurs:
+class TestOurMember:
     def test_our_member_is_read(self) -> None:
         assert decode({"mirrorlake": OURS}).ours == OurMetadata("g", "t", {"schema": "s"})
 
-    def test_a_table_that_has_a_key_goes_by_it(self) -> None:
+    def test_a_table_with_a_key_does_not_use_whole_rows(self) -> None:
         ours = OURS | {"whole_rows": True}
         assert decode({"mirrorlake": ours}).whole_rows
         assert not decode({"mirrorlake": ours, "keyColumns": ["id"]}).whole_rows

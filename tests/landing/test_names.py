@@ -73,7 +73,7 @@ def test_long_names_that_end_differently_have_different_folders(name: str, end: 
 @example(("_A", "_a"))
 @example(("straße", "strasse"))
 @example(("T.SCHEMA", "T.schema"))
-def test_twins_have_folders_that_differ_without_case(twins: tuple[str, str]) -> None:
+def test_names_that_differ_in_case_have_different_folders(twins: tuple[str, str]) -> None:
     one, other = twins
     apart = frozenset({one.casefold()})
     folders = {folder_name(name, apart_from=apart).casefold() for name in twins}
@@ -81,14 +81,14 @@ def test_twins_have_folders_that_differ_without_case(twins: tuple[str, str]) -> 
 
 
 @given(names, names)
-def test_a_twin_set_apart_meets_no_other_name(name: str, other: str) -> None:
+def test_an_encoded_name_equals_no_other_name(name: str, other: str) -> None:
     apart = folder_name(name, apart_from=frozenset({name.casefold()}))
     if other != name:
         assert apart.casefold() != folder_name(other).casefold()
 
 
 @given(long_names)
-def test_a_twin_set_apart_is_not_too_long(name: str) -> None:
+def test_an_encoded_name_is_not_too_long(name: str) -> None:
     apart = folder_name(name, apart_from=frozenset({name.casefold()}))
     assert len(apart.encode()) <= LONGEST
 
@@ -111,7 +111,7 @@ def test_an_ordinary_name_is_its_own_folder(name: str) -> None:
         ("line\nbreak", "line%0Abreak"),
     ],
 )
-def test_what_a_folder_cannot_carry_is_percent_encoded(name: str, folder: str) -> None:
+def test_characters_that_a_folder_cannot_have_are_percent_encoded(name: str, folder: str) -> None:
     assert folder_name(name) == folder
 
 

@@ -35,9 +35,9 @@ class TestReading:
             "problem": None,
         }
 
-    def test_there_may_be_none(self) -> None:
+    def test_the_file_is_optional(self) -> None:
         assert partner_events.read(MemoryStore(SteppedClock()), ZONE) == PartnerEvents()
-        assert not PartnerEvents().is_told
+        assert not PartnerEvents().is_present
 
     @pytest.mark.clause("LZ-064")
     @given(st.text(st.characters(codec="utf-8")))
@@ -64,7 +64,7 @@ class TestFaults:
             b'{"sourceInfo": {"additionalInformation": []}}',
         ],
     )
-    def test_what_is_wrong_is_a_problem_and_no_error(self, content: bytes) -> None:
+    def test_an_invalid_file_is_a_problem_but_not_an_error(self, content: bytes) -> None:
         assert partner_events.decode(content).problem
 
     def test_a_huge_file_is_not_read(self) -> None:
@@ -83,5 +83,5 @@ class TestFaults:
         assert partner_events.read(store, ZONE).problem == "it cannot be read: Permission denied"
 
     @given(st.binary(max_size=60))
-    def test_no_content_is_an_error(self, content: bytes) -> None:
+    def test_no_content_raises_an_error(self, content: bytes) -> None:
         assert partner_events.decode(content) == partner_events.decode(content)

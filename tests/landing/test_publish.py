@@ -46,7 +46,7 @@ def test_a_repeated_publication_of_the_same_content_changes_nothing(store: Memor
 
 @pytest.mark.clause("LZ-135", "LZ-136")
 @pytest.mark.parametrize("step", [1, 2, 3, 4])
-def test_a_publication_that_a_crash_cut_short_is_repeated(store: MemoryStore, step: int) -> None:
+def test_a_publication_is_repeated_after_a_crash(store: MemoryStore, step: int) -> None:
     stage(store, b"rows", STAGED)
     with pytest.raises(Crash):
         publish(store.reopened(crash_at(step)), FOLDER, STAGED, 1, table="t")
@@ -55,7 +55,7 @@ def test_a_publication_that_a_crash_cut_short_is_repeated(store: MemoryStore, st
     assert store.read(f"{FOLDER}/{name(1)}") == b"rows"
 
 
-def test_a_number_that_a_killed_run_gave_is_durable_before_its_staged_file_goes(
+def test_a_name_of_a_killed_run_is_flushed_before_its_staged_file_is_deleted(
     store: MemoryStore,
 ) -> None:
     stage(store, b"rows", STAGED)
@@ -68,7 +68,7 @@ def test_a_number_that_a_killed_run_gave_is_durable_before_its_staged_file_goes(
 
 @pytest.mark.clause("LZ-134", "LZ-137")
 @pytest.mark.parametrize("other", [b"", b"ro", b"rows and more", b"sowr"])
-def test_a_number_that_holds_other_content_is_refused(store: MemoryStore, other: bytes) -> None:
+def test_a_number_with_other_content_is_refused(store: MemoryStore, other: bytes) -> None:
     attempt(store, 1, other)
     with pytest.raises(NameTaken) as caught:
         attempt(store, 1, b"rows")
@@ -84,7 +84,7 @@ def test_the_refused_content_gets_no_other_number(store: MemoryStore) -> None:
     assert names(store, FOLDER) == [name(1), "_stage-1.parquet"]
 
 
-def test_large_content_is_compared_to_its_end(store: MemoryStore) -> None:
+def test_large_content_is_compared_completely(store: MemoryStore) -> None:
     attempt(store, 1, bytes(3 << 20) + b"a")
     with pytest.raises(NameTaken):
         attempt(store, 1, bytes(3 << 20) + b"b")
@@ -102,7 +102,7 @@ def test_large_content_is_compared_to_its_end(store: MemoryStore) -> None:
     ],
 )
 @pytest.mark.clause("LZ-140")
-def test_the_newest_file_is_found_in_the_folder_and_beside(
+def test_the_newest_file_is_found_in_the_folder_and_the_cleanup_folder(
     store: MemoryStore, locations: tuple[list[int], ...]
 ) -> None:
     for location, found in zip(
@@ -115,7 +115,7 @@ def test_the_newest_file_is_found_in_the_folder_and_beside(
     assert newest.number == 3
 
 
-def test_the_newest_file_is_read_where_it_still_stands(store: MemoryStore) -> None:
+def test_the_newest_file_is_found_in_the_table_folder(store: MemoryStore) -> None:
     for location in ("", "/_FilesReadyToDelete"):
         store.create(f"{FOLDER}{location}/{name(1)}", b"x")
     newest = newest_file(store, FOLDER)
@@ -128,7 +128,7 @@ def test_an_empty_folder_has_no_newest_file(store: MemoryStore) -> None:
     assert newest_file(store, FOLDER) is None
 
 
-def test_what_an_interrupted_run_staged_is_removed(store: MemoryStore) -> None:
+def test_files_staged_by_an_interrupted_run_are_removed(store: MemoryStore) -> None:
     for path in (name(1), "_metadata.json", "_load.json", "_stage-1.parquet", "_stage-2.parquet"):
         store.create(f"{FOLDER}/{path}", b"x")
     remove_staged(store, FOLDER)

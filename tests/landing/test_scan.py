@@ -67,7 +67,9 @@ class TestTables:
         assert warned == [(MARKER_NOT_LAST, "warning", table) for table in "ab"]
 
     @pytest.mark.clause("LZ-074")
-    def test_so_does_one_in_a_text(self, store: MemoryStore, scanner: Scanner) -> None:
+    def test_a_marker_of_a_text_that_is_not_last_gives_one_warning(
+        self, store: MemoryStore, scanner: Scanner
+    ) -> None:
         texts = {
             "a": f"{MARKER_COLUMN},id\n0,1\n",
             "b": f"id,{MARKER_COLUMN}\n1,0\n",
@@ -82,7 +84,7 @@ class TestTables:
         warned = [(line["event"], line["log_level"], line["table"]) for line in lines]
         assert warned == [(MARKER_NOT_LAST, "warning", "a")]
 
-    def test_a_reserved_column_after_the_marker_is_no_data(
+    def test_a_reserved_column_after_the_marker_is_not_data(
         self, store: MemoryStore, scanner: Scanner
     ) -> None:
         put(
@@ -96,7 +98,7 @@ class TestTables:
         assert lines == []
 
     @pytest.mark.clause("LZ-230")
-    def test_a_scan_tells_the_folder(self, store: MemoryStore, scanner: Scanner) -> None:
+    def test_a_scan_has_the_folder(self, store: MemoryStore, scanner: Scanner) -> None:
         put(store, "_metadata.json", table="S.schema/u", content=KEYED)
         assert only(scanner).folder.path == f"{ZONE}/S.schema/u"
 
@@ -105,7 +107,7 @@ class TestTables:
         put(store, "_metadata.json", table=location, content=ours("a/b", "_s"))
         assert only(scanner).table == TableId("_s", "a/b")
 
-    def test_copies_of_a_folder_are_tables_of_their_own(
+    def test_copies_of_a_folder_are_separate_tables(
         self, store: MemoryStore, scanner: Scanner
     ) -> None:
         put(store, "_metadata.json", table="orders", content=ours("orders"))
@@ -115,7 +117,7 @@ class TestTables:
 
 class TestFiles:
     @pytest.mark.clause("LZ-116")
-    def test_files_stand_in_the_order_of_their_numbers(
+    def test_files_are_in_the_order_of_their_numbers(
         self, store: MemoryStore, scanner: Scanner
     ) -> None:
         put(store, "_metadata.json", content=KEYED)
@@ -186,7 +188,7 @@ class TestFiles:
         assert isinstance(error, DuplicateNumber)
         assert "00000000000000000002" in error.what
 
-    def test_an_upload_beside_its_file_is_no_second_file(
+    def test_an_upload_beside_its_file_is_not_a_second_file(
         self, store: MemoryStore, scanner: Scanner
     ) -> None:
         put(store, "_metadata.json", content=KEYED)
@@ -236,7 +238,9 @@ class TestFiles:
 
 
 @pytest.mark.parametrize("kind", ["a folder", "a link", "neither a file nor a folder"])
-def test_what_only_has_the_name_of_a_data_file_is_told(tmp_path: Path, kind: str) -> None:
+def test_a_folder_or_link_with_the_name_of_a_data_file_is_reported(
+    tmp_path: Path, kind: str
+) -> None:
     folder = tmp_path / ZONE / "t"
     folder.mkdir(parents=True)
     (folder / "_metadata.json").write_bytes(KEYED)

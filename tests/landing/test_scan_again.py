@@ -86,7 +86,7 @@ class TestMetadata:
         assert (only(scanner).error, only(scanner).metadata) == (None, Metadata(("id",)))
 
     @pytest.mark.clause("LZ-051")
-    def test_unknown_members_are_told_once(self, store: MemoryStore, scanner: Scanner) -> None:
+    def test_unknown_members_are_reported_once(self, store: MemoryStore, scanner: Scanner) -> None:
         with capture_logs() as lines:
             for _written_again in range(3):
                 put(store, "_metadata.json", content=b'{"keyColumns": [], "protocolVersion": "n"}')
@@ -102,7 +102,7 @@ class TestMetadata:
         ]
 
     @pytest.mark.clause("LZ-058", "LZ-059")
-    def test_members_without_effect_are_told_once(
+    def test_members_without_effect_are_reported_once(
         self, store: MemoryStore, scanner: Scanner
     ) -> None:
         put(
@@ -119,7 +119,7 @@ class TestMetadata:
         ]
 
     @pytest.mark.clause("LZ-052")
-    def test_what_was_tolerated_is_told_with_its_place(
+    def test_what_was_tolerated_is_reported_with_its_place(
         self, store: MemoryStore, scanner: Scanner
     ) -> None:
         put(store, "_metadata.json", content=b'{"keyColumns": ["id"],}')
@@ -141,7 +141,7 @@ class TestTexts:
         assert [str(c.type) for c in parquet.schema] == ["long"]
         assert [(c.name, str(c.type)) for c in text.schema] == [("a", "string"), ("b", "string")]
 
-    def test_a_text_is_looked_at_again_when_its_form_changes(
+    def test_a_text_is_inspected_again_after_its_format_changed(
         self, store: MemoryStore, scanner: Scanner
     ) -> None:
         put(store, name(1, "csv"), content=b"a;b\n1;2\n")
@@ -155,7 +155,7 @@ class TestTexts:
 
     @pytest.mark.clause("LZ-042")
     @pytest.mark.parametrize(("extension", "expected"), [("csv", True), ("parquet", False)])
-    def test_text_without_metadata_is_told_apart(
+    def test_text_without_metadata_is_recognized(
         self, store: MemoryStore, scanner: Scanner, extension: str, expected: bool
     ) -> None:
         put(store, name(1, extension))
@@ -164,7 +164,7 @@ class TestTexts:
         assert not only(scanner).is_undescribed_text
 
     @pytest.mark.clause("LZ-193")
-    def test_columns_that_are_not_declared_are_told_once(
+    def test_columns_that_are_not_declared_are_reported_once(
         self, store: MemoryStore, scanner: Scanner
     ) -> None:
         columns = [{"Name": "a", "DataType": "Int32"}]
@@ -183,7 +183,7 @@ class TestTexts:
 
 class TestPartner:
     @pytest.mark.clause("LZ-067")
-    def test_a_partner_that_cannot_be_read_is_told_once_and_changes_nothing(
+    def test_a_partner_that_cannot_be_read_is_reported_once_and_changes_nothing(
         self, store: MemoryStore, scanner: Scanner
     ) -> None:
         put(store, "_metadata.json", content=KEYED)
@@ -201,7 +201,7 @@ class TestPartner:
 
 class TestReading:
     @pytest.mark.clause("LZ-021")
-    def test_of_names_with_an_underscore_two_are_read_each_at_its_own_level(
+    def test_two_names_with_an_underscore_are_read_at_their_levels(
         self, store: MemoryStore
     ) -> None:
         other = b'{"keyColumns": ["other"], "partnerName": "other"}'
@@ -220,23 +220,23 @@ class TestReading:
         assert set(seen.paths) == {f"{ZONE}/_partnerEvents.json", PATH}
 
 
-class TestTrouble:
+class TestBrokenTables:
     """One table that cannot be read leaves the others alone (LZ-267)."""
 
-    def test_a_broken_table_leaves_the_others_alone(
+    def test_a_broken_table_does_not_affect_others(
         self, store: MemoryStore, scanner: Scanner
     ) -> None:
         put(store, "_metadata.json", table="bad", content=b"{")
         put(store, "_metadata.json", table="good", content=KEYED)
         assert [scan.error is None for scan in scanner.scan()] == [False, True]
 
-    def test_metadata_that_goes_while_we_look_is_not_there(self, store: MemoryStore) -> None:
+    def test_metadata_deleted_during_a_scan_is_missing(self, store: MemoryStore) -> None:
         put(store, "_metadata.json", content=KEYED)
         scan = only(Scanner(Troubled(store, "read", FileNotFoundError())))
         assert (scan.metadata, scan.error) == (None, None)
 
     @pytest.mark.parametrize("method", ["list", "read"])
-    def test_a_folder_that_we_may_not_read_is_the_error_of_its_table(
+    def test_an_unreadable_folder_is_an_error_of_its_table(
         self, store: MemoryStore, method: str
     ) -> None:
         put(store, "_metadata.json", content=KEYED)
@@ -244,7 +244,7 @@ class TestTrouble:
         assert isinstance(scan.error, TableError)
         assert "denied" in scan.error.what
 
-    def test_a_file_that_goes_while_we_look_is_the_error_of_its_table(
+    def test_a_file_deleted_during_a_scan_is_an_error_of_its_table(
         self, store: MemoryStore, scanner: Scanner
     ) -> None:
         put(store, name(1), content=encoded({"id": [1]}))
@@ -266,7 +266,7 @@ class TestInspection:
 
     @pytest.mark.clause("LZ-268", "LZ-269", "LZ-276")
     @pytest.mark.parametrize("bad", [b"", encoded({"id": [1]})[:-3]])
-    def test_a_bad_file_is_looked_at_again_when_it_was_replaced(
+    def test_a_bad_file_is_inspected_again_after_it_was_replaced(
         self, store: MemoryStore, scanner: Scanner, bad: bytes
     ) -> None:
         put(store, name(1), content=bad)
@@ -277,9 +277,7 @@ class TestInspection:
 
     @pytest.mark.clause("LZ-269")
     @pytest.mark.parametrize("change", ["size", "time", "identity"])
-    def test_whatever_changes_of_a_file_it_is_looked_at_again(
-        self, tmp_path: Path, change: str
-    ) -> None:
+    def test_a_file_is_inspected_again_after_any_change(self, tmp_path: Path, change: str) -> None:
         store = LocalStore(tmp_path)
         store.create(f"{ZONE}/t/_metadata.json", KEYED)
         file = tmp_path / ZONE / "t" / name(1)
@@ -296,7 +294,7 @@ class TestInspection:
         after = only(scanner).files[0]
         assert (before.size != after.size) == (change == "size")
         assert (before.modified != after.modified) == (change == "time")
-        assert before.look != after.look
+        assert before.fingerprint != after.fingerprint
 
     def test_a_file_that_was_forgotten_is_inspected_again(self, store: MemoryStore) -> None:
         put(store, name(1), content=encoded({"id": [1]}))

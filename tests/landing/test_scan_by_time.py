@@ -74,7 +74,7 @@ def test_other_names_are_ignored(store: MemoryStore) -> None:
 
 
 @pytest.mark.clause("LZ-124")
-def test_files_stand_in_the_order_of_their_times(store: MemoryStore) -> None:
+def test_files_are_in_the_order_of_their_times(store: MemoryStore) -> None:
     for text in ("c", "a", "b"):
         put(store, f"{text}.parquet")
         store.files.clock.advance(0.001)
@@ -89,7 +89,7 @@ def test_files_stand_in_the_order_of_their_times(store: MemoryStore) -> None:
         max_size=8,
     )
 )
-def test_equal_times_go_by_path(files: list[tuple[float, str]]) -> None:
+def test_equal_times_are_sorted_by_path(files: list[tuple[float, str]]) -> None:
     store = MemoryStore(SteppedClock())
     put(store, "_metadata.json", content=BY_TIME)
     for time, text in files:

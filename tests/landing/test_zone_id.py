@@ -12,7 +12,7 @@ from mirrorlake.storage.local import LocalStore
 ZONE = root.LANDING
 
 
-def test_a_zone_that_was_marked_is_known_again(store: LocalStore) -> None:
+def test_a_marked_zone_is_recognized(store: LocalStore) -> None:
     assert not zone_id.is_marked(store, ZONE)
     zone_id.mark(store, ZONE)
     assert zone_id.is_marked(store, ZONE)
@@ -33,14 +33,14 @@ def test_the_mark_of_another_mirror_stays_and_is_not_ours(store: LocalStore) -> 
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b'{"id": 7}', b"\xff"])
-def test_a_damaged_mark_is_none(store: LocalStore, content: bytes) -> None:
+def test_a_damaged_mark_counts_as_missing(store: LocalStore, content: bytes) -> None:
     zone_id.mark(store, ZONE)
     store.replace(f"{ZONE}/{zone_id.MARK}", content)
     assert not zone_id.is_marked(store, ZONE)
 
 
 @pytest.mark.clause("LZ-021")
-def test_the_mark_is_no_table(store: LocalStore) -> None:
+def test_the_mark_is_not_a_table(store: LocalStore) -> None:
     zone_id.mark(store, ZONE)
     assert list(layout.table_folders(store, ZONE)) == []
 
@@ -53,10 +53,10 @@ class TestTablesBelowARoot:
         store.create("Tables/s/files/a.parquet", b"")
         store.create("Tables/t/part/_delta_log/0.json", b"")
 
-    def test_they_lie_at_two_levels(self, store: LocalStore) -> None:
+    def test_tables_are_found_at_two_levels(self, store: LocalStore) -> None:
         assert set(tables.delta_tables(store)) == {"Tables/t", "Tables/s/t", "Tables/s/u"}
 
-    def test_known_ones_are_passed_over(
+    def test_known_tables_are_skipped(
         self, store: LocalStore, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         looked, whole = [], LocalStore.list

@@ -19,7 +19,7 @@ from mirrorlake.landing.text.members import MEMBERS
 from mirrorlake.lint import Report
 from mirrorlake.lint.finding import FindingLocation
 from mirrorlake.lint.rules.metadata import check
-from mirrorlake.lint.rules.parquet import look
+from mirrorlake.lint.rules.parquet import check_file
 from mirrorlake.lint.table_view import LintedFile
 from mirrorlake.model.change import MARKER_COLUMN
 from mirrorlake.model.table import TableId
@@ -62,7 +62,7 @@ RECORDS = st.dictionaries(
 )
 
 
-class TestAgreement:
+class TestAgreementWithEngine:
     """An error of the linter is a refusal of the engine, and the other way round."""
 
     @pytest.mark.fuzz
@@ -84,7 +84,7 @@ class TestAgreement:
         name = f"{1:020d}.parquet"
         file = LintedFile(name, name, len(content), 0, 1)
         report = Report()
-        seen = look(lambda: io.BytesIO(content), file, FindingLocation(name), report)
+        seen = check_file(lambda: io.BytesIO(content), file, FindingLocation(name), report)
         try:
             inspected(content)
         except (TableError, UnicodeDecodeError, ValueError):
@@ -113,7 +113,7 @@ class TestAgreement:
         name = f"{1:020d}.parquet"
         report = Report()
         file = LintedFile(name, name, len(content), 0, 1)
-        look(lambda: io.BytesIO(content), file, FindingLocation(name), report)
+        check_file(lambda: io.BytesIO(content), file, FindingLocation(name), report)
         try:
             inspected(content)
         except TableError:

@@ -41,7 +41,7 @@ def said(zone: Zone) -> str:
 
 class TestNames:
     @pytest.mark.parametrize("name", NAMES)
-    def test_a_folder_of_any_name_is_looked_at_and_named_on_one_line(
+    def test_a_folder_of_any_name_is_checked_and_named_on_one_line(
         self, zone: Zone, name: str
     ) -> None:
         zone.describe(name, keyColumns=["id"])
@@ -52,7 +52,7 @@ class TestNames:
         for finding in result.findings:
             assert finding.found.isprintable()
 
-    def test_names_that_differ_only_in_case_are_told(self, zone: Zone) -> None:
+    def test_names_that_differ_only_in_case_are_reported(self, zone: Zone) -> None:
         for name in ("twin", "TWIN"):
             zone.describe(name, keyColumns=["id"])
             zone.land(name, 1, ROWS)
@@ -68,7 +68,7 @@ class TestNames:
         assert SECRET not in said(zone)
 
     @pytest.mark.parametrize("table", ["../../outside", "/etc", "a/../../b", "\\\\host\\share"])
-    def test_a_true_name_in_the_metadata_is_no_path(
+    def test_a_true_name_in_the_metadata_is_not_a_path(
         self, zone: Zone, outside: Path, table: str
     ) -> None:
         ours = {"format": "1", "generation": "g", "table": table, "source": {"schema": "../.."}}
@@ -78,7 +78,7 @@ class TestNames:
 
 
 class TestLinks:
-    def test_folders_files_and_metadata_that_lead_out_are_told_and_not_followed(
+    def test_links_out_of_the_zone_are_reported_and_not_followed(
         self, zone: Zone, outside: Path
     ) -> None:
         (zone.path / "folder").symlink_to(outside)
@@ -99,14 +99,14 @@ class TestLinks:
 
 
 class TestFiles:
-    def test_a_pipe_is_no_file_and_nobody_waits_for_it(self, zone: Zone) -> None:
+    def test_a_pipe_is_not_a_file_and_nobody_waits_for_it(self, zone: Zone) -> None:
         zone.describe("t", keyColumns=["id"])
         for name in (f"{1:020d}.parquet", f"{2:020d}.csv"):
             os.mkfifo(zone.path / "t" / name)
         result = lint(of_path(zone.root))
         assert "LZ-275/no-data-file" in keys(result)
 
-    def test_very_many_empty_files_are_told_in_few_words(self, zone: Zone) -> None:
+    def test_very_many_empty_files_are_reported_in_few_words(self, zone: Zone) -> None:
         zone.describe("t", keyColumns=["id"])
         for number in range(1, 5_001):
             (zone.path / "t" / f"{number:020d}.parquet").touch()

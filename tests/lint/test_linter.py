@@ -80,7 +80,7 @@ class TestPaths:
             of_path(tmp_path / path)
 
 
-class TestPlaces:
+class TestLocations:
     """A finding leads to the place that breaks the rule."""
 
     def test_a_row_is_counted_over_the_whole_file(self, tmp_path: Path) -> None:
@@ -117,7 +117,9 @@ class TestPlaces:
         (found,) = zone.lint().findings
         assert found.found.isprintable()
 
-    def test_of_many_alike_the_first_are_told_and_all_are_counted(self, tmp_path: Path) -> None:
+    def test_of_many_equal_findings_the_first_are_listed_and_all_are_counted(
+        self, tmp_path: Path
+    ) -> None:
         zone = clean(tmp_path)
         for number in range(3, 3 + ALIKE + 5):
             zone.put(f"orders/{number:020d}.parquet")
@@ -150,7 +152,7 @@ class TestSequences:
         zone.write("notes", 3, "id,__rowMarker__", "1,2")
         assert keys(zone.lint()) == set()
 
-    def test_a_change_of_the_key_is_no_repeated_insert(self, tmp_path: Path) -> None:
+    def test_a_change_of_the_key_is_not_a_repeated_insert(self, tmp_path: Path) -> None:
         zone = clean(tmp_path)
         columns = {"id": [7, 7, 7, 8], "name": list("aabb"), "city": list("xxyy")}
         zone.change("orders", 3, columns, [0, 2, 0, 0])
@@ -185,7 +187,7 @@ class TestReading:
         assert result.unread == Unread(unopened=10, footers=16)
         assert (
             "Not fully read: 10 files not opened, 16 files read for their columns only."
-            in result.unread.told()
+            in result.unread.summary()
         )
 
     def test_the_first_and_the_last_file_are_among_the_samples(self, tmp_path: Path) -> None:
@@ -247,7 +249,7 @@ class TestReading:
         assert result.unread == Unread(unopened=2)
 
     @pytest.mark.full
-    def test_thousands_of_tables_are_looked_at_one_by_one(self, tmp_path: Path) -> None:
+    def test_thousands_of_tables_are_checked_one_by_one(self, tmp_path: Path) -> None:
         target = many(tmp_path, 2_000)
         seen: list[int] = []
         result = lint(target, V2, progress=lambda _table, done, _all: seen.append(done))
@@ -281,7 +283,7 @@ def _peak(target: Target) -> int:
         tracemalloc.stop()
 
 
-class TestHarm:
+class TestReadOnly:
     """It only looks."""
 
     def test_nothing_is_changed(self, tmp_path: Path) -> None:
@@ -302,7 +304,7 @@ class TestHarm:
         assert keys(result) == {"LZ-007/link"}
         assert result.tables == 3
 
-    def test_a_folder_that_may_not_be_read_is_told(self, tmp_path: Path, monkeypatch) -> None:
+    def test_a_folder_that_may_not_be_read_is_reported(self, tmp_path: Path, monkeypatch) -> None:
         zone = clean(tmp_path)
         target = of_path(zone.root)
         opened = target.store.open
@@ -323,7 +325,7 @@ class TestHarm:
 
 @pytest.mark.parametrize("opened", [1, 2, 3])
 @pytest.mark.parametrize("name", [f"{2:020d}.parquet", f"{2:020d}.csv"])
-def test_a_file_that_an_engine_moves_away_meanwhile_is_no_fault(
+def test_a_file_that_an_engine_moves_away_in_the_meantime_is_not_a_fault(
     tmp_path: Path, monkeypatch, name: str, opened: int
 ) -> None:
     """opened: how often the file can be opened before it is gone."""
@@ -373,7 +375,7 @@ class TestPartitions:
         assert (keys(result) - {"LZ-060/partner-events-absent"}, result.files) == (set(), 4)
 
     @pytest.mark.clause("LZ-059", "LZ-117")
-    def test_a_gap_is_told_with_its_folder(self, zone: Zone) -> None:
+    def test_a_gap_is_reported_with_its_folder(self, zone: Zone) -> None:
         zone.land("t/Day=1", 4, marked(CHANGES))
         result = zone.lint(self.READ)
         (gap,) = [found for found in result.findings if found.rule.id == "LZ-117"]
@@ -384,13 +386,13 @@ class TestPartitions:
         assert "LZ-221/type-changed" in keys(zone.lint(self.READ))
 
     @pytest.mark.clause("LZ-024")
-    def test_without_them_the_folders_are_told_and_not_read(self, zone: Zone) -> None:
+    def test_without_them_the_folders_are_reported_and_not_read(self, zone: Zone) -> None:
         result = zone.lint()
         assert {"LZ-059/partitions", "LZ-059/partition-folder"} <= keys(result)
         assert result.files == 0
 
 
-def test_a_small_file_that_would_unfold_to_very_much_is_told_in_bounded_memory(
+def test_a_small_file_that_would_unfold_to_very_much_is_reported_in_bounded_memory(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One long text in every row: 10,000 MiB, of which no more than a piece is ever there."""

@@ -156,7 +156,7 @@ def test_files_without_rows_are_valid(zone: Zone) -> None:
     assert keys(zone.lint()) == set()
 
 
-def test_state_files_of_publishers_are_left_alone(zone: Zone) -> None:
+def test_state_files_of_publishers_are_unchanged(zone: Zone) -> None:
     """As in LZ-340."""
     for name in ("_state.pkl", "_schema.json", "_log/a.txt", "_Temp/_temp_1.parquet"):
         zone.put(f"orders/{name}", b"x")

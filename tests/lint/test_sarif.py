@@ -127,7 +127,7 @@ def test_the_file_of_a_finding_can_be_opened(tmp_path: Path) -> None:
     assert Path(unquote(urlsplit(whole).path)).read_bytes() == b"PAR1"
 
 
-def test_row_and_column_stand_in_the_message(tmp_path: Path) -> None:
+def test_row_and_column_are_in_the_message(tmp_path: Path) -> None:
     zone = clean(tmp_path)
     zone.write("notes", 3, "id,name,__rowMarker__", "7,Eva,0", "x,Finn,0")
     (result,) = logged(zone, zone.lint())["results"]

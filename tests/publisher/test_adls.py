@@ -131,7 +131,7 @@ def test_a_table_is_dropped_with_what_was_built_of_it(data_lake: DataLake) -> No
     assert left == [f"{ROOT}/Files/Mirrorlake/leases/publisher/s.schema/t"]
 
 
-class TestAnAnswerThatIsLost:
+class TestLostResponse:
     """The request took effect, and nobody was told; or it never arrived."""
 
     @pytest.mark.full
@@ -179,7 +179,7 @@ class TestAnAnswerThatIsLost:
 
 
 @pytest.mark.full
-class TestACrash:
+class TestCrash:
     """The process ends before or after any request that writes; its caller starts again."""
 
     @pytest.mark.clause("LZ-134", "LZ-135", "LZ-136", "LZ-121", "LZ-113")

@@ -58,7 +58,7 @@ class TestCsv:
         path = write("a.csv", "id,code\n1,N/A\n2,x\n")
         assert [row["code"] for row in loaded(zone, path, null="N/A")] == [None, "x"]
 
-    def test_types_are_told_by_the_caller(self, zone: Zone, write: Write) -> None:
+    def test_types_can_be_given_by_the_caller(self, zone: Zone, write: Write) -> None:
         told = {"zip": types.STRING, "price": types.decimal(9, 2), "day": types.DATE}
         path = write("a.csv", "zip,price,day\n01234,1.10,2026-05-01\n")
         row = {"zip": "01234", "price": Decimal("1.10"), "day": date(2026, 5, 1)}
@@ -113,14 +113,14 @@ class TestCsv:
         publisher.publish("t", rows_of(later, reading), operation="upsert")
         assert zone.rows("t")[1] == {"id": 2, "code": "0042"}
 
-    def test_separator_and_encoding_are_told(self, zone: Zone, write: Write) -> None:
+    def test_separator_and_encoding_can_be_given(self, zone: Zone, write: Write) -> None:
         path = write("a.csv", "id;name\n1;Jürgen\n".encode("windows-1252"))
         assert loaded(zone, path, separator=";", encoding="windows-1252") == [
             {"id": 1, "name": "Jürgen"}
         ]
 
     @pytest.mark.parametrize(("name", "separator"), [("a.tsv", "\t"), ("a.psv", "|")])
-    def test_the_extension_tells_the_separator(
+    def test_the_extension_determines_the_separator(
         self, zone: Zone, write: Write, name: str, separator: str
     ) -> None:
         path = write(name, f"a{separator}b\n1{separator}2\n")
@@ -130,8 +130,8 @@ class TestCsv:
         assert loaded(zone, write("a.csv.gz", gzip.compress(b"a\n1\n"))) == [{"a": 1}]
 
     def test_a_header_alone_is_a_table_without_rows(self, zone: Zone, write: Write) -> None:
-        told = {"a": types.LONG, "b": types.STRING}
-        assert loaded(zone, write("a.csv", "a,b\n"), types=told) == []
+        given = {"a": types.LONG, "b": types.STRING}
+        assert loaded(zone, write("a.csv", "a,b\n"), types=given) == []
         assert zone.numbers("t") == [1]
 
     @pytest.mark.parametrize("content", ["", "a,b\n1\n", b"a\n\xff\xfe\n", "late"])
@@ -228,11 +228,13 @@ class TestExcel:
         ]  # fmt: skip
 
     @pytest.mark.parametrize("sheet", ["other", "empty", "absent"])
-    def test_a_sheet_that_is_no_table_is_refused(self, zone: Zone, book: Path, sheet: str) -> None:
+    def test_a_sheet_that_is_not_a_table_is_refused(
+        self, zone: Zone, book: Path, sheet: str
+    ) -> None:
         with pytest.raises(BadFile):
             loaded(zone, book, sheet=sheet)
 
-    def test_what_is_no_excel_file_is_refused(self, zone: Zone, book: Path) -> None:
+    def test_what_is_not_an_excel_file_is_refused(self, zone: Zone, book: Path) -> None:
         book.write_bytes(b"no")
         with pytest.raises(BadFile):
             loaded(zone, book)

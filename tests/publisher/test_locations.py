@@ -117,6 +117,6 @@ def test_a_table_needs_a_name(publisher: Publisher) -> None:
         publisher.load("", ROWS, key="id")
 
 
-def test_a_location_that_is_no_folder_is_refused() -> None:
+def test_a_location_that_is_not_a_folder_is_refused() -> None:
     with pytest.raises(UsageError, match="not a supported storage"):
         Publisher("ftp://example.com/database")

@@ -26,7 +26,7 @@ def strict(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 @pytest.mark.clause("LZ-029", "LZ-030", "LZ-031", "LZ-032", "LZ-053")
 @pytest.mark.parametrize("key", [["C1"], ["C1", "C2"], ["C2", "C1"]])
-def test_the_key_stands_in_strict_json(zone: Zone, publisher: Publisher, key: list[str]) -> None:
+def test_the_key_is_in_strict_json(zone: Zone, publisher: Publisher, key: list[str]) -> None:
     publisher.load("t", ROW, key=key)
     content = zone.store.read(f"{zone.folder('t')}/_metadata.json").decode("utf-8")
     record = json.loads(content, object_pairs_hook=strict, parse_constant=pytest.fail)
@@ -47,7 +47,7 @@ def test_a_new_table_asks_for_its_key(zone: Zone, publisher: Publisher) -> None:
     assert zone.names("t") == []
 
 
-def test_the_key_is_told_once(zone: Zone, publisher: Publisher) -> None:
+def test_the_key_is_given_once(zone: Zone, publisher: Publisher) -> None:
     publisher.load("t", ROW, key="C1")
     publisher.publish("t", [{"C1": 1}], operation="delete")
     assert zone.rows("t") == []
@@ -74,7 +74,7 @@ def test_a_key_can_be_added(zone: Zone, publisher: Publisher) -> None:
 
 
 @pytest.mark.clause("LZ-036")
-def test_a_key_that_somebody_changed_by_hand_stops(zone: Zone, publisher: Publisher) -> None:
+def test_a_key_that_was_changed_by_hand_stops_the_table(zone: Zone, publisher: Publisher) -> None:
     publisher.load("t", ROW, key="C1")
     zone.store.replace(f"{zone.folder('t')}/_metadata.json", b'{"keyColumns": ["C2"]}')
     with pytest.raises(KeyColumnsChanged):
@@ -88,7 +88,7 @@ def test_metadata_that_was_there_gives_the_key(zone: Zone, publisher: Publisher)
 
 
 @pytest.mark.clause("LZ-056")
-def test_metadata_stands_before_the_first_file(zone: Zone) -> None:
+def test_metadata_is_written_before_the_first_file(zone: Zone) -> None:
     order: list[str] = []
 
     def look(effect: Effect) -> None:
@@ -112,7 +112,7 @@ def test_a_bulk_load_is_released_by_its_metadata(zone: Zone, publisher: Publishe
     assert len(zone.rows("t")) == 2
 
 
-def test_nothing_is_released_that_is_not_there(publisher: Publisher) -> None:
+def test_nothing_is_released_that_does_not_exist(publisher: Publisher) -> None:
     with pytest.raises(UsageError, match="release"):
         publisher.release("t")
 
@@ -171,7 +171,7 @@ def test_how_a_table_is_landed_stays(zone: Zone, publisher: Publisher) -> None:
 
 
 @pytest.mark.clause("LZ-138")
-def test_a_captured_table_is_left_alone(zone: Zone, publisher: Publisher) -> None:
+def test_a_captured_table_is_refused(zone: Zone, publisher: Publisher) -> None:
     ours = OurMetadata("g", "orders", {"schema": "", "identity": "16384"})
     path = f"{zone.folder('orders')}/_metadata.json"
     zone.store.create(path, encode(Metadata(("C1",), ours=ours)))
@@ -187,7 +187,7 @@ def test_a_state_that_cannot_be_read_stops_the_table(zone: Zone, publisher: Publ
             publisher.publish("t", ROW, operation="upsert")
 
 
-class TestThePartner:
+class TestPartnerEvents:
     PATH = f"{ZONE}/_partnerEvents.json"
 
     @pytest.mark.clause("LZ-060", "LZ-062", "LZ-065")
@@ -243,7 +243,7 @@ class TestThePartner:
             names.add(partner_events.read(zone.store, ZONE).name)
         assert names == {who.name if who else "mirrorlake"}
 
-    def test_that_of_somebody_else_is_left_when_none_is_given(self, zone: Zone) -> None:
+    def test_a_description_of_another_publisher_is_kept_if_none_is_given(self, zone: Zone) -> None:
         zone.store.create(self.PATH, b'{"partnerName": "Contoso"}')
         with zone.publisher() as publisher:
             publisher.load("t", ROW, key="C1")

@@ -155,7 +155,9 @@ class TestMarkers:
             publisher.publish("t", ROWS, key="id", **options)
 
     @pytest.mark.parametrize("operation", ["update", "delete", "upsert"])
-    def test_a_table_without_a_key_only_grows(self, publisher: Publisher, operation: str) -> None:
+    def test_a_table_without_a_key_accepts_only_inserts(
+        self, publisher: Publisher, operation: str
+    ) -> None:
         publisher.publish("t", ROWS, operation="insert", key=())
         with pytest.raises(KeyedChangeWithoutKey):
             publisher.publish("t", ROWS, operation=operation)
@@ -319,7 +321,7 @@ class TestRemovalOfATable:
         assert zone.names("t") == []
 
     @pytest.mark.clause("LZ-236")
-    def test_at_some_time_it_is_told(self, zone: Zone) -> None:
+    def test_drop_raises_an_error_after_the_timeout(self, zone: Zone) -> None:
         zone.store = held = Held(zone.clock)
         held.refusals = 1_000
         with zone.publisher() as publisher:

@@ -121,7 +121,7 @@ class TestPolars:
             }
         ]
 
-    def test_a_type_that_arrow_does_not_know_is_told(self, publisher: Publisher) -> None:
+    def test_a_type_that_arrow_does_not_know_is_reported(self, publisher: Publisher) -> None:
         frame = pl.DataFrame({"id": pl.Series([1], dtype=pl.Int128)})
         with pytest.raises(UsageError, match="a type that Arrow does not support") as refused:
             publisher.load("t", frame, key="id")
@@ -191,7 +191,7 @@ def test_what_has_no_rows_is_refused(zone: Zone, publisher: Publisher, rows: Any
     assert zone.names("t") == []
 
 
-def test_nothing_at_all_is_no_file(zone: Zone, publisher: Publisher) -> None:
+def test_publishing_no_rows_writes_no_file(zone: Zone, publisher: Publisher) -> None:
     publisher.load("t", ROWS, key="id")
     done = publisher.publish("t", [], operation="upsert", batch="empty")
     assert done.files == ()

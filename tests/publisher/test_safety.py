@@ -159,7 +159,7 @@ def test_a_name_that_a_killed_run_gave_is_durable_before_it_is_recorded(
     assert [e.name for e in seen if e.done and e.path in about] == ["flush", "replace"]
 
 
-class TestTheNextNumber:
+class TestNextNumber:
     @pytest.mark.clause("LZ-140")
     @pytest.mark.parametrize("index", ["", "/_ProcessedFiles", "/_FilesReadyToDelete"])
     def test_it_follows_whatever_is_there(self, zone: Zone, index: str) -> None:
@@ -299,7 +299,7 @@ EXPECTED = [
 ]
 
 
-class TestACrash:
+class TestCrash:
     """The process ends at any effect on the store; its caller starts again and repeats."""
 
     def script(self, publisher: Publisher) -> None:
@@ -357,7 +357,7 @@ class TestACrash:
                 assert zone.mirrored("t").recorded == newest
 
     @pytest.mark.clause("LZ-060", "LZ-062", "LZ-063")
-    def test_who_publishes_is_told_whole_or_not_at_all_and_in_the_end(self) -> None:
+    def test_partner_events_are_written_whole_or_not_at_all_and_in_the_end(self) -> None:
         partner = Partner("contoso", source_type="SQL")
         path = f"{ZONE}/_partnerEvents.json"
 
@@ -366,7 +366,7 @@ class TestACrash:
             with zone.publisher(partner=partner) as publisher:
                 publisher.load("t", A, key="id", batch="one")
 
-        def told(zone: Zone) -> dict[str, Any]:
+        def partner_events(zone: Zone) -> dict[str, Any]:
             found: dict[str, Any] = json.loads(zone.store.reopened().read(path))
             return found
 
@@ -376,10 +376,10 @@ class TestACrash:
                 run(zone, crash_at(step))
             except Crash:
                 if path in zone.store.files.content:
-                    assert told(zone)["partnerName"] == "contoso", step
+                    assert partner_events(zone)["partnerName"] == "contoso", step
                 zone.clock.advance(60)
                 run(zone, None)
-                assert told(zone)["partnerName"] == "contoso", step
+                assert partner_events(zone)["partnerName"] == "contoso", step
             else:
                 assert step > 5
                 return
@@ -398,7 +398,7 @@ class TestACrash:
             assert zone.rows("t") == EXPECTED, step
 
 
-class TestAnAnswerThatIsLost:
+class TestLostResponse:
     """A write takes effect and fails; its caller repeats the call, on the same publisher."""
 
     def calls(self, publisher: Publisher) -> list[Callable[[], object]]:
@@ -456,7 +456,7 @@ class TestClosing:
             with pytest.raises(LeaseHeld):
                 second.publish("u", B, operation="insert")
 
-    def test_what_went_wrong_first_is_what_is_told(self, zone: Zone) -> None:
+    def test_the_first_of_two_errors_is_raised(self, zone: Zone) -> None:
         def fail() -> None:
             with zone.publisher() as publisher:
                 publisher.load("t", A, key="id")
@@ -496,7 +496,7 @@ def test_a_table_that_is_begun_anew_survives_a_crash() -> None:
         assert zone.rows("t") == [*B, *C], step
 
 
-class TestABatchThatIsPending:
+class TestPendingBatch:
     def interrupted(self, zone: Zone, batch: str | None) -> None:
         """Ended while its first file was staged."""
         zone.store = zone.store.reopened(_at("staged"))

@@ -215,7 +215,7 @@ def test_uuids_are_read_at_any_offset() -> None:
     assert landable(values, table="t", column="c").to_pylist() == [str(one) for one in ids[2:]]
 
 
-class TestATypeThatTheTableHas:
+class TestExistingColumnType:
     @pytest.mark.parametrize(
         ("kind", "values", "expected"),
         [
@@ -281,7 +281,7 @@ class TestATypeThatTheTableHas:
             publisher.publish("t", [{"n": 0.1}], operation="insert")
 
 
-class TestAColumnOfNothing:
+class TestNullColumn:
     def test_it_waits_for_a_type(self, zone: Zone, publisher: Publisher) -> None:
         publisher.load("t", [{"id": 1, "v": None}], key="id")
         assert zone.file("t").column_names == ["id"]
@@ -292,11 +292,11 @@ class TestAColumnOfNothing:
         publisher.load("t", [{"id": 1, "v": None}], key="id", types={"v": "decimal(9,2)"})
         assert zone.file("t").schema.field("v").type == pa.decimal128(9, 2)
 
-    def test_it_is_no_key(self, publisher: Publisher) -> None:
+    def test_a_null_column_is_not_a_key(self, publisher: Publisher) -> None:
         with pytest.raises(KeyColumnMissing, match="NULL"):
             publisher.load("t", [{"id": None, "v": 1}], key="id")
 
-    def test_nothing_else_is_no_table(self, publisher: Publisher) -> None:
+    def test_a_table_needs_another_column(self, publisher: Publisher) -> None:
         with pytest.raises(UnsupportedColumn):
             publisher.load("t", [{"v": None}], key=())
 

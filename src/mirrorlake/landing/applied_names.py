@@ -5,8 +5,8 @@ record does not. It is append-only, and consists of segments, each written atomi
 its batches `first-last`. The newest segments are merged from time to time, so that there are never
 many.
 
-The content of a batch is defined by its commit. So a segment is correct whoever writes it, however
-late, and overlapping segments agree.
+The content of a batch is defined by its commit. So a segment is correct no matter which process
+writes it, and when, and overlapping segments agree.
 """
 
 from __future__ import annotations
@@ -122,9 +122,9 @@ class SideRecord:
         first, last = whole[0].first, whole[-1].last
         names = tuple(dict.fromkeys(name for part in whole for name in part.names))
         self._write(Segment(first, last, whole[-1].version, names))
-        for one, other in self._listed():
-            if first <= one and other <= last and (one, other) != (first, last):
-                self._store.delete(self._path(one, other))
+        for span in self._listed():
+            if first <= span[0] and span[1] <= last and span != (first, last):
+                self._store.delete(self._path(*span))
 
     def _read(self) -> list[Segment]:
         found: list[Segment] = []
@@ -157,7 +157,7 @@ class SideRecord:
 
 
 def _tail(segments: Sequence[tuple[int, int, int]]) -> int | None:
-    """The index of the first of the newest segments to merge; None if there is no need.
+    """The index of the first of the newest segments to merge; None if there is nothing to merge.
 
     For each power of `FAN`, fewer than `FAN` segments of at most that width remain, not counting
     full ones.

@@ -12,6 +12,7 @@ import structlog
 from mirrorlake.landing import layout
 from mirrorlake.landing.partitions import is_partition
 from mirrorlake.landing.scan import CLEANUP_FOLDERS, Landed
+from mirrorlake.model.crash_points import CrashHook, CrashPoint, no_crash
 from mirrorlake.model.landed import FileName, parse_time
 from mirrorlake.storage.store import StorageFailed, Store, UnsafePath
 
@@ -20,7 +21,7 @@ log = structlog.get_logger()
 WRITTEN_AGAIN = "processed_file_written_again"
 RETENTION = timedelta(days=7)
 
-UNTIDY = (
+CLEANUP_ERRORS = (
     UnsafePath,
     FileExistsError,
     IsADirectoryError,
@@ -28,8 +29,8 @@ UNTIDY = (
     PermissionError,
     StorageFailed,
 )
-"""Errors by something that others put in the place of the cleanup folder, and by a storage that
-is temporarily unavailable. They cost space, but no rows."""
+"""Errors if another program has put something else in the place of the cleanup folder, or if the
+storage is temporarily unavailable. Files then stay longer, but no rows are lost."""
 
 
 def processed(files: Sequence[Landed], applied: int) -> list[Landed]:
@@ -46,7 +47,7 @@ def move(store: Store, folder: str, files: Sequence[Landed], now: datetime) -> I
     if not files:
         return
     moved = _info(store, folder)
-    _warn_of_those_aside(store, folder, [file for file in files if file.base in moved])
+    _warn_of_repeated_names(store, folder, [file for file in files if file.base in moved])
     moved |= {file.base: now for file in files}
     _write_info(store, folder, moved)
     for file in files:
@@ -57,13 +58,13 @@ def move(store: Store, folder: str, files: Sequence[Landed], now: datetime) -> I
         yield file
 
 
-def _warn_of_those_aside(store: Store, folder: str, files: Sequence[Landed]) -> None:
+def _warn_of_repeated_names(store: Store, folder: str, files: Sequence[Landed]) -> None:
     """Warn if a name that was applied and moved exists again: its new rows are not read
     (LZ-127)."""
     if files:
-        aside = {entry.name for entry in store.list(f"{folder}/{layout.CLEANUP}").files}
+        moved = {entry.name for entry in store.list(f"{folder}/{layout.CLEANUP}").files}
         for file in files:
-            if file.base in aside:
+            if file.base in moved:
                 log.warning(WRITTEN_AGAIN, path=file.path)
 
 
@@ -90,12 +91,16 @@ def _is_remnant(store: Store, folder: str, name: str) -> bool:
 
 
 def sweep(
-    store: Store, folder: str, now: datetime, retention: timedelta = RETENTION
+    store: Store,
+    folder: str,
+    now: datetime,
+    retention: timedelta = RETENTION,
+    reached: CrashHook = no_crash,
 ) -> tuple[int, datetime]:
     """Delete what was moved longer ago than `retention` (LZ-245, LZ-252).
 
-    A file without a recorded time counts from its modification time. Publishers may empty the
-    folder earlier (LZ-249). Returns the number of files, and when the next one is due.
+    A file without a recorded time is due by its modification time. Publishers may empty the folder
+    earlier (LZ-249). Returns the number of deleted files, and when the next one is due.
     """
     location = f"{folder}/{layout.CLEANUP}"
     listed = store.list(location).files
@@ -108,6 +113,7 @@ def sweep(
     old = {name for name, time in times.items() if now - time > retention}
     for name in old:
         store.delete(f"{location}/{name}")
+        reached(CrashPoint.CLEANUP_EXPIRED_ONE)
     if old:
         present = {file.name for file in files} - old
         _write_info(store, folder, {name: t for name, t in moved.items() if name in present})
@@ -124,16 +130,18 @@ def _info(store: Store, folder: str) -> dict[str, datetime]:
         record = json.loads(store.read(f"{folder}/{layout.CLEANUP}/{layout.CLEANUP_INFO}"))
         return {str(file["name"]): parse_time(file["movedTimeUtc"]) for file in record["files"]}
     except (FileNotFoundError, ValueError, KeyError, TypeError):
-        return {}  # publishers may empty it (LZ-249); modification times count then
+        return {}  # publishers may empty the folder (LZ-249); modification times are used then
 
 
 def _write_info(store: Store, folder: str, moved: dict[str, datetime]) -> None:
-    files = [{"name": name, "movedTimeUtc": _told(time)} for name, time in sorted(moved.items())]
+    files = [
+        {"name": name, "movedTimeUtc": _whole_seconds(time)} for name, time in sorted(moved.items())
+    ]
     path = f"{folder}/{layout.CLEANUP}/{layout.CLEANUP_INFO}"
     store.replace(path, json.dumps({"files": files}).encode())
 
 
-def _told(time: datetime) -> str:
-    """In whole seconds, as LZ-248 prints it, and never before the move."""
+def _whole_seconds(time: datetime) -> str:
+    """The time in the form of LZ-248, rounded up to whole seconds, so never before the move."""
     whole = (time + timedelta(microseconds=999_999)).astimezone(UTC).replace(microsecond=0)
     return whole.replace(tzinfo=None).isoformat() + "Z"

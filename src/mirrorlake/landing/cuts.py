@@ -86,7 +86,7 @@ class Cuts:
         self._store = store
         self._folder = f"{layout.stream_folder(zone, stream_id)}/{layout.CUTS}"
         self._newest: Cut | None = None
-        self._told = 0  # the number that `is_behind` has reported
+        self._reported = 0  # the number that `is_behind` has reported
 
     def newest(self) -> Cut | None:
         """The newest cut, with every table; None if the landing zone has no cuts."""
@@ -102,14 +102,13 @@ class Cuts:
         return known
 
     def whole(self) -> Iterator[Cut]:
-        """The cuts that are there, ascending, each with every table; none before the first full
-        one."""
+        """The existing cuts from the first full one, ascending, each with every table."""
         known: Cut | None = None
         for number in self._numbers():
             try:
                 cut = self._read(number)
             except FileNotFoundError:
-                continue  # it was deleted meanwhile, and later ones are full
+                continue  # it was deleted in the meantime, and a later one is full
             if known is not None or cut.full:
                 known = known.then(cut) if known else cut
                 yield known
@@ -121,18 +120,18 @@ class Cuts:
         It is reported once, so that another file of that name, which `newest` skips, is not
         reported forever.
         """
-        following = self._newest.number + 1 if self._newest else self._told
-        if following == self._told:
+        following = self._newest.number + 1 if self._newest else self._reported
+        if following == self._reported:
             return False
         try:
             self._store.read(self._path(following))
         except (OSError, UnsafePath):
             return False
-        self._told = following
+        self._reported = following
         return True
 
     def write(self, cut: Cut) -> Cut:
-        """Write the next cut. Returns it as readers see it, with every table.
+        """Write the next cut. Returns it with every table, as `newest` does.
 
         Raises FileExistsError if another writer was first.
         """

@@ -1,4 +1,4 @@
-"""What distinguishes a landed file from another of the same name: its size, its time, and its end.
+"""The identity of a landed file among files of the same name: its size, time and last bytes.
 
 The time alone proves nothing, because copies of a landing zone change it. The end of a Parquet file
 identifies its content, and is read only if the time differs.
@@ -15,12 +15,12 @@ from mirrorlake.landing.scan import Landed
 from mirrorlake.storage.store import StorageFailed, Store
 
 TAIL = 64 * 1024
-"""Size of the end in bytes: the footer, with statistics of every column, and the last rows."""
+"""Number of last bytes: they contain the footer, with statistics of every column, and rows."""
 
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """A file as it was when it was applied. tail: a digest of its last bytes."""
+    """The identity of a file when it was applied. tail: a digest of its last bytes."""
 
     size: int
     modified: float
@@ -28,7 +28,7 @@ class Identity:
 
     @classmethod
     def of(cls, store: Store, file: Landed) -> Self | None:
-        """None if the file does not exist or can no longer be read."""
+        """The identity of a file; None if it cannot be read any more."""
         try:
             return cls(file.size, file.modified, tail_of(store, file))
         except OSError:
@@ -44,14 +44,14 @@ class Identity:
 
 
 class Tails:
-    """The ends of files, read once as long as the files do not change."""
+    """Digests of the last bytes of files, cached while the files do not change."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
         self._known: dict[str, tuple[str, str]] = {}
 
     def __call__(self, file: Landed) -> str:
-        """The end of a file as a digest, empty if it does not exist or cannot be read."""
+        """The digest of a file, "" if the file cannot be read."""
         known = self._known.get(file.path)
         if known is None or known[0] != file.etag:
             try:
@@ -62,9 +62,9 @@ class Tails:
         return known[1]
 
 
-def altered(store: Store, files: Sequence[Landed]) -> Landed | None:
-    """The first of these files that no longer exists, or differs from its listing; any of them
-    if the storage does not tell."""
+def first_changed(store: Store, files: Sequence[Landed]) -> Landed | None:
+    """The first of these files that no longer exists or differs from its listing; None if there is
+    none. If the storage does not answer, the first file."""
     folders = {file.path.rpartition("/")[0] for file in files}
     try:
         now = {

@@ -23,11 +23,11 @@ _STREAM = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
 
 
 def stream_folder(zone: str, stream_id: str = DEFAULT_STREAM) -> str:
-    """Where the records and the cuts of a stream are. Raises ValueError."""
+    """The folder of the records and cuts of a stream. Raises ValueError."""
     if stream_id == DEFAULT_STREAM:
         return f"{zone}/_mirrorlake"
     if not _STREAM.fullmatch(stream_id):
-        raise ValueError(f"not the id of a stream: {stream_id!r}")
+        raise ValueError(f"not a stream id: {stream_id!r}")
     return f"{zone}/_mirrorlake/streams/{stream_id}"
 
 

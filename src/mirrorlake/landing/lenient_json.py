@@ -132,7 +132,7 @@ class _Open:
 
 
 class _Reader:
-    """Reads the text once, with its own stack, so that no depth of nesting ends the process."""
+    """Reads the text once, with its own stack, so that deep nesting cannot overflow the stack."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
@@ -182,14 +182,14 @@ class _Reader:
         if found == '"':
             return self._string()
         if found and found in "{[":
-            return self._opened({} if found == "{" else [], path)
+            return self._enter({} if found == "{" else [], path)
         if (number := _NUMBER.match(self._text, self._at)) and number[0]:
             return self._number(number)
         if word := _WORD.match(self._text, self._at):
             return self._word(word[0])
         return self._fail("expected a value" if found else "the document ends within a value")
 
-    def _opened(self, container: dict[str, Any] | list[Any], path: Path) -> Any:
+    def _enter(self, container: dict[str, Any] | list[Any], path: Path) -> Any:
         if len(self._open) >= MAX_DEPTH:
             self._fail(f"nested deeper than {MAX_DEPTH} levels")
         self._at += 1
@@ -245,9 +245,9 @@ class _Reader:
         self._at = space.end()
         return self._text[self._at : self._at + 1]
 
-    def _expect(self, wanted: str) -> None:
-        if self._next() != wanted:
-            self._fail(f"expected {wanted!r}")
+    def _expect(self, expected: str) -> None:
+        if self._next() != expected:
+            self._fail(f"expected {expected!r}")
         self._at += 1
 
     def _note(self, what: str, at: int | None = None) -> None:

@@ -28,16 +28,18 @@ recorded."""
 _STRATEGIES = {name.lower(): name for name in (SEQUENTIAL, BY_TIME)}
 LIMIT = 4 << 20
 """Maximum size of the file, in bytes: enough for tens of thousands of columns."""
-_MEND = "Correct the file. It is read again when it changes."
+_CORRECT = "Correct the file. It is read again when it changes."
 
 
 @dataclass(frozen=True, slots=True)
 class OurMetadata:
     """The member `mirrorlake`, written by our capture; others ignore it (LZ-051).
 
-    `generation` is a UUID that changes when the table is loaded again; `table` is the true name;
-    `source` identifies the source and the selection of the table; whole_rows: the table has no key,
-    and a deletion (marker 2) is of one of the rows that are equal to it in all columns.
+    generation: a UUID that changes when the table is loaded again.
+    table: the true name.
+    source: the identity of the source and the selection of the table.
+    whole_rows: the table has no key; a delete (marker 2) removes one row that equals it in all
+        columns.
     """
 
     generation: str
@@ -70,7 +72,7 @@ class Metadata:
 
     @property
     def whole_rows(self) -> bool:
-        """As `OurMetadata.whole_rows`; a table that has a key goes by that."""
+        """As `OurMetadata.whole_rows`; always false for a table with a key."""
         return self.ours is not None and self.ours.whole_rows and not self.key_columns
 
 
@@ -100,7 +102,7 @@ def decode(content: bytes, *, table: str, file: str) -> Metadata:
 
     Raises BadMetadata with the position of the error (LZ-054).
     """
-    bad = partial(BadMetadata, table=table, file=file, hint=_MEND)
+    bad = partial(BadMetadata, table=table, file=file, hint=_CORRECT)
     if len(content) > LIMIT:
         raise bad(f"it has more than {LIMIT:,} bytes", hint="Write only what describes the table.")
     try:
@@ -112,11 +114,12 @@ def decode(content: bytes, *, table: str, file: str) -> Metadata:
         hint = 'Write one object, such as {"keyColumns": ["id"]}.'
         raise bad("not a single JSON object (LZ-030)", hint=hint)
     try:
-        # JSON can contain half of a character, which is not possible in a column name.
+        # JSON can contain an unpaired surrogate, which is not possible in a column name.
         json.dumps(parsed.value, ensure_ascii=False).encode()
     except UnicodeEncodeError:
-        half = "half of a surrogate pair, such as \\ud800, which is not a character"
-        raise bad(f"a string contains {half}") from None
+        raise bad(
+            "a string contains an unpaired surrogate, such as \\ud800, which is not a character"
+        ) from None
     members = Members(parsed.value)
     try:
         return _metadata(members, parsed.notes, _ours(members.get("mirrorlake"), table, bad))

@@ -1,7 +1,7 @@
-"""Folder names for names from outside.
+"""Folder names of schemas and tables.
 
-A source name that is not possible as a folder name is percent-encoded; the true name is in
-`_metadata.json`. The encoding is injective: `%` itself is always encoded.
+A name that cannot be a folder name is percent-encoded; the true name is in `_metadata.json`. The
+encoding is injective: `%` itself is always encoded.
 """
 
 from __future__ import annotations
@@ -21,8 +21,9 @@ def folder_name(name: str, *, apart_from: frozenset[str] = frozenset()) -> str:
     """The folder name for `name`.
 
     apart_from: case-folded names of other tables. If the name equals one of them except for case,
-    all letters that case changes are encoded, or else its first letter, because some storages
-    ignore case. Longer names are truncated and end in a hash of the whole name.
+    its letters that `casefold` changes are encoded, or its first letter if there are none, because
+    some storages ignore case. Names longer than `LONGEST` are truncated and end in a hash of the
+    whole name.
     """
     if not name:
         raise ValueError("a table must have a name")
@@ -43,8 +44,8 @@ def folder_name(name: str, *, apart_from: frozenset[str] = frozenset()) -> str:
 
 
 def _apart(encoded: str) -> str:
-    """The name without letters that case changes, so that names which differ in case differ in
-    what is encoded."""
+    """Encode the letters that `casefold` changes, or the first letter if there are none, so that
+    names that differ in case only differ in what is encoded."""
     parts = _PARTS.findall(encoded)
     plain = [index for index, part in enumerate(parts) if len(part) == 1]
     cased = [index for index in plain if parts[index] != parts[index].casefold()]

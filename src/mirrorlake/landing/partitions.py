@@ -17,7 +17,8 @@ DEEPEST = 8
 
 
 def is_partition(name: str) -> bool:
-    """Whether the name is one of a partition: a name, an equals sign, a value that may be empty."""
+    """Whether the name is that of a partition: a name, an equals sign, a value that may be
+    empty."""
     return not name.startswith(("_", "=")) and "=" in name
 
 

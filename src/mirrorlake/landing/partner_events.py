@@ -1,4 +1,4 @@
-"""`_partnerEvents.json`: the publisher of this landing zone, as described by itself (section 3).
+"""`_partnerEvents.json`: the publisher's description of itself (section 3 of the specification).
 
 The file is for people. Neither its content nor its existence affects replication (LZ-067).
 """
@@ -32,11 +32,12 @@ class PartnerEvents:
     problem: str = ""
 
     @property
-    def is_told(self) -> bool:
+    def is_present(self) -> bool:
+        """Whether the file exists."""
         return self != PartnerEvents()
 
     def facts(self) -> dict[str, Any]:
-        """As `status --json` prints it (LZ-068)."""
+        """As printed by `status --json` (LZ-068)."""
         return {
             "partner": self.name or None,
             "source_type": self.source_type or None,

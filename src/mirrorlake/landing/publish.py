@@ -50,14 +50,14 @@ def publish(store: Store, folder: str, staged: str, number: int, *, table: str) 
 
 
 def remove_staged(store: Store, folder: str) -> None:
-    """Delete what an interrupted run left unpublished."""
+    """Delete the staged files that an interrupted run did not publish."""
     for file in store.list(folder).files:
         if file.name.startswith(STAGED):
             store.delete(f"{folder}/{file.name}")
 
 
-def _same(store: Store, one: str, other: str) -> bool:
-    with store.open(one) as a, store.open(other) as b:
+def _same(store: Store, left_path: str, right_path: str) -> bool:
+    with store.open(left_path) as a, store.open(right_path) as b:
         while True:
             left, right = a.read(1 << 20), b.read(1 << 20)
             if left != right:

@@ -27,7 +27,7 @@ from mirrorlake.landing.text.format import TextFormat
 from mirrorlake.model.landed import FileName, FreeName, PartName
 from mirrorlake.model.table import TableId
 from mirrorlake.storage.store import Entry, Listing, Store
-from mirrorlake.storage.tree import ListedTree, Lister, look
+from mirrorlake.storage.tree import ListedTree, Lister, lister_for
 
 log = structlog.get_logger()
 
@@ -47,7 +47,7 @@ ANOTHER_ZONE = 100
 
 _PARQUET = "parquet"
 
-Look = tuple[str, TextFormat | None]
+Fingerprint = tuple[str, TextFormat | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,8 +66,8 @@ class Landed:
     text: TextFormat | None = None
 
     @property
-    def look(self) -> Look:
-        """Changes if the file was written again, and for a text also if its format changes."""
+    def fingerprint(self) -> Fingerprint:
+        """Changes if the file is written again; for delimited text also if its format changes."""
         return self.etag, self.text
 
     @property
@@ -91,12 +91,16 @@ class TableScan:
     """The current state of a table folder.
 
     files: ascending by number; in timestamp mode by (`LastModified`, path); with partitions by
-    partition folder and number. error: why the table cannot be read at all. moved: the files in its
-    cleanup folders, listed only on demand. described: the entry of `_metadata.json`, if it exists.
+        partition folder and number.
+    error: why the table cannot be read at all.
+    moved: lists the files in its cleanup folders.
+    described: the entry of `_metadata.json`, if it exists.
     partitions: the folders of files below the table folder, if each has a sequence (LZ-059).
-    has_cleanup: a cleanup folder of ours or of others exists. others: if there is no data file, the
-    first name that is not one of a data file (LZ-023), and the number of such names. not_a_file: if
-    there is no file at all, what has the name of a data file instead, with its name.
+    has_cleanup: whether a cleanup folder exists, ours or another program's.
+    others: if there is no data file, the first name that is not that of a data file (LZ-023), and
+        the number of such names.
+    not_a_file: if there is no file at all, the first folder or link with the name of a data file,
+        as text for a message.
     """
 
     table: TableId
@@ -130,12 +134,12 @@ class Scanner:
     ) -> None:
         self._store, self._strict_text, self._partitions = store, strict_text, partitions
         self._metadata: dict[str, tuple[Entry, Metadata | TableError]] = {}
-        self._inspected: dict[str, tuple[Look, parquet.Inspected]] = {}
+        self._inspected: dict[str, tuple[Fingerprint, parquet.Inspected]] = {}
         self._undeclared: set[tuple[TableId, tuple[str, ...]]] = set()
         self._warned = False
         self._misplaced: set[TableId] = set()
         self._partner: PartnerEvents | None = None
-        self._looks = 0
+        self._scans = 0
 
     def zone(self) -> str:
         """The folder of the landing zone. Warns once if there are two (LZ-009)."""
@@ -146,10 +150,11 @@ class Scanner:
         return zones[0] if zones else root.LANDING
 
     def scan(self) -> list[TableScan]:
-        """All tables, in order. Copies of one folder are named after their folders."""
+        """All tables, in order. If several folders have the same table name in their metadata, as
+        copies of a folder do, each table is named after its folder."""
         if self._partner is None:
             self.partner()
-        zone, seen = self._look()
+        zone, seen = self._list_zone()
         found = [self._scan_folder(f, seen) for f in layout.table_folders(seen, zone)]
         claimed = Counter(scan.table for scan in found)
         return [
@@ -157,19 +162,19 @@ class Scanner:
             for scan in found
         ]
 
-    def _look(self) -> tuple[str, Lister]:
+    def _list_zone(self) -> tuple[str, Lister]:
         """The landing zone, and a lister of its folders.
 
         If a whole landing zone is listed at once, a non-empty one with `Files` is used; whether
         there is a second landing zone is then checked only from time to time.
         """
-        self._looks += 1
-        if self._looks % ANOTHER_ZONE != 1:
-            seen = look(self._store, root.LANDING)
+        self._scans += 1
+        if self._scans % ANOTHER_ZONE != 1:
+            seen = lister_for(self._store, root.LANDING)
             if isinstance(seen, ListedTree) and seen.list(root.LANDING).folders:
                 return root.LANDING, seen
         zone = self.zone()
-        return zone, look(self._store, zone)
+        return zone, lister_for(self._store, zone)
 
     def partner(self) -> PartnerEvents:
         """The content of `_partnerEvents.json`; a file that cannot be read causes one warning
@@ -181,12 +186,12 @@ class Scanner:
         return found
 
     def inspect(self, table: TableId, file: Landed) -> parquet.Inspected:
-        """The footer of a data file, or the header of a text (LZ-158). Raises TableError.
+        """The footer of a data file, or the header of delimited text (LZ-158). Raises TableError.
 
         Warns once per table if the marker is not the last column (LZ-074).
         """
         known = self._inspected.get(file.path)
-        if known is None or known[0] != file.look:
+        if known is None or known[0] != file.fingerprint:
             try:
                 with self._store.open(file.path) as handle:
                     found = _inspected(handle, table, file)
@@ -197,14 +202,14 @@ class Scanner:
                     file=str(file.name),
                     hint="It is retried while the file exists.",
                 ) from error
-            known = self._inspected[file.path] = (file.look, found)
+            known = self._inspected[file.path] = (file.fingerprint, found)
             if not found.marker_last and table not in self._misplaced:
                 log.warning(MARKER_NOT_LAST, table=str(table), file=str(file.name))
                 self._misplaced.add(table)
-            self._tell_undeclared(table, file, found.ignored)
+            self._warn_undeclared(table, file, found.ignored)
         return known[1]
 
-    def _tell_undeclared(self, table: TableId, file: Landed, columns: tuple[str, ...]) -> None:
+    def _warn_undeclared(self, table: TableId, file: Landed, columns: tuple[str, ...]) -> None:
         """Warn once per table and set of columns (LZ-193)."""
         if columns and (table, columns) not in self._undeclared:
             self._undeclared.add((table, columns))
@@ -263,7 +268,8 @@ class Scanner:
     def _not_a_file(
         self, folder: str, folders: Sequence[str], text: TextFormat, detection: str
     ) -> str:
-        """The first entry of a folder that has the name of a data file and is none, in words."""
+        """The first entry of a folder that has the name of a data file but is not a file, as text
+        for a message."""
         known = _extensions(text)
         kinds = [(name, "a folder") for name in folders]
         kinds += [(item.name, str(item.why)) for item in self._store.unlisted(folder)]
@@ -285,12 +291,12 @@ class Scanner:
             part: _parted(f"{folder.path}/{part}".rstrip("/"), part, inner, text)
             for part, inner in found.items()
         }
-        refused = (_refusal(table, None, some) for some in files.values())
+        refused = (_refusal(table, None, group) for group in files.values())
         return TableScan(
             table=table,
             folder=folder,
             metadata=described,
-            files=tuple(file for some in files.values() for file in some),
+            files=tuple(file for group in files.values() for file in group),
             error=next((error for error in refused if error), None),
             moved=lambda: self._moved_in(folder, found, text),
             described=_metadata_entry(listing),
@@ -323,7 +329,7 @@ class Scanner:
             try:
                 parsed = metadata.decode(content, table=str(folder.table), file=layout.METADATA)
                 if known is None or known[1] != parsed:  # reported once (LZ-051)
-                    _tell(folder, parsed, self._partitions)
+                    _warn_members(folder, parsed, self._partitions)
             except TableError as error:
                 parsed = error
             known = self._metadata[folder.path] = (entry, parsed)
@@ -348,12 +354,12 @@ def _has_cleanup(listing: Listing) -> bool:
 
 
 def _is_partitioned(described: Metadata) -> bool:
-    """Whether there is a sequence in each partition folder. Files that are detected by time have
-    none, and what our own capture writes has a single one."""
+    """Whether each partition folder has its own sequence. Files in timestamp mode have none, and
+    the files of our own capture have a single one."""
     return described.partitioned and described.detection == SEQUENTIAL and not described.ours
 
 
-def _tell(folder: TableFolder, found: Metadata, partitions: bool) -> None:
+def _warn_members(folder: TableFolder, found: Metadata, partitions: bool) -> None:
     """Warn about members of `_metadata.json` that have no effect or should be written
     differently."""
     table = str(folder.table)
@@ -408,7 +414,7 @@ def _files(
 
 
 def _extensions(form: TextFormat) -> tuple[str, ...]:
-    """Of data files, in lower case."""
+    """The extensions of data files, in lower case."""
     return (_PARQUET, form.extension, f"{form.extension}.gz", f"{form.extension}.zst")
 
 
@@ -440,9 +446,9 @@ def _data_name(
 
 
 def order(file: Landed) -> tuple[float, str]:
-    """The sort key of a file among those of its table, in whatever folder (LZ-116, LZ-125).
+    """The sort key of a file among those of its table, in any folder (LZ-116, LZ-125).
 
-    For files in several partitions: their order if there were no sequences.
+    Files in several partitions are sorted by modification time and name.
     """
     in_sequence = isinstance(file.name, FileName)
     return (file.number if in_sequence else file.modified, str(file.name))

@@ -1,8 +1,9 @@
 """The marker file by which a mirror recognizes its landing zone.
 
-A missing folder was deleted only if the landing zone is the same as before: an unmounted share, or
-another one in its place, also looks like an empty folder. So the mirror writes an id into the
-landing zone, under a name that readers ignore (LZ-021), and stores the same id next to its leases.
+A missing table folder means a deleted table only if the landing zone is the same as before: an
+unmounted share, or a different one, also looks like an empty folder. So the mirror writes an id
+into the landing zone, under a name that readers ignore (LZ-021), and stores the same id next to its
+leases.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def mirror_id(store: Store, new: Callable[[], str] = lambda: str(uuid.uuid4())) 
 
 
 def mark(store: Store, zone: str) -> None:
-    """Write the id into a landing zone that has none. The id of another mirror is kept."""
+    """Write the id into a landing zone that has none. The id of another mirror is not replaced."""
     if not _marked(store, zone):
         store.replace(f"{zone}/{MARK}", _content(mirror_id(store)))
 

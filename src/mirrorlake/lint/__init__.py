@@ -1,4 +1,4 @@
-"""Says which clause each file of a landing zone breaks, without Spark and without changing it."""
+"""Checks the files of a landing zone against the specification, without Spark and read-only."""
 
 from mirrorlake.lint.catalog import Profile, Rule, Severity, Version
 from mirrorlake.lint.finding import Finding, FindingLocation, Report

@@ -1,4 +1,4 @@
-"""All rules, in the order of the specification; `catalog.toml` has what there is to say of each."""
+"""All rules, in the order of the specification, read from `catalog.toml`."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from typing import Any
 
 
 class Severity(StrEnum):
-    """How much a finding weighs."""
+    """The severity of a finding."""
 
     ERROR = "error"
-    """Our engine or the original stops, or leaves data unread."""
+    """Our engine or the original stops, or does not read data."""
     WARNING = "warning"
-    """It works, and is discouraged or differs between versions."""
+    """It works, but is discouraged, or depends on the version."""
     NOTE = "note"
     """Nothing is wrong; a publisher may want to know."""
 
@@ -30,8 +30,8 @@ class Version(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """What a zone is held to. strict: as the original is known to behave; partitions: the engine is
-    told to read partition folders (LZ-059)."""
+    """The requirements on a landing zone. strict: those of the original service, as far as known;
+    partitions: the engine reads partition folders (LZ-059)."""
 
     version: Version = Version.V2
     strict: bool = False
@@ -40,12 +40,12 @@ class Profile:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Something that a file or a folder can break.
+    """A rule that a file or folder can violate.
 
-    id: the clause; a clause may have several rules, which `name` tells apart. why, mend and
-    example are Markdown. severity: None where only the strict profile minds; strict: where it
-    differs from `severity`; only: the version that alone asks for it; also: other clauses that the
-    same thing breaks.
+    id: the clause; a clause may have several rules, with different names. why, mend and example are
+    Markdown. severity: None if only the strict profile reports it; strict: the severity in the
+    strict profile, if it differs; only: the only version with this rule; also: other clauses that
+    are violated by the same thing.
     """
 
     id: str
@@ -65,7 +65,7 @@ class Rule:
         return f"{self.id}/{self.name}"
 
     def weight(self, profile: Profile) -> Severity | None:
-        """The severity under a profile; None where it asks for nothing."""
+        """The severity in a profile; None if the profile does not have this rule."""
         if self.only not in {None, profile.version}:
             return None
         return (self.strict if profile.strict else None) or self.severity

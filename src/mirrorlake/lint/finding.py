@@ -1,4 +1,4 @@
-"""What the linter says: findings, and the report that gathers them."""
+"""Findings of the linter, and the report that collects them."""
 
 from __future__ import annotations
 
@@ -11,14 +11,15 @@ from mirrorlake.lint.catalog import BY_KEY, Profile, Rule, Severity
 from mirrorlake.model.table import TableId
 
 ALIKE = 20
-"""Findings of one rule in one table; the others are only counted."""
+"""Maximum number of reported findings per rule and table; further ones are only counted."""
 
 _LONGEST = 120
 
 
 @dataclass(frozen=True, slots=True)
 class FindingLocation:
-    """Where something is. path: below the root of the store; row, line, character: from 1."""
+    """The location of a finding. path: below the root of the store; row, line, character: from
+    1."""
 
     path: str
     table: TableId | None = None
@@ -36,14 +37,14 @@ class FindingLocation:
         return FindingLocation(self.path, self.table, column=shown(name))
 
     def of(self, error: TableError) -> FindingLocation:
-        """The row and the column that an error names."""
+        """The location with the row and column of an error."""
         column = None if error.column is None else shown(error.column)
         return FindingLocation(self.path, self.table, row=error.row, column=column)
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A rule that is broken at a place."""
+    """A violation of a rule."""
 
     rule: Rule
     severity: Severity
@@ -74,17 +75,18 @@ class Finding:
 
 @dataclass(slots=True)
 class Report:
-    """Gathers findings under a profile; of many alike only the first are kept."""
+    """Collects findings for a profile, at most `ALIKE` per rule and table."""
 
     profile: Profile = field(default_factory=Profile)
     findings: list[Finding] = field(default_factory=list)
     more: Counter[tuple[str, TableId | None]] = field(default_factory=Counter)
-    """Findings that were counted only, by rule and table."""
+    """Number of further findings, by rule and table."""
     _seen: Counter[tuple[str, TableId | None]] = field(default_factory=Counter)
     _counts: Counter[Severity] = field(default_factory=Counter)
 
     def add(self, key: str, location: FindingLocation, found: str, expected: str = "") -> None:
-        """Something breaks the rule of this key. expected: where it is not what the rule says."""
+        """Report a violation of the rule with this key. expected: overrides the text of the
+        rule."""
         rule = BY_KEY[key]
         severity = rule.weight(self.profile)
         if severity is None:
@@ -99,11 +101,11 @@ class Report:
 
     @property
     def errors(self) -> int:
-        """How many findings are errors."""
+        """The number of errors."""
         return self.count(Severity.ERROR)
 
     def count(self, severity: Severity) -> int:
-        """How many findings have a severity, those that were counted only included."""
+        """The number of findings of a severity, including those that were only counted."""
         return self._counts[severity]
 
 
@@ -121,6 +123,6 @@ def counted(count: int, noun: str) -> str:
 
 
 def listed(names: list[str], most: int = 3) -> str:
-    """Names as a sentence tells them: the first few, and how many there are beyond."""
-    told = ", ".join(shown(name, 60) for name in names[:most])
-    return f"{told} and {len(names) - most:,} more" if len(names) > most else told
+    """The first `most` names as text, and the number of further ones."""
+    text = ", ".join(shown(name, 60) for name in names[:most])
+    return f"{text} and {len(names) - most:,} more" if len(names) > most else text

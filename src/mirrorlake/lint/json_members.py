@@ -1,4 +1,4 @@
-"""The record of a JSON file as it is written, with the places of its members."""
+"""The content of a JSON file with the locations of its members."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from mirrorlake.lint.finding import FindingLocation, Report, shown
 
 
 class Record(Members):
-    """An object of the file; of a value that is none it has no members."""
+    """An object of the file; a value that is not an object has no members."""
 
     def __init__(
         self,
@@ -24,7 +24,8 @@ class Record(Members):
         locate: Callable[[Path], tuple[int, int] | None],
         path: Path = (),
     ) -> None:
-        """path: the way to it from the outermost object; locate: line and character of a value."""
+        """path: of the object, from the outermost object; locate: returns line and character of a
+        value."""
         super().__init__(value if isinstance(value, dict) else {}, path)
         self.location, self._locate = location, locate
 
@@ -40,10 +41,10 @@ class Record(Members):
         no_object: str,
         expected: str = "",
     ) -> Self | None:
-        """The outermost object; None where there is none.
+        """Parse the outermost object; None if there is none.
 
-        unreadable, lenient, no_object: the rules for what is no JSON, for what is tolerated, which
-        `expected` is then said of, and for a value that is no object.
+        unreadable, lenient, no_object: the rules for invalid JSON, for applied tolerances (with the
+        text `expected`), and for a value that is not an object.
         """
         try:
             parsed = lenient_json.parse(content)
@@ -64,26 +65,26 @@ class Record(Members):
         return str(self.path(name)[-1])
 
     def add_finding(self, key: str, name: str, report: Report) -> None:
-        """The value of a member breaks a rule."""
+        """Report a rule that the value of a member violates."""
         report.add(key, self.at(name), written(self.get(name)))
 
     def at(self, name: str, *, column: str | None = None) -> FindingLocation:
-        """The place of a member's value."""
+        """The location of a member's value."""
         return self._located(self.path(name), column)
 
     def here(self) -> FindingLocation:
-        """The place of the object itself."""
+        """The location of the object itself."""
         return self._located(self._path)
 
     def inside(self, name: str) -> Record:
-        """The object that a member holds."""
+        """The object in a member."""
         return Record(self.get(name), self.location, self._locate, self.path(name))
 
     def elements(self, name: str) -> Iterator[tuple[Any, Record]]:
-        """The elements of the array that a member holds."""
+        """The elements of the array in a member, also as records."""
         values = self.get(name)
-        for at, value in enumerate(values if isinstance(values, list) else ()):
-            yield value, Record(value, self.location, self._locate, (*self.path(name), at))
+        for index, value in enumerate(values if isinstance(values, list) else ()):
+            yield value, Record(value, self.location, self._locate, (*self.path(name), index))
 
     def _located(self, path: Path, column: str | None = None) -> FindingLocation:
         line, character = self._locate(path) or (None, None)
@@ -91,21 +92,21 @@ class Record(Members):
 
 
 def written(value: Any, longest: int = 120) -> str:
-    """A value as JSON writes it, for a finding."""
+    """A value as JSON text, for a finding."""
     return shown(json.dumps(value, ensure_ascii=False, default=str), longest)
 
 
 def repeated(content: bytes) -> list[str]:
-    """Names of members that stand twice in one object, but for case; none where it is no JSON."""
+    """Names of members that occur twice in one object, except for case; empty for invalid JSON."""
     found: list[str] = []
 
-    def look(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    def count(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         counts = Counter(name.lower() for name, _ in pairs)
         found.extend(name for name, _ in pairs if counts[name.lower()] > 1)
         return dict(pairs)
 
     try:
-        json.loads(content.decode("utf-8-sig"), object_pairs_hook=look)
+        json.loads(content.decode("utf-8-sig"), object_pairs_hook=count)
     except (ValueError, RecursionError):
         return []
     return list(dict.fromkeys(found))

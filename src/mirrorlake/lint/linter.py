@@ -1,7 +1,7 @@
-"""The linter: table after table, from names to metadata to files to rows.
+"""The linter checks one table after another: names, metadata, files, rows.
 
-It only reads. Memory: one table's names, a piece of one file at a time, and the keys of that file
-up to a limit.
+It only reads. Memory: the names of one table, a block of one file, and the keys of that file up to
+a limit.
 """
 
 from __future__ import annotations
@@ -45,13 +45,14 @@ from mirrorlake.model.change import Marker
 from mirrorlake.model.table import TableId
 
 BLOCK = bounded.BLOCK_ROWS
-"""Rows of a Parquet file that are looked at together, where they are not long."""
+"""Maximum number of rows of a Parquet file that are checked at once."""
 
 WIDEST = 256 << 20
-"""Bytes that the pages of a single row may take; the rows of other files are not read."""
+"""Maximum bytes of the pages of a single row; the rows of files that exceed it are not read."""
 
 Progress = Callable[[TableId, int, int], None]
-"""Called before each table with its place, from 0, and their number; at the end with both equal."""
+"""Called before each table with its index, from 0, and the number of tables; at the end with both
+equal."""
 
 
 def _silent(_table: TableId, _done: int, _all: int) -> None:
@@ -60,7 +61,8 @@ def _silent(_table: TableId, _done: int, _all: int) -> None:
 
 @dataclass(slots=True)
 class Result:
-    """What was found. unreadable: folders and files that the system did not let us read."""
+    """The result of a run. unreadable: folders and files that could not be read, with the
+    reason."""
 
     report: Report
     tables: int = 0
@@ -83,7 +85,7 @@ def lint(
     reading: Reading = Reading(),  # noqa: B008
     progress: Progress = _silent,
 ) -> Result:
-    """Look at all that the target names. Raises OSError only when the zone itself is gone."""
+    """Check the target. Raises OSError only if the landing zone itself cannot be read."""
     result = Result(Report(profile))
     folders = target.tables()
     if target.folders is None:
@@ -180,19 +182,19 @@ class _Table:
         metadata = view.described.metadata
         text = view.text
         if metadata is None and not file.is_parquet:
-            self._result.unread.unopened += 1  # how it is written is not known
+            self._result.unread.unopened += 1  # its format is not known
             return None, None
         seen = (
-            parquet_rules.look(open_, file, location, self._report)
+            parquet_rules.check_file(open_, file, location, self._report)
             if file.is_parquet
-            else text_files.look(open_, text, file, location, self._report)
+            else text_files.check_file(open_, text, file, location, self._report)
         )
         if seen is None:
             return None, None
         key = metadata.key_columns if metadata else ()
         names = column_rules.check_key(key, seen.schema, seen.names, location, self._report)
         if metadata is None or names is None or depth == 0:
-            self._result.unread.footers += 1  # nobody asks, or what a row means is not known
+            self._result.unread.footers += 1  # not to be read, or the meaning of rows is unknown
             return seen, None
         rows = RowCheck(
             names,
@@ -236,21 +238,21 @@ class _Table:
         except UNREADABLE as error:
             self._report.add("LZ-276/incomplete", location, shown(error))
             return None
-        is_complete = depth is None or rows.looked == seen.rows
+        is_complete = depth is None or rows.rows_read == seen.rows
         self._result.unread.partly += not is_complete
         counts = rows.end(is_complete=is_complete)
         self._result.unread.uncompared += not rows.has_compared
         return counts
 
     def _refused(self, error: TableError, seen: Seen, location: FindingLocation) -> None:
-        """The engine's refusal of a row, as a finding."""
+        """Report an error of the engine's reader as a finding."""
         if not seen.file.is_parquet:
             text_files.refuse(error, location, header=seen.names, report=self._report)
             return
         at = location.of(error)
         if isinstance(error, UnknownMarker):
-            told = "NULL" if error.value is None else shown(error.value)
-            self._report.add("LZ-085/marker-unknown", at, f"marker {told}")
+            value = "NULL" if error.value is None else shown(error.value)
+            self._report.add("LZ-085/marker-unknown", at, f"marker {value}")
         elif isinstance(error, BadValue):
             self._report.add("LZ-151/value-does-not-fit", at, shown(error.what))
         else:
@@ -260,9 +262,10 @@ class _Table:
 def _parquet_blocks(
     open_: Opener, seen: Seen, default: Marker, location: FindingLocation, depth: int | None
 ) -> Iterator[Rows]:
-    """The rows of a Parquet file, converted by the engine's own code. depth: bytes to read.
+    """The rows of a Parquet file, converted by the code of the engine. depth: bytes to read.
 
-    Raises TableError with rows counted over the whole file, and what damaged bytes raise.
+    Raises TableError, whose row number counts from the beginning of the file, and the errors of
+    damaged files.
     """
     size = seen.file.size
     most = None if depth is None else max(BLOCK, (seen.rows or 0) * depth // size)

@@ -1,6 +1,6 @@
-"""What there is to say of a clause and its rules, as Markdown.
+"""The description of a clause and its rules, as Markdown.
 
-`mirrorlake lint --explain LZ-117` prints a page; `docs/reference/findings/` holds all of them.
+`mirrorlake lint --explain LZ-117` prints a page; `docs/reference/findings/` contains all pages.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def clauses() -> list[str]:
 
 
 def page(clause: str) -> str:
-    """The page of a clause: each of its rules with what it means, how to mend it, an example."""
+    """The page of a clause: each of its rules with its reason, the fix and an example."""
     rules = [rule for rule in RULES if rule.id == clause]
     lines = [f"# {clause}"]
     for rule in rules:
@@ -48,7 +48,7 @@ def _rule(rule: Rule) -> Iterator[str]:
 
 
 def severities(rule: Rule) -> tuple[str, str]:
-    """As a table tells them: usual, and strict."""
+    """The severities of a rule as text: in the default and in the strict profile."""
     usual = str(rule.severity or "not reported")
     strict = str(rule.strict or rule.severity)
     only = f" (`--version {rule.only}`)" if rule.only else ""

@@ -1,4 +1,5 @@
-"""How much of a zone is read: all of a small one, footers and samples of a large one."""
+"""Decides how much of a landing zone is read: all of a small one; footers and samples of a large
+one."""
 
 from __future__ import annotations
 
@@ -13,11 +14,11 @@ MIB = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class Reading:
-    """How much is read.
+    """Limits of reading.
 
-    everything: of every file all rows; budget: bytes of data files whose rows are read, over all
-    tables; opened: files of a table that are opened at all; sampled: files of a table of which rows
-    are read when the table is larger than its share; least: bytes that each table may read.
+    everything: read all rows of all files; budget: bytes of data files to read, over all tables;
+    opened: maximum number of files to open per table; sampled: number of files to read rows from,
+    in a table that is larger than its share; least: minimum bytes per table.
     """
 
     everything: bool = False
@@ -27,11 +28,11 @@ class Reading:
     least: int = MIB
 
     def share(self, tables: int) -> int:
-        """What one of the tables may have of the budget, in bytes."""
+        """The part of the budget per table, in bytes."""
         return max(self.budget // max(tables, 1), self.least)
 
     def depths(self, files: Sequence[LintedFile], share: int) -> Mapping[str, int | None]:
-        """The files to open by path, and how many bytes of each to read; None for all."""
+        """The files to open by path, and the number of bytes to read of each; None for all."""
         if self.everything:
             return dict.fromkeys((file.path for file in files), None)
         if sum(f.size for f in files) <= share and len(files) <= self.opened:
@@ -48,24 +49,28 @@ class Reading:
 
 @dataclass(slots=True)
 class Unread:
-    """What was not read, in files."""
+    """Numbers of files that were not read completely."""
 
     unopened: int = 0
-    """Only their names and sizes were looked at."""
+    """Only names and sizes were checked."""
+
     footers: int = 0
-    """Their columns were looked at, and no row."""
+    """Columns were checked, but no rows."""
+
     partly: int = 0
-    """The first of their rows were read."""
+    """Only the first rows were read."""
+
     vanished: int = 0
-    """They were gone when they were to be opened: an engine is at work."""
+    """They were deleted before they could be opened, for example by an engine."""
+
     uncompared: int = 0
-    """Their keys were too many to be compared with each other."""
+    """They had too many keys to look for repeated ones."""
 
     def facts(self) -> dict[str, int]:
         return asdict(self)
 
-    def told(self) -> str:
-        """As a sentence; empty when everything was read."""
+    def summary(self) -> str:
+        """As a sentence; "" if everything was read."""
         parts = [
             f"{counted(count, 'file')} {what}"
             for count, what in (
@@ -81,7 +86,7 @@ class Unread:
 
 
 def _spread(files: Sequence[LintedFile], most: int) -> Sequence[LintedFile]:
-    """At most so many files, the first and the last among them, evenly apart."""
+    """At most `most` files at equal distances, including the first and the last."""
     if len(files) <= most:
         return files
     if most < 2:

@@ -1,4 +1,4 @@
-"""Findings as SARIF 2.1.0, the form that code review tools read."""
+"""Findings as SARIF 2.1.0, the format of code review tools."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from mirrorlake.lint.linter import Result
 VERSION = "2.1.0"
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 BASE = "ROOT"
-"""The name under which the root of the paths stands in the log."""
+"""The name of the root of the paths in the log."""
 
 
 def log(result: Result, root: Path | str, release: str) -> dict[str, Any]:
     """The log of one run.
 
-    root: what the paths of the findings are below, a folder or a URL; release: our version. What
-    could not be read is a notification of the tool, because it is no fault of a publisher.
+    root: the folder or URL that contains the paths of the findings; release: our version.
+    Unreadable files are notifications of the tool, because they are not errors of a publisher.
     """
     profile = result.report.profile
     rules = [rule for rule in RULES if rule.weight(profile) is not None]
@@ -95,12 +95,12 @@ def _location(location: FindingLocation) -> dict[str, Any]:
 
 
 def _invocation(result: Result) -> dict[str, Any]:
-    told = [f"{path} could not be read: {why}" for path, why in result.unreadable]
-    notes = [*told, *([unread] if (unread := result.unread.told()) else [])]
+    errors = [f"{path} could not be read: {why}" for path, why in result.unreadable]
+    notes = [*errors, *([unread] if (unread := result.unread.summary()) else [])]
     return {
         "executionSuccessful": not result.unreadable,
         "toolExecutionNotifications": [
-            {"level": "error" if note in told else "note", "message": {"text": note}}
+            {"level": "error" if note in errors else "note", "message": {"text": note}}
             for note in notes
         ],
     }

@@ -1,4 +1,4 @@
-"""A table folder as the rules see it."""
+"""A table folder, for the rules."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ PARQUET = "parquet"
 
 @dataclass(frozen=True)
 class TableView:
-    """A table folder: what lies in it, what its metadata say, and what was processed.
+    """A table folder: its files, its metadata, and its processed files.
 
-    moved: listings of its cleanup folders, by path; files: its data files, in the order in which
-    they are applied.
+    moved: listings of its cleanup folders, by path; files: its data files, in the order of their
+    application.
     """
 
     folder: TableFolder
@@ -35,24 +35,25 @@ class TableView:
 
     @cached_property
     def extension(self) -> str:
-        """Of text files, without the leading dot and in lower case (LZ-158, LZ-189)."""
-        told = self.described.record.get("FileExtension") if self.described.record else None
-        return told.lower().removeprefix(".") if isinstance(told, str) and told else "csv"
+        """The extension of text files, without the leading dot and in lower case (LZ-158,
+        LZ-189)."""
+        value = self.described.record.get("FileExtension") if self.described.record else None
+        return value.lower().removeprefix(".") if isinstance(value, str) and value else "csv"
 
     @property
     def text(self) -> TextFormat:
-        """How text files are written, as far as it is known."""
+        """The format of text files, as far as it is known."""
         found = self.described.metadata
         return (found.text if found else None) or TextFormat(extension=self.extension)
 
     @property
     def is_timed(self) -> bool:
-        """Whether files are read by their times (LZ-122)."""
+        """Whether the table is in timestamp mode (LZ-122)."""
         found = self.described.metadata
         return found is not None and found.detection == BY_TIME
 
     def is_partitioned(self, profile: Profile) -> bool:
-        """Whether there is a sequence in each partition folder (LZ-059)."""
+        """Whether each partition folder has its own sequence (LZ-059)."""
         found = self.described.metadata
         return bool(profile.partitions and found and found.partitioned and not self.is_timed)
 
@@ -66,7 +67,7 @@ class TableView:
         return tuple(LintedFile.numbered(file) for file in landed)
 
     def is_data(self, name: str) -> bool:
-        """Whether a file of any name has the ending of a data file."""
+        """Whether a name has the extension of a data file."""
         text = self.extension
         endings = (f".{PARQUET}", f".{text}", f".{text}.gz", f".{text}.zst")
         return not name.startswith("_") and name.lower().endswith(endings)
@@ -81,7 +82,7 @@ class TableView:
 
 @dataclass(frozen=True, slots=True)
 class LintedFile:
-    """A data file under either detection. number: in sequential mode only."""
+    """A data file. number: None in timestamp mode."""
 
     path: str
     name: str
@@ -99,16 +100,16 @@ class LintedFile:
 
     @property
     def is_parquet(self) -> bool:
-        """Parquet by its ending; everything else is text (LZ-158)."""
+        """Whether it is Parquet, by its extension; all other files are text (LZ-158)."""
         return self.name.lower().endswith(f".{PARQUET}")
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """A data file as the engine sees it before it reads rows.
+    """The facts about a data file that the engine knows before it reads rows.
 
-    schema: the columns that its rows have in the table; rows: None where nobody knows; names: the
-    data columns that are in the file.
+    schema: the columns of its rows in the table; rows: None if unknown; names: the data columns of
+    the file.
     """
 
     file: LintedFile
@@ -125,7 +126,7 @@ def cleanup_listings(store: Store, folder: str, listing: Listing) -> dict[str, L
 
 
 def moved_numbers(view: TableView) -> set[int]:
-    """The numbers of processed files that are still there."""
+    """The numbers of processed files that still exist."""
     return {
         name.number
         for listing in view.moved.values()

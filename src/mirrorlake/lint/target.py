@@ -1,4 +1,4 @@
-"""What `mirrorlake lint` is pointed at: a root, a landing zone, a schema or a table folder."""
+"""The target of `mirrorlake lint`: a root, a landing zone, a schema or a table folder."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ _LANDING_FOLDER = "LandingZone"
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A store and what of it is looked at.
+    """A store, and the part of it to check.
 
-    root: where the paths of the store begin, a folder or a URL; zones: the landing zones that
-    exist, first the one that is used; folders: the tables, None for all of the zone.
+    root: of the store, a folder or a URL; zones: the existing landing zones, the one that is used
+    first; folders: the tables, None for all tables of the landing zone.
     """
 
     store: Store
@@ -42,7 +42,7 @@ class Target:
 
 
 def of_location(location: str | Path, options: ObjectOptions | None = None) -> Target:
-    """The target at a path or a URL. Raises UsageError where nothing of a landing zone is."""
+    """The target at a path or a URL. Raises UsageError if there is no part of a landing zone."""
     if not is_url(location):
         return of_path(Path(location))
     bucket, path = split(str(location))
@@ -54,7 +54,7 @@ def of_location(location: str | Path, options: ObjectOptions | None = None) -> T
 
 
 def of_path(path: Path) -> Target:
-    """The target at a local path. Raises UsageError where nothing of a landing zone is."""
+    """The target at a local path. Raises UsageError if there is no part of a landing zone."""
     path = path.resolve()
     if not path.is_dir():
         raise UsageError("the folder does not exist", where=str(path), hint=_HINT)
@@ -68,7 +68,7 @@ _HINT = (
 
 @dataclass(frozen=True, slots=True)
 class _Base:
-    """What paths are below: a bucket, a URL; or this machine, where there is none."""
+    """The root of paths: the URL of a bucket, or "" for this machine."""
 
     bucket: str = ""
     options: ObjectOptions | None = None
@@ -112,7 +112,7 @@ def _schema(base: _Base, path: PurePath) -> Target:
     root, zone = path.parent.parent, path.parent.name
     schema = path.name.removesuffix(SCHEMA_SUFFIX)
     tables = base.target(root, zone).tables()
-    return base.target(root, zone, tuple(one for one in tables if one.table.schema == schema))
+    return base.target(root, zone, tuple(t for t in tables if t.table.schema == schema))
 
 
 def _table(base: _Base, path: PurePath) -> Target:
@@ -128,7 +128,7 @@ def _table(base: _Base, path: PurePath) -> Target:
 
 
 def _is_table(base: _Base, path: PurePath) -> bool:
-    """Whether the folder holds what only table folders hold."""
+    """Whether a folder contains files that only table folders contain."""
     return any(
         file.name == layout.METADATA
         or FileName.parse(file.name)
@@ -138,7 +138,7 @@ def _is_table(base: _Base, path: PurePath) -> bool:
 
 
 def _is_zone(base: _Base, path: PurePath) -> bool:
-    """Whether folders in it hold what only table folders hold."""
+    """Whether a folder contains table or schema folders."""
     listing = base.store(path).list("")
     return any(file.name == layout.PARTNER for file in listing.files) or any(
         name.endswith(SCHEMA_SUFFIX) or _is_table(base, path / name) for name in listing.folders

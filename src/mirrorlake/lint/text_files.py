@@ -1,6 +1,6 @@
-"""Looks at delimited-text files: the metadata they need, their header, their rows.
+"""Checks delimited text files: their metadata, header and rows.
 
-The engine's own reader decides; what it refuses is told by the clause that it names.
+They are read by the engine's reader; the rule of a finding is derived from the clause in its error.
 """
 
 from __future__ import annotations
@@ -29,13 +29,13 @@ from mirrorlake.lint.table_view import LintedFile, Seen, TableView, has_metadata
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 
 _HEAD = 1 << 16
-"""Bytes in which the header and its line end are looked for."""
+"""Number of bytes that must contain the header and its line end."""
 
 _CLAUSE = re.compile(r"\((LZ-[0-9]{3})\)")
 
 
 def check_described(view: TableView, report: Report) -> None:
-    """Whether the table has metadata, and those that its text files need."""
+    """Check that the table has metadata, with the members that its text files need."""
     texts = [file.name for file in view.files if not file.is_parquet]
     if not has_metadata(view.listing):
         rule = "LZ-042/text-without-metadata" if texts else "LZ-029/metadata-absent"
@@ -60,10 +60,10 @@ def _instead(view: TableView) -> str:
     return f"{alike[0]} instead" if alike else "no such file"
 
 
-def look(
+def check_file(
     open_: Opener, text: TextFormat, file: LintedFile, location: FindingLocation, report: Report
 ) -> Seen | None:
-    """What the header tells; None when the engine would not read the file."""
+    """Check the header of a file; None if the engine would not read the file."""
     if not parquet_rules.check_size(file, location, report):
         return None
     origin = Origin(str(location.table), file.name)
@@ -102,7 +102,7 @@ def read_blocks(
     location: FindingLocation,
     depth: int | None,
 ) -> Iterator[Rows]:
-    """The rows of a file. depth: bytes of it to read, about. Raises TableError."""
+    """The rows of a file. depth: approximate number of bytes to read. Raises TableError."""
     file = seen.file
     with open_() as handle:
         for rows in delimited.read_blocks(
@@ -116,7 +116,7 @@ def read_blocks(
             key=key,
             about=min(depth or BLOCK_BYTES, BLOCK_BYTES),
         ):
-            # Where a compressed file ends its reader closes it.
+            # The reader closes a compressed file at its end.
             read = file.size if handle.closed else handle.tell()
             yield rows
             if depth is not None and read >= depth:
@@ -124,7 +124,8 @@ def read_blocks(
 
 
 def check_declared(seen: Seen, text: TextFormat, location: FindingLocation, report: Report) -> None:
-    """Declared columns that a file lacks and may lack; the others are refused with the rows."""
+    """Report declared columns that are missing in a file. Required ones are reported when the rows
+    are read."""
     found = match_columns(seen.schema.names, list(seen.names))
     lacking = [
         column.name
@@ -141,7 +142,8 @@ def check_declared(seen: Seen, text: TextFormat, location: FindingLocation, repo
 def refuse(
     error: TableError, location: FindingLocation, *, header: tuple[str, ...], report: Report
 ) -> None:
-    """The engine's refusal as a finding. header: the data columns that the file has."""
+    """Report an error of the engine's reader as a finding. header: the data columns of the
+    file."""
     report.add(_rule_of(error, header), location.of(error), shown(error.what))
 
 
@@ -184,7 +186,7 @@ def _header(header: list[str], text: TextFormat, location: FindingLocation, repo
     for name in [name for name, count in counts.items() if count > 1 and name]:
         at = replace(location, row=0, column=shown(name))
         report.add("LZ-199/header-name-twice", at, f"{counts[name]} columns {shown(name)}")
-    # A column without a name cannot be declared, so that it is ignored where columns are.
+    # A column without a name cannot be declared, so it is ignored if columns are declared.
     names = [name for name in counts if name or text.columns is None]
     column_rules.check_names(names, replace(location, row=0), report)
     column_rules.check_marker_position(header, location, report)
@@ -200,7 +202,7 @@ def _line_ends(
             reader = opened(handle, file.size, Origin(str(location.table), file.name))
             head, is_end = Utf8(reader, text.encoding).read(_HEAD)
     except Undecodable:
-        return  # the rows are refused with their place
+        return  # reported when the rows are read
     first = head.find(b"\n")
     if first > 0 and head[first - 1 : first] != b"\r":
         report.add("LZ-200/line-end", replace(location, row=0), "the header ends with a bare \\n")

@@ -1,4 +1,4 @@
-"""The library for authors of publishers: from rows to correct files in a landing zone.
+"""The library for authors of publishers: writes rows as valid files into a landing zone.
 
     from mirrorlake.landing import Publisher
 

@@ -50,8 +50,8 @@ class Description:
         return self.text.extension if self.text else "parquet"
 
     def file_name(self, number: int) -> str:
-        """The name of a data file (LZ-112). In timestamp mode it is a name that is never used
-        again (LZ-123), but still sorts by number (LZ-125)."""
+        """The name of a data file (LZ-112). In timestamp mode the name is never used again
+        (LZ-123), but still sorts by number (LZ-125)."""
         apart = f"-{self.generation}" if self.by_time else ""
         return f"{number:020d}{apart}.{self.extension}"
 
@@ -141,7 +141,7 @@ def introduce(store: Store, zone: str, partner: Partner | None) -> None:
 
 
 def introduction(store: Store, zone: str, partner: Partner | None) -> Mapping[str, Any] | None:
-    """What `introduce` would write; None if it is there. Raises what it raises."""
+    """The record that `introduce` would write; None if it exists already. Raises UsageError."""
     path = f"{zone}/{layout.PARTNER}"
     try:
         found = json.loads(store.read(path))

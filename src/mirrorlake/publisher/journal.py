@@ -1,11 +1,12 @@
 """The batches of one table: the file numbers and the progress of each.
 
-No batch is lost or published twice because of this order of effects; each arrow has a crash test:
+The following order of effects ensures that no batch is lost or published twice; each arrow has a
+crash test:
 
     numbers assigned → files staged → table described → batch sealed → files published → recorded
 
 A sealed batch is complete under underscore names, with the digest of each file: the next run can
-publish it without its rows. Of a batch that is not sealed nothing is visible, and it starts over.
+publish it without its rows. No file of an unsealed batch is visible, and the batch starts over.
 """
 
 from __future__ import annotations
@@ -59,7 +60,7 @@ class Published:
         return counts
 
     def facts(self) -> dict[str, Any]:
-        """As `mirrorlake publish --json` prints it."""
+        """As printed by `mirrorlake publish --json`."""
         return {
             "table": self.table,
             "batch": self.batch,
@@ -72,7 +73,7 @@ class Published:
 
 
 class Journal:
-    """Not thread-safe. `state` is the durable state; every method that changes it says so."""
+    """The journal of one table. state: the durable state. Not thread-safe."""
 
     def __init__(
         self,
@@ -97,8 +98,8 @@ class Journal:
     def complete(self) -> None:
         """Publish a batch that an earlier run left sealed (LZ-136).
 
-        A batch without a name of which nothing is visible is dropped: its caller got no answer, and
-        sends it again. Raises NameTaken (LZ-137).
+        A batch without a name, none of whose files are visible, is not published: its caller got no
+        result, and sends it again. Raises NameTaken (LZ-137).
         """
         pending = self.state.pending
         if pending is None or not pending.is_sealed:
@@ -117,15 +118,15 @@ class Journal:
         """
         done = self.state.known(batch)
         if done and all(self._is_there(f) or self._was_consumed(f) for f in done.files or ()):
-            return self._told(done, Outcome.ALREADY_PUBLISHED)
+            return self._result(done, Outcome.ALREADY_PUBLISHED)
         return None
 
     def begin(self, batch: str | None) -> None:
         """Prepare for a batch: a pending batch must be the same one, or is withdrawn.
 
-        A finished batch that has lost a file gets its numbers again, so that a bad file which was
-        deleted can be repaired (LZ-268). Raises BatchPending for another named batch, which only
-        its own caller can send again.
+        A finished batch with a missing file gets its numbers again, so that a bad file that was
+        deleted can be replaced (LZ-268). Raises BatchPending if another named batch is pending,
+        which only its caller can send again.
         """
         pending = self.state.pending
         if pending and pending.batch is not None and pending.batch != batch:
@@ -150,7 +151,7 @@ class Journal:
         return assigned
 
     def withdraw(self) -> None:
-        """Drop a batch of which nothing is visible; its number goes to the next batch."""
+        """Drop a batch without visible files; the next batch gets its numbers."""
         self.save(replace(self.state, pending=None))
         self._workshop.clean_up(self._store)
 
@@ -170,15 +171,15 @@ class Journal:
                 table=self._table,
                 hint="Another process removed it. Stop that process, and publish the batch again.",
             )
-        return self._told(sealed, Outcome.PUBLISHED)
+        return self._result(sealed, Outcome.PUBLISHED)
 
     def is_visible(self, sealed: Assignment) -> bool:
         """Whether any file of a sealed batch is visible. Raises NameTaken."""
         return any(self._is_there(file) for file in sealed.files or ())
 
     def next_number(self) -> int:
-        """One more than the recorded number, and than that of any file here or in the cleanup
-        folder (LZ-140)."""
+        """The number after the recorded one and those of all files in the folder and the cleanup
+        folders (LZ-140)."""
         locations = (self._folder, *(f"{self._folder}/{name}" for name in CLEANUP_FOLDERS))
         seen = [
             int(match[1])
@@ -226,11 +227,11 @@ class Journal:
         return False
 
     def _was_consumed(self, file: DataFile) -> bool:
-        """Whether a file that exists nowhere was applied and deleted by the mirror.
+        """Whether the mirror has applied and deleted a file that does not exist any more.
 
-        Files move to the cleanup folder in the order of their numbers, and the last one stays
-        (LZ-243, LZ-244). So if a lower number is left, or nothing was ever moved, somebody deleted
-        the file.
+        Files move to the cleanup folder in the order of their numbers, except the last (LZ-243,
+        LZ-244). So if a lower number is left, or nothing was moved, another program deleted the
+        file.
         """
         listing = self._store.list(self._folder)
         numbers = [int(m[1]) for entry in listing.files if (m := _NUMBER.match(entry.name))]
@@ -255,7 +256,7 @@ class Journal:
 
     def _check_count(self, sealed: Assignment) -> None:
         """A batch that is published again keeps its numbers."""
-        before = next((one for one in self.state.done if one.first == sealed.first), None)
+        before = next((done for done in self.state.done if done.first == sealed.first), None)
         if before and len(before.files or ()) != len(sealed.files or ()):
             raise NameTaken(
                 f"the batch had {len(before.files or ())} files and now has "
@@ -264,5 +265,5 @@ class Journal:
                 hint="Publish it with the same rows and settings as before.",
             )
 
-    def _told(self, batch: Assignment, outcome: Outcome) -> Published:
+    def _result(self, batch: Assignment, outcome: Outcome) -> Published:
         return Published(self._table, batch.batch, outcome, batch.files or ())

@@ -47,7 +47,7 @@ class Workshop:
         return f"{use}/_{name}", f"{earlier}/_{name}"
 
     def clean_up(self, store: Store) -> None:
-        """Delete what was built and not published, in either folder."""
+        """Delete the unpublished files in both folders."""
         for folder in self.folders:
             for entry in store.list(folder).files:
                 if _STAGED.match(entry.name):

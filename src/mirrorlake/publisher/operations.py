@@ -1,4 +1,4 @@
-"""Row markers from words: the operation of each row, and the rows of a changed key."""
+"""Row markers: the operation of each row, and the rows of a changed key."""
 
 from __future__ import annotations
 
@@ -79,15 +79,15 @@ def markers_of(block: RowBlock, meaning: Meaning, *, table: str) -> pa.Array:
             hint="Specify what the rows are: initial rows, one operation for all of them, or the "
             "column that contains the operation.",
         )
-    said = contiguous(block.rows[meaning.column])
-    if pa.types.is_dictionary(said.type):
-        said = decoded(said)
-    words = pc.utf8_lower(pc.utf8_trim_whitespace(said.cast(pa.string())))
+    values = contiguous(block.rows[meaning.column])
+    if pa.types.is_dictionary(values.type):
+        values = decoded(values)
+    words = pc.utf8_lower(pc.utf8_trim_whitespace(values.cast(pa.string())))
     indexes = pc.index_in(words, value_set=pa.array(list(_WORDS)))
     found = pa.array([int(marker) for marker in _WORDS.values()], pa.int32()).take(indexes)
     if found.null_count:
         row = pc.index(found.is_null(), True).as_py()
-        value = said[row].as_py()
+        value = values[row].as_py()
         raise UnknownMarker(
             f"{'NULL' if value is None else repr(value)} is not an operation",
             table=table,

@@ -37,7 +37,7 @@ class Publisher:
     checked before they get their final names, `beside` those of the table (LZ-131) or in the
     landing zone's `scratch_pad` (LZ-132). codec: compression of the files, `snappy`, `zstd`, `gzip`
     or `none`; text is uncompressed by default. file_bytes: approximate maximum size of a file.
-    told: called with the table and the number of rows of the current batch that are written. Not
+    on_progress: called with the table and the number of written rows of the current batch. Not
     thread-safe.
     """
 
@@ -52,7 +52,7 @@ class Publisher:
         file_bytes: int = FILE_BYTES,
         clock: Clock | None = None,
         reached: CrashHook = no_crash,
-        told: Callable[[TableId, int], None] = lambda _table, _rows: None,
+        on_progress: Callable[[TableId, int], None] = lambda _table, _rows: None,
     ) -> None:
         """Raises UsageError."""
         if zone not in {LANDING, LANDING_V1}:
@@ -65,7 +65,7 @@ class Publisher:
         self._zone, self._partner = zone, partner
         self._built: Built = _word(Built, built, "built")
         self._codec = None if codec is None else _word(Codec, codec, "codec")
-        self._file_bytes, self._told = file_bytes, told
+        self._file_bytes, self._on_progress = file_bytes, on_progress
         self._clock, self._reached = clock or WallClock(), reached
         self._tables: dict[TableId, AssignedTable] = {}
 
@@ -110,8 +110,8 @@ class Publisher:
         first column, in every row. text: delimited text instead of Parquet. Raises UsageError,
         TableError, LeaseHeld, LeaseLost.
         """
-        asked = _asked(key=key, layout=layout, text=text)
-        return self._publish(table, rows, Meaning(), asked, types, batch)
+        members = _members(key=key, layout=layout, text=text)
+        return self._publish(table, rows, Meaning(), members, types, batch)
 
     def publish(
         self,
@@ -137,8 +137,8 @@ class Publisher:
         `load`.
         """
         meaning = _meaning(operation, marker_column, previous_key)
-        asked = _asked(key=key, layout=layout, text=text)
-        return self._publish(table, rows, meaning, asked, types, batch)
+        members = _members(key=key, layout=layout, text=text)
+        return self._publish(table, rows, meaning, members, types, batch)
 
     def describe(
         self,
@@ -157,10 +157,10 @@ class Publisher:
         times (LZ-128). upsert_default: rows that others land without a marker are upserts (LZ-048).
         hold: a bulk load; the mirror does not see it before `release`.
         """
-        asked = _asked(
+        members = _members(
             key=key, layout=layout, text=text, by_time=by_time, upsert_default=upsert_default
         )
-        self._table(table).describe(asked, hold=hold)
+        self._table(table).describe(members, hold=hold)
 
     def columns(self, table: str | TableId) -> dict[str, DataType]:
         """The columns of a table and their types, as far as they are published. Takes no lease."""
@@ -184,7 +184,7 @@ class Publisher:
 
         This is how a column is removed or renamed, a type or a key changed, or a table renamed
         (LZ-216, LZ-220, LZ-225, LZ-237). A reader may hold the folder open: the deletion is retried
-        for `patience` seconds (LZ-236). gone: tells whether the mirror has dropped the table; if
+        for `patience` seconds (LZ-236). gone: whether the mirror has dropped the table; if
         given, the call waits for it as well (LZ-239).
         """
         self._table(table).drop(patience, gone)
@@ -195,15 +195,15 @@ class Publisher:
         """Wait until the mirror has a table: after a new load, changes may follow only then
         (LZ-239).
 
-        mirrored: tells whether the mirror has it. Raises TableError after `patience` seconds.
+        mirrored: whether the mirror has it. Raises TableError after `patience` seconds.
         """
         self._table(table).wait_for(patience, mirrored)
 
     def last_batch(self, table: str | TableId) -> str | None:
         """The name of the last batch that is published, None if there is none or it has no name.
 
-        A batch that was begun is completed, or withdrawn where nothing of it is visible, so that
-        what is published goes exactly to the end of this batch.
+        A batch that was begun is completed, or withdrawn if none of its files are visible, so that
+        exactly the batches up to this one are published.
         """
         return self._table(table).last_batch()
 
@@ -217,15 +217,15 @@ class Publisher:
         table: str | TableId,
         rows: Any,
         meaning: Meaning,
-        asked: Mapping[str, Any],
+        members: Mapping[str, Any],
         types: Mapping[str, str] | None,
         batch: str | None,
     ) -> Published:
         kinds = {name: type_of(name, kind) for name, kind in (types or {}).items()}
-        text = asked.get("text")
+        text = members.get("text")
         codec = self._codec or (Codec.NONE if text else Codec.SNAPPY)
         settings = Settings(codec, self._file_bytes)
-        return self._table(table).publish(rows, meaning, asked, kinds, batch, settings)
+        return self._table(table).publish(rows, meaning, members, kinds, batch, settings)
 
     def _table(self, table: str | TableId) -> AssignedTable:
         name = _named(table)
@@ -239,7 +239,7 @@ class Publisher:
                 f"publisher/{folder.removeprefix(self._zone + '/')}",
                 self._clock,
                 self._reached,
-                lambda rows: self._told(name, rows),
+                lambda rows: self._on_progress(name, rows),
                 lambda: introduce(self._store, self._zone, self._partner),
             )
         # After an unknown outcome the lease is requested again, by the same holder.
@@ -256,15 +256,15 @@ def _named(table: str | TableId) -> TableId:
     return name
 
 
-def _asked(**members: Any) -> dict[str, Any]:
-    asked = {name: value for name, value in members.items() if value is not None}
-    if isinstance(asked.get("key"), str):
-        asked["key"] = (asked["key"],)
-    if "key" in asked:
-        asked["key"] = tuple(dict.fromkeys(asked["key"]))
-    if "layout" in asked:
-        asked["layout"] = _word(Layout, asked["layout"], "layout")
-    return asked
+def _members(**given: Any) -> dict[str, Any]:
+    members = {name: value for name, value in given.items() if value is not None}
+    if isinstance(members.get("key"), str):
+        members["key"] = (members["key"],)
+    if "key" in members:
+        members["key"] = tuple(dict.fromkeys(members["key"]))
+    if "layout" in members:
+        members["layout"] = _word(Layout, members["layout"], "layout")
+    return members
 
 
 def _meaning(
@@ -284,13 +284,13 @@ def _meaning(
     return Meaning(Operation.UPSERT, column or "__rowMarker__", previous or {})
 
 
-def _word(words: Any, said: str, where: str) -> Any:
+def _word(words: Any, given: str, where: str) -> Any:
     try:
-        return words(str(said).lower())
+        return words(str(given).lower())
     except ValueError:
         known = ", ".join(str(word) for word in words)
         raise UsageError(
-            f"unknown {where} {said!r}", where=where, hint=f"Use one of {known}."
+            f"unknown {where} {given!r}", where=where, hint=f"Use one of {known}."
         ) from None
 
 

@@ -1,4 +1,4 @@
-"""From rows as they are passed in to rows as they are landed: names, operations, types, markers."""
+"""Converts rows of the caller to rows of a data file: names, operations, types, markers."""
 
 from __future__ import annotations
 
@@ -36,18 +36,18 @@ class Shaper:
     """Shapes the blocks of one batch.
 
     columns: the types of the table's columns as far as they are known; grows with new columns.
-    asked: types that the caller specifies for columns that the table does not have yet.
+    types: types that the caller specifies for columns that the table does not have yet.
     """
 
     def __init__(
         self,
         description: Description,
         columns: Mapping[str, DataType],
-        asked: Mapping[str, DataType],
+        types: Mapping[str, DataType],
         meaning: Meaning,
     ) -> None:
         self.columns = dict(columns)
-        self._asked, self._meaning, self._description = asked, meaning, description
+        self._types, self._meaning, self._description = types, meaning, description
         self._table = str(description.table)
         self._fixed = bool(columns) and description.text is not None
 
@@ -115,9 +115,9 @@ class Shaper:
                 what = f"columns {alike} and {name} have the same name, apart from case (LZ-156)"
                 raise self._unsupported(name, what, "Rename one of them.")
             folded[name.casefold()] = name
-        wanted = list(dict.fromkeys([*self._description.key, *self.columns]))
+        names = list(dict.fromkeys([*self._description.key, *self.columns]))
         found = [name for name in rows.column_names if name not in taken]
-        known = {there: name for name, there in match_columns(wanted, found).items()}
+        known = {there: name for name, there in match_columns(names, found).items()}
         return rows.rename_columns([known.get(name, name) for name in rows.column_names])
 
     def _typed(self, block: RowBlock, names: list[str]) -> pa.Table:
@@ -157,8 +157,8 @@ class Shaper:
                 column=name,
                 hint="Drop the table and load it again with the column.",
             )
-        if name in self._asked:
-            kind = self._asked[name]
+        if name in self._types:
+            kind = self._types[name]
         elif pa.types.is_null(found):
             return None
         else:

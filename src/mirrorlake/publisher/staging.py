@@ -1,4 +1,4 @@
-"""From rows to staged files: under underscore names, complete, checked, and not visible yet."""
+"""Writes rows to staged files: complete and checked, under underscore names, not visible yet."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Measured:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_error: object) -> None:
-        # An abandoned encoder still tries to finish its file when it is collected.
+        # An abandoned encoder still writes to its file when it is garbage-collected.
         self.below = io.BytesIO()
 
     def write(self, data: bytes | pa.Buffer) -> int:
@@ -69,8 +69,8 @@ class Staging:
     """Writes the files of one batch.
 
     file_bytes: approximate size at which the next file begins; keep: called often, raises if the
-    lease is lost; told: called with the number of rows written so far; after: called after each
-    file.
+    lease is lost; on_progress: called with the number of rows written so far; after: called after
+    each file.
     """
 
     store: Store
@@ -79,7 +79,7 @@ class Staging:
     codec: Codec
     file_bytes: int
     keep: Callable[[], None]
-    told: Callable[[int], None]
+    on_progress: Callable[[int], None]
     after: Callable[[], None]
 
     def write(
@@ -87,8 +87,8 @@ class Staging:
     ) -> tuple[DataFile, ...]:
         """Stage the rows under numbers from `first`; a new file begins if the columns change.
 
-        empty_file: whether a file is written even if there are no rows (LZ-141, LZ-142). Raises
-        what the rows raise, and BadFile.
+        empty_file: whether to write a file if there are no rows (LZ-141, LZ-142). Raises BadFile,
+        and errors of the iterator.
         """
         self._written = 0
         files: list[DataFile] = []
@@ -114,7 +114,7 @@ class Staging:
     def _file(
         self, number: int, table: pa.Table, following: Iterator[pa.Table]
     ) -> tuple[DataFile, pa.Table | None]:
-        """Write one file; returns it, and the rows that belong to the next one."""
+        """Write one file. Returns it, and the first rows of the next file, if any."""
         name, schema = self.description.file_name(number), table.schema
         counts: Counter[str] = Counter()
         with self.store.stage(self.workshop.paths(name)[0]) as handle, Measured(handle) as sink:
@@ -131,7 +131,7 @@ class Staging:
                 encoder.write(held)
                 counts += operations_of(held)
                 self._written += held.num_rows
-                self.told(self._written)
+                self.on_progress(self._written)
                 held = next(following, None)
                 if sink.size >= self.file_bytes:  # each file has rows, even if the limit is small
                     break

@@ -77,25 +77,25 @@ class State:
 
     def known(self, batch: str | None) -> Assignment | None:
         """The finished batch of this name."""
-        named = (one for one in self.done if batch is not None and one.batch == batch)
+        named = (done for done in self.done if batch is not None and done.batch == batch)
         return next(named, None)
 
     def finished(self, batch: Assignment) -> Self:
         """The state after a sealed batch is published."""
-        others = tuple(one for one in self.done if one.first != batch.first)
-        told = replace(batch, columns={}, marked=False)
+        others = tuple(done for done in self.done if done.first != batch.first)
+        finished = replace(batch, columns={}, marked=False)
         return replace(
             self,
             pending=None,
             columns={**self.columns, **batch.columns},
             marked=self.marked or batch.marked,
             next=max(self.next, batch.after),
-            done=(*others, told)[-REMEMBERED:] if batch.files else self.done,
+            done=(*others, finished)[-REMEMBERED:] if batch.files else self.done,
         )
 
 
 def load(store: Store, folder: str, *, table: str) -> State | None:
-    """The state of a table; None if there is none of ours. Raises BadMetadata."""
+    """The state of a table; None if there is none. Raises BadMetadata."""
     path = f"{folder}/{FILE}"
     try:
         content = store.read(path)
@@ -122,7 +122,7 @@ def save(store: Store, folder: str, state: State) -> None:
         "marked": state.marked,
         "next": state.next,
         "pending": _record(state.pending) if state.pending else None,
-        "done": [_record(one) for one in state.done],
+        "done": [_record(batch) for batch in state.done],
     }
     content = json.dumps(record, indent=1, ensure_ascii=False)
     store.replace(f"{folder}/{FILE}", content.encode(errors="surrogatepass"))
@@ -150,7 +150,7 @@ def _state(record: Mapping[str, Any]) -> State:
         marked=bool(record["marked"]),
         next=int(record["next"]),
         pending=_assignment(record["pending"]) if record["pending"] else None,
-        done=tuple(_assignment(one) for one in record["done"]),
+        done=tuple(map(_assignment, record["done"])),
     )
 
 

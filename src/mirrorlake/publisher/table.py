@@ -63,14 +63,14 @@ class AssignedTable:
         role: str,
         clock: Clock,
         reached: CrashHook,
-        told: Callable[[int], None],
+        on_progress: Callable[[int], None],
         introduce: Callable[[], None],
     ) -> None:
         """May be used after `take` has returned. introduce: called before the table is first
         described."""
         self._store, self._workshop, self._table = store, workshop, table
         self._folder = workshop.table
-        self._clock, self._reached, self._told = clock, reached, told
+        self._clock, self._reached, self._on_progress = clock, reached, on_progress
         self._introduce = introduce
         self._lease = Lease(store, role, clock)
         self._taken, self._renewed = False, clock.monotonic()
@@ -86,14 +86,14 @@ class AssignedTable:
         """Release the lease. Raises OSError if the storage fails."""
         self._lease.release()
 
-    def describe(self, asked: Mapping[str, Any], *, hold: bool = False) -> Description:
+    def describe(self, members: Mapping[str, Any], *, hold: bool = False) -> Description:
         """Define how the table is landed, and write `_metadata.json` if it can be written.
 
-        asked: members of Description; missing ones stay as they are. hold: do not write the
+        members: members of Description; missing ones stay as they are. hold: do not write the
         metadata before `release` (LZ-056). Raises KeyColumnsChanged (LZ-036), UsageError.
         """
         with self._retracted_on_failure():
-            journal = self._journal(asked, hold=hold)
+            journal = self._journal(members, hold=hold)
             self._write_metadata(journal.state)
         return journal.state.description
 
@@ -101,17 +101,17 @@ class AssignedTable:
         self,
         rows: Any,
         meaning: Meaning,
-        asked: Mapping[str, Any],
+        members: Mapping[str, Any],
         types: Mapping[str, DataType],
         batch: str | None,
         settings: Settings,
     ) -> Published:
-        """Publish one batch; effects in the order that `journal` states.
+        """Publish one batch, in the order of effects of `journal`.
 
-        If it is refused and the table is new, nothing is left of the table.
+        If it fails and the table is new, the table is removed.
         """
         with self._retracted_on_failure():
-            journal = self._journal(asked)
+            journal = self._journal(members)
             journal.complete()
             if done := journal.published(batch):
                 return done
@@ -208,8 +208,8 @@ class AssignedTable:
 
     @contextmanager
     def _retracted_on_failure(self) -> Iterator[None]:
-        """If the first call for a table fails, and nothing of it is published or described, remove
-        its state and the lease, as if the call had not been made."""
+        """If the first call for a table fails before anything is published or described, remove
+        its state and its lease."""
         self._is_begun = False
         try:
             yield
@@ -253,19 +253,19 @@ class AssignedTable:
             table=str(self._table),
         )
 
-    def _journal(self, asked: Mapping[str, Any], *, hold: bool = False) -> Journal:
+    def _journal(self, members: Mapping[str, Any], *, hold: bool = False) -> Journal:
         """The current journal of the table, with the requested description; durable."""
         self._keep_lease(always=True)
         table = str(self._table)
         found = self._loaded()
         if found is None:
             self._refuse_foreign()
-            state = State(self._first(asked), held=hold)
+            state = State(self._first(members), held=hold)
             self._is_begun = True
         elif _is_untouched(found):
-            state = replace(found, description=replace(found.description, **asked), held=hold)
+            state = replace(found, description=replace(found.description, **members), held=hold)
         else:
-            state = replace(found, description=_agreed(found.description, asked))
+            state = replace(found, description=_agreed(found.description, members))
         if state.description.text:
             check_form(state.description.text, table=table)
         journal = self._journal_of(state)
@@ -273,10 +273,10 @@ class AssignedTable:
             journal.save(state)
         return journal
 
-    def _first(self, asked: Mapping[str, Any]) -> Description:
+    def _first(self, members: Mapping[str, Any]) -> Description:
         """The description of a new table; its key may already be in the folder."""
         described = self._described()
-        key = asked.get("key")
+        key = members.get("key")
         if key is None:
             if described is None:
                 raise UsageError(
@@ -285,15 +285,15 @@ class AssignedTable:
                     hint="Name the key columns, or specify that there is none: key=() in Python, "
                     "--no-key on the command line.",
                 )
-            asked = {**asked, "key": described.key_columns}
+            members = {**members, "key": described.key_columns}
         elif described and described.key_columns and described.key_columns != key:
             raise _key_changed(str(self._table), described.key_columns, key)
-        if len(asked["key"]) >= MANY_KEYS:
-            log.warning(LONG_KEY, table=str(self._table), columns=len(asked["key"]))
-        return Description(self._table, str(uuid.uuid4()), **asked)
+        if len(members["key"]) >= MANY_KEYS:
+            log.warning(LONG_KEY, table=str(self._table), columns=len(members["key"]))
+        return Description(self._table, str(uuid.uuid4()), **members)
 
     def _refuse_foreign(self) -> None:
-        """A table that capture lands has its own journal, and its numbers are not assigned here."""
+        """Raise UsageError for a table that capture lands, which assigns its own file numbers."""
         described = self._described()
         if described and described.ours and described.ours.source.get("type") != "publisher":
             raise UsageError(
@@ -358,7 +358,7 @@ class AssignedTable:
             codec=settings.codec,
             file_bytes=settings.file_bytes,
             keep=self._keep_lease,
-            told=self._told,
+            on_progress=self._on_progress,
             after=lambda: self._reached(CrashPoint.BATCH_STAGED_ONE),
         )
 
@@ -375,15 +375,15 @@ def _is_untouched(state: State) -> bool:
     return state.next == 1 and state.pending is None and not state.done and not state.held
 
 
-def _agreed(description: Description, asked: Mapping[str, Any]) -> Description:
+def _agreed(description: Description, members: Mapping[str, Any]) -> Description:
     """The description combined with what is requested, if they do not contradict each other."""
     table = str(description.table)
-    key: Sequence[str] | None = asked.get("key")
+    key: Sequence[str] | None = members.get("key")
     if key is not None and tuple(key) != description.key:
         if description.key:
             raise _key_changed(table, description.key, key)
         description = replace(description, key=tuple(key))  # it can be added at any time (LZ-035)
-    for name, value in asked.items():
+    for name, value in members.items():
         if name != "key" and value != getattr(description, name):
             raise UsageError(
                 f"{name} of an existing table cannot be changed",

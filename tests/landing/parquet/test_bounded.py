@@ -25,7 +25,7 @@ def repeated(*texts: str, rows: int) -> bytes:
     return encoded({"v": column}, store_schema=False, row_group_size=rows)
 
 
-def test_a_text_that_repeats_is_refused_before_it_is_unfolded() -> None:
+def test_a_repeated_long_text_is_refused_before_it_is_decoded() -> None:
     content = repeated("x" * MIB, rows=100_000)  # 100 GB
     assert len(content) < 2 * MIB
     before = pa.default_memory_pool().max_memory()
@@ -34,13 +34,13 @@ def test_a_text_that_repeats_is_refused_before_it_is_unfolded() -> None:
     assert pa.default_memory_pool().max_memory() - before < 2 * bounded.BLOCK_BYTES
 
 
-def test_the_longest_text_of_any_row_group_counts() -> None:
+def test_the_longest_text_of_all_row_groups_is_used() -> None:
     content = repeated("a", "x" * MIB, rows=5_000)
     with pytest.raises(FileTooLarge):
         read(content, most=64 * MIB)
 
 
-def test_a_file_with_nothing_but_nulls_counts_by_its_widths() -> None:
+def test_the_size_of_nulls_is_that_of_their_types() -> None:
     content = encoded(
         {"id": pa.nulls(1_000_000, pa.int64()), "v": pa.nulls(1_000_000, pa.string())}
     )
@@ -49,7 +49,7 @@ def test_a_file_with_nothing_but_nulls_counts_by_its_widths() -> None:
 
 
 @pytest.mark.parametrize("columns", [{"id": range(10)}, {"v": ["a"] * 10}, {"v": [None, "b"]}, {}])
-def test_what_fits_is_read_whole(columns: dict) -> None:
+def test_a_file_within_the_limit_is_read(columns: dict) -> None:
     table = pa.table(columns)
     content = encoded(table)
     found = bounded.read(pq.ParquetFile(io.BytesIO(content)), io.BytesIO(content), 10_000)
@@ -57,12 +57,12 @@ def test_what_fits_is_read_whole(columns: dict) -> None:
 
 
 @pytest.mark.parametrize("rows", [0, 1, bounded.BLOCK_ROWS, bounded.BLOCK_ROWS + 1])
-def test_pieces_are_joined(rows: int) -> None:
+def test_blocks_are_concatenated(rows: int) -> None:
     content = encoded({"id": pa.array(range(rows), pa.int64())})
     assert read(content).data["id"].to_pylist() == list(range(rows))
 
 
-def test_long_texts_are_read_in_small_pieces() -> None:
+def test_long_texts_are_read_in_small_blocks() -> None:
     texts = [f"{n}" * 1_000 for n in range(10)] * 1_000
     content = encoded({"v": texts})
     assert read(content, most=100 * MIB).data["v"].to_pylist() == texts
@@ -84,8 +84,8 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def part_rows(content: bytes) -> int:
     """The rows of a piece of a file that may hold much."""
-    wanted = bounded._Wanted.of(pq.read_metadata(io.BytesIO(content)))
-    return bounded._block_rows(wanted, io.BytesIO(content), 1)
+    selection = bounded._Selection.of(pq.read_metadata(io.BytesIO(content)))
+    return bounded._block_rows(selection, io.BytesIO(content), 1)
 
 
 class TestDictionaries:
@@ -95,19 +95,19 @@ class TestDictionaries:
         rows = 10_000
         return encoded({name: (texts * rows)[:rows] for name, texts in columns.items()})
 
-    def test_small_dictionaries_are_not_looked_at(self, decoded: list[str]) -> None:
+    def test_small_dictionaries_are_not_read(self, decoded: list[str]) -> None:
         content = self.content(a=["x" * 1_000, "y"], b=["z", "zz"])
         assert part_rows(content) == bounded.BLOCK_ROWS
         assert decoded == []
 
-    def test_of_large_ones_the_longest_value_counts(self, decoded: list[str]) -> None:
+    def test_the_longest_value_of_large_dictionaries_is_used(self, decoded: list[str]) -> None:
         content = self.content(a=["x" * 10_000, *map(str, range(99))], b=["z", "zz"])
         found = part_rows(content)
         assert decoded == ["a"]
         small = 2 * 4 + len("z" + "zz")  # of the other the whole dictionary, with its lengths
         assert found == bounded.BLOCK_BYTES // (10_000 + small)
 
-    def test_large_dictionaries_of_short_values_need_no_small_pieces(
+    def test_large_dictionaries_of_short_values_are_read_in_large_blocks(
         self, decoded: list[str]
     ) -> None:
         content = self.content(a=[f"{n:05}" for n in range(1_000)])
@@ -124,7 +124,7 @@ class TestDictionaries:
 
 
 class TestPages:
-    def test_a_page_that_is_too_large_is_refused_unread(
+    def test_a_page_that_is_too_large_is_refused_without_reading_it(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         content = encoded({"id": [1, 2, 3], "v": ["a", "x" * MIB, "b"]}, compression="zstd")
@@ -142,7 +142,7 @@ class TestPages:
 
 
 @pytest.mark.parametrize("codec", ["gzip", "zstd", "brotli", "lz4"])
-def test_a_page_that_the_footer_tells_small_is_looked_at(
+def test_a_page_that_is_small_by_the_footer_is_checked(
     codec: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """However small it is packed: the size that the footer tells of a column binds nobody."""
@@ -169,7 +169,7 @@ def varint(number: int, length: int = 0) -> bytes:
     return bytes([*groups[:-1], groups[-1] & 0x7F])
 
 
-def test_of_a_share_only_its_own_columns_and_groups_are_looked_at(
+def test_only_the_columns_and_row_groups_of_a_share_are_checked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Else many shares of a file would take as often as long as all of it."""

@@ -70,7 +70,7 @@ def test_the_marker_is_found_at_any_position(at: int) -> None:
 
 
 @pytest.mark.clause("LZ-087")
-def test_the_marker_is_no_column_of_the_table() -> None:
+def test_the_marker_is_not_a_column_of_the_table() -> None:
     found = inspected(encoded(with_markers(pa.array([0], pa.int8()))))
     assert (found.schema.names, found.has_marker) == (["id", "note"], True)
 
@@ -117,7 +117,7 @@ def test_a_null_marker_is_an_error_that_names_the_row(kind: pa.DataType) -> None
 
 
 @pytest.mark.parametrize("number", [2**8, 2**32 + 1, 2**63 - 1])
-def test_a_large_number_is_never_taken_for_its_low_bits(number: int) -> None:
+def test_a_large_number_is_not_truncated_to_a_marker(number: int) -> None:
     assert fault(pa.array([number], pa.int64())).value == str(number)
 
 
@@ -140,7 +140,7 @@ def test_a_misspelt_marker_is_an_error(name: str) -> None:
 
 
 @pytest.mark.clause("LZ-086")
-def test_a_misspelt_marker_beside_the_true_one_is_an_error() -> None:
+def test_a_misspelt_marker_next_to_the_correct_one_is_an_error() -> None:
     with pytest.raises(MisspeltMarker):
         inspected(encoded({MARKER_COLUMN: [0], "__rowmarker__": [0]}))
 

@@ -51,7 +51,7 @@ def test_pages_fill_their_columns(version: str, codec: str, more: dict[str, Any]
 
 
 @given(st.binary(max_size=80), st.integers(0, 100))
-def test_what_is_no_page_is_told(content: bytes, location: int) -> None:
+def test_other_bytes_are_not_a_page(content: bytes, location: int) -> None:
     try:
         page = page_headers.page_at(io.BytesIO(content), location)
     except page_headers.NoPage:
@@ -59,6 +59,6 @@ def test_what_is_no_page_is_told(content: bytes, location: int) -> None:
     assert 0 < page.head <= len(content) - location
 
 
-def test_a_head_without_end_is_told() -> None:
+def test_a_header_without_an_end_is_reported() -> None:
     with pytest.raises(page_headers.NoPage):
         page_headers.page_at(io.BytesIO(b"\x1c" * 3_000_000), 0)

@@ -32,7 +32,7 @@ class TestInspection:
         assert inspected(encoded({"id": range(10)}, row_group_size=3)).rows == 10
 
     @pytest.mark.clause("LZ-143", "LZ-146")
-    def test_columns_and_types_stand_in_the_file(self) -> None:
+    def test_columns_and_types_are_read_from_the_file(self) -> None:
         found = inspected(GOOD).schema
         assert found == Schema.of([Column("id", types.LONG), Column("note", types.STRING)])
 
@@ -42,7 +42,7 @@ class TestInspection:
         content = encoded(pa.table({"id": [1], "note": ["a"]}, schema=pa.schema(fields)))
         assert [column.nullable for column in inspected(content).schema] == [False, True]
 
-    def test_the_size_is_that_in_memory_where_it_is_packed_in_the_file(self) -> None:
+    def test_the_size_is_that_in_memory_if_values_are_encoded(self) -> None:
         assert inspected(encoded({"id": [7] * 100_000})).size >= 800_000
 
     def test_the_size_is_that_before_compression(self) -> None:
@@ -65,7 +65,7 @@ class TestInspection:
         with pytest.raises(BadFile):
             inspected(encoded(pa.table({"id": [1]}).replace_schema_metadata(facts)))
 
-    def test_reserved_columns_are_told_and_are_no_columns(self) -> None:
+    def test_reserved_columns_are_reported_and_are_not_data(self) -> None:
         found = inspected(encoded({"id": [1], UNCHANGED_COLUMN: [b"\1"], MARKER_COLUMN: [1]}))
         assert (found.schema.names, found.has_unchanged, found.has_marker) == (["id"], True, True)
 
@@ -78,11 +78,11 @@ class TestColumns:
         assert match_columns(["id", "ID"], ["ID", "id"]) == {"id": "id", "ID": "ID"}
 
     @pytest.mark.clause("LZ-156")
-    def test_a_unique_name_but_for_case_comes_second(self) -> None:
+    def test_a_unique_name_except_for_case_comes_second(self) -> None:
         assert match_columns(["id"], ["Id", "note"]) == {"id": "Id"}
 
     @pytest.mark.clause("LZ-156")
-    def test_two_names_but_for_case_match_nothing(self) -> None:
+    def test_two_names_that_differ_in_case_match_nothing(self) -> None:
         assert match_columns(["id"], ["ID", "Id"]) == {}
 
     def test_a_column_is_matched_once(self) -> None:
@@ -113,7 +113,7 @@ class TestColumns:
             read(encoded({"id": ["x"]}), self.TARGET)
         assert caught.value.column == "id"
 
-    def test_names_may_hold_what_the_table_maps(self) -> None:
+    def test_names_may_contain_characters_that_need_mapping(self) -> None:
         names = ["a b", "c,d;e", "{f}", "(g)", "h\ti\nj=k"]
         assert inspected(encoded({name: [1] for name in names})).schema.names == names
 
@@ -136,7 +136,7 @@ class TestFiles:
         content = encoded({"id": pa.array(values, pa.int64())}, row_group_size=group)
         assert read(content).data["id"].to_pylist() == values
 
-    def test_a_file_without_rows_is_a_file(self) -> None:
+    def test_a_file_without_rows_is_valid(self) -> None:
         content = encoded({"id": pa.array([], pa.int32())})
         found = read(content)
         assert (inspected(content).rows, found.data.num_rows, len(found.marker)) == (0, 0, 0)
@@ -154,17 +154,17 @@ class TestFiles:
         assert (caught.value.table, caught.value.file) == (TABLE, FILE)
 
     @pytest.mark.parametrize("content", [b"id,note\n1,a\n", b"{}", b"PAR1PAR1", bytes(100)])
-    def test_what_is_no_parquet_is_an_error(self, content: bytes) -> None:
+    def test_a_file_that_is_not_parquet_is_an_error(self, content: bytes) -> None:
         with pytest.raises(BadFile):
             inspected(content)
 
-    def test_a_file_that_holds_more_than_it_may_is_refused_while_it_is_read(self) -> None:
+    def test_a_file_with_too_many_bytes_is_refused_while_it_is_read(self) -> None:
         content = encoded({"note": ["x" * 1_000] * 200_000})
         assert inspected(content).size < 10_000_000 < len("x" * 1_000) * 200_000
         with pytest.raises(FileTooLarge):
             read(content, most=10_000_000)
 
-    def test_damage_between_the_ends_is_an_error(self) -> None:
+    def test_damage_in_the_middle_of_a_file_is_an_error(self) -> None:
         damaged = GOOD[:4] + b"\xff" * 60 + GOOD[64:]
         with pytest.raises(BadFile):
             read(damaged, inspected(GOOD).schema)
@@ -190,7 +190,7 @@ def pieces_of(content: bytes, target: Schema, only: list[str]) -> list[Rows]:
         (["absent", "id"], ["id"]),
     ],
 )
-def test_of_some_columns_only_these_are_read(wanted: list[str], names: list[str]) -> None:
+def test_only_the_requested_columns_are_read(wanted: list[str], names: list[str]) -> None:
     """With the marker, and the masks of a file that has some; a name with a dot is no path."""
     columns = {name: pa.array([f"{name} {n}" for n in range(5)]) for name in NAMES}
     marker = pa.array([0, 1, 2, 4, 4], pa.int8())
@@ -205,7 +205,7 @@ def test_of_some_columns_only_these_are_read(wanted: list[str], names: list[str]
     assert data.equals(whole.select(wanted))
 
 
-def test_masks_are_told_where_only_some_columns_are_read() -> None:
+def test_masks_are_read_with_a_selection_of_columns() -> None:
     masked = pa.table(
         {"id": [1], "note": ["x"], UNCHANGED_COLUMN: masks.packed(np.array([[False, True]]))}
     )
@@ -226,6 +226,7 @@ class TestChecksums:
         with pytest.raises(BadFile, match="CRC checksum verification failed"):
             read(bytes(content))
 
+    @pytest.mark.full
     def test_a_flipped_bit_of_a_long_value_is_an_error(self) -> None:
         """Of texts so long that the longest of the dictionary is looked for first."""
         content = bytearray(encoded({"note": ["x" * 5_000_000] * 200}, compression="none"))

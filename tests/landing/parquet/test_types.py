@@ -121,7 +121,7 @@ def test_an_int96_reaches_every_year(year: int) -> None:
 
 
 @pytest.mark.parametrize("count", [0, 1, 999, 1_000])
-def test_nanoseconds_are_cut_to_microseconds(count: int) -> None:
+def test_nanoseconds_are_truncated_to_microseconds(count: int) -> None:
     nanoseconds = pa.array([count]).cast(pa.timestamp("ns"))
     cut = read(encoded({"c": nanoseconds})).data["c"].cast(pa.int64())
     assert cut.to_pylist() == [count // 1_000]
@@ -183,7 +183,7 @@ def test_a_uuid_is_binary() -> None:
     assert read(content).data["c"].to_pylist() == [b"0123456789abcdef"]
 
 
-def test_a_column_without_a_type_is_no_column() -> None:
+def test_a_column_without_a_type_is_ignored() -> None:
     content = encoded({"id": [1], "c": pa.nulls(1)})
     assert inspected(content).schema.names == ["id"]
 
@@ -205,7 +205,7 @@ def test_a_column_without_a_type_is_null_in_a_table_that_has_it() -> None:
     ],
     ids=str,
 )
-def test_a_nested_column_is_refused_with_the_way_out(value: Any, kind: pa.DataType) -> None:
+def test_a_nested_column_is_refused_with_a_hint(value: Any, kind: pa.DataType) -> None:
     with pytest.raises(UnsupportedColumn, match="JSON string") as caught:
         inspected(encoded({"id": [1], "c": pa.array([value], kind)}))
     assert caught.value.column == "c"

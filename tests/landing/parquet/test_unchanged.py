@@ -44,12 +44,12 @@ def test_the_least_bit_is_the_first_column() -> None:
     assert packed(np.array([row])).to_pylist() == [b"\x81\x02"]
 
 
-def test_a_row_that_was_sent_whole_has_no_mask() -> None:
+def test_a_row_without_unchanged_values_has_no_mask() -> None:
     assert packed(np.array([[True], [False]])).to_pylist() == [b"\x01", None]
 
 
 @pytest.mark.parametrize("shape", [(0, 3), (3, 0), (3, 3)])
-def test_without_any_unchanged_value_there_is_no_mask(shape: tuple[int, int]) -> None:
+def test_without_unchanged_values_there_is_no_mask(shape: tuple[int, int]) -> None:
     assert packed(np.zeros(shape, bool)) is None
 
 
@@ -57,5 +57,5 @@ def test_masks_are_binary() -> None:
     assert packed(np.array([[True], [False]])).type == pa.binary()
 
 
-def test_rows_without_masks_miss_nothing() -> None:
+def test_rows_without_masks_have_no_unchanged_values() -> None:
     assert not unpacked(pa.nulls(3, pa.binary()), 5).any()

@@ -64,12 +64,12 @@ class TestForms:
             pytest.param(framed(TEXT), id="snappy"),
         ],
     )
-    def test_each_compression_is_told_by_its_leading_bytes(self, content: bytes) -> None:
+    def test_each_compression_is_detected_by_its_first_bytes(self, content: bytes) -> None:
         assert rows(content) == ROWS
         assert inspected(content).rows == 1000
 
     @given(st.text(st.characters(codec="utf-8", exclude_characters='\r\n"'), min_size=1))
-    def test_no_short_text_is_taken_for_something_else(self, text: str) -> None:
+    def test_short_texts_are_recognized_as_text(self, text: str) -> None:
         header = text.replace(",", "").removeprefix("\ufeff") or "a"
         assert inspected(f"{header}\nx\n").schema.names == [header]
 
@@ -83,7 +83,7 @@ class TestForms:
         assert inspected(text).schema.names == [text.decode()]
 
     @pytest.mark.parametrize("encoding", ["utf-16-be", "utf-32-be"])
-    def test_a_wide_encoding_is_not_taken_for_blocks_of_hadoop(self, encoding: str) -> None:
+    def test_a_wide_encoding_is_not_mistaken_for_hadoop_blocks(self, encoding: str) -> None:
         text = "id,name\n" + "1,x\n" * 2_000_000
         found = inspected(text.encode(encoding), TextFormat(encoding=encoding))
         assert found.schema.names == ["id", "name"]
@@ -129,10 +129,10 @@ class TestFaults:
         ids=["Snappy", "short Snappy", "Hadoop", "ZIP", "Parquet", "LZ4", "bzip2"],
     )
     @pytest.mark.clause("LZ-209", "LZ-210")
-    def test_what_cannot_be_read_is_refused_by_name(self, content: bytes, told: str) -> None:
+    def test_unsupported_formats_are_refused_by_name(self, content: bytes, told: str) -> None:
         assert told in fault(content).what
 
-    def test_a_compression_without_leading_bytes_is_no_row_of_rubbish(self) -> None:
+    def test_a_compression_without_magic_bytes_is_detected(self) -> None:
         assert isinstance(fault(pa.compress(TEXT, codec="brotli", asbytes=True)), BadFile)
 
     def test_an_unknown_block_of_snappy_is_refused(self) -> None:
@@ -143,7 +143,7 @@ class TestFaults:
         assert "longer than the format allows" in fault(STREAM + huge).what
 
     @pytest.mark.parametrize("compress", [gzip.compress, zstd])
-    def test_a_bomb_is_refused_before_it_is_unpacked(
+    def test_a_decompression_bomb_is_refused_before_it_is_decompressed(
         self, compress, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(compression, "MODEST", 1 << 20)
@@ -154,6 +154,6 @@ class TestFaults:
 
     @pytest.mark.fuzz
     @given(st.binary(max_size=60), st.sampled_from([b"", b"\x1f\x8b", STREAM, b"\x28\xb5\x2f\xfd"]))
-    def test_any_bytes_give_rows_or_an_error_of_the_table(self, body: bytes, head: bytes) -> None:
+    def test_any_bytes_give_rows_or_a_table_error(self, body: bytes, head: bytes) -> None:
         with contextlib.suppress(TableError):
             rows(head + body)

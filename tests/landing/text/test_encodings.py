@@ -86,7 +86,7 @@ class TestEncodings:
         ]
 
     @pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le", "utf-32-be"])
-    def test_a_byte_order_mark_is_no_part_of_the_header(self, encoding: str) -> None:
+    def test_a_byte_order_mark_is_not_part_of_the_header(self, encoding: str) -> None:
         assert decoded("\ufeffa\ufeff".encode(encoding), encoding) == "a\ufeff"
 
     @given(

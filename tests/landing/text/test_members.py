@@ -95,7 +95,7 @@ class TestForm:
         )
         assert form(RowSeparator="\r\n") == form(FileFormat="CSV")  # CSV where no format is told
 
-    def test_nothing_said_is_none(self) -> None:
+    def test_without_members_there_is_no_format(self) -> None:
         assert read({"keyColumns": ["id"]}).text is None
 
     @pytest.mark.clause("LZ-162", "LZ-163", "LZ-164", "LZ-165", "LZ-166")
@@ -136,7 +136,7 @@ class TestForm:
         assert found == TextFormat((column,), "tsv", True, "\n", ";", "'", "/", "-", "ascii")
 
     @pytest.mark.clause("LZ-191", "LZ-335")
-    def test_members_at_the_top_are_read_and_those_inside_win(self) -> None:
+    def test_members_at_the_top_are_read_and_inner_ones_take_precedence(self) -> None:
         found = form(
             FirstRowAsHeader=True,
             columnSeparator=";",
@@ -157,7 +157,7 @@ class TestForm:
             ("Encoding", "encoding", "ascii", "utf-16"),
         ],
     )
-    def test_each_property_may_stand_at_the_top(
+    def test_each_property_may_be_at_the_top(
         self, member: str, field: str, value: str, other: str
     ) -> None:
         assert form(**{member: value}) == replace(TextFormat(), **{field: value})
@@ -165,7 +165,7 @@ class TestForm:
         assert both == replace(TextFormat(), **{field: value})
 
     @pytest.mark.clause("LZ-191", "LZ-161")
-    def test_whether_there_is_a_header_may_stand_at_the_top(self) -> None:
+    def test_the_header_property_may_be_at_the_top(self) -> None:
         assert form(FirstRowAsHeader=False, FileFormatTypeProperties={"FirstRowAsHeader": True})
         inside = {"FirstRowAsHeader": False}
         assert "expected true" in fault(FirstRowAsHeader=True, FileFormatTypeProperties=inside).what
@@ -181,7 +181,7 @@ class TestForm:
         assert form(FileFormat="DelimitedText", FileExtension="tsv").column_separator == ","
 
     @pytest.mark.clause("LZ-033")
-    def test_key_detection_default_and_form_stand_in_one_record(self) -> None:
+    def test_key_detection_default_and_format_are_in_one_record(self) -> None:
         found = read(
             {
                 "keyColumns": ["id"],
@@ -232,7 +232,7 @@ class TestColumns:
         assert "SchemaDefinition.Columns[0].DataType is 'Guid'" in error.what
         assert "column id" in error.what
 
-    def test_no_columns_declare_nothing(self) -> None:
+    def test_an_empty_list_of_columns_declares_nothing(self) -> None:
         assert form(SchemaDefinition={"Columns": []}, FileFormat="csv").columns is None
 
 
@@ -248,7 +248,7 @@ class TestRefusals:
 
     @pytest.mark.clause("LZ-210")
     @pytest.mark.parametrize("kind", ["JSON", "xlsx", "Excel"])
-    def test_other_formats_are_none_of_a_landing_zone(self, kind: str) -> None:
+    def test_other_formats_are_refused(self, kind: str) -> None:
         assert "expected CSV or DelimitedText" in fault(FileFormat=kind).what
 
     @pytest.mark.parametrize(
@@ -346,7 +346,7 @@ class TestPublishers:
         assert found.text == TextFormat(escape='"', null="")
 
     @pytest.mark.clause("LZ-335")
-    def test_what_else_was_seen(self) -> None:
+    def test_other_observed_metadata(self) -> None:
         found = read(
             {
                 "keyColumns": ["id"],

@@ -62,7 +62,7 @@ def cut(content: bytes, form: TextFormat, part: int, stretch: int) -> list[TextP
     """The parts of a text, however small they are."""
     handle = io.BytesIO(content)
     looked = [
-        parts.look(handle, len(content), form, index, stretch=stretch)
+        parts.survey_range(handle, len(content), form, index, stretch=stretch)
         for index in parts.survey_ranges(len(content), part)
     ]
     return parts.joined(looked, len(content))
@@ -100,7 +100,7 @@ class TestAnyText:
     @given(contents(), st.integers(1, 30), st.integers(1, 12), st.integers(3, 40))
     @example((TextFormat(), b'a,b\n1,"x\n2,y\n"\n3,"z"'), 6, 5, 40)
     @example((TextFormat(), b'\xef\xbb\xbf"a",b\n1,"\n"\n2,"\n"\n'), 4, 4, 40)
-    def test_parts_are_the_text(
+    def test_the_parts_together_are_the_text(
         self, drawn: tuple[TextFormat, bytes], part: int, stretch: int, block: int
     ) -> None:
         form, content = drawn
@@ -112,7 +112,7 @@ class TestAnyText:
 
     @settings(max_examples=tries(60))
     @given(contents(), st.integers(1, 20), st.integers(2, 4))
-    def test_threads_read_what_one_reads(
+    def test_several_threads_read_the_same_as_one(
         self, drawn: tuple[TextFormat, bytes], part: int, threads: int
     ) -> None:
         form, content = drawn
@@ -141,7 +141,7 @@ def whole(content: bytes, form: TextFormat, threads: int) -> Any:
 
 
 class TestCuts:
-    def test_a_line_end_within_quotes_is_no_cut(self) -> None:
+    def test_a_text_is_not_split_at_a_quoted_line_end(self) -> None:
         content = b'a,b\n1,"\n\n\n\n\n\n\n\n\n\n\n\n"\n2,x\n'
         assert cut(content, TextFormat(), 4, 4) == [
             TextPart(0, 21),
@@ -154,7 +154,7 @@ class TestCuts:
         assert [part.begin for part in found[1:]] == list(range(4, len(content), 2))
         assert [part.row for part in found[1:]] == list(range(1, 20))
 
-    def test_nothing_is_cut_behind_text_that_follows_a_closing_quote(self) -> None:
+    def test_a_text_is_not_split_after_text_behind_a_closing_quote(self) -> None:
         content = b"a\n" + b"1\n" * 10 + b'"x"y\n' + b"1\n" * 10
         assert max(part.begin for part in cut(content, TextFormat(), 2, 2)) <= 22
 
@@ -186,7 +186,7 @@ class TestCuts:
             "mac-roman",
         ],
     )
-    def test_bytes_tell_where_rows_end(self, encoding: str) -> None:
+    def test_encodings_whose_bytes_determine_row_ends(self, encoding: str) -> None:
         assert is_bytewise(encoding)
 
     @pytest.mark.parametrize(
@@ -201,7 +201,7 @@ class TestCuts:
             some = parts.cut(io.BytesIO(b"a\n1\n"), 4, form, 1, pool, threading.Lock())
         assert some == [TextPart(0, 4)]
 
-    def test_a_value_that_is_wrong_deep_inside_has_its_row_and_line(self) -> None:
+    def test_an_invalid_value_in_a_part_has_its_row_and_line(self) -> None:
         form = declared(*COLUMNS)
         content = b'a,b\n1,"x\ny"\n' * 1 + b'1,"x\ny"\n' * 50 + b'bad,"x"\n' + b"1,1\n" * 50
         some = cut(content, form, 40, 16)
@@ -211,12 +211,12 @@ class TestCuts:
         assert (error[2], error[3], error[4]) == (52, "a", "bad")
         assert "on line 104" in error[1]
 
-    def test_the_first_row_that_is_wrong_is_told_whichever_column_it_is_in(self) -> None:
+    def test_the_first_invalid_row_is_reported_whichever_column_it_is_in(self) -> None:
         form = declared(column("a", "Int32"), column("b", "Int32"))
         text = b"a,b\n" + b"1,1\n" * 5 + b"1,bad\n" + b"1,1\n" * 5 + b"bad,1\n1\n"
         assert whole(text, form, 1)[2:4] == (6, "b")
 
-    def test_a_row_that_is_too_long_is_so_wherever_a_block_ends(
+    def test_a_row_that_is_too_long_is_detected_wherever_a_block_ends(
         self, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(records, "ROW_LIMIT", 50)

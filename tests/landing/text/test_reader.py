@@ -63,7 +63,7 @@ class TestHeader:
 
     @pytest.mark.clause("LZ-198")
     @pytest.mark.parametrize("text", ["1,x\n2,y\n", f"1,x,{MARKER}\n2,y,0\n"])
-    def test_a_first_row_that_names_no_declared_column_is_no_header(self, text: str) -> None:
+    def test_a_first_row_without_a_declared_column_is_not_a_header(self, text: str) -> None:
         """Read as one, its rows would be NULL in every column."""
         nullable = [column("a", "Int32", nullable=True), column("b", nullable=True)]
         error = fault(text, declared(*nullable), key=("a",))
@@ -182,7 +182,7 @@ class TestStrict:
         assert rows(f'a{end}1{end}"2\n"{end}', form) == [("1",), ("2\n",)]
 
     @pytest.mark.clause("LZ-206")
-    def test_what_is_left_out_is_not_nullable(self) -> None:
+    def test_columns_without_nullability_are_not_nullable(self) -> None:
         form = declared(column("id"), column("a"), column("b", nullable=True), strict=True)
         assert rows("id,a,b\r\n1,2,\r\n", form) == [("1", "2", None)]
         assert fault("id,a,b\r\n1,,\r\n", form).column == "a"
@@ -217,7 +217,7 @@ class TestThreads:
 
     @pytest.mark.parametrize("threads", [1, 2, 4])
     @pytest.mark.parametrize("tail", ["", "x\n", "1,2\n", '"'])
-    def test_the_first_fault_is_told(
+    def test_the_first_error_is_reported(
         self, threads: int, tail: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         form = declared(column("a", "Int32"))
@@ -249,26 +249,26 @@ class TestNull:
             ("", 1, None),
         ]
 
-    def test_a_text_for_null_is_compared_whole(self) -> None:
+    def test_the_text_for_null_is_compared_completely(self) -> None:
         assert rows("a\nN/A \nn/a\n", TextFormat(null="N/A")) == [("N/A ",), ("n/a",)]
 
     @pytest.mark.clause("LZ-205")
     @pytest.mark.parametrize("kind", ["String", "Int32", "DateTime", "ByteArray"])
-    def test_null_where_none_may_be_is_refused(self, kind: str) -> None:
+    def test_null_in_a_required_column_is_refused(self, kind: str) -> None:
         form = declared(column("id"), column("a", kind, nullable=False))
         error = fault("id,a\n1,\n", form)
         assert (error.row, error.column, error.value, error.code) == (1, "a", None, "bad_value")
         assert "LZ-205" in error.what
 
     @pytest.mark.clause("LZ-103", "LZ-205")
-    def test_a_deletion_may_lack_what_is_no_key(self) -> None:
+    def test_a_delete_may_have_only_the_key(self) -> None:
         form = declared(column("id", "Int32"), column("a", "Int32", nullable=False))
         assert rows(f"id,a,{MARKER}\n1,,2\n", form, key=("id",)) == [(1, None)]
         assert fault(f"id,a,{MARKER}\n,,2\n", form, key=("id",)).column == "id"
         assert fault(f"id,a,{MARKER}\n1,,1\n", form, key=("id",)).column == "a"
 
     @pytest.mark.clause("LZ-206")
-    def test_what_is_left_out_is_nullable_but_for_the_key(self) -> None:
+    def test_columns_without_nullability_are_nullable_except_the_key(self) -> None:
         form = declared(column("id"), column("a"))
         assert rows("id,a\n1,\n", form, key=("id",)) == [("1", None)]
         assert fault("id,a\n,1\n", form, key=("id",)).column == "id"
@@ -288,7 +288,7 @@ class TestMarkers:
 
     @pytest.mark.clause("LZ-074", "LZ-084")
     @pytest.mark.parametrize("text", [f"{MARKER},a\n0,x\n2,y\n", f'a,{MARKER}\nx,"0"\ny,"2"\n'])
-    def test_the_marker_stands_anywhere(self, text: str) -> None:
+    def test_the_marker_may_be_anywhere(self, text: str) -> None:
         assert (rows(text), markers(text)) == ([("x",), ("y",)], [0, 2])
 
     def test_without_a_marker_every_row_has_the_default(self) -> None:
@@ -308,7 +308,7 @@ class TestMarkers:
 
 class TestSchemas:
     @pytest.mark.clause("LZ-168", "LZ-174", "LZ-193")
-    def test_a_column_that_is_not_declared_is_ignored_and_told(self) -> None:
+    def test_an_undeclared_column_is_ignored_and_reported(self) -> None:
         text, form = "a,seq,b\n1,2,3\n", declared(column("a"), column("b"))
         assert (rows(text, form), inspected(text, form).ignored) == ([("1", "3")], ("seq",))
 
@@ -318,7 +318,7 @@ class TestSchemas:
         assert rows("a\n1\n", form) == [("1", None)]
 
     @pytest.mark.clause("LZ-195", "LZ-205")
-    def test_a_declared_column_that_may_not_be_null_has_to_be_there(self) -> None:
+    def test_a_declared_required_column_must_exist(self) -> None:
         form = declared(column("a"), column("b", "Int32", nullable=False))
         error = fault("a\n1\n", form)
         assert (error.column, error.row) == ("b", 1)
@@ -335,7 +335,7 @@ class TestSchemas:
         form = declared(column("a"), column("later", "Int64"))
         assert names("a\n1\n", form) == [("a", "string"), ("later", "long")]
 
-    def test_columns_of_the_table_that_nobody_declares_are_null(self) -> None:
+    def test_undeclared_columns_of_the_table_are_null(self) -> None:
         schema = Schema.of([Column("old", types.LONG), Column("a", types.STRING)])
         content = b"old,a\n1,x\n"
         found = delimited.read(
@@ -385,7 +385,7 @@ class TestPublishers:
         assert rows(text, form) == [("1", 'say "hi", \\'), ("2", None)]
 
     @pytest.mark.clause("LZ-345")
-    def test_the_way_of_bc2adls(self) -> None:
+    def test_texts_of_bc2adls(self) -> None:
         form = declared(
             column("systemId-2000000000", nullable=False),
             column("Description-3", nullable=True),
@@ -428,7 +428,7 @@ class TestPublishers:
 
 
 class TestMemory:
-    def test_rows_that_take_more_than_they_may_are_refused(self) -> None:
+    def test_rows_that_take_too_much_memory_are_refused(self) -> None:
         content = b"a\n" + b"x" * 1_000 + b"\n" + b"1\n" * 1_000
         schema = inspected(content).schema
 
@@ -442,7 +442,9 @@ class TestMemory:
         with pytest.raises(FileTooLarge, match="more than 1,000 bytes in memory"):
             read_with(1_000)
 
-    def test_pieces_are_the_text_however_large_it_is(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_blocks_together_are_the_text_whatever_its_size(
+        self, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
         monkeypatch.setattr(reader.TextRecords.__init__, "__defaults__", (100,))
         content = b"a\n" + b"".join(b"%d\n" % n for n in range(5_000))
         schema, form = inspected(content).schema, TextFormat()

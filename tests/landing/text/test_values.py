@@ -38,7 +38,7 @@ class TestNumbers:
     @pytest.mark.parametrize(
         "text", ["1.0", "1e3", "0x10", "1 000", " 1", "1_0", "--1", "-", "a", "٣"]
     )
-    def test_what_is_no_whole_number_is_refused(self, text: str) -> None:
+    def test_a_text_that_is_not_an_integer_is_refused(self, text: str) -> None:
         assert bad("Int32", text).value == text
 
     @pytest.mark.clause("LZ-175", "LZ-176")
@@ -65,7 +65,9 @@ class TestNumbers:
             ("Single", "1e39"),
         ],
     )
-    def test_what_is_no_number_or_out_of_range_is_refused(self, kind: str, text: str) -> None:
+    def test_a_text_that_is_not_a_number_or_out_of_range_is_refused(
+        self, kind: str, text: str
+    ) -> None:
         assert bad(kind, text).value == text
 
     @given(st.lists(st.floats(allow_nan=False), min_size=1))
@@ -174,7 +176,7 @@ class TestTimes:
     @pytest.mark.parametrize(
         "text", ["2025-02-29", "2025-6-1", "2025-06-17 00:00:00", "0000-01-01"]
     )
-    def test_what_is_no_date_is_refused(self, text: str) -> None:
+    def test_a_text_that_is_not_a_date_is_refused(self, text: str) -> None:
         assert bad("IDate", text).value == text
 
     @pytest.mark.clause("LZ-182", "LZ-183")
@@ -197,7 +199,7 @@ class TestTimes:
     @pytest.mark.parametrize(
         "text", ["24:00", "14", "14:60", "14:30:60", "2025-06-17", "noon", "14:30Z"]
     )
-    def test_what_is_no_time_is_refused(self, text: str) -> None:
+    def test_a_text_that_is_not_a_time_is_refused(self, text: str) -> None:
         assert bad("ITime", text).value == text
 
 
@@ -235,7 +237,7 @@ class TestErrors:
         assert error.what == "'zwei' is not a value of type Int32 (LZ-178), on line 5"
         assert error.code == "bad_value"
 
-    def test_a_long_value_is_told_in_part(self) -> None:
+    def test_a_long_value_is_shortened_in_the_error(self) -> None:
         error = bad("Int32", "9" * 5_000)
         assert len(error.what) < 400
         assert error.value is not None

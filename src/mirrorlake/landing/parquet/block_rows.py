@@ -1,4 +1,4 @@
-"""How many rows of a Parquet file may be decoded at once, according to its page headers.
+"""The number of rows of a Parquet file that can be decoded at once, based on its page headers.
 
 The footer states sizes that nobody verifies; a page never decompresses to more than its header
 states. The rows of a block lie in certain pages, whose sizes bound the size of the block.
@@ -19,8 +19,8 @@ STEPS = (65_536, 16_384, 4_096, 1_024, 256, 64, 16, 4, 1)
 
 @dataclass(frozen=True, slots=True)
 class ColumnPages:
-    """The pages of a column in a row group. first, rows: the rows of the group, counted over all
-    that is read."""
+    """The pages of a column in a row group. first: number of rows in the row groups read before;
+    rows: of this row group."""
 
     first: int
     rows: int
@@ -28,14 +28,14 @@ class ColumnPages:
 
 
 def sizes(columns: Iterable[ColumnPages]) -> dict[int, int]:
-    """For blocks of so many rows: the bytes of all pages with a row of the block, at most."""
+    """Maximum bytes of the pages of one block, by the number of rows per block (`STEPS`)."""
     found = [page for column in columns for page in _pages(column)]
     pages = np.array(found or [(0, 1, 0)], dtype=np.float64)  # no sum of sizes overflows
     return {step: _largest(pages, step) for step in STEPS}
 
 
 def _pages(column: ColumnPages) -> Iterable[tuple[int, int, int]]:
-    """First row, rows and bytes of each page; a dictionary is needed for all rows."""
+    """First row, number of rows and bytes of each page; a dictionary page covers all rows."""
     first = column.first
     for page in column.headers:
         if page.kind == page_headers.DICTIONARY:
@@ -46,7 +46,8 @@ def _pages(column: ColumnPages) -> Iterable[tuple[int, int, int]]:
 
 
 def _largest(pages: np.ndarray, step: int) -> int:
-    """A page counts from the block of its first row to that of its last one."""
+    """The largest total of pages in one block; a page is in the blocks of its first to last
+    row."""
     first, rows, size = pages.T
     begin, end = first // step, (first + np.maximum(rows, 1) - 1) // step + 1
     at = np.concatenate([begin, end])

@@ -1,9 +1,8 @@
-"""Parquet files in bounded memory: a small file may contain very much data, and its footer need not
-show it.
+"""Reading Parquet files in bounded memory.
 
-A column that repeats one long text stores the text once in the file, but once per row in memory, by
-a dictionary or by the prefixes of DELTA_BYTE_ARRAY. So a file is decoded in blocks, whose number of
-rows depends on its longest values.
+A small file may contain very much data, which its footer need not show: with a dictionary or with
+DELTA_BYTE_ARRAY, a repeated long text is stored once in the file, but once per row in memory. So a
+file is decoded in blocks whose number of rows depends on its longest values.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ from mirrorlake.landing.parquet.block_rows import ColumnPages
 NO_LIMIT = sys.maxsize
 
 FILE_BYTES = 4 << 30
-"""Maximum size in memory of the rows of one landed file, unless a project sets another."""
+"""Default maximum size in memory of the rows of one landed file."""
 
 BLOCK_ROWS = 65_536
 """Rows that are decoded before their size is checked; larger blocks are not faster."""
@@ -33,7 +32,7 @@ BLOCK_BYTES = 128 << 20
 times as much while it decodes a block."""
 
 _FIXED_BYTES = 64 << 20
-"""Limit for the values of a block without their texts, which every block really takes."""
+"""Maximum size of a block without its texts; every block takes this size."""
 
 PAGE_BYTES = 256 << 20
 """Maximum size of one page, and so of one value: it is in memory several times while it is read."""
@@ -47,7 +46,7 @@ _WIDTHS = {
     "DOUBLE": 8,
     "BYTE_ARRAY": 4,
 }
-"""Bytes of a value in memory, of texts without their bytes."""
+"""Bytes of a value in memory, for texts without their content."""
 
 _RATIOS = {"UNCOMPRESSED": 1, "SNAPPY": 22, "LZ4": 256, "GZIP": 1_040, "ZSTD": 1 << 15}
 """Maximum ratio of the size of a page to its compressed size; unknown for other codecs."""
@@ -68,8 +67,7 @@ class TooWide(ValueError):
 
 
 def opened(handle: BinaryIO, size: int, *, pre_buffer: bool = False) -> pq.ParquetFile:
-    """A file of `size` bytes, of which only the footer was read. Raises TooLarge and errors of
-    Arrow."""
+    """Open a file of `size` bytes and read its footer. Raises TooLarge and errors of Arrow."""
     try:
         footers.check(handle, size)
     except footers.LargeFooter as error:
@@ -85,10 +83,10 @@ def opened(handle: BinaryIO, size: int, *, pre_buffer: bool = False) -> pq.Parqu
 
 
 def size(metadata: pq.FileMetaData, arrow: pa.Schema) -> int:
-    """The memory that the rows take according to the footer, in bytes.
+    """The size of the rows in memory according to the footer, in bytes.
 
-    The larger of the uncompressed size of the columns and of what their widths take: a repeated
-    value takes almost no space in the file.
+    This is the larger of the uncompressed size of the columns and the number of rows times their
+    minimum width, because a repeated value takes almost no space in the file.
     """
     in_file = sum(metadata.row_group(i).total_byte_size for i in range(metadata.num_row_groups))
     width = sum(_width(field.type) for field in arrow)
@@ -113,15 +111,15 @@ WHOLE = Share()
 
 
 @dataclass(frozen=True, slots=True)
-class _Wanted:
-    """What is read of a file: row groups, and columns by name, None for all."""
+class _Selection:
+    """The part of a file to read: row groups, and names of columns (None for all)."""
 
     metadata: pq.FileMetaData
     groups: Sequence[int]
     columns: Sequence[str] | None = None
 
     @classmethod
-    def of(cls, metadata: pq.FileMetaData) -> _Wanted:
+    def of(cls, metadata: pq.FileMetaData) -> _Selection:
         """The whole file."""
         return cls(metadata, range(metadata.num_row_groups))
 
@@ -148,7 +146,7 @@ class _Wanted:
             first += rows
 
     def width(self) -> int:
-        """Bytes that a row takes at least, NULLs included."""
+        """Minimum size of a row in memory, in bytes; a NULL takes as much as a value."""
         schema = self.metadata.schema
         columns = [schema.column(i) for i in range(self.metadata.num_columns)]
         return sum(
@@ -190,23 +188,23 @@ def read_blocks(
     """
     metadata = parquet.metadata
     groups = share.of(metadata.num_row_groups)
-    wanted = _Wanted(metadata, groups, columns)
-    said = wanted.rows()
+    selection = _Selection(metadata, groups, columns)
+    expected = selection.rows()
     if share == WHOLE:
-        said = metadata.num_rows
-    elif (total := _Wanted.of(metadata).rows()) != metadata.num_rows:
+        expected = metadata.num_rows
+    elif (total := _Selection.of(metadata).rows()) != metadata.num_rows:
         raise ValueError(f"it has {total} rows, but its footer says {metadata.num_rows}")
     check_columns(metadata, handle, groups)
-    check_pages(wanted, handle)
+    check_pages(selection, handle)
     taken = rows = 0
     try:
-        size = _block_rows(wanted, handle, min(most, BLOCK_BYTES), widest)
+        size = _block_rows(selection, handle, min(most, BLOCK_BYTES), widest)
     except TooWide:
-        if wanted.size() > most:
+        if selection.size() > most:
             raise TooLarge(f"its rows take more than {most:,} bytes in memory") from None
         raise
     # Passing a few rows to a thread and waiting for it takes longer than decoding them.
-    several = said > BLOCK_ROWS
+    several = expected > BLOCK_ROWS
     for block in parquet.iter_batches(
         size, row_groups=list(groups), columns=columns, use_threads=several
     ):
@@ -215,25 +213,25 @@ def read_blocks(
             raise TooLarge(f"its rows take more than {most:,} bytes in memory")
         rows += block.num_rows
         yield block
-    if rows != said:
-        raise ValueError(f"it has {rows} rows, but its footer says {said}")
+    if rows != expected:
+        raise ValueError(f"it has {rows} rows, but its footer says {expected}")
 
 
 def stream(parquet: pq.ParquetFile, handle: BinaryIO) -> Iterator[pa.RecordBatch]:
     """The rows of an opened file in blocks of bounded size. Raises errors of Arrow."""
     check_columns(parquet.metadata, handle)
-    wanted = _Wanted.of(parquet.metadata)
-    yield from parquet.iter_batches(_block_rows(wanted, handle, BLOCK_BYTES))
+    selection = _Selection.of(parquet.metadata)
+    yield from parquet.iter_batches(_block_rows(selection, handle, BLOCK_BYTES))
 
 
 def check_columns(
-    metadata: pq.FileMetaData, handle: BinaryIO, asked_of: Sequence[int] | None = None
+    metadata: pq.FileMetaData, handle: BinaryIO, checked: Sequence[int] | None = None
 ) -> None:
     """Check that the footer's metadata of the columns can be accessed.
 
-    An exception of Arrow there is not translated by pyarrow and ends the process, for example if
+    pyarrow does not translate an exception of Arrow there, which ends the process, for example if
     the columns of a file are encrypted. Arrow's reader accesses the same metadata before it reads a
-    page, and raises. asked_of: the row groups to read, None for all. Raises ValueError and errors
+    page, and raises. checked: the row groups to check, None for all. Raises ValueError and errors
     of Arrow.
     """
     groups = range(metadata.num_row_groups)
@@ -241,20 +239,20 @@ def check_columns(
         raise ValueError("the columns of a row group are not those of the file")
     if not metadata.num_columns:
         return  # Arrow's reader forms batches of these differently
-    asked = pq.ParquetFile(handle, metadata=metadata, buffer_size=1, pre_buffer=False)
-    for group in groups if asked_of is None else asked_of:
-        for _batch in asked.reader.iter_batches(0, row_groups=[group], use_threads=False):
-            raise AssertionError("no rows were asked for")
+    parquet = pq.ParquetFile(handle, metadata=metadata, buffer_size=1, pre_buffer=False)
+    for group in groups if checked is None else checked:
+        for _batch in parquet.reader.iter_batches(0, row_groups=[group], use_threads=False):
+            raise AssertionError("no rows were requested")
 
 
-def check_pages(wanted: _Wanted, handle: BinaryIO) -> None:
+def check_pages(selection: _Selection, handle: BinaryIO) -> None:
     """Reject a file with a page that takes more than PAGE_BYTES: Arrow decompresses a whole page.
 
-    A value is in one page, so no value is longer. Pages are checked if so much data can be
-    compressed into the bytes of their column, which are all that Arrow reads of it, whatever size
-    the footer states. Raises TooLarge.
+    A value is in one page, so no value is longer. The pages of a column are checked if its
+    compressed bytes can contain more than PAGE_BYTES, whatever size the footer states. Raises
+    TooLarge.
     """
-    for chunk in wanted.chunks():
+    for chunk in selection.chunks():
         if _largest_size(chunk) <= PAGE_BYTES:
             continue
         largest = max((page.unpacked for page in _pages(handle, chunk)), default=0)
@@ -267,25 +265,25 @@ def check_pages(wanted: _Wanted, handle: BinaryIO) -> None:
 
 
 def has_checksums(metadata: pq.FileMetaData, handle: BinaryIO) -> bool:
-    """Whether the pages of a file have checksums, as its first page tells; true without pages."""
+    """Whether the first page of a file has a checksum; true for a file without pages."""
     if not metadata.num_rows or not metadata.num_columns:
         return True
     try:
         page = page_headers.page_at(handle, _begin(metadata.row_group(0).column(0)))
     except page_headers.NoPage:
-        return True  # whoever reads the page tells what is wrong with it
+        return True  # the reader of the page reports what is wrong with it
     return page.has_checksum
 
 
 def _pages(handle: BinaryIO, chunk: Any) -> Iterator[page_headers.PageHeader]:
-    """Raises NoPage: what cannot be read cannot be bounded."""
+    """The page headers of a column chunk. Raises NoPage."""
     begin = _begin(chunk)
     end = begin + chunk.total_compressed_size
     return page_headers.pages(handle, begin, end, chunk.num_values)
 
 
 def _largest_size(chunk: Any) -> int:
-    """Bytes of a column that its compressed bytes may become, whatever the footer says."""
+    """Maximum uncompressed size of a column chunk, whatever the footer says."""
     return int(chunk.total_compressed_size * _RATIOS.get(chunk.compression, PAGE_BYTES))
 
 
@@ -295,28 +293,28 @@ def _begin(chunk: Any) -> int:
     return int(begin if begin and begin > 0 else chunk.data_page_offset)
 
 
-def _block_rows(wanted: _Wanted, handle: BinaryIO, most: int, widest: int = NO_LIMIT) -> int:
-    """Raises TooWide."""
+def _block_rows(selection: _Selection, handle: BinaryIO, most: int, widest: int = NO_LIMIT) -> int:
+    """The number of rows per block. most: bytes per block. Raises TooWide."""
     by_pages = BLOCK_ROWS
-    if sum(map(_largest_size, wanted.chunks())) > most:
-        sizes = block_rows.sizes(wanted.pages(handle))
+    if sum(map(_largest_size, selection.chunks())) > most:
+        sizes = block_rows.sizes(selection.pages(handle))
         if sizes[1] > widest:
             raise TooWide(f"a single row takes {sizes[1]:,} bytes in its pages")
         # Blocks that take as much because of few large pages are not made smaller.
         by_pages = max(rows for rows in sizes if sizes[rows] <= max(most, 2 * sizes[1]))
-    rows = min(by_pages, _FIXED_BYTES // max(1, wanted.width()))
-    texts = [chunk for chunk in wanted.chunks() if chunk.physical_type == "BYTE_ARRAY"]
+    rows = min(by_pages, _FIXED_BYTES // max(1, selection.width()))
+    texts = [chunk for chunk in selection.chunks() if chunk.physical_type == "BYTE_ARRAY"]
     # No value is longer than all of them together, whatever the footer says of their sizes.
-    if wanted.rows() * sum(map(_largest_size, texts)) > most:
-        rows = min(rows, BLOCK_BYTES // max(1, _longest(wanted, handle, texts)))
+    if selection.rows() * sum(map(_largest_size, texts)) > most:
+        rows = min(rows, BLOCK_BYTES // max(1, _longest(selection, handle, texts)))
     return max(1, rows)
 
 
-def _longest(wanted: _Wanted, handle: BinaryIO, texts: Sequence[Any]) -> int:
-    """Maximum size of a row, of texts that take more space in memory than in their page.
+def _longest(selection: _Selection, handle: BinaryIO, texts: Sequence[Any]) -> int:
+    """Maximum bytes per row of the texts that may take more space in memory than in their pages.
 
     No value is longer than its whole dictionary. Only if that bound is too large, the values are
-    checked. A value with a prefix is not longer than its page: Arrow begins each page anew.
+    read. A value with a prefix is not longer than its page: a prefix refers to the same page.
     """
     dictionaries: dict[str, int] = {}
     prefixed: dict[str, int] = {}
@@ -333,21 +331,21 @@ def _longest(wanted: _Wanted, handle: BinaryIO, texts: Sequence[Any]) -> int:
             small += size
         else:
             large.append(name)
-    return small + (_longest_of(wanted, handle, large) if large else 0)
+    return small + (_longest_of(selection, handle, large) if large else 0)
 
 
-def _longest_of(wanted: _Wanted, handle: BinaryIO, names: list[str]) -> int:
+def _longest_of(selection: _Selection, handle: BinaryIO, names: list[str]) -> int:
     # Reading one row reads the dictionary, and no other page.
     coded = pq.ParquetFile(
         handle,
-        metadata=wanted.metadata,
+        metadata=selection.metadata,
         read_dictionary=names,
         buffer_size=1 << 16,
         pre_buffer=False,
         page_checksum_verification=True,
     )
     longest = 0
-    for group in wanted.groups:
+    for group in selection.groups:
         for row in coded.iter_batches(1, row_groups=[group], columns=names):
             longest = max(longest, sum(map(_longest_value, row.columns)))
             break

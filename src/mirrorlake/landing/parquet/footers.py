@@ -1,4 +1,4 @@
-"""Parquet footers in bounded memory: Arrow takes hundreds of bytes for three bytes of a footer."""
+"""Parquet footers in bounded memory: Arrow may take hundreds of bytes for 3 bytes of a footer."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ CONTAINER = 200_000
 """Maximum length of a list in a footer; Arrow allocates as many elements as the list claims."""
 
 _UNCHECKED = 1 << 20
-"""Footers up to this many bytes take at most 250 MB whatever they contain."""
+"""Footers up to this many bytes take at most 250 MB in memory, whatever they contain."""
 
 _LARGEST = 64 << 20
 _STRUCTURE, _ELEMENT = 16, 1
-"""Weights: Arrow takes up to 700 bytes for a structure, and up to 32 for another element."""
+"""Weights: Arrow takes up to 700 bytes per structure, and up to 32 per other element."""
 _MOST = _STRUCTURE * 400_000
 
 
@@ -43,7 +43,7 @@ def check(handle: BinaryIO, size: int) -> None:
 
 
 class _Counter(ThriftReader):
-    """Reads without keeping anything. Raises LargeFooter as soon as too much was read."""
+    """Sums up the weights of the elements. Raises LargeFooter as soon as the sum is too large."""
 
     _weight = 0
 

@@ -16,7 +16,7 @@ DICTIONARY = 2
 """The type of a page that contains the distinct values."""
 
 PREFIXES = 7
-"""The encoding DELTA_BYTE_ARRAY: a value is what it adds to a part of the value before it."""
+"""The encoding DELTA_BYTE_ARRAY: a value is a suffix to a prefix of the previous value."""
 
 _HEAD = 1 << 10
 _LARGEST_HEAD = 1 << 20
@@ -29,10 +29,12 @@ class NoPage(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class PageHeader:
-    """A page. unpacked, packed: its bytes without the head, in memory and in the file.
+    """The header of a page.
 
-    has_checksum: whether the header has the CRC-32 of the bytes in the file. values: how many a
-    data page has, NULLs included. encoding: of the values of a data page.
+    kind: the page type. unpacked, packed: size of the page without its header in bytes,
+    uncompressed and in the file. head: size of the header in bytes. has_checksum: whether the
+    header has a CRC-32 of the bytes in the file. values, encoding: of a data page; NULLs count as
+    values.
     """
 
     kind: int
@@ -45,7 +47,7 @@ class PageHeader:
 
 
 def page_at(handle: BinaryIO, offset: int) -> PageHeader:
-    """The page whose head begins at a byte of the file. Raises NoPage."""
+    """Read the page header at an offset of the file. Raises NoPage."""
     size = _HEAD
     while True:
         handle.seek(offset)
@@ -78,8 +80,8 @@ def _values(fields: dict[int, Any]) -> tuple[int, int | None]:
 
 
 def pages(handle: BinaryIO, begin: int, end: int, values: int) -> Iterator[PageHeader]:
-    """The pages between two bytes of the file, until they have so many values: those that Arrow
-    reads. Raises NoPage."""
+    """The page headers between two offsets of the file, until the pages have `values` values: these
+    are the pages that Arrow reads. Raises NoPage."""
     while begin < end and values > 0:
         page = page_at(handle, begin)
         if page.packed < 0 or page.unpacked < 0:

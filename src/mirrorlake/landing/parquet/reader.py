@@ -48,10 +48,11 @@ _RESEND = "Delete the file and upload a valid one under the same name."
 class Inspected:
     """The footer of a landed file, or the header of delimited text.
 
-    `schema` contains the data columns in the order of the file, nullable if the file says so.
-    `size` is the uncompressed size of the rows in bytes. `marker_last`: no data column follows the
-    marker. For large delimited text, `rows` and `size` are estimates, and `is_exact` is false.
-    `ignored` are its columns that the declared schema does not have (LZ-193).
+    schema: the data columns in the order and with the nullability of the file.
+    size: the uncompressed size of the rows in bytes.
+    marker_last: whether no data column follows the marker.
+    is_exact: false for large delimited text, for which `rows` and `size` are estimates.
+    ignored: the columns of the file that the declared schema does not contain (LZ-193).
     """
 
     schema: Schema
@@ -69,10 +70,11 @@ class Inspected:
 class Rows:
     """The rows of one landed file, in order.
 
-    data: the table's columns in the table's types; marker: int8; unchanged: the packed masks of
-    `__mirrorlake_unchanged__` over the columns of *this file*, which `names` lists, None if there
-    is no mask; size: the size in memory of the rows as they were in the file, in bytes, if it was
-    measured.
+    data: the columns of the table in its types.
+    marker: int8.
+    unchanged: the packed masks of `__mirrorlake_unchanged__` over the columns of *this file*, which
+        `names` lists; None if the file has no masks.
+    size: the size of the rows in memory in the types of the file, in bytes; 0 if unknown.
     """
 
     data: pa.Table
@@ -126,7 +128,7 @@ def inspect(handle: BinaryIO, size: int, *, table: str, file: str) -> Inspected:
 
 
 def misplaced_types(parquet: pq.ParquetFile) -> list[tuple[str, str]]:
-    """The columns whose logical type does not match their physical type, with that type.
+    """The columns whose logical type does not match their physical type, with the latter.
 
     Arrow reads them as plain numbers, such as days for dates.
     """
@@ -154,8 +156,8 @@ def read(
     memory, in bytes, whatever the footer states. Raises BadFile, BadValue, UnknownMarker.
     """
     with _understood("the file cannot be read", table, file):
-        near = _near(handle, size)
-        rows = bounded.read(_opened(near, size), near, most)
+        source = _source(handle, size)
+        rows = bounded.read(_opened(source, size), source, most)
     return converted(rows, target, default, table=table, file=file)
 
 
@@ -177,25 +179,26 @@ def read_blocks(
     block. only: the table's columns to read, None for all; `names` lists these too.
     """
     with _understood("the file cannot be read", table, file):
-        near = _near(handle, size)
-        parquet = _opened(near, size)
+        source = _source(handle, size)
+        parquet = _opened(source, size)
         columns = None
         if only is not None:
             columns = _columns(parquet.schema_arrow.names, target.names, only)
             target = Schema.of([target[name] for name in only])
         block = None
-        for block in bounded.read_blocks(parquet, near, most, share, columns):
+        for block in bounded.read_blocks(parquet, source, most, share, columns):
             rows = pa.Table.from_batches([block])
             found = converted(rows, target, default, table=table, file=file)
             yield replace(found, size=block.nbytes)
-        if block is None:  # its types may be wrong nevertheless
+        if block is None:  # the types of an empty file may be wrong, too
             rows = parquet.schema_arrow.empty_table()
             rows = rows if columns is None else rows.select(columns)
             yield converted(rows, target, default, table=table, file=file)
 
 
 def _columns(found: list[str], target: list[str], only: Sequence[str]) -> list[str]:
-    """Names in a file: of some columns of the table, and of columns that are not data."""
+    """The names in a file of the columns `only` of the table, and of the columns that are not
+    data."""
     data = match_columns(target, [name for name in found if name not in RESERVED])
     return [name for name in found if name in RESERVED] + [
         data[name] for name in only if name in data
@@ -203,7 +206,7 @@ def _columns(found: list[str], target: list[str], only: Sequence[str]) -> list[s
 
 
 def converted(rows: pa.Table, target: Schema, default: Marker, *, table: str, file: str) -> Rows:
-    """Rows in the types of a file as rows of the table; see `read`.
+    """Convert rows from the types of a file to those of the table; see `read`.
 
     Raises BadFile, BadValue, UnknownMarker.
     """
@@ -226,19 +229,19 @@ def converted(rows: pa.Table, target: Schema, default: Marker, *, table: str, fi
     )
 
 
-def match_columns(wanted: list[str], found: list[str]) -> Mapping[str, str]:
-    """For each wanted name the found one: the same name, or the only one that equals it except
-    for case (LZ-156)."""
+def match_columns(names: list[str], found: list[str]) -> Mapping[str, str]:
+    """Map each name to a found one: the same name, or the only name that equals it except
+    for case (LZ-156). Names without a match are left out."""
     folded: dict[str, list[str]] = {}
     for name in found:
         folded.setdefault(name.casefold(), []).append(name)
     exact = set(found)
     matched = {}
-    for name in wanted:
+    for name in names:
         alike = folded.get(name.casefold(), [])
         if name in exact:
             matched[name] = name
-        elif len(alike) == 1 and alike[0] not in wanted:
+        elif len(alike) == 1 and alike[0] not in names:
             matched[name] = alike[0]
     return matched
 
@@ -361,8 +364,8 @@ def _column(rows: pa.Table, found: str | None, column: Column, table: str, file:
 
 
 def _plain(values: pa.Array, table: str, file: str) -> pa.Array:
-    """The values without Arrow's own encodings. Raises BadFile for a row that refers to a value
-    which its dictionary does not have."""
+    """The values without dictionaries, views and extension types. Raises BadFile for an index that
+    is not in its dictionary."""
     if isinstance(values.type, pa.BaseExtensionType):
         values = values.storage
     if pa.types.is_dictionary(values.type):
@@ -374,8 +377,7 @@ def _plain(values: pa.Array, table: str, file: str) -> pa.Array:
 
 
 def _converted(values: pa.Array, target: pa.DataType) -> pa.Array:
-    """Convert between an accepted Parquet type and the type of the table; other types do not get
-    here."""
+    """Convert values of an accepted Parquet type to the type of the table."""
     if pa.types.is_timestamp(values.type):
         # Without a zone it is UTC (LZ-152). Delta has microseconds: nanoseconds are truncated,
         # while a time that microseconds cannot represent is rejected.
@@ -388,7 +390,7 @@ def _converted(values: pa.Array, target: pa.DataType) -> pa.Array:
 
 @contextmanager
 def _understood(what: str, table: str, file: str) -> Iterator[None]:
-    """Whatever Arrow cannot read is the fault of the file, including a name that is not UTF-8."""
+    """Raise BadFile or FileTooLarge for errors of Arrow, including names that are not UTF-8."""
     bad = partial(BadFile, table=table, file=file, hint=_RESEND)
     try:
         yield
@@ -408,8 +410,8 @@ class _Empty(ValueError):
     """A file of zero bytes."""
 
 
-def _near(handle: BinaryIO, size: int) -> BinaryIO:
-    """The file from its beginning, in memory if it is small."""
+def _source(handle: BinaryIO, size: int) -> BinaryIO:
+    """The file from its beginning, read into memory if it is small."""
     handle.seek(0)
     return pa.BufferReader(handle.read()) if size <= _READ_AT_ONCE else handle
 
@@ -421,8 +423,8 @@ def _opened(handle: BinaryIO, size: int) -> pq.ParquetFile:
 
 
 def check_names(names: list[str], table: str, file: str) -> None:
-    """Names of columns are distinct without regard to case (LZ-156), and the marker is spelt
-    correctly (LZ-086)."""
+    """Raise UnsupportedColumn if names of columns differ in case only (LZ-156), and MisspeltMarker
+    if the marker column is misspelt (LZ-086)."""
     folded: dict[str, str] = {}
     for name in names:
         if name != MARKER_COLUMN and name.casefold() == MARKER_COLUMN.casefold():

@@ -1,7 +1,7 @@
 """The mask of unchanged values in a landed file: the columns of a row that the source did not send.
 
-Bit i of byte i/8, least significant first, is data column i of the file; a row without such a value
-has NULL.
+Bit i of byte i/8, least significant first, is data column i of the file; the mask of a row without
+such columns is NULL.
 """
 
 from __future__ import annotations
@@ -11,8 +11,7 @@ import pyarrow as pa
 
 
 def packed(unchanged: np.ndarray) -> pa.Array | None:
-    """A bool matrix of rows x columns as binary: bit i of byte i/8 is column i; NULL for a row
-    without any."""
+    """Pack a bool matrix of rows x columns into masks; None if no value is true."""
     if not unchanged.any():
         return None
     bits = np.packbits(unchanged, axis=1, bitorder="little")
@@ -25,7 +24,7 @@ def packed(unchanged: np.ndarray) -> pa.Array | None:
 
 
 def unpacked(unchanged: pa.Array, columns: int) -> np.ndarray:
-    """The bool matrix of a packed mask."""
+    """The bool matrix of rows x columns of packed masks."""
     matrix = np.zeros((len(unchanged), columns), bool)
     present = unchanged.drop_null()
     if len(present):

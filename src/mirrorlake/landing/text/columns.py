@@ -1,4 +1,4 @@
-"""The columns of a table from a landed text, by its header and the declared schema."""
+"""The columns of the table in a delimited text, by its header and the declared schema."""
 
 from __future__ import annotations
 

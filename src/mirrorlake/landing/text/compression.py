@@ -46,7 +46,7 @@ class ByteReader(Protocol):
 
 
 def read_all(reader: ByteReader, size: int) -> bytes:
-    """So many bytes, fewer only at the end: one call may return less than it was asked for."""
+    """Read `size` bytes, fewer only at the end: one call of `read` may return fewer."""
     parts: list[bytes] = []
     while size > 0 and (part := reader.read(size)):
         parts.append(part)
@@ -93,7 +93,7 @@ def _arrow(handle: BinaryIO, codec: str) -> ByteReader:
 
 
 class _Whole:
-    """An uncompressed file; a raw file may return less than it was asked for."""
+    """An uncompressed file; one call of `read` of a raw file may return fewer bytes."""
 
     def __init__(self, handle: BinaryIO) -> None:
         self._handle = handle
@@ -203,7 +203,7 @@ def _is_hadoop(head: bytes, size: int) -> bool:
     if len(head) < 12 or head[0]:
         return False
     text, packed = int.from_bytes(head[:4], "big"), int.from_bytes(head[4:8], "big")
-    # A wide encoding also begins with zeros, and has one here again.
+    # A text in UTF-16 or UTF-32 also begins with zeros, but has another zero here.
     return 0 < packed <= size - 8 and 0 < _varint(head[8:])[0] <= text
 
 

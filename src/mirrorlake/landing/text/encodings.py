@@ -15,7 +15,7 @@ _WITH_MARKS = {"utf-16": 2, "utf-32": 4}
 
 
 def mark_of(encoding: str) -> bytes:
-    """The byte order mark with which the text may begin, and which is not part of it."""
+    """The byte order mark that may precede the text and is not part of it; b"" if there is none."""
     return UTF8_MARK if codecs.lookup(encoding).name in PLAIN else b""
 
 
@@ -102,7 +102,7 @@ class Utf8:
             text = self._decoder.decode(block, is_end)
             encoded = self._unmarked(text).encode()
         except UnicodeDecodeError as error:
-            # Offsets count from what the decoder kept back of the previous block.
+            # Offsets include the bytes of the previous block that the decoder has buffered.
             before = self._before(block[: max(error.start - held, 0)], state)
             byte = self._given - held + error.start
             raise Undecodable(before, byte, error.reason) from None
@@ -125,8 +125,8 @@ class Utf8:
 
 
 def _with_order(name: str, head: bytes) -> str:
-    """An encoding with its byte order: by the mark, else by the first character, else
-    little-endian.
+    """An encoding with its byte order, given by the byte order mark or else by the first character;
+    the default is little-endian.
 
     The first character is one of the header, and practically always ASCII.
     """

@@ -40,7 +40,7 @@ MEMBERS = ("SchemaDefinition", "FileFormat", "FileExtension", PROPERTIES, *PROPE
 CSV, DELIMITED, PARQUET = "CSV", "DelimitedText", "Parquet"
 _FORMATS = {name.lower(): name for name in (CSV, DELIMITED, PARQUET)}
 _NO_TEXTS = frozenset({"undefined", "idna", "punycode"})
-"""One codec always fails; two are for host names, and take hours for a text."""
+"""Codecs that are not for texts: one always fails, and two are for host names and take hours."""
 _EXTENSION = re.compile(r"[A-Za-z0-9][A-Za-z0-9.]*")
 
 

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 from mirrorlake.errors import FileTooLarge, TableError
 from mirrorlake.landing.parquet.bounded import NO_LIMIT, SPLIT
 from mirrorlake.landing.parquet.reader import Inspected, Rows, match_columns
-from mirrorlake.landing.text import splits as parts
+from mirrorlake.landing.text import splits
 from mirrorlake.landing.text.columns import (
     ColumnSource,
     columns_of,
@@ -113,21 +113,21 @@ def read_blocks(
     part: TextPart | None = None,
     about: int = BLOCK_BYTES,
 ) -> Iterator[Rows]:
-    """The rows of a file, or of a part of it, in blocks of about so many bytes; see `read`.
+    """The rows of a file, or of a part of it, in blocks of about `about` bytes; see `read`.
 
-    Yields at least one block. Memory: two of them, however large the file is.
+    Yields at least one block. Memory: two blocks, however large the file is.
     """
     reading = _Reading(handle, size, schema, default, text, Origin(table, file), key)
-    some: list[Converted] = []
+    pending: list[Converted] = []
     taken, is_empty = 0, True
-    for one in reading.converted(part):
-        some.append(one)
-        taken += one[0].nbytes
+    for block in reading.converted(part):
+        pending.append(block)
+        taken += block[0].nbytes
         if taken >= about:
-            yield reading.rows(some)
-            some, taken, is_empty = [], 0, False
-    if some or is_empty:
-        yield reading.rows(some)
+            yield reading.rows(pending)
+            pending, taken, is_empty = [], 0, False
+    if pending or is_empty:
+        yield reading.rows(pending)
 
 
 Converted = tuple[pa.RecordBatch, pa.Array]
@@ -154,7 +154,7 @@ class _Reading:
         self._names: tuple[str, ...] = ()
 
     def rows(self, converted: Sequence[Converted]) -> Rows:
-        """These rows as one table; after the first of them was read."""
+        """Blocks as one table. Call it after the first block was read."""
         marker = [marker for _batch, marker in converted]
         return Rows(
             data=pa.Table.from_batches([batch for batch, _marker in converted], self._target),
@@ -173,23 +173,23 @@ class _Reading:
         yield from _in_order(records.blocks(), values, threads)
 
     def everything(self, threads: int) -> Iterator[Converted]:
-        """The rows of the file, read by so many threads."""
+        """The rows of the file, read by `threads` threads."""
         if threads < 2:
             yield from self.converted()
             return
         with ThreadPoolExecutor(threads, thread_name_prefix="text") as pool:
-            some = parts.cut(self._handle, self._size, self._text, THREAD_PART, pool, self._lock)
-            if len(some) > 1:
-                yield from _of_parts(pool, some, self.converted, threads)
+            found = splits.cut(self._handle, self._size, self._text, THREAD_PART, pool, self._lock)
+            if len(found) > 1:
+                yield from _of_parts(pool, found, self.converted, threads)
                 return
         self._handle.seek(0)
         yield from self.converted(threads=threads)
 
     def limited(self, converted: Iterator[Converted], most: int) -> Iterator[Converted]:
-        """Pass rows through until they take more than so many bytes. Raises FileTooLarge."""
+        """Pass blocks through until they take more than `most` bytes. Raises FileTooLarge."""
         taken = 0
-        for one in converted:
-            taken += one[0].nbytes
+        for block in converted:
+            taken += block[0].nbytes
             if taken > most:
                 raise FileTooLarge(
                     f"its rows take more than {most:,} bytes in memory",
@@ -197,7 +197,7 @@ class _Reading:
                     file=self._origin.file,
                     hint=SPLIT,
                 )
-            yield one
+            yield block
 
     def _values(self, header: list[str]) -> Callable[[Block], Converted]:
         sources = sources_of(header, self._schema, self._text, self._key, self._origin)
@@ -217,7 +217,7 @@ class _Change:
     target: pa.Schema
 
     def values(self, block: Block) -> Converted:
-        """Raises the first error by row, then by column, whatever else is in the block."""
+        """Raises the first error of the block by row, then by column."""
         try:
             return self._values(block)
         except TableError as error:
@@ -262,7 +262,8 @@ def _in_order(
 def _submitted(
     pool: ThreadPoolExecutor, blocks: Iterator[Block], values: Callable[[Block], Converted]
 ) -> Iterator[Future[Converted]]:
-    """An error of the text itself is raised in turn, like an error of a value."""
+    """Submit all blocks. An error of the text itself becomes the last future, so that it is raised
+    after errors of earlier values."""
     try:
         for block in blocks:
             yield pool.submit(values, block)
@@ -274,16 +275,15 @@ def _submitted(
 
 def _of_parts(
     pool: ThreadPoolExecutor,
-    some: Sequence[TextPart],
+    parts: Sequence[TextPart],
     converted: Callable[[TextPart], Iterator[Converted]],
     threads: int,
 ) -> Iterator[Converted]:
     """The values of all parts in order, with one thread each; of several errors, the first is
     raised."""
     pending: deque[Future[list[Converted]]] = deque()
-    waiting = iter(some)
     try:
-        for part in waiting:
+        for part in parts:
             pending.append(pool.submit(lambda part: list(converted(part)), part))
             if len(pending) > threads:
                 yield from pending.popleft().result()

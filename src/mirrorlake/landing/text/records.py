@@ -99,8 +99,8 @@ class Block:
 class TextRecords:
     """The header of a text and its rows. Raises BadFile for a text that is not of this format.
 
-    part: which of its rows, None for all; lock: of a handle that other threads read at the same
-    time; block: size of a block in bytes. The first error does not depend on these.
+    part: the rows to read, None for all; lock: protects a handle that other threads read at the
+    same time; block: size of a block in bytes. The first error does not depend on these.
     """
 
     def __init__(
@@ -154,7 +154,7 @@ class TextRecords:
         )
 
     def _good(self, text: bytes, tokens: Tokens) -> Iterator[Block]:
-        """The rows before the first invalid one, which are counted from now on."""
+        """The rows before the first invalid one; counts them."""
         wrong = self._wrong(text, tokens, self._width)
         if wrong and wrong[0]:
             tokens, _rest = tokens.split(wrong[0] * self._width)
@@ -205,7 +205,7 @@ class TextRecords:
         if self._strict and (row := _loose_end(text, tokens, self._dialect)) >= 0:
             found.append((row, "it does not end with RowSeparator (LZ-200)"))
         # Of several errors in one row, the first of these is reported.
-        return min(found, key=lambda one: one[0], default=None)
+        return min(found, key=lambda error: error[0], default=None)
 
     def _fault(self, what: str, row: int) -> BadFile:
         """The error of the row that begins on the current line."""

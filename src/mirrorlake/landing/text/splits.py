@@ -1,7 +1,7 @@
-"""A large text in parts of whole rows, each of which can be read separately.
+"""Splits a large text into parts of whole rows that can be read separately.
 
-Reading the parts of a text one after another gives the text: the same rows, and the same first
-error with the same row, line and message. The start of a part is not guessed, see `survey`.
+Reading the parts one after another gives the same rows as reading the whole text, and the same
+first error with the same row, line and message. The start of a part is exact, see `survey`.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def survey_ranges(size: int, part: int) -> list[tuple[int, int]]:
     return [(begin, min(begin + part, size)) for begin in begins]
 
 
-def look(
+def survey_range(
     handle: BinaryIO,
     size: int,
     text: TextFormat,
@@ -55,7 +55,7 @@ def look(
     stretch: int = STRETCH,
     lock: threading.Lock | None = None,
 ) -> Survey | None:
-    """The survey of one range; None if the file has to be read from its beginning."""
+    """The survey of the range `window`; None if the file has to be read from its beginning."""
     lock = lock or threading.Lock()
     with lock:
         start = _start(handle, size, mark_of(text.encoding))
@@ -85,18 +85,18 @@ def joined(surveys: Iterable[Survey | None], size: int) -> list[TextPart]:
     """
     parts: list[TextPart] = []
     begin = TextPart(0, size)
-    way, rows, lines = QuoteState.OUTSIDE, 0, 0
+    state, rows, lines = QuoteState.OUTSIDE, 0, 0
     for survey_ in surveys:
         if survey_ is None:
             return [TextPart(0, size)]
-        passage = survey_.passage(way)
+        passage = survey_.passage(state)
         if passage.out is QuoteState.LOST:
             break
         if rows and begin.begin < passage.first < size:
             parts.append(TextPart(begin.begin, passage.first, begin.row, begin.line))
             # One of the rows so far is the header, and the one that ends here is not counted yet.
             begin = TextPart(passage.first, size, rows, lines + passage.lines + 1)
-        way, rows, lines = passage.out, rows + passage.rows, lines + survey_.lines
+        state, rows, lines = passage.out, rows + passage.rows, lines + survey_.lines
     return [*parts, begin]
 
 
@@ -112,7 +112,7 @@ def cut(
     if size < 2 * part or not can_be_cut(text):
         return [TextPart(0, size)]
 
-    def looked(window: tuple[int, int]) -> Survey | None:
-        return look(handle, size, text, window, lock=lock)
+    def surveyed(window: tuple[int, int]) -> Survey | None:
+        return survey_range(handle, size, text, window, lock=lock)
 
-    return joined(pool.map(looked, survey_ranges(size, part)), size)
+    return joined(pool.map(surveyed, survey_ranges(size, part)), size)

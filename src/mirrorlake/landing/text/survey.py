@@ -1,10 +1,10 @@
-"""How a range of text changes the state of a reader that enters it, without reading its fields.
+"""Surveys a range of text: how it changes the state of a reader, without reading its fields.
 
-Line ends may be inside quotes, so the start of a row deep inside a text cannot be recognized there.
-But a reader can enter a stretch of text in two states only, inside or outside quotes. For both
-states, one pass over the offsets of few bytes determines how many rows end in the stretch, where
-the first of them ends, and in which state the reader leaves. Stretches are surveyed in any order,
-by any process, and joined in their own order.
+Line ends may be inside quotes, so the start of a row in the middle of a text cannot be recognized
+locally. But a reader can enter a stretch of text in two states only, inside or outside quotes. For
+both states, one pass over the offsets of few bytes determines how many rows end in the stretch,
+where the first of them ends, and in which state the reader leaves. Stretches can be surveyed in any
+order and by any process; the surveys are joined in the order of the stretches.
 
 A stretch begins where the byte before it is unambiguous: after a byte that is not a quote, not an
 escape, and not a carriage return that may belong to the end of a row.
@@ -67,8 +67,8 @@ class Survey:
     quoted: Passage
     lines: int
 
-    def passage(self, way: QuoteState) -> Passage:
-        return self.quoted if way is QuoteState.QUOTED else self.outside
+    def passage(self, state: QuoteState) -> Passage:
+        return self.quoted if state is QuoteState.QUOTED else self.outside
 
 
 class Window:
@@ -104,8 +104,8 @@ def survey(
 ) -> Survey | None:
     """The survey of the bytes from about `begin` to about `end`; None if it is not possible.
 
-    size: of the file; start: offset where its text begins, after a byte order mark. What a survey
-    leaves at its end is read by the survey that begins there. Memory: a few times STRETCH.
+    size: of the file; start: offset where its text begins, after a byte order mark. The survey that
+    begins at `end` begins exactly where this one ends. Memory: a few times STRETCH.
     """
     lock = lock or threading.Lock()
     edges = []
@@ -117,31 +117,31 @@ def survey(
                 return None
             edge = resolved
         edges.append(edge)
-    ways = {way: _Way(way) for way in (QuoteState.OUTSIDE, QuoteState.QUOTED)}
+    traces = {way: _StateTrace(way) for way in (QuoteState.OUTSIDE, QuoteState.QUOTED)}
     if dialect.quote is None:
-        ways[QuoteState.QUOTED].out = QuoteState.LOST
+        traces[QuoteState.QUOTED].out = QuoteState.LOST
     lines = 0
-    for one, other in _stretches(edges):
+    for first, last in _stretches(edges):
         # Byte 0 is the one before the stretch; the start of the whole text is like the start of a
         # row.
-        text = bytearray() if one > start else bytearray([dialect.row_end])
-        text += Window(handle, max(one - 1, start), other, lock).read(other - one + 1)
+        text = bytearray() if first > start else bytearray([dialect.row_end])
+        text += Window(handle, max(first - 1, start), last, lock).read(last - first + 1)
         found: dict[QuoteState, Passage] = {}
-        for way in ways.values():
+        for way in traces.values():
             if way.out is not QuoteState.LOST:
                 if way.out not in found:
                     found[way.out] = _passage(text, dialect, way.out)
-                way.follow(found[way.out], one - 1, lines)
+                way.follow(found[way.out], first - 1, lines)
         lines += text.count(dialect.row_end, 1)
-    return Survey(ways[QuoteState.OUTSIDE].passage(), ways[QuoteState.QUOTED].passage(), lines)
+    return Survey(traces[QuoteState.OUTSIDE].passage(), traces[QuoteState.QUOTED].passage(), lines)
 
 
 def _stretches(edges: list[int]) -> Iterator[tuple[int, int]]:
-    return ((one, other) for one, other in itertools.pairwise(edges) if one < other)
+    return ((first, last) for first, last in itertools.pairwise(edges) if first < last)
 
 
 @dataclass(slots=True)
-class _Way:
+class _StateTrace:
     """One passage through all stretches so far."""
 
     out: QuoteState
@@ -177,10 +177,10 @@ def _resolved(window: Window, offset: int, size: int, dialect: Dialect) -> int |
     return size if offset + len(head) > size else None
 
 
-def _passage(text: bytearray, dialect: Dialect, way: QuoteState) -> Passage:
+def _passage(text: bytearray, dialect: Dialect, state: QuoteState) -> Passage:
     """A passage through a stretch; byte 0 is the one before it. `first` counts from byte 0."""
     before = text[0]
-    if way is QuoteState.QUOTED:
+    if state is QuoteState.QUOTED:
         assert dialect.quote is not None
         text[0] = dialect.quote  # as if a field had begun here
     data = np.frombuffer(text, np.uint8)
@@ -201,10 +201,10 @@ def _passage(text: bytearray, dialect: Dialect, way: QuoteState) -> Passage:
 def _through(data: Bytes, dialect: Dialect, found: Quoted) -> Passage:
     ends = np.flatnonzero(data[1:] == dialect.row_end) + 1
     before, until = np.searchsorted(ends, found.opens), np.searchsorted(ends, found.closes)
-    # Between two quoted fields are the row ends from `one` to `other`.
-    one, other = np.append(0, until), np.append(before, len(ends))
-    free = other - one
-    first = int(one[np.argmax(free > 0)]) if free.any() else -1
+    # The row ends outside quotes are those from `begins` to `stops` between two quoted fields.
+    begins, stops = np.append(0, until), np.append(before, len(ends))
+    free = stops - begins
+    first = int(begins[np.argmax(free > 0)]) if free.any() else -1
     out = QuoteState.OUTSIDE
     if _is_lost(data, dialect, found):
         out = QuoteState.LOST

@@ -1,1 +1,1 @@
-"""The rules of the linter, a file for each theme."""
+"""The rules of the linter, one file per topic."""

@@ -17,7 +17,7 @@ _LIKE = re.compile(r"(?i)_?row[ _-]?marker_{0,2}")
 
 
 def check_names(names: list[str], location: FindingLocation, report: Report) -> None:
-    """The names of all columns of a file, the marker included."""
+    """Check the names of all columns of a file, including the marker."""
     folded: dict[str, str] = {}
     for name in names:
         at = location.in_column(name)
@@ -44,7 +44,8 @@ def _fault(name: str) -> str | None:
 
 
 def check_marker_position(names: list[str], location: FindingLocation, report: Report) -> None:
-    """names: all columns that the publisher's page speaks of, in the order of the file."""
+    """Check the position of the marker. names: the columns of the file, without our mask of
+    unchanged values."""
     if MARKER_COLUMN not in names:
         return
     at = location.in_column(MARKER_COLUMN)
@@ -70,21 +71,21 @@ def check_key(
     location: FindingLocation,
     report: Report,
 ) -> list[str] | None:
-    """The key in the names of the table's columns; None where one is missing.
+    """Check the key columns. Returns their names in the table; None if one is missing.
 
-    schema: the columns of the table as the file has or declares them; names: those in the file.
+    schema: the columns of the table, by the file or its declaration; names: those in the file.
     """
     matched = match_columns(list(key), schema.names)
     present = match_columns(list(key), list(names))
-    for wanted in key:
-        name = matched.get(wanted)
-        at = location.in_column(name or wanted)
-        if name is None or wanted not in present:
-            report.add("LZ-046/key-column-missing", at, f"no column {shown(wanted)}")
+    for column in key:
+        name = matched.get(column)
+        at = location.in_column(name or column)
+        if name is None or column not in present:
+            report.add("LZ-046/key-column-missing", at, f"no column {shown(column)}")
             continue
-        if name != wanted:
-            report.add("LZ-156/key-case", at, f"{shown(wanted)} for {shown(name)}")
+        if name != column:
+            report.add("LZ-156/key-case", at, f"{shown(column)} for {shown(name)}")
         if schema[name].type.name in {"float", "double"}:
             report.add("LZ-256/floating-key", at, f"{shown(name)}: {schema[name].type}")
-    is_whole = all(wanted in matched and wanted in present for wanted in key)
-    return [matched[wanted] for wanted in key] if is_whole else None
+    is_whole = all(column in matched and column in present for column in key)
+    return [matched[column] for column in key] if is_whole else None

@@ -1,4 +1,4 @@
-"""Rules on files of a table against each other (sections 5 and 10 of the specification)."""
+"""Rules that compare the files of a table (sections 5 and 10 of the specification)."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _WIDER = {
 
 
 class History:
-    """The columns of a table, file after file.
+    """Tracks the columns of a table, file by file.
 
-    key: column names as the metadata give them. Memory: the columns of the table.
+    key: column names as in the metadata. Memory: the columns of the table.
     """
 
     def __init__(self, key: tuple[str, ...], report: Report) -> None:
@@ -33,7 +33,7 @@ class History:
         self._required: frozenset[str] = frozenset()
 
     def next(self, seen: Seen, counts: RowCounts | None, location: FindingLocation) -> None:
-        """The next file. counts: of its rows, None when they were not read."""
+        """Check the next file. counts: of its rows, None if they were not read."""
         self._marker(seen, counts, location)
         self._order(seen, counts, location)
         matched = match_columns(self._schema.names, seen.schema.names)
@@ -90,13 +90,13 @@ class History:
         counts: RowCounts | None,
         location: FindingLocation,
     ) -> None:
-        # The lack of a key column is told by itself (LZ-046).
+        # A missing key column has its own rule (LZ-046).
         dropped = [column for column in dropped if column.name.casefold() not in self._key]
         if not dropped or (counts and counts.is_complete and counts.is_only_deletes):
             return  # deletes need the key only (LZ-218)
         names = [column.name for column in dropped]
         at = location.in_column(names[0])
-        told = f"no {listed(names)}"
+        missing = f"no {listed(names)}"
         required = [name for name in names if name in self._required]
         if required and counts and counts.rows:
             at = location.in_column(required[0])
@@ -105,9 +105,9 @@ class History:
         types = {column.type for column in added}
         if any(column.type in types for column in dropped):
             self._report.add(
-                "LZ-226/column-renamed", at, f"{told}, but {listed([c.name for c in added])}"
+                "LZ-226/column-renamed", at, f"{missing}, but {listed([c.name for c in added])}"
             )
         elif counts and (counts.updates or counts.upserts):
-            self._report.add("LZ-100/update-lacks-columns", at, told)
+            self._report.add("LZ-100/update-lacks-columns", at, missing)
         else:
-            self._report.add("LZ-214/column-dropped", at, told)
+            self._report.add("LZ-214/column-dropped", at, missing)

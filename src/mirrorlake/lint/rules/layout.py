@@ -14,7 +14,7 @@ _MOST_TABLES = 1_000
 
 
 def check_zone(target: Target, folders: tuple[TableFolder, ...], report: Report) -> None:
-    """The zone as a whole: its place, what lies in it, the names of its tables."""
+    """Check the landing zone as a whole: its path, its content, the names of its tables."""
     zone = target.zone
     if len(target.zones) > 1:
         report.add(
@@ -35,7 +35,7 @@ def check_zone(target: Target, folders: tuple[TableFolder, ...], report: Report)
 
 
 def check_folder(target: Target, folder: TableFolder, report: Report) -> None:
-    """What a table folder holds that no listing shows."""
+    """Report entries of a table folder that are not listed, such as links."""
     for item in target.store.unlisted(folder.path):
         if item.name.startswith("_"):
             continue
@@ -47,7 +47,7 @@ def check_folder(target: Target, folder: TableFolder, report: Report) -> None:
 
 
 def is_schema_misspelt(target: Target, folder: TableFolder) -> bool:
-    """Whether the folder is meant as a schema and counts as a table (LZ-013)."""
+    """Whether the folder is intended as a schema, but counts as a table (LZ-013)."""
     name = folder.path.rpartition("/")[2]
     return name.lower().endswith(SCHEMA_SUFFIX) and any(
         looks_like_table(target.store.list(f"{folder.path}/{inner}"))
@@ -57,7 +57,7 @@ def is_schema_misspelt(target: Target, folder: TableFolder) -> bool:
 
 
 def looks_like_table(listing: Listing) -> bool:
-    """Whether a folder holds what only table folders hold."""
+    """Whether a folder contains files that only table folders contain."""
     return any(f.name == layout.METADATA or FileName.parse(f.name) for f in listing.files)
 
 
@@ -75,7 +75,7 @@ def _files_of_zone(zone: str, listing: Listing, report: Report) -> None:
         report.add(
             "LZ-021/metadata-at-wrong-level",
             FindingLocation(f"{zone}/{layout.METADATA}"),
-            "it lies directly in the landing zone",
+            "it is directly in the landing zone",
         )
 
 

@@ -1,4 +1,4 @@
-"""Rules on `_metadata.json` but for delimited text (section 2 of the specification)."""
+"""Rules on `_metadata.json`, except those on delimited text (section 2 of the specification)."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ _FEW = 5
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """What `_metadata.json` says: as it is written, and as the engine takes it, if it does."""
+    """The content of `_metadata.json`, and its meaning for the engine, if the engine accepts it."""
 
     record: Record | None
     metadata: Metadata | None
 
 
 def check(content: bytes, location: FindingLocation, report: Report) -> Described:
-    """All of section 2 that the file alone can break, and what it says of delimited text."""
+    """Check the file: the rules of section 2, and its members for delimited text."""
     errors = report.errors
     record = Record.read(
         content,

@@ -1,4 +1,4 @@
-"""Rules on Parquet files that their footers tell (section 8 of the specification)."""
+"""Rules on the footers of Parquet files (section 8 of the specification)."""
 
 from __future__ import annotations
 
@@ -21,16 +21,18 @@ _CODECS = {"UNCOMPRESSED", "SNAPPY", "GZIP", "ZSTD"}
 _MAGIC = b"PAR1"
 
 UNREADABLE = (pa.ArrowException, OSError, ValueError, OverflowError, MemoryError)
-"""What reading damaged bytes raises; text that is not UTF-8 is a ValueError."""
+"""Errors raised by damaged bytes; text that is not UTF-8 raises a ValueError."""
 
 NOT_OURS = (FileNotFoundError, PermissionError, StorageFailed)
-"""What is no fault of a file's content."""
+"""Errors that the content of a file does not cause."""
 
 Opener = Callable[[], BinaryIO]
 
 
-def look(open_: Opener, file: LintedFile, location: FindingLocation, report: Report) -> Seen | None:
-    """What the footer tells; None when the engine would not read the file."""
+def check_file(
+    open_: Opener, file: LintedFile, location: FindingLocation, report: Report
+) -> Seen | None:
+    """Check the footer of a file; None if the engine would not read the file."""
     if not check_size(file, location, report):
         return None
     errors = report.errors
@@ -65,7 +67,7 @@ def look(open_: Opener, file: LintedFile, location: FindingLocation, report: Rep
 
 
 def check_size(file: LintedFile, location: FindingLocation, report: Report) -> bool:
-    """Whether there is anything to open; a file of any format can lack that."""
+    """Check that a file is not empty. Returns whether it can be opened."""
     if file.size == 0:
         report.add("LZ-276/zero-bytes", location, "0 bytes")
     return file.size > 0
@@ -74,15 +76,15 @@ def check_size(file: LintedFile, location: FindingLocation, report: Report) -> b
 def _accepted(
     open_: Opener, file: LintedFile, location: FindingLocation, report: Report
 ) -> Seen | None:
-    """As the engine sees the file: it has the last word."""
+    """Check that the engine accepts the file."""
     try:
         with open_() as handle:
             found = parquet.inspect(handle, file.size, table=str(location.table), file=file.name)
     except NOT_OURS:
         raise
     except (TableError, *UNREADABLE) as error:
-        told = error.what if isinstance(error, TableError) else error
-        report.add("LZ-267/refused", location, shown(told))
+        what = error.what if isinstance(error, TableError) else error
+        report.add("LZ-267/refused", location, shown(what))
         return None
     names = tuple(found.schema.names)
     return Seen(file, found.schema, found.has_marker, found.rows, names)
@@ -105,9 +107,9 @@ def _columns(
 
 def _column(field: pa.Field, physical: str, at: FindingLocation, report: Report) -> None:
     kind = _value_type(field.type)
-    told = shown(f"{field.name}: {kind}")
+    found = shown(f"{field.name}: {kind}")
     if pa.types.is_null(kind):
-        report.add("LZ-147/type-absent", at, told)
+        report.add("LZ-147/type-absent", at, found)
         return
     try:
         parquet.column_type(field, table="", file="")
@@ -115,21 +117,21 @@ def _column(field: pa.Field, physical: str, at: FindingLocation, report: Report)
         report.add(
             "LZ-148/complex-type" if pa.types.is_nested(kind) else "LZ-147/type-unsupported",
             at,
-            told,
+            found,
         )
         return
     if physical == "INT96":
-        report.add("LZ-152/timestamp-without-zone", at, f"{told} (INT96)")
+        report.add("LZ-152/timestamp-without-zone", at, f"{found} (INT96)")
     elif pa.types.is_timestamp(kind) and kind.tz is None:
-        report.add("LZ-152/timestamp-without-zone", at, told)
+        report.add("LZ-152/timestamp-without-zone", at, found)
     elif pa.types.is_time(kind):
-        report.add("LZ-153/time-as-text", at, told)
+        report.add("LZ-153/time-as-text", at, found)
     elif pa.types.is_unsigned_integer(kind):
-        report.add("LZ-154/unsigned", at, told)
+        report.add("LZ-154/unsigned", at, found)
 
 
 def _value_type(kind: pa.DataType) -> pa.DataType:
-    """The type of the values, without what Arrow alone wraps around them."""
+    """The type of the values, without dictionaries and extension types."""
     if pa.types.is_dictionary(kind):
         return _value_type(kind.value_type)
     return _value_type(kind.storage_type) if isinstance(kind, pa.BaseExtensionType) else kind

@@ -12,7 +12,7 @@ _INVALID = "LZ-067/partner-events-invalid"
 
 
 def check(target: Target, report: Report) -> None:
-    """The file of the zone, and files of its name elsewhere."""
+    """Check the file of the landing zone, and report files of this name in schema folders."""
     path = f"{target.zone}/{layout.PARTNER}"
     listing = target.store.list(target.zone)
     for name in listing.folders:
@@ -29,13 +29,13 @@ def check(target: Target, report: Report) -> None:
 
 
 def check_level(listing: Listing, folder: FindingLocation, report: Report) -> None:
-    """The file does not belong into this folder."""
+    """Report the file in a folder where it has no effect."""
     if any(file.name == layout.PARTNER for file in listing.files):
         path = f"{folder.path}/{layout.PARTNER}"
         report.add(
             "LZ-062/partner-events-at-wrong-level",
             FindingLocation(path, folder.table),
-            "it lies in a subfolder",
+            "it is in a subfolder",
         )
 
 
@@ -60,16 +60,16 @@ def _content(content: bytes, location: FindingLocation, report: Report) -> None:
 
 
 def _member(record: Record, name: str, kind: type, report: Report) -> bool:
-    """Whether a member is there and of its type."""
+    """Check that a member exists and has its type. Returns whether it does."""
     value = record.get(name)
     if isinstance(value, kind):
         return True
-    told = f"{name} is missing" if value is None else f"{name} is {written(value, 40)}"
+    found = f"{name} is missing" if value is None else f"{name} is {written(value, 40)}"
     location = record.here() if value is None else record.at(name)
     report.add(
         "LZ-063/partner-events-members",
         location,
-        told,
+        found,
         f"{name} as {'a text' if kind is str else 'an object'}",
     )
     return False

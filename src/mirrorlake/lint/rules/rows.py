@@ -14,7 +14,7 @@ from mirrorlake.lint.finding import FindingLocation, Report, counted, shown
 from mirrorlake.model.change import MARKER_COLUMN, Marker
 
 MOST_KEYS = 256 << 20
-"""Bytes of key values of one file that are compared with each other."""
+"""Maximum bytes of the keys of one file in which repeated keys are searched."""
 
 _KEYED = (Marker.UPDATE, Marker.DELETE, Marker.UPSERT)
 _FULL = (Marker.UPDATE, Marker.UPSERT)
@@ -22,7 +22,7 @@ _FULL = (Marker.UPDATE, Marker.UPSERT)
 
 @dataclass(frozen=True, slots=True)
 class RowCounts:
-    """Rows of a file by marker, and whether all of its rows were looked at."""
+    """Number of rows of a file by marker, and whether all rows were read."""
 
     inserts: int
     updates: int
@@ -44,10 +44,10 @@ class RowCounts:
 
 
 class RowCheck:
-    """Looks at the rows of one file, piece by piece.
+    """Checks the rows of one file, block by block.
 
-    Memory: the key columns of the file, at most MOST_KEYS; beyond that repeated inserts are no
-    longer looked for, and `has_compared` says so.
+    Memory: the key columns of the file, up to MOST_KEYS; beyond that, repeated inserts are not
+    reported, and `has_compared` is false.
     """
 
     def __init__(
@@ -67,12 +67,12 @@ class RowCheck:
         self._counts = dict.fromkeys(Marker, 0)
         self._keys: list[pa.Table] = []
         self._size = 0
-        self.looked = 0
-        self._told: set[str] = set()
+        self.rows_read = 0
+        self._reported: set[str] = set()
         self.has_compared = True
 
     def block(self, rows: Rows) -> None:
-        """The next rows of the file."""
+        """Check the next rows of the file."""
         for marker in Marker:
             equal = pc.equal(rows.marker, pa.scalar(int(marker), pa.int8()))
             self._counts[marker] += pc.sum(equal).as_py() or 0
@@ -82,10 +82,10 @@ class RowCheck:
             self._null_keys(rows)
             self._hollow(rows)
             self._remember(rows)
-        self.looked += len(rows.marker)
+        self.rows_read += len(rows.marker)
 
     def end(self, *, is_complete: bool) -> RowCounts:
-        """All that only the whole file tells."""
+        """Report repeated inserts, and return the counts."""
         self._repeated()
         counts = self._counts
         return RowCounts(
@@ -115,7 +115,7 @@ class RowCheck:
             name for name in rows.data.column_names if name not in self._key and name in rows.names
         ]
         if len(others) < 2 or rows.unchanged is not None:
-            return  # one column may well be NULL; and NULL may stand for what did not change
+            return  # a single column may be NULL; and NULL may be an unchanged value
         hollow = pc.is_in(rows.marker, value_set=pa.array([int(m) for m in _FULL], pa.int8()))
         for name in others:
             if not pc.any(hollow).as_py():
@@ -124,15 +124,16 @@ class RowCheck:
         self._first("LZ-100/update-of-nothing", hollow, "{rows} with only NULL")
 
     def _first(self, key: str, wrong: pa.Array, found: str, column: str | None = None) -> None:
-        """Report the first row of a file that breaks a rule; the piece tells how many more do."""
+        """Report the first row of a file that violates a rule, with the number of such rows in its
+        block."""
         which = f"{key} {column}"
         row = pc.index(wrong, value=True).as_py()
-        if row < 0 or which in self._told:
+        if row < 0 or which in self._reported:
             return
-        self._told.add(which)
+        self._reported.add(which)
         number = pc.sum(wrong).as_py()
-        told = "a row" if number == 1 else f"{number:,} of {len(wrong):,} rows"
-        self._report.add(key, self._at(self.looked + row, column), found.format(rows=told))
+        text = "a row" if number == 1 else f"{number:,} of {len(wrong):,} rows"
+        self._report.add(key, self._at(self.rows_read + row, column), found.format(rows=text))
 
     def _at(self, row: int, column: str | None = None) -> FindingLocation:
         named = None if column is None else shown(column)
@@ -145,7 +146,7 @@ class RowCheck:
         steps = pc.index_in(rows.marker, value_set=pa.array(list(sign), pa.int8()))
         weights = pa.array(list(sign.values()), pa.int8()).take(steps).fill_null(0)
         columns = [rows.data[name] for name in self._key]
-        locations = pa.array(np.arange(self.looked, self.looked + len(rows.marker)))
+        locations = pa.array(np.arange(self.rows_read, self.rows_read + len(rows.marker)))
         names = [*(f"k{i}" for i in range(len(columns))), "weight", "row"]
         block = pa.table([*columns, weights, locations], names=names)
         self._size += block.nbytes
@@ -155,7 +156,7 @@ class RowCheck:
         self._keys.append(block)
 
     def _repeated(self) -> None:
-        """Keys that are inserted more often than they are deleted, by two at least."""
+        """Report keys that are inserted at least two times more than they are deleted."""
         if not self._keys:
             return
         rows = pa.concat_tables(self._keys)

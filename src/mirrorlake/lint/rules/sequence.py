@@ -18,7 +18,7 @@ _TEMPORARY = re.compile(r"(?i).*(\.te?mp|_te?mp|\.part|\.partial|\.inprogress|\.
 
 
 def check(view: TableView, report: Report) -> None:
-    """All that names and times tell, without opening a data file."""
+    """Check names and modification times, without opening data files."""
     _folders(view, report)
     _uploads(view, report)
     if view.is_timed:
@@ -28,7 +28,7 @@ def check(view: TableView, report: Report) -> None:
 
 
 def check_cleanup(view: TableView, store: Store, report: Report) -> None:
-    """The record of the cleanup folder."""
+    """Check the record in the cleanup folder."""
     for folder, listing in view.moved.items():
         if any(entry.name == layout.CLEANUP_INFO for entry in listing.files):
             path = f"{folder}/{layout.CLEANUP_INFO}"
@@ -144,7 +144,7 @@ def _name_of(view: TableView, number: int) -> str:
 
 
 def _ignored(view: TableView, names: list[str], report: Report) -> set[int]:
-    """Tell why each of the names is ignored. Returns the numbers that some of them take."""
+    """Report why each name is ignored. Returns the file numbers in these names."""
     taken: set[int] = set()
     by_rule: dict[str, list[str]] = {}
     for name in names:

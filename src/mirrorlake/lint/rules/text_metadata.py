@@ -1,4 +1,4 @@
-"""Rules on what `_metadata.json` says of delimited text (section 9 of the specification)."""
+"""Rules on the members of `_metadata.json` for delimited text (section 9 of the specification)."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ _SUGGESTED = {"tsv": "\t", "tab": "\t", "psv": "|"}
 
 
 def check(record: Record, report: Report) -> None:
-    """The members for delimited text, if there are any."""
+    """Check the members for delimited text."""
     _format(record, report)
     properties = record.inside(PROPERTIES)
     if PROPERTIES in record and not isinstance(record.get(PROPERTIES), dict):
@@ -56,7 +56,7 @@ def check(record: Record, report: Report) -> None:
 
 
 def is_declared(record: Record) -> bool:
-    """Whether there is a schema, of any form; one without `Columns` is none (LZ-192)."""
+    """Whether a schema is declared, valid or not; without `Columns` it is not (LZ-192)."""
     definition = record.get("SchemaDefinition")
     if isinstance(definition, dict):
         return "Columns" in record.inside("SchemaDefinition")
@@ -66,16 +66,16 @@ def is_declared(record: Record) -> bool:
 def _format(record: Record, report: Report) -> None:
     kind, extension = record.get("FileFormat"), record.get("FileExtension")
     known = {name.lower() for name in (CSV, DELIMITED, PARQUET)}
-    told = str(kind).lower()
-    if kind is not None and told not in known:
+    format_ = str(kind).lower()
+    if kind is not None and format_ not in known:
         record.add_finding("LZ-169/format-unknown", "FileFormat", report)
     plain = extension.lower().removeprefix(".") if isinstance(extension, str) else None
-    if extension is None and told == DELIMITED.lower():
+    if extension is None and format_ == DELIMITED.lower():
         report.add("LZ-170/extension-absent", record.at("FileFormat"), "no FileExtension")
     elif extension is not None and not (plain and plain.replace(".", "").isalnum()):
         record.add_finding("LZ-170/extension-absent", "FileExtension", report)
     elif plain:
-        if plain != "csv" and told in {CSV.lower(), "none"}:
+        if plain != "csv" and format_ in {CSV.lower(), "none"}:
             report.add("LZ-169/format-of-extension", record.at("FileExtension"), shown(plain))
         separator = record.inside(PROPERTIES).get("ColumnSeparator")
         separator = separator or record.get("ColumnSeparator") or ","
@@ -109,7 +109,7 @@ def _schema(record: Record, report: Report) -> None:
     keys = record.get("keyColumns")
     key = {str(name).casefold() for name in keys} if isinstance(keys, list) else set()
     names: list[str] = []
-    unsaid: list[str] = []
+    undeclared: list[str] = []
     for value, column in definition.elements("Columns"):
         name, kind = column.get("Name"), column.get("DataType")
         if not (isinstance(name, str) and name) or kind is None:
@@ -117,13 +117,13 @@ def _schema(record: Record, report: Report) -> None:
             continue
         _declared(name, kind, column, report)
         if column.get("IsNullable") is None and name.casefold() not in key:
-            unsaid.append(name)
+            undeclared.append(name)
         names.append(name)
-    if unsaid:
+    if undeclared:
         report.add(
             "LZ-206/nullability-absent",
-            definition.at("Columns", column=shown(unsaid[0])),
-            listed(unsaid),
+            definition.at("Columns", column=shown(undeclared[0])),
+            listed(undeclared),
         )
     counts = Counter(name.casefold() for name in names)
     if RESERVED.issuperset(counts) and names:

@@ -1,1 +1,1 @@
-"""From rows to the bytes of data files."""
+"""Encodes rows as data files."""

@@ -1,4 +1,4 @@
-"""From rows to the bytes of a data file: Parquet, or delimited text."""
+"""Encodes rows as Parquet or delimited text."""
 
 from __future__ import annotations
 

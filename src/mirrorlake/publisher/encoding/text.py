@@ -47,8 +47,8 @@ class TextEncoder:
             for name, column in zip(self._names, rows.columns, strict=True)
         ]
         lines = pc.binary_join_element_wise(*fields, self._form.column_separator)
-        one = pa.ListArray.from_arrays([0, len(lines)], lines)
-        body = pc.binary_join(one, self._form.row_separator)[0].as_py()
+        row_list = pa.ListArray.from_arrays([0, len(lines)], lines)
+        body = pc.binary_join(row_list, self._form.row_separator)[0].as_py()
         try:
             self._sink.write(self._encode.encode(body + self._form.row_separator))
         except UnicodeEncodeError as error:
@@ -176,6 +176,6 @@ def _base64(value: bytes) -> str:
 
 def _numbers(values: pa.Array) -> pa.Array:
     texts = values.cast(pa.string())
-    for found, said in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
-        texts = pc.if_else(pc.equal(texts, found), said, texts)
+    for found, name in (("nan", "NaN"), ("inf", "Infinity"), ("-inf", "-Infinity")):
+        texts = pc.if_else(pc.equal(texts, found), name, texts)
     return texts

@@ -1,4 +1,4 @@
-"""From any Arrow type to one that a landed file may have (LZ-147 to LZ-155).
+"""Converts Arrow types to those that a landed file may have (LZ-147 to LZ-155).
 
 If a mirror would store a type as another type, it is landed as that type, so that the table is the
 same for every reader of the file. Types that no mirror stores become text, or are rejected with
@@ -96,7 +96,7 @@ def conformed(
 
 
 def _plain(values: pa.Array) -> pa.Array:
-    """The values without Arrow's own encodings."""
+    """The values without dictionaries, run-end encoding and extension types."""
     kind = values.type
     if isinstance(kind, pa.BaseExtensionType):
         if kind.extension_name == "arrow.uuid":

@@ -1,1 +1,1 @@
-"""Rows in any form that users have them."""
+"""Reads rows from files, DataFrames, Arrow data and Python objects."""

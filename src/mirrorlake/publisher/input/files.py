@@ -86,7 +86,7 @@ def rows_of(path: Path, reading: InputOptions) -> Any:
         FileFormat.PARQUET: _parquet,
         FileFormat.EXCEL: _excel,
     }
-    return _told(path, read[form](path, reading))
+    return _translated(path, read[form](path, reading))
 
 
 def form_of(path: Path) -> FileFormat:
@@ -94,7 +94,7 @@ def form_of(path: Path) -> FileFormat:
     suffix = _suffix(path)
     if suffix not in _FORMS:
         raise UsageError(
-            "the type of the file cannot be told from its extension",
+            "the extension does not identify the type of the file",
             where=str(path),
             hint=f"Known extensions are {', '.join(_FORMS)}; text may be compressed (.gz, .zst).",
         )
@@ -106,7 +106,7 @@ def _suffix(path: Path) -> str:
     return name.suffix.lower()
 
 
-def _told(path: Path, rows: Iterator[Any]) -> Iterator[Any]:
+def _translated(path: Path, rows: Iterator[Any]) -> Iterator[Any]:
     """Pass rows through, and convert errors to ours."""
     try:
         yield from rows
@@ -125,8 +125,8 @@ def _csv(path: Path, reading: InputOptions) -> Iterator[pa.Table]:
 
     Digits that would be lost in a number are read as text: zip codes, account numbers.
     """
-    told = _hints(reading.types)
-    with _open_csv(path, reading, told) as batches:
+    hints = _hints(reading.types)
+    with _open_csv(path, reading, hints) as batches:
         for seen in batches.schema:
             # Bytes that are not valid in the encoding are read as binary.
             if pa.types.is_binary(seen.type) and seen.name not in reading.types:
@@ -136,7 +136,7 @@ def _csv(path: Path, reading: InputOptions) -> Iterator[pa.Table]:
             for seen in batches.schema
             if seen.name not in reading.types and str(seen.type) in _LOSSY
         }
-    with _open_csv(path, reading, told | dict.fromkeys(numbers, pa.string())) as batches:
+    with _open_csv(path, reading, hints | dict.fromkeys(numbers, pa.string())) as batches:
         first = True
         for batch in batches:
             table = pa.Table.from_batches([batch])

@@ -1,4 +1,4 @@
-"""Any source of rows as Arrow blocks: a few rows at a time, never all of a large input.
+"""Converts any source of rows to Arrow blocks, which limits the memory for a large input.
 
 DataFrames are recognized by their methods, not by their classes: `__arrow_c_stream__` (the Arrow
 PyCapsule interface: Polars, DuckDB, Spark, pandas), `to_batches`, `toArrow` or `to_arrow`. No
